@@ -22,7 +22,7 @@ def own_time_scale() -> Iterator[None]:
     set_time_scale(before)
 
 
-def test_gives_the_first_true_value() -> None:
+def test_eventually_returns_the_first_true_value() -> None:
     values = iter([None, "", [], "b1", "b2"])
     assert eventually(lambda: next(values), within=5, every=0, describe="a name") == "b1"
 
@@ -42,22 +42,22 @@ def test_a_late_proxy_is_a_failure_with_the_last_thing_seen_and_since_when() -> 
     )
 
 
-def test_late_infrastructure_is_what_the_caller_says_it_is() -> None:
+def test_late_infrastructure_raises_the_callers_error() -> None:
     with pytest.raises(InconclusiveError, match="the API server; last seen: None"):
         eventually(lambda: None, within=0, describe="the API server", error=InconclusiveError)
 
 
-def test_a_description_may_be_made_when_it_is_needed() -> None:
+def test_description_can_be_computed_on_demand() -> None:
     assert eventually(lambda: True, within=0, describe=lambda: str(1 / 0))
     with pytest.raises(NotYetError, match=r"waited 0\..* s for b1, late; last seen: False"):
         eventually(lambda: False, within=0, describe=lambda: "b1, late")
 
 
-def test_there_is_always_one_look() -> None:
+def test_condition_is_checked_at_least_once() -> None:
     assert eventually(lambda: True, within=0, describe="nothing")
 
 
-def test_other_errors_end_the_wait_at_once() -> None:
+def test_other_errors_end_the_wait_immediately() -> None:
     with pytest.raises(ZeroDivisionError):
         eventually(lambda: 1 / 0, within=60, describe="a number")
 
@@ -71,23 +71,23 @@ def test_time_scale_stretches_deadlines() -> None:
 
 
 @pytest.mark.parametrize("factor", [0, -1])
-def test_a_time_scale_is_above_zero(factor: float) -> None:
+def test_time_scale_must_be_positive(factor: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
         set_time_scale(factor)
 
 
-def test_looking_ends_with_what_is_right() -> None:
+def test_polling_ends_with_the_right_value() -> None:
     looks = iter([1, 2, 3])
     assert last_value(lambda: next(looks), lambda seen: seen == 2, within=60, every=0, describe="2") == 2
 
 
-def test_looking_in_vain_gives_what_was_seen_last() -> None:
+def test_polling_without_success_returns_the_last_value() -> None:
     looks = iter([1, 2])
     seen = last_value(lambda: next(looks, 0), lambda seen: seen == 3, within=0.02, every=0.001, describe="3")
     assert seen == 0
 
 
-def test_a_last_look_that_saw_nothing_says_why() -> None:
+def test_last_check_without_a_value_has_a_reason() -> None:
     looks = iter([1])
 
     def look() -> int:
@@ -102,7 +102,7 @@ def test_a_last_look_that_saw_nothing_says_why() -> None:
 @pytest.mark.parametrize(
     ("load", "processors", "factor"), [(0.5, 2, 1), (8, 2, 1), (16, 2, 2), (36, 2, 4.5), (900, 2, 10), (36, 8, 1.125)]
 )
-def test_crowded_machine_is_waited_for_longer(
+def test_deadline_is_longer_on_a_crowded_machine(
     load: float, processors: int, factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
@@ -111,7 +111,7 @@ def test_crowded_machine_is_waited_for_longer(
 
 
 @pytest.mark.parametrize(("within", "longer"), [(None, True), (FAR, True), (FAR - 1, False)])
-def test_only_what_has_no_bound_of_its_own_is_waited_for_longer(
+def test_only_waits_without_their_own_bound_get_longer(
     within: float | None, longer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(eventually_module, "crowding", lambda: 3.0)
@@ -122,7 +122,7 @@ def test_only_what_has_no_bound_of_its_own_is_waited_for_longer(
     assert (time.monotonic() - begin > 2.5 * FAR * 0.001) == longer
 
 
-def test_a_wait_in_vain_ends_with_its_reason() -> None:
+def test_timed_out_wait_has_its_reason() -> None:
     looks: list[int] = []
     with pytest.raises(NotYetError, match=r"last seen: 0, .* Stopped early: nobody comes$"):
         eventually(

@@ -127,7 +127,7 @@ def test_run_that_is_told_to_end_is_handed_over(pytester: pytest.Pytester, sampl
     assert ended == (ExitCode.INTERRUPTED, ["blocks", "passes"])
 
 
-def test_run_that_does_not_heed_is_killed_and_handed_over(
+def test_run_that_ignores_the_signal_is_killed_and_handed_over(
     pytester: pytest.Pytester, sample_suite: Any, results: Path
 ) -> None:
     ended = end(pytester, sample_suite("passes", extra=DEAF), results, patience=(0.2,))

@@ -108,7 +108,7 @@ def _kill(thread: threading.Thread, backend: NetnsBackend) -> None:
     eventually(ended, within=20, describe=f"{thread.name} to end")
 
 
-def test_threads_of_the_embedded_cluster_that_end_are_named_with_what_they_said() -> None:
+def test_ended_threads_of_the_embedded_cluster_are_named_with_their_error() -> None:
     before = set(threading.enumerate())
     with NetnsBackend(TINY) as backend:
         backend.dns()
@@ -148,7 +148,7 @@ class OtherController(EndpointSliceController):
     """A controller other than the reference."""
 
 
-def test_threads_of_what_is_judged_are_the_matter_of_its_requirements() -> None:
+def test_threads_of_the_judged_component_are_left_to_its_requirements() -> None:
     judged = Mutant("other", "It is not the reference's own.", controller=OtherController)
     before = set(threading.enumerate())
     with NetnsBackend(TINY, implementation=reference(judged)) as backend:
@@ -166,7 +166,7 @@ def _hushed() -> Iterator[None]:
     threading.excepthook = before
 
 
-def test_relay_whose_thread_has_ended_says_so_and_can_be_closed() -> None:
+def test_relay_with_an_ended_thread_raises_an_error_and_can_be_closed() -> None:
     relay = Relay(lambda: 0)
     assert relay.threads() == ()
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -201,7 +201,7 @@ def test_later(): raise AssertionError("a1 reached nobody")
 """
 
 
-def test_a_thread_that_ends_ends_the_run_with_12(certify: Certify) -> None:
+def test_ended_thread_ends_the_run_with_12(certify: Certify) -> None:
     done = certify(extra=ENDS)
 
     assert done.code == ExitCode.DISTRUST

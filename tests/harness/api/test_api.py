@@ -113,7 +113,7 @@ def _ask(url: str) -> Response:
         ([""], 429, 1),  # a PodDisruptionBudget rejects an eviction like this
     ],
 )
-def test_a_server_that_limits_its_clients_is_asked_again_when_it_says(
+def test_client_retries_after_the_delay_the_server_requests(
     busy: str, waits: list[str], code: int, requests: int
 ) -> None:
     _Busy.waits = waits
@@ -123,7 +123,7 @@ def test_a_server_that_limits_its_clients_is_asked_again_when_it_says(
     assert (answer.code, len(_Busy.asked)) == (code, requests)
 
 
-def test_the_time_that_a_server_asks_for_is_waited(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_waits_for_the_retry_after_time(busy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr("harness.api.client.time.sleep", waited.append)
     _Busy.waits = ["2", "1"]

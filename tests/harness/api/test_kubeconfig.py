@@ -47,14 +47,14 @@ def explain(kubeconfig: str, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["explain", "web", *arguments], env={"KUBECONFIG": kubeconfig, "COLUMNS": "160"})
 
 
-def test_several_files_are_one(server: Object, tmp_path: Path) -> None:
+def test_several_files_are_merged(server: Object, tmp_path: Path) -> None:
     cluster = write(tmp_path / "cluster", "clusters", of=server)
     rest = write(tmp_path / "rest", "users", "contexts", "current-context", of=server)
     result = explain(f"{cluster}:{tmp_path / 'missing'}:{rest}")
     assert (result.exit_code, "Service default/web" in result.output) == (0, True), result.output
 
 
-def test_certificates_are_looked_for_beside_their_file(server: Object, tmp_path: Path) -> None:
+def test_certificate_paths_are_relative_to_their_kubeconfig(server: Object, tmp_path: Path) -> None:
     cluster = dict(server["clusters"][0]["cluster"])
     (tmp_path / "ca.pem").write_bytes(base64.b64decode(cluster.pop("certificate-authority-data")))
     cluster["certificate-authority"] = "ca.pem"
@@ -63,14 +63,14 @@ def test_certificates_are_looked_for_beside_their_file(server: Object, tmp_path:
     assert (result.exit_code, "Service default/web" in result.output) == (0, True), result.output
 
 
-def test_certificate_that_is_missing_is_named(server: Object, tmp_path: Path) -> None:
+def test_missing_certificate_is_reported(server: Object, tmp_path: Path) -> None:
     clusters = [{"name": "trafficdist", "cluster": {"server": "https://x", "certificate-authority": "ca.pem"}}]
     files = write(tmp_path / "config", "users", "contexts", "current-context", of=server, clusters=clusters)
     result = explain(files)
     assert (result.exit_code, f"{tmp_path}/ca.pem" in result.output) == (ExitCode.USAGE, True), result.output
 
 
-def test_unknown_context_is_answered_with_those_of_all_files(server: Object, tmp_path: Path) -> None:
+def test_unknown_context_lists_the_contexts_of_all_files(server: Object, tmp_path: Path) -> None:
     one = write(tmp_path / "one", "clusters", "users", "contexts", "current-context", of=server)
     two = write(tmp_path / "two", of=server, contexts=[{"name": "second", "context": {"cluster": "x", "user": "x"}}])
     result = explain(f"{one}:{two}", "--context", "third")
@@ -79,7 +79,7 @@ def test_unknown_context_is_answered_with_those_of_all_files(server: Object, tmp
 
 
 @pytest.mark.parametrize("other", ["", "second"])
-def test_current_context_is_that_of_the_first_file_which_names_one(server: Object, tmp_path: Path, other: str) -> None:
+def test_current_context_comes_from_the_first_file_that_sets_it(server: Object, tmp_path: Path, other: str) -> None:
     contexts = [{"name": "second", "context": {"cluster": "trafficdist", "user": "admin", "namespace": "shop"}}]
     none = write(tmp_path / "none", "clusters", "users", of=server, **{"current-context": ""})
     first = write(tmp_path / "first", "contexts", "current-context", of=server)
@@ -110,19 +110,19 @@ def test_connection_uses_what_the_context_names(server: Object, tmp_path: Path) 
         ("kind: Config", "has no current context; choose one with --context"),
     ],
 )
-def test_what_is_no_kubeconfig_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_kubeconfig_is_reported(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "config").write_text(text)
     with pytest.raises(UsageError, match=f"kubeconfig {tmp_path}/config: .*{said}"):
         Kubeconfig(str(tmp_path / "config"))
 
 
-def test_missing_files_are_named_with_the_remedy(tmp_path: Path) -> None:
+def test_missing_files_are_reported_with_the_remedy(tmp_path: Path) -> None:
     result = explain(f"{tmp_path}/one:{tmp_path}/two")
     assert result.exit_code == ExitCode.USAGE
     assert f"kubeconfig {tmp_path}/one:{tmp_path}/two: no such file; name one with --kubeconfig" in result.output
 
 
-def test_folder_is_no_kubeconfig(tmp_path: Path) -> None:
+def test_folder_is_refused_as_kubeconfig(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: Is a directory"):
         Kubeconfig(str(tmp_path))
 
@@ -135,7 +135,7 @@ def plugin(tmp_path: Path, **status: str) -> Object:
 
 
 @pytest.mark.parametrize("printed", [False, True], ids=["in-the-file", "printed-by-a-program"])
-def test_no_key_goes_to_the_temp_folder(
+def test_client_key_is_not_written_to_the_temp_folder(
     server: Object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: bool
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")  # writing there fails
@@ -154,7 +154,7 @@ def test_no_key_goes_to_the_temp_folder(
         assert api.request("GET", "/api/v1/namespaces/default/services/web").code == (401 if printed else 200)
 
 
-def test_no_key_of_an_api_server_goes_to_the_temp_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_server_key_is_not_written_to_the_temp_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc/nowhere")
     with NetnsBackend(grid("one", {"a": 1})) as backend:
         assert backend.api.list("services") is not None

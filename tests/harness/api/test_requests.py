@@ -44,7 +44,7 @@ def lines(*asked: ApiRequest) -> list[str]:
         ),
     ],
 )
-def test_a_request_of_the_scenario_is_said_as_kubectl_would(asked: ApiRequest, said: str) -> None:
+def test_scenario_request_is_shown_as_a_kubectl_command(asked: ApiRequest, said: str) -> None:
     assert [line.strip() for line in lines(asked)] == [said]
 
 
@@ -67,7 +67,7 @@ def test_requests_of_others_are_left_out(asked: ApiRequest) -> None:
     assert lines(asked) == ["none"]
 
 
-def test_requests_are_in_order_and_ones_alike_share_a_line() -> None:
+def test_requests_are_in_order_and_equal_ones_share_a_line() -> None:
     polls = [ApiRequest(100 + number / 10, "GET", SLICES, 200) for number in range(3)]
     assert lines(ApiRequest(100.5, "DELETE", f"{SLICES}/web-1", 200), *polls) == [
         "       +0 ms  get endpointslices -n td-3  (3 times, the last at +200 ms)",
@@ -75,7 +75,7 @@ def test_requests_are_in_order_and_ones_alike_share_a_line() -> None:
     ]
 
 
-def test_of_very_many_requests_the_first_and_the_last_are_shown() -> None:
+def test_long_lists_show_the_first_and_last_requests() -> None:
     said = lines(*(ApiRequest(100 + n, "POST", SLICES, 201, name=f"web-{n}") for n in range(5000)))
     assert (len(said), said[MOST_LINES // 2]) == (MOST_LINES + 1, "… 4000 more lines left out …")
     assert "web-0 " in said[0]
@@ -92,5 +92,5 @@ def test_of_very_many_requests_the_first_and_the_last_are_shown() -> None:
         ("GET", "/metrics", "", ""),
     ],
 )
-def test_what_was_read_is_said_by_verb_and_resource(method: str, path: str, query: str, read: str) -> None:
+def test_reads_are_shown_by_verb_and_resource(method: str, path: str, query: str, read: str) -> None:
     assert ApiRequest(100.0, method, path, 200, query=query).read == read

@@ -24,7 +24,7 @@ class _Answers:
         return said
 
 
-def test_crashed_component_is_named_at_once() -> None:
+def test_crashed_component_is_reported_immediately() -> None:
     components = ComponentSync(("controller", "proxy"), _Answers(controller=True, proxy="proxy on a1 exited with 2"))
     with pytest.raises(EndedError, match="proxy on a1 exited with 2") as ended:
         components.settle(30)
@@ -33,7 +33,7 @@ def test_crashed_component_is_named_at_once() -> None:
         components.check()
 
 
-def test_component_is_waited_for_in_vain_only_once() -> None:
+def test_component_timeout_is_waited_for_only_once() -> None:
     answers = _Answers(controller=True, proxy=False)
     components = ComponentSync(("controller", "proxy"), answers)
     with time_scaled(0.01):
@@ -52,7 +52,7 @@ def test_component_is_waited_for_in_vain_only_once() -> None:
         components.settle(20)
 
 
-def test_first_component_in_arrears_is_named() -> None:
+def test_first_late_component_is_reported() -> None:
     answers = _Answers(controller=True, proxy=False)
     components = ComponentSync(("controller", "proxy"), answers)
     with time_scaled(0.01):
@@ -64,7 +64,7 @@ def test_first_component_in_arrears_is_named() -> None:
     assert again.value.component == "proxy"
 
 
-def test_replaced_component_is_waited_for_as_the_first_time() -> None:
+def test_replaced_component_gets_the_full_wait_again() -> None:
     components = ComponentSync(("proxy",), _Answers(proxy=False))
     with time_scaled(0.01):
         for within in ("0.0", "0.0"):

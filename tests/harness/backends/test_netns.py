@@ -63,7 +63,7 @@ def test_reads_are_attributed_by_user_agent(component: Component, reads: int) ->
     assert backend.reads(component, since=1.0) == ["get nodes"] * reads
 
 
-def test_a_control_plane_without_a_record_of_reads_is_named() -> None:
+def test_control_plane_without_read_records_is_reported() -> None:
     backend: Any = NetnsBackend()
     backend.control_plane = _Plane()
     with pytest.raises(UnavailableError, match=r"^control plane binaries does not record which client reads what$"):

@@ -130,7 +130,7 @@ def test_stopped_node_is_not_checked(cluster: NetnsBackend) -> None:
     cluster.check_instruments()
 
 
-def test_proxy_that_never_served_is_judged_for_that(cluster: NetnsBackend) -> None:
+def test_instrument_check_ignores_proxies_that_never_served(cluster: NetnsBackend) -> None:
     hang(cluster, "a1", signal.SIGSTOP)
     hang(cluster, "b1", signal.SIGSTOP)
     cluster.check_instruments()

@@ -66,7 +66,7 @@ def test_missing_protocol_is_unavailable_by_the_name_of_its_ability(ability: Abi
         USES[ability](backend(*EVERYTHING))
 
 
-def test_missing_ability_is_unavailable_though_the_type_has_the_protocol() -> None:
+def test_missing_ability_is_unavailable_even_if_the_type_has_the_protocol() -> None:
     with pytest.raises(UnavailableError, match=r"^backend kubeconfig has no proxy-metrics here$"):
         backend().part(ProxyMetrics, nodes=["a1"])
 
@@ -74,7 +74,7 @@ def test_missing_ability_is_unavailable_though_the_type_has_the_protocol() -> No
 @pytest.mark.parametrize(
     ("client", "needed"), [(external_client("b1"), {"external-client"}), (pod_client("b1"), set())]
 )
-def test_needs_are_noted_though_they_are_missing(client: Client, needed: set[str]) -> None:
+def test_missing_needs_are_recorded(client: Client, needed: set[str]) -> None:
     asked = backend(Ability.EXTERNAL_CLIENT)
     with pytest.raises(UnavailableError, match="has no http here"):
         asked.part(HttpRequests, client=client)

@@ -95,14 +95,14 @@ def test_remove_takes_versions_or_all(mirror: Mirror, cache: Cache) -> None:
         (("fetch", "kube-proxy", "--mirror", "ftp://x"), "begins with http://"),
     ],
 )
-def test_wrong_input_is_a_usage_error_in_one_line(arguments: tuple[str, ...], complaint: str) -> None:
+def test_wrong_input_is_a_one_line_usage_error(arguments: tuple[str, ...], complaint: str) -> None:
     result = components(*arguments)
     assert result.exit_code == 4
     assert complaint in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_processes_at_once_download_once(mirror: Mirror, cache: Cache) -> None:
+def test_concurrent_processes_download_once(mirror: Mirror, cache: Cache) -> None:
     path = mirror.publish("kube-proxy", "1.34.2")
     command = [Path(sys.executable).with_name("trafficdist"), "components", "fetch", "kube-proxy", "1.34"]
     processes = [
@@ -126,7 +126,7 @@ def test_a_download_that_was_killed_is_continued(mirror: Mirror, cache: Cache) -
     assert components("check").exit_code == 0
 
 
-def test_who_comes_second_waits_and_finds_it_there(mirror: Mirror, cache: Cache) -> None:
+def test_second_process_waits_and_finds_the_file(mirror: Mirror, cache: Cache) -> None:
     path = mirror.publish("kube-proxy", "1.34.2")
     waits, version = threading.Event(), Version(1, 34, 2)
 

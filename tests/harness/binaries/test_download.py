@@ -21,7 +21,7 @@ def get(mirror: Mirror | list[str], target: Path, heard: Heard | None = None) ->
     return FETCHER.file(urls, target, SUM, heard or Heard())
 
 
-def test_a_file_is_there_whole(mirror: Mirror, tmp_path: Path) -> None:
+def test_file_is_complete(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files["/file"] = CONTENT
     assert get(mirror, tmp_path / "file") == f"{mirror.url}/file"
     assert (tmp_path / "file").read_bytes() == CONTENT
@@ -37,7 +37,7 @@ def test_a_broken_connection_is_continued_where_it_broke(mirror: Mirror, tmp_pat
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_a_redirect_is_followed_also_when_going_on(mirrors: tuple[Mirror, Mirror], tmp_path: Path) -> None:
+def test_redirect_is_followed_when_a_download_resumes(mirrors: tuple[Mirror, Mirror], tmp_path: Path) -> None:
     front, behind = mirrors
     front.moved["/file"] = f"{behind.url}/elsewhere"
     behind.files["/elsewhere"] = CONTENT
@@ -47,7 +47,7 @@ def test_a_redirect_is_followed_also_when_going_on(mirrors: tuple[Mirror, Mirror
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_a_later_process_continues_what_an_earlier_one_left(mirror: Mirror, tmp_path: Path) -> None:
+def test_later_process_continues_an_unfinished_download(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files["/file"] = CONTENT
     mirror.break_off["/file"] = [100_000, 0, 0, 0]
     with pytest.raises(UnavailableError, match="ended at 100000 of 256000 bytes"):
@@ -59,7 +59,7 @@ def test_a_later_process_continues_what_an_earlier_one_left(mirror: Mirror, tmp_
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_a_server_that_cannot_continue_sends_the_whole(mirror: Mirror, tmp_path: Path) -> None:
+def test_server_without_range_support_sends_the_whole_file(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files["/file"], mirror.ranges = CONTENT, False
     mirror.break_off["/file"] = [100_000]
     get(mirror, tmp_path / "file")
@@ -77,7 +77,7 @@ def test_a_file_that_changed_meanwhile_is_downloaded_whole(mirror: Mirror, tmp_p
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_a_wrong_part_from_before_does_not_spoil_the_file(mirror: Mirror, tmp_path: Path) -> None:
+def test_wrong_partial_file_is_discarded(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files["/file"] = CONTENT
     (tmp_path / "file.part").write_bytes(b"something else")
     heard = Heard()
@@ -87,7 +87,7 @@ def test_a_wrong_part_from_before_does_not_spoil_the_file(mirror: Mirror, tmp_pa
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_a_part_that_is_already_whole_is_not_downloaded_again(mirror: Mirror, tmp_path: Path) -> None:
+def test_complete_partial_file_is_not_downloaded_again(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files["/file"] = CONTENT
     (tmp_path / "file.part").write_bytes(CONTENT)
     get(mirror, tmp_path / "file")
@@ -102,9 +102,7 @@ def test_a_wrong_sum_leaves_nothing(mirror: Mirror, tmp_path: Path) -> None:
     assert mirror.asked("/file") == [""]
 
 
-def test_a_mirror_that_is_down_lies_or_lacks_the_file_is_passed_over(
-    mirrors: tuple[Mirror, Mirror], closed_port: str, tmp_path: Path
-) -> None:
+def test_unusable_mirror_is_skipped(mirrors: tuple[Mirror, Mirror], closed_port: str, tmp_path: Path) -> None:
     lying, good = mirrors
     lying.files["/file"], good.files["/file"] = b"!" + CONTENT[1:], CONTENT
     urls = [f"{closed_port}/file", f"{lying.url}/none", f"{lying.url}/file", f"{good.url}/file"]
@@ -112,7 +110,7 @@ def test_a_mirror_that_is_down_lies_or_lacks_the_file_is_passed_over(
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_only_a_file_that_no_mirror_has_does_not_exist(mirror: Mirror, closed_port: str, tmp_path: Path) -> None:
+def test_file_is_missing_only_if_every_mirror_lacks_it(mirror: Mirror, closed_port: str, tmp_path: Path) -> None:
     with pytest.raises(NotThereError, match="404"):
         get([f"{mirror.url}/file"], tmp_path / "file")
     with pytest.raises(UnavailableError, match=r"refused[^$]*choose a --mirror") as down:
@@ -120,6 +118,6 @@ def test_only_a_file_that_no_mirror_has_does_not_exist(mirror: Mirror, closed_po
     assert not isinstance(down.value, NotThereError)
 
 
-def test_only_http_is_spoken(tmp_path: Path) -> None:
+def test_only_http_urls_are_accepted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="http://"):
         get(["file:///etc/passwd"], tmp_path / "file")

@@ -35,12 +35,12 @@ def assets(folder: Path, monkeypatch: pytest.MonkeyPatch, **said: str) -> Path:
 
 
 @pytest.mark.parametrize(("wanted", "found"), [("1.34", "1.34.10"), ("1.34.2", "1.34.2"), ("", "1.35.0")])
-def test_the_newest_that_answers_the_wish_is_found(wanted: str, found: str, cache: Cache) -> None:
+def test_newest_matching_version_is_found(wanted: str, found: str, cache: Cache) -> None:
     put(cache, "kube-proxy", "1.34.2", "1.34.10", "1.35.0")
     assert str(find_entry("kube-proxy", wanted, cache=cache).version) == found
 
 
-def test_what_is_not_there_is_said_with_the_command_that_gets_it(cache: Cache) -> None:
+def test_missing_version_is_reported_with_its_fetch_command(cache: Cache) -> None:
     put(cache, "kube-proxy", "1.33.1")
     remedy = (
         r"1\.34 is not installed \(installed: 1\.33\.1\).*`trafficdist components fetch kube-proxy 1\.34 --from source`"
@@ -51,7 +51,7 @@ def test_what_is_not_there_is_said_with_the_command_that_gets_it(cache: Cache) -
         find("etcd", cache=cache)
 
 
-def test_a_component_that_we_do_not_know_is_refused(cache: Cache) -> None:
+def test_unknown_component_is_refused(cache: Cache) -> None:
     with pytest.raises(
         UsageError, match="kube-proxy, kube-controller-manager, kube-apiserver, kube-scheduler, kubelet"
     ):
@@ -70,16 +70,14 @@ def test_assets_are_used_as_they_are(cache: Cache, tmp_path: Path, monkeypatch: 
         find("kube-apiserver", "1.33", cache=cache)
 
 
-def test_an_asset_that_is_replaced_is_asked_again(
-    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replaced_asset_is_queried_again(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assets(tmp_path / "assets", monkeypatch, kube_proxy="1.34.5")
     assert str(find_entry("kube-proxy", cache=cache).version) == "1.34.5"
     assets(tmp_path / "assets", monkeypatch, kube_proxy="1.34.60")
     assert str(find_entry("kube-proxy", cache=cache).version) == "1.34.60"
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_cache_location_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     assert default_folder() == tmp_path / ".cache/trafficdist"
@@ -91,13 +89,13 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     assert default_folder() == tmp_path / "else"
 
 
-def test_a_folder_without_its_binary_is_no_version(cache: Cache) -> None:
+def test_folder_without_its_binary_does_not_count_as_a_version(cache: Cache) -> None:
     put(cache, "kube-proxy", "1.34.2", "1.34.3")
     find("kube-proxy", "1.34.3", cache=cache).unlink()
     assert [str(each.version) for each in cache.entries()] == ["1.34.2"]
 
 
-def test_a_cache_that_cannot_be_written_is_said_with_the_remedy(tmp_path: Path) -> None:
+def test_unwritable_cache_is_reported_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match=r"Not a directory.*--cache or TRAFFICDIST_CACHE"):
         put(Cache(tmp_path / "file"), "kube-proxy", "1.34.2")

@@ -20,7 +20,7 @@ def get(component: str, version: str, origin: Releases, cache: Cache, *, again: 
     return fetch(component_named(component), parse_wanted(version), FromRelease(origin), cache, Heard(), again=again)
 
 
-def test_a_component_runs_and_says_where_it_is_from(mirror: Mirror, cache: Cache) -> None:
+def test_downloaded_component_runs_and_reports_its_source(mirror: Mirror, cache: Cache) -> None:
     path = mirror.publish("kube-proxy", "1.34.2")
     entry = get("kube-proxy", "1.34.2", releases(mirror), cache)
     assert subprocess.check_output([entry.path, "--version"], text=True) == "Kubernetes v1.34.2\n"
@@ -31,12 +31,12 @@ def test_a_component_runs_and_says_where_it_is_from(mirror: Mirror, cache: Cache
 
 
 @pytest.mark.parametrize("wanted", ["1.34", "", "newest"])
-def test_the_newest_patch_is_what_the_publisher_says(wanted: str, mirror: Mirror, cache: Cache) -> None:
+def test_newest_patch_comes_from_the_publisher(wanted: str, mirror: Mirror, cache: Cache) -> None:
     mirror.publish("kube-proxy", "1.34.10")
     assert str(get("kube-proxy", wanted, releases(mirror), cache).version) == "1.34.10"
 
 
-def test_etcd_comes_out_of_its_archive(mirror: Mirror, cache: Cache) -> None:
+def test_etcd_is_extracted_from_its_archive(mirror: Mirror, cache: Cache) -> None:
     mirror.publish_etcd("3.6.4")
     tags = [{"tag_name": "v3.7.0-rc.0"}, {"tag_name": "v3.6.4"}, {"tag_name": "v3.5.9"}]
     mirror.files["/listing"] = json.dumps(tags).encode()
@@ -45,7 +45,7 @@ def test_etcd_comes_out_of_its_archive(mirror: Mirror, cache: Cache) -> None:
     assert subprocess.check_output([entry.path, "--version"], text=True) == "etcd Version: 3.6.4\n"
 
 
-def test_kind_is_a_bare_binary_beside_its_sum(mirror: Mirror, cache: Cache) -> None:
+def test_kind_is_a_bare_binary_with_a_checksum_file(mirror: Mirror, cache: Cache) -> None:
     path = mirror.publish_kind("0.33.0")
     mirror.files["/listing"] = json.dumps([{"tag_name": "v0.33.0"}, {"tag_name": "v0.34.0-alpha"}]).encode()
     entry = get("kind", "", releases(mirror), cache)
@@ -53,12 +53,12 @@ def test_kind_is_a_bare_binary_beside_its_sum(mirror: Mirror, cache: Cache) -> N
     assert (str(entry.version), entry.origin.at) == ("0.33.0", f"{mirror.url}{path}")
 
 
-def test_what_is_only_compiled_says_so(mirror: Mirror, cache: Cache) -> None:
+def test_component_that_must_be_compiled_is_reported(mirror: Mirror, cache: Cache) -> None:
     with pytest.raises(UsageError, match="official binaries of coredns are not fetched: compile it with --from source"):
         get("coredns", "1.15.0", releases(mirror), cache)
 
 
-def test_what_is_there_is_not_downloaded_again(mirror: Mirror, cache: Cache) -> None:
+def test_cached_version_is_not_downloaded_again(mirror: Mirror, cache: Cache) -> None:
     path = mirror.publish("kube-proxy", "1.34.2")
     get("kube-proxy", "1.34.2", releases(mirror), cache)
     get("kube-proxy", "1.34", releases(mirror), cache)
@@ -67,9 +67,7 @@ def test_what_is_there_is_not_downloaded_again(mirror: Mirror, cache: Cache) -> 
     assert len(mirror.asked(path)) == 2
 
 
-def test_what_is_there_serves_when_nobody_can_say_whether_there_is_a_newer_one(
-    mirror: Mirror, closed_port: str, cache: Cache
-) -> None:
+def test_cached_version_is_used_when_the_newest_is_unknown(mirror: Mirror, closed_port: str, cache: Cache) -> None:
     mirror.publish("kube-proxy", "1.34.2")
     entry = get("kube-proxy", "1.34", releases(mirror), cache)
     assert get("kube-proxy", "1.34", releases(closed_port), cache) == entry
@@ -77,7 +75,7 @@ def test_what_is_there_serves_when_nobody_can_say_whether_there_is_a_newer_one(
         get("kube-proxy", "1.33", releases(closed_port), cache)
 
 
-def test_a_version_that_does_not_exist_names_those_that_do(mirror: Mirror, cache: Cache) -> None:
+def test_unknown_version_lists_the_existing_ones(mirror: Mirror, cache: Cache) -> None:
     mirror.publish("kube-proxy", "1.34.2")
     with pytest.raises(UsageError, match=r"no release 1\.34\.9 of kube-proxy .*the newest of 1\.34 is 1\.34\.2"):
         get("kube-proxy", "1.34.9", releases(mirror), cache)
@@ -86,14 +84,14 @@ def test_a_version_that_does_not_exist_names_those_that_do(mirror: Mirror, cache
     assert cache.entries() == []
 
 
-def test_a_wrong_sum_puts_nothing_into_the_cache(mirror: Mirror, cache: Cache) -> None:
+def test_wrong_checksum_leaves_the_cache_empty(mirror: Mirror, cache: Cache) -> None:
     mirror.publish("kube-proxy", "1.34.2", sha256="0" * 64)
     with pytest.raises(UnavailableError, match="differs from the publisher's file"):
         get("kube-proxy", "1.34.2", releases(mirror), cache)
     assert cache.entries() == []
 
 
-def test_a_sum_that_is_a_page_is_no_sum(mirror: Mirror, cache: Cache) -> None:
+def test_html_page_is_not_accepted_as_a_checksum(mirror: Mirror, cache: Cache) -> None:
     mirror.publish("kube-proxy", "1.34.2", sha256="<html>log in first</html>")
     with pytest.raises(UnavailableError, match="no SHA-256 sum"):
         get("kube-proxy", "1.34.2", releases(mirror), cache)
@@ -116,25 +114,25 @@ def test_a_binary_that_is_not_that_version_is_not_kept(
     assert cache.entries() == []
 
 
-def test_a_mirror_that_is_down_is_passed_over(mirror: Mirror, closed_port: str, cache: Cache) -> None:
+def test_unreachable_mirror_is_skipped(mirror: Mirror, closed_port: str, cache: Cache) -> None:
     mirror.publish("kube-proxy", "1.34.2")
     entry = get("kube-proxy", "1.34", releases(closed_port, mirror), cache)
     assert entry.origin is not None
     assert entry.origin.at.startswith(mirror.url)
 
 
-def test_servers_that_are_all_down_are_named_with_the_remedy(closed_port: str, cache: Cache) -> None:
+def test_unreachable_servers_are_listed_with_the_remedy(closed_port: str, cache: Cache) -> None:
     with pytest.raises(UnavailableError, match=r"stable-1\.34\.txt.*refused\n.*--from source"):
         get("kube-proxy", "1.34", releases(closed_port), cache)
 
 
-def test_the_sum_of_another_file_is_not_taken(mirror: Mirror, cache: Cache) -> None:
+def test_checksum_of_another_file_is_ignored(mirror: Mirror, cache: Cache) -> None:
     mirror.publish_etcd("3.6.4")
     mirror.files["/download/v3.6.4/SHA256SUMS"] = f"{'0' * 64}  other.zip\n".encode()
     with pytest.raises(UnavailableError, match="no SHA-256 sum of etcd-v3"):
         get("etcd", "3.6.4", releases(mirror), cache)
 
 
-def test_what_is_compiled_around_packages_is_not_downloaded(mirror: Mirror, cache: Cache) -> None:
+def test_component_compiled_around_packages_is_not_downloaded(mirror: Mirror, cache: Cache) -> None:
     with pytest.raises(UsageError, match="official binaries of e2e are not fetched: compile it with --from source"):
         get("e2e", "1.37.2", releases(mirror), cache)

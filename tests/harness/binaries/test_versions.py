@@ -22,12 +22,12 @@ VERSIONS = [Version(1, 34, 2), Version(1, 34, 10), Version(1, 35, 0, "rc.1"), Ve
         ("1.35.0-rc.1", ["1.35.0-rc.1"]),
     ],
 )
-def test_a_wish_chooses_the_newest_first_and_pre_releases_by_name_only(text: str, chosen: list[str]) -> None:
+def test_request_selects_the_newest_and_pre_releases_only_by_name(text: str, chosen: list[str]) -> None:
     assert [str(each) for each in parse_wanted(text).choose(VERSIONS)] == chosen
 
 
 @pytest.mark.parametrize("text", ["1", "kube-proxy", "1.34.x", "1.34.2.1", "../1.34.2"])
-def test_what_is_no_version_is_refused(text: str) -> None:
+def test_invalid_version_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"want one like 1\.34\.2"):
         parse_wanted(text)
 

@@ -28,7 +28,7 @@ def lacking(*abilities: str, nodes: tuple[str, ...] = (), features: tuple[str, .
     return Finding(State.LACKS, "", lacks=needs, features=frozenset(features))
 
 
-def test_lacks_cost_what_needs_them() -> None:
+def test_missing_feature_costs_the_requirements_that_need_it() -> None:
     needs = {"K/a": Needs(frozenset({"dns"})), "K/b": Needs(nodes=frozenset({"c1"})), "K/d": Needs()}
     requirements = [requirement(name) for name in ("K/a", "K/b", "K/d", "K/e")]
     assert costs([lacking("dns")], needs, requirements, [PROXY]) == [Cost(PROXY, ("K/a",), 4)]
@@ -36,13 +36,13 @@ def test_lacks_cost_what_needs_them() -> None:
     assert costs([lacking("http")], needs, requirements, [PROXY]) == []
 
 
-def test_lacks_together_cost_each_requirement_once() -> None:
+def test_several_missing_features_count_each_requirement_once() -> None:
     needs = {"K/a": Needs(frozenset({"dns"}), frozenset({"c1"}))}
     found = costs([lacking("dns"), lacking(nodes=("c1",))], needs, [requirement("K/a")], [PROXY])
     assert found == [Cost(PROXY, ("K/a",), 1)]
 
 
-def test_features_cost_in_their_profile() -> None:
+def test_cost_of_a_feature_counts_in_its_profile() -> None:
     requirements = [requirement("K/a", NODES), requirement("K/b", CLOSE), requirement("K/c")]
     found = costs([lacking(features=("NodeHints", "PreferClose"))], {}, requirements, [PROXY, CONTROLLER])
     assert found == [Cost(CONTROLLER, ("K/b",), 1), Cost(PROXY, ("K/a",), 2)]
@@ -86,7 +86,7 @@ def test_gates_are_read_from_metrics() -> None:
 
 
 @pytest.mark.parametrize(("version", "off"), [((1, 29), 2), ((1, 30), 2), ((1, 33), 1), ((1, 34), 0), ((1, 40), 0)])
-def test_gates_that_cannot_be_read_are_as_by_default(version: tuple[int, int], off: int) -> None:
+def test_unreadable_gates_have_their_defaults(version: tuple[int, int], off: int) -> None:
     assert sum(not is_on(each, version, {}) for each in GATES) == off
     found = check_gates(version, {})
     assert (isinstance(found, Finding) and found.state is State.LACKS) == bool(off)
@@ -96,12 +96,12 @@ def daemon_set(name: str, image: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"template": {"spec": {"containers": [{"image": image}]}}}}
 
 
-def test_the_installed_proxy_is_named_first() -> None:
+def test_installed_proxy_is_listed_first() -> None:
     sets = [daemon_set("kindnet", "kindnetd:1"), daemon_set("kube-proxy", "kube-proxy:v1.34.1"), daemon_set("x", "y")]
     assert check_proxy(sets) == "kube-proxy (kube-proxy:v1.34.1); kindnet (kindnetd:1)"
 
 
-def test_a_proxy_that_nobody_sees_is_unknown() -> None:
+def test_undetected_proxy_is_unknown() -> None:
     found = check_proxy([daemon_set("kube-flannel-ds", "flannel:1")])
     assert isinstance(found, Finding)
     assert found.state is State.UNKNOWN

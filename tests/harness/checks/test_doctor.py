@@ -61,7 +61,7 @@ def test_program_of_a_recipe_is_looked_for(tmp_path: Path) -> None:
     assert check.examine(IMPLEMENTATION, resolve({}, environment={})) == []
 
 
-def test_plugins_of_a_configuration_of_cni_are_looked_for(tmp_path: Path) -> None:
+def test_plugins_of_a_cni_configuration_are_looked_for(tmp_path: Path) -> None:
     config = '{{"name": "n", "plugins": [{{"type": "%s", "ipam": {{"type": "of-ip", "dataDir": "{folder}"}}}}]}}'
     files = {"good": config % "wires", "bad": config % "knots", "odd": "{{"}
     for plugin in ("wires", "of-ip"):
@@ -83,7 +83,9 @@ def test_plugins_of_a_configuration_of_cni_are_looked_for(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("source", ["option", "variable", "file"])
-def test_what_a_recipe_requires_is_tried_by_name(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requirements_of_a_recipe_are_checked_by_name(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("{name: mine, command: [sh], ready: [{log: up}], requires: [bridge, ip_vs]}", encoding="utf-8")
     monkeypatch.setattr(
@@ -102,7 +104,7 @@ def test_what_a_recipe_requires_is_tried_by_name(source: str, tmp_path: Path, mo
     ), said
 
 
-def test_a_control_plane_that_is_not_in_the_cache_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncached_control_plane_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAFFICDIST_CACHE", str(tmp_path))
     settings = resolve({"control-plane": "binaries:1.37", "backend": "netns"}, environment={})
     (found,) = check.examine(IMPLEMENTATION, settings)
@@ -165,7 +167,7 @@ def test_nothing_is_written(examine: Examine, server: HttpServer) -> None:
     assert {path.rpartition("/")[2] for path in writes} == {"selfsubjectaccessreviews", "selfsubjectreviews"}
 
 
-def test_nodes_that_are_missing_are_named_by_the_topology(examine: Examine, api: Api) -> None:
+def test_missing_nodes_are_listed_by_topology(examine: Examine, api: Api) -> None:
     api.delete("nodes", "", "n-5")
     api.patch("nodes", "", "n-4", {"spec": {"unschedulable": True}})
     (found,) = examine()["zones and nodes"]
@@ -173,7 +175,7 @@ def test_nodes_that_are_missing_are_named_by_the_topology(examine: Examine, api:
     assert "n-4 is cordoned" in found.found
 
 
-def test_nodes_that_are_not_asked_for_are_missing_too(kubeconfig: Path) -> None:
+def test_requested_topology_without_enough_nodes_is_reported(kubeconfig: Path) -> None:
     code, said = doctor("--kubeconfig", kubeconfig, "--topology=a=2,b=1,c=1")
     assert "only 4 are asked for" in said
     assert "nothing stands for b2" in said
@@ -187,12 +189,12 @@ def test_a_cluster_without_zones_cannot_be_used(examine: Examine, api: Api) -> N
 
 
 @pytest.mark.parametrize("server", [Features((1, 33))], indirect=True)
-def test_gates_that_are_off_cost_their_features(examine: Examine) -> None:
+def test_disabled_gates_cost_their_features(examine: Examine) -> None:
     (found,) = examine()["feature gates"]
     assert (found.state, found.features) == (State.LACKS, {"PreferSameZone", "PreferSameNode", "NodeHints"})
 
 
-def test_every_lack_says_what_it_costs(examine: Examine, server: HttpServer, api: Api, kubeconfig: Path) -> None:
+def test_every_finding_states_its_cost(examine: Examine, server: HttpServer, api: Api, kubeconfig: Path) -> None:
     _renew_in_the_future(api, "n-1")
     api.delete("nodes", "", "n-5")
     limited = server.kubeconfig()
@@ -204,7 +206,7 @@ def test_every_lack_says_what_it_costs(examine: Examine, server: HttpServer, api
     assert [each for each in lacks if not (each.costs or each.lacks.abilities or each.lacks.nodes)] == []
 
 
-def test_permissions_that_are_missing_are_named(examine: Examine, server: HttpServer, kubeconfig: Path) -> None:
+def test_missing_permissions_are_listed(examine: Examine, server: HttpServer, kubeconfig: Path) -> None:
     granted = [rule.as_rbac() for rule in RULES if rule.resources not in (("pods",), ("daemonsets",))]
     limited = server.kubeconfig()
     limited["users"][0]["user"] = {"token": server.add_user("bob", granted)}
@@ -214,7 +216,7 @@ def test_permissions_that_are_missing_are_named(examine: Examine, server: HttpSe
     assert State.UNUSABLE in states.values()
 
 
-def test_another_run_is_named(examine: Examine, api: Api) -> None:
+def test_another_run_on_the_cluster_is_reported(examine: Examine, api: Api) -> None:
     with hold(api, "aaaaaaaa"):
         (found,) = examine()["other runs"]
     assert (found.state, "in use by run aaaaaaaa" in found.found) == (State.UNUSABLE, True)
@@ -227,13 +229,13 @@ def _renew_in_the_future(api: Api, node: str) -> None:
 
 
 @pytest.mark.parametrize(("version", "state"), [("v1.37.2", State.OK), ("v1.33.1", State.UNKNOWN)])
-def test_a_kubelet_of_another_release_is_named(examine: Examine, api: Api, version: str, state: State) -> None:
+def test_kubelet_of_another_release_is_reported(examine: Examine, api: Api, version: str, state: State) -> None:
     api.patch("nodes", "", "n-1", {"status": {"nodeInfo": {"kubeletVersion": version}}}, subresource="status")
     (found,) = examine()["kubelets"]
     assert (found.state, f"1 x {version}" in found.found) == (state, True), found.found
 
 
-def test_clock_of_a_node_that_is_ahead_is_named(examine: Examine, api: Api) -> None:
+def test_node_with_a_fast_clock_is_reported(examine: Examine, api: Api) -> None:
     _renew_in_the_future(api, "n-1")
     (found,) = examine()["clocks"]
     assert "node n-1 renewed its Lease" in found.found
@@ -252,7 +254,7 @@ def doctor(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_the_command_counts_what_lacks_cost(kubeconfig: Path, tmp_path: Path) -> None:
+def test_command_counts_the_requirements_lost(kubeconfig: Path, tmp_path: Path) -> None:
     suite = tmp_path / "suite"
     suite.mkdir()
     (suite / "test_small.py").write_text(SUITE)
@@ -261,7 +263,7 @@ def test_the_command_counts_what_lacks_cost(kubeconfig: Path, tmp_path: Path) ->
     assert (code, "1 of 2 requirements of service-proxy is not judged: KEP-1/restarts" in said) == (11, True), said
 
 
-def test_the_command_takes_the_environment_of_a_run(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_reads_the_environment_of_a_run(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAFFICDIST_KUBECONFIG", str(kubeconfig))
     monkeypatch.setenv("TRAFFICDIST_IMAGE_REGISTRY", "mirror.example")
     monkeypatch.setenv("TRAFFICDIST_TOPOLOGY", "a=2,b=2,c=2")
@@ -270,7 +272,7 @@ def test_the_command_takes_the_environment_of_a_run(kubeconfig: Path, monkeypatc
     assert "nothing stands for c2" in said
 
 
-def test_ids_are_told_whole_however_narrow_the_terminal_is() -> None:
+def test_ids_are_not_truncated_on_a_narrow_terminal() -> None:
     name = f"KEP-1/{'long-' * 20}slug"
     lack = Finding(State.LACKS, "no x", name="abilities", lacks=Needs(frozenset({"x"})))
     core = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
@@ -280,7 +282,7 @@ def test_ids_are_told_whole_however_narrow_the_terminal_is() -> None:
     assert name in "".join(console.file.getvalue().split())  # type: ignore[attr-defined]
 
 
-def test_a_kubeconfig_that_is_not_there_ends_with_4(tmp_path: Path) -> None:
+def test_missing_kubeconfig_exits_with_4(tmp_path: Path) -> None:
     code, said = doctor("--kubeconfig", tmp_path / "none")
     assert (code, "no such file; name one with --kubeconfig" in said) == (4, True)
 
@@ -296,7 +298,7 @@ def test_a_kernel_without_ipv6_costs_its_requirements(monkeypatch: pytest.Monkey
     assert (veth.state, "modprobe veth" in veth.found) == (State.UNUSABLE, True)
 
 
-def test_a_machine_whose_resolv_conf_cannot_be_replaced_says_what_that_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreplaceable_resolv_conf_is_reported_with_its_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise UnavailableError("files cannot be replaced for a program here: unshare: Operation not permitted")
 
@@ -307,7 +309,7 @@ def test_a_machine_whose_resolv_conf_cannot_be_replaced_says_what_that_costs(mon
     assert "one of profile dns" in files.costs
 
 
-def test_a_machine_that_forbids_user_namespaces_is_told_which_setting_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_that_forbids_user_namespaces_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     readings = Readings("user namespace", errno.EPERM, apparmor="1")
 
     def refuse() -> None:

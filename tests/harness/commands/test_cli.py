@@ -83,7 +83,7 @@ def test_environment_and_file_reach_the_run(pack: Path) -> None:
     assert "--run-test chose requirements" in report["run"]["certifiableReasons"]
 
 
-def test_without_an_output_folder_results_go_below_the_current_one(pack: Path) -> None:
+def test_results_default_to_the_current_folder(pack: Path) -> None:
     assert trafficdist("run", "--suite", str(pack), "--run-test", "KEP-1/passes").returncode == 0
     assert Path("trafficdist-results/latest/report.yaml").exists()
     assert not (pack / ".pytest_cache").exists()
@@ -109,14 +109,14 @@ def test_without_an_output_folder_results_go_below_the_current_one(pack: Path) -
         (["cluster", "exec", "a1", "--name", "absent", "--", "true"], "cluster 'absent' is not up"),
     ],
 )
-def test_wrong_use_ends_with_4_and_the_cause(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_usage_error_exits_with_4_and_shows_the_cause(arguments: list[str], said: str, tmp_path: Path) -> None:
     run = trafficdist(*arguments, XDG_RUNTIME_DIR=str(tmp_path))
     assert run.returncode == 4, run.stdout + run.stderr
     assert said in run.stdout + run.stderr
     assert "Traceback" not in run.stderr
 
 
-def test_an_unknown_requirement_names_the_nearest(pack: Path) -> None:
+def test_unknown_requirement_suggests_the_nearest(pack: Path) -> None:
     run = trafficdist("run", "--suite", str(pack), "--run-test", "KEP-1/pases")
     assert run.returncode == 4
     assert "unknown requirement 'KEP-1/pases'; did you mean KEP-1/passes" in run.stderr + run.stdout

@@ -34,7 +34,7 @@ NODE_IDS = ["KEP-3015/node-then-zone-then-anywhere"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_is_told_of_ids(shell: str) -> None:
+def test_each_shell_completes_ids(shell: str) -> None:
     assert complete("trafficdist run --run-test KEP-3015/node-then", shell=shell) == NODE_IDS
 
 
@@ -64,7 +64,7 @@ def test_values_are_offered(line: str, expected: list[str]) -> None:
     assert complete(line) == expected
 
 
-def test_files_are_left_to_the_shell() -> None:
+def test_file_names_are_completed_by_the_shell() -> None:
     result = CliRunner().invoke(
         main,
         [],
@@ -78,7 +78,7 @@ def test_files_are_left_to_the_shell() -> None:
     assert result.output.strip() == "file,x"
 
 
-def test_ids_and_features_found_in_the_text_are_those_that_are_collected() -> None:
+def test_ids_and_features_read_from_source_equal_the_collected_ones() -> None:
     collected = catalogue()
     assert suite_files.ids() == [each.id for each in collected]
     assert set(suite_files.features()) == {feature.name for each in collected for feature in each.features}
@@ -88,7 +88,7 @@ def test_all_mutants_are_offered() -> None:
     assert set(complete("trafficdist run --mutant ")) == {*MUTANTS, *BENIGN}
 
 
-def test_ids_cost_less_than_half_a_second_of_a_processor() -> None:
+def test_ids_take_less_than_half_a_second_of_cpu_time() -> None:
     environment = os.environ | {
         "_TRAFFICDIST_COMPLETE": "bash_complete",
         "COMP_WORDS": "trafficdist list KEP-3015/node-then",

@@ -32,7 +32,7 @@ def test_each_command_has_examples_that_exist(path: tuple[str, ...]) -> None:
         assert main.get_command(click.Context(main), example.split()[0]) is not None, example
 
 
-def test_each_option_of_run_stands_under_its_heading() -> None:
+def test_each_option_of_run_is_listed_under_its_heading() -> None:
     shown = CliRunner().invoke(main, ["run", "--help"]).output
     found = re.finditer(r"^(\S[^\n]*):\n((?:  [^\n]*\n|\n(?=  ))+)", shown, re.MULTILINE)
     sections = {match[1]: match[2] for match in found}

@@ -58,7 +58,7 @@ def ids(*arguments: str) -> list[str]:
         (["KEP-1/*", "--level", "MUST"], ["KEP-1/one"]),
     ],
 )
-def test_pattern_level_feature_and_profile_choose(arguments: list[str], expected: list[str]) -> None:
+def test_pattern_level_feature_and_profile_filter_the_list(arguments: list[str], expected: list[str]) -> None:
     assert ids(*arguments) == expected
 
 
@@ -76,13 +76,13 @@ def test_digest_is_that_of_the_whole_catalogue() -> None:
     assert len(digests) == 1
 
 
-def test_table_has_a_whole_requirement_a_line_when_it_is_piped() -> None:
+def test_piped_table_has_one_requirement_per_line() -> None:
     lines = listing().output.splitlines()
     assert [line.split()[0] for line in lines] == [each.id for each in REQUIREMENTS]
     assert lines[0].split()[1:] == ["MUST", *REQUIREMENTS[0].sentence.split()]
 
 
-def test_name_stands_whole_and_alone_on_a_terminal() -> None:
+def test_terminal_shows_the_full_name_on_its_own_line() -> None:
     lines = listed.as_lines(
         [ListedRow(LONG, "MUST", ("A sentence " * 20,)), ListedRow("b", "MAY", ("C.",))], width=60
     ).splitlines()
@@ -105,7 +105,7 @@ def test_name_stands_whole_and_alone_on_a_terminal() -> None:
         (["--mutants", "--feature", "Validation"], 5, "no mutant is killed by such a requirement"),
     ],
 )
-def test_what_names_nothing_is_told(arguments: list[str], code: int, said: str) -> None:
+def test_unmatched_pattern_is_reported(arguments: list[str], code: int, said: str) -> None:
     result = listing(*arguments)
     assert (result.exit_code, said in result.stderr) == (code, True), result.output
     assert not result.stdout

@@ -135,7 +135,7 @@ QUICK = ("a fifo", "nested lists", "a key twice", "a list")
         if (kind, how) not in _NO_FAULTS
     ],
 )
-def test_a_malformed_file_is_refused_at_once(
+def test_malformed_file_is_refused_immediately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, how: str
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # running clusters; the command must not start one
@@ -148,7 +148,7 @@ def test_a_malformed_file_is_refused_at_once(
     assert re.search(_OWN.get(kind, expected), said), said
 
 
-def test_each_kind_of_file_takes_what_is_right(tmp_path: Path) -> None:
+def test_each_kind_of_file_accepts_valid_content(tmp_path: Path) -> None:
     """Otherwise the command could reject a malformed file for another reason."""
     (tmp_path / "file.yaml").write_text(yaml.safe_dump(RECIPE))
     assert resolve({"backend": "netns", "proxy": str(tmp_path / "file.yaml")}, environment={}).project == "mine"
@@ -247,7 +247,7 @@ def test_a_recipe_with_a_wrong_value_is_refused_with_its_key(
         assert re.search(f"^(proxy|DNS) file .*mine.yaml: {expected}", said), said
 
 
-def test_a_regular_expression_that_backtracks_for_ever_ends_by_its_time(tmp_path: Path) -> None:
+def test_runaway_regular_expression_is_stopped_by_its_time_limit(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a" * 100 + "b")
     place = readiness.ProgramPlace(None, tmp_path / "log")  # type: ignore[arg-type]  no netns: nothing is asked for
     begun = time.process_time()
@@ -274,7 +274,7 @@ VALUES: dict[str, Any] = {
 
 @pytest.mark.parametrize("option", [each for each in OPTIONS if each.kind != "flag"], ids=lambda each: each.name)
 @pytest.mark.parametrize("wrong", VALUES.values(), ids=list(VALUES))
-def test_an_option_with_a_value_of_no_sense_is_refused_by_name(option: Option, wrong: Any) -> None:
+def test_option_with_a_nonsense_value_is_named_and_refused(option: Option, wrong: Any) -> None:
     begun = time.process_time()
     with pytest.raises(UsageError) as found:
         resolve({option.name: wrong}, environment={})
@@ -319,7 +319,7 @@ def test_an_odd_value_is_refused_by_name_or_can_be_reported(option: Option) -> N
         ("output-dir", "x" * 300, "is not a path: a path has at most 4,095 bytes, and each name in it 255"),
     ],
 )
-def test_a_number_without_bounds_is_refused_at_once(name: str, value: str, said: str) -> None:
+def test_unbounded_number_is_refused_immediately(name: str, value: str, said: str) -> None:
     begun = time.process_time()
     with pytest.raises(UsageError, match=re.escape(said)):
         resolve({name: value}, environment={})
@@ -338,5 +338,5 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("path", PATHS.values(), ids=list(PATHS))
-def test_what_can_be_no_path_is_wrong_use_of_each_command(command: tuple[str, ...], path: str) -> None:
+def test_invalid_path_is_a_usage_error_of_each_command(command: tuple[str, ...], path: str) -> None:
     refused(*command, path)

@@ -110,14 +110,14 @@ def _logs(tmp_path: Path, step: str) -> str:
     return "".join(path.read_text(encoding="utf-8") for path in _evidence(tmp_path, step).glob("tiny-*.log"))
 
 
-def test_right_proxy_holds_all_steps_and_leaves_nothing(tiny: Check, tmp_path: Path) -> None:
+def test_correct_proxy_passes_all_steps_and_leaves_nothing(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny()
     assert code is ExitCode.PASSED, said
     assert _by_mark(said, "ok")[1:] == [*BOOTED, *SMOKE_TEST]
     assert not (tmp_path / "trafficdist-results").exists()
 
 
-def test_proxy_that_exits_is_told_by_the_error_in_the_second_line_of_its_log(tiny: Check, tmp_path: Path) -> None:
+def test_exited_proxy_is_reported_with_the_error_from_its_log(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny(**_python("import sys; print('starting'); print('bad flag: x\\nusage: y'); sys.exit(3)"))
     assert code is ExitCode.DISTRUST
     assert _by_mark(said, "FAILED") == [STARTS]
@@ -126,7 +126,7 @@ def test_proxy_that_exits_is_told_by_the_error_in_the_second_line_of_its_log(tin
     assert _logs(tmp_path, BOOTED[0]) == "starting\nbad flag: x\nusage: y\n"
 
 
-def test_proxy_that_never_gets_ready_is_told_by_the_check_that_does_not_hold(tiny: Check, tmp_path: Path) -> None:
+def test_unready_proxy_is_reported_with_its_failing_check(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny(**_python("import time; print('thinking', flush=True); time.sleep(60)"))
     assert code is ExitCode.DISTRUST
     assert (_by_mark(said, "ok")[1:], _by_mark(said, "FAILED")) == (BOOTED[:1], [BOOTED[1]])
@@ -134,9 +134,7 @@ def test_proxy_that_never_gets_ready_is_told_by_the_check_that_does_not_hold(tin
     assert _logs(tmp_path, BOOTED[1]) == "thinking\n"
 
 
-def test_proxy_that_never_catches_up_is_told_by_the_check_and_the_node(
-    tiny: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lagging_proxy_is_reported_with_check_and_node(tiny: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.backends.netns.BOOT_SECONDS", 1.0)
     code, said = tiny(synced=[{"http": {"port": 9}}])
     assert code is ExitCode.DISTRUST
@@ -144,7 +142,7 @@ def test_proxy_that_never_catches_up_is_told_by_the_check_and_the_node(
     assert "tiny on a1: http port 9 /healthz: Connection refused" in said
 
 
-def test_proxy_that_ignores_hints_is_not_asked_about_their_change(tiny: Check, tmp_path: Path) -> None:
+def test_proxy_that_ignores_hints_skips_the_hint_change_step(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny("ignores-hints")
     assert code is ExitCode.FAILED
     assert (_by_mark(said, "ok")[1:], _by_mark(said, "FAILED")) == ([*BOOTED, REACHED], [HINTS])
@@ -154,14 +152,14 @@ def test_proxy_that_ignores_hints_is_not_asked_about_their_change(tiny: Check, t
     assert [*_evidence(tmp_path, HINTS).glob("rules-a1-*.txt")]
 
 
-def test_proxy_that_ignores_changes_of_hints_fails_just_that(tiny: Check) -> None:
+def test_proxy_that_ignores_hint_changes_fails_only_that_step(tiny: Check) -> None:
     code, said = tiny("ignores-changed-hints")
     assert code is ExitCode.FAILED
     assert (_by_mark(said, "ok")[1:], _by_mark(said, "FAILED")) == ([*BOOTED, REACHED, HINTS], [CHANGES])
     assert "does the proxy compare endpoints without their hints" in said
 
 
-def test_proxy_without_hints_that_says_so_holds_what_is_asked(tiny: Check) -> None:
+def test_proxy_that_declares_no_hint_support_passes_the_other_steps(tiny: Check) -> None:
     code, said = tiny("ignores-hints", exempt_features=["ZoneHints"])
     assert code is ExitCode.PASSED
     assert _by_mark(said, "-") == [
@@ -169,7 +167,7 @@ def test_proxy_without_hints_that_says_so_holds_what_is_asked(tiny: Check) -> No
     ]
 
 
-def test_proxy_that_ends_amid_a_step_is_named_and_asked_nothing_more(tiny: Check, tmp_path: Path) -> None:
+def test_proxy_that_exits_during_a_step_is_reported_and_not_probed_again(tiny: Check, tmp_path: Path) -> None:
     code, said = tiny("dies")
     assert code is ExitCode.INCONCLUSIVE
     assert (_by_mark(said, "UNCLEAR"), _by_mark(said, "-")) == ([REACHED], [])
@@ -180,14 +178,14 @@ def test_proxy_that_ends_amid_a_step_is_named_and_asked_nothing_more(tiny: Check
 
 
 @pytest.mark.parametrize("options", [{}, {"kubernetes-version": "1.32"}])
-def test_reference_holds_all_steps(options: dict[str, str]) -> None:
+def test_reference_passes_all_steps(options: dict[str, str]) -> None:
     code, said = _check("reference", **options)
     assert code is ExitCode.PASSED, said
     assert _by_mark(said, "ok")[1:] == [*BOOTED, *SMOKE_TEST]
 
 
 @pytest.mark.parametrize(("steps", "quick"), [(ExitCode.PASSED, 1), (ExitCode.FAILED, 0)])
-def test_quick_run_follows_when_all_steps_hold(steps: ExitCode, quick: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_run_follows_when_all_steps_pass(steps: ExitCode, quick: int, monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[list[str]] = []
     monkeypatch.setattr(proxy_check, "check", lambda settings, say: steps)
     monkeypatch.setattr("harness.plugin.suite.run_pytest", lambda arguments: runs.append(arguments) or 11)
@@ -214,7 +212,7 @@ def test_quick_run_finds_a_proxy_that_keeps_removed_endpoints(tiny: Check, tmp_p
     assert [line for line in done.stdout.splitlines() if line.startswith("✗") and "endpoint" in line], done.stdout
 
 
-def test_evidence_is_kept_where_one_says_or_not_at_all(tiny: Check, tmp_path: Path) -> None:
+def test_evidence_is_kept_in_the_requested_folder_or_not_at_all(tiny: Check, tmp_path: Path) -> None:
     tiny(**_python("raise SystemExit('error: no')"))
     assert (tmp_path / "trafficdist-results").exists()
     code, said = _check("tiny.yaml", **{"output-dir": str(tmp_path / "here")})

@@ -47,7 +47,7 @@ def test_recipe_has_the_values_of_the_options() -> None:
     assert recipe.programs[0].ready == (LogCheck(r"up: \d+ # {x}"),)
 
 
-def test_recipe_without_options_is_one() -> None:
+def test_recipe_without_options_is_valid() -> None:
     assert _init("own.yml").exit_code == 0
     recipe = read_recipe("own.yml", OF_PROXY)
     assert (recipe.name, recipe.modes, recipe.exempt_features) == ("own", ("nftables",), ())
@@ -69,7 +69,7 @@ def test_each_placeholder_and_each_part_of_isolation_is_in_a_comment() -> None:
     assert f"its network: {', '.join(OWN)}." in text
 
 
-def test_keys_in_comments_are_right_once_they_are_none(tmp_path: Path) -> None:
+def test_commented_keys_are_valid_when_uncommented(tmp_path: Path) -> None:
     """Except `programs`, which excludes the keys from command to synced."""
     text = _written()
     examples = re.findall(r"^# ([a-z_]+:(?: .*)?\n(?:#   .*\n)*)", text, re.MULTILINE)
@@ -88,7 +88,7 @@ def test_keys_in_comments_are_right_once_they_are_none(tmp_path: Path) -> None:
 
 @settings(max_examples=50)
 @given(PRINTABLE, PRINTABLE)
-def test_letters_of_all_kinds_stay_as_they_are(word: str, version: str) -> None:
+def test_letters_of_any_script_are_unchanged(word: str, version: str) -> None:
     escaped = word.replace("{", "{{").replace("}", "}}")
     _written(f"--command={shlex.join(['mine', escaped])}", f"--version={version}", f"--mode={word}")
     recipe = read_recipe("mine.yaml", OF_PROXY)
@@ -116,14 +116,14 @@ def test_letters_of_all_kinds_stay_as_they_are(word: str, version: str) -> None:
         (("mi\nne.yaml",), "want a name of printable letters"),
     ],
 )
-def test_wrong_use_ends_with_4_and_writes_nothing(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_usage_error_exits_with_4_and_writes_nothing(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     done = _init(*arguments)
     assert done.exit_code == 4
     assert said in done.output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_file_that_is_there_is_only_replaced_by_force() -> None:
+def test_existing_file_is_replaced_only_with_force() -> None:
     Path("mine.yaml").write_text("name: other\n", encoding="utf-8")
     refused = _init()
     assert (refused.exit_code, "exists already; --force overwrites it" in refused.output) == (4, True)

@@ -54,7 +54,7 @@ class Controlled:
             self._known_zone = self._zone
 
 
-def test_a_controller_that_hears_of_the_node_last_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_controller_that_sees_the_node_last_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(barrier, "Api", Controlled)
     monkeypatch.setattr(barrier, "_ARRIVAL", 0.01)
     asked = ControllerBarrier({}, scrape=lambda: IDLE, log=str)

@@ -80,7 +80,7 @@ def _endpoints(api: Api, name: str) -> list[Object]:
     return [each for found in api.list("endpointslices", name) for each in found.get("endpoints") or ()]
 
 
-def test_what_was_written_is_worked_on_when_it_is_synced(plane: BinariesControlPlane, api: Api) -> None:
+def test_synced_controller_has_processed_all_writes(plane: BinariesControlPlane, api: Api) -> None:
     _run_service(api, "synced", trafficDistribution="PreferSameNode")
     _settle(plane)
     (endpoint,) = _endpoints(api, "synced")
@@ -113,7 +113,7 @@ def test_api_server_goes_back_and_forth_on_the_same_data(plane: BinariesControlP
     assert api.get("services", "rolled", "web")["spec"]["trafficDistribution"] == "PreferClose"
 
 
-def test_api_server_that_is_away_is_reached_by_nobody(plane: BinariesControlPlane, api: Api) -> None:
+def test_stopped_api_server_is_unreachable(plane: BinariesControlPlane, api: Api) -> None:
     plane.stop_api_server()
     with pytest.raises(InconclusiveError, match="did not answer"):
         api.list("nodes")
@@ -188,7 +188,7 @@ def test_kube_apiserver_reaches_pods(plane: BinariesControlPlane, api: Api) -> N
 
 
 @pytest.mark.slow
-def test_deleted_namespace_goes_with_what_is_in_it(plane: BinariesControlPlane, api: Api) -> None:
+def test_deleting_a_namespace_deletes_its_objects(plane: BinariesControlPlane, api: Api) -> None:
     """The namespace is removed five seconds later, after its pods, which the kubelet removes first."""
     _run_service(api, "gone")
     api.delete("namespaces", "", "gone")

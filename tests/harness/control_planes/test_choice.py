@@ -18,7 +18,7 @@ def _resolved(**given: object) -> Settings:
     return resolve({name.replace("_", "-"): value for name, value in given.items()}, environment={})
 
 
-def test_reference_is_judged_unless_somebody_says_otherwise() -> None:
+def test_reference_is_judged_by_default() -> None:
     assert choose("", "") == Choice("embedded", "reference")
     assert not choose("", "").real
     assert _resolved().follow == "kep"
@@ -40,7 +40,7 @@ def test_binaries_bring_their_controller() -> None:
         ("binaries:1.34", "reference", "does not go with"),
     ],
 )
-def test_what_does_not_go_together_is_refused(plane: str, controller: str, words: str) -> None:
+def test_incompatible_options_are_refused(plane: str, controller: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         choose(plane, controller)
 
@@ -63,9 +63,7 @@ def test_real_components_follow_what_was_released_and_are_judged_by_their_profil
     assert settings.exempt_features == ("DeprecationWarnings",)
 
 
-def test_a_report_names_the_version_of_the_binary_and_not_the_series_that_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_names_the_exact_version_of_the_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAFFICDIST_CACHE", str(tmp_path))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     for component in ("kube-controller-manager", "kube-apiserver"):
@@ -76,7 +74,7 @@ def test_a_report_names_the_version_of_the_binary_and_not_the_series_that_was_as
     assert _resolved(control_plane="containers:1.34").version == "1.34"
 
 
-def test_what_an_option_says_wins() -> None:
+def test_option_takes_precedence() -> None:
     settings = _resolved(control_plane="binaries:1.34", follow="kep", profile=["cluster"], project="ours")
     assert (settings.follow, settings.profile, settings.project) == ("kep", ("cluster",), "ours")
 

@@ -29,22 +29,22 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "left", lambda: False)
 
 
-def test_without_an_engine_they_are_unavailable_and_the_remedy_is_said(no_engine: None) -> None:
+def test_missing_engine_is_unavailable_with_the_remedy(no_engine: None) -> None:
     with pytest.raises(UnavailableError, match=r"none answers at unix:///no/such/docker.sock .*--control-plane binar"):
         of_settings(resolve({"control-plane": "containers:1.34"}, environment={}))
 
 
-def test_without_an_engine_nothing_is_left(no_engine: None) -> None:
+def test_missing_engine_leaves_nothing(no_engine: None) -> None:
     assert remove_leftovers() == []
 
 
-def test_process_that_has_left_the_netns_of_the_machine_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_outside_the_host_netns_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "left", lambda: True)
     with pytest.raises(UnavailableError, match=r"run as root"):
         check([("etcd", "")])
 
 
-def test_engine_of_another_machine_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _engine().client.close()
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     with pytest.raises(UnavailableError, match="is of another machine"):
@@ -109,9 +109,7 @@ time.sleep(100)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_reaper", [True, False])
-def test_containers_of_a_harness_that_is_killed_are_removed(
-    etcd: tuple[Containers, Program], with_reaper: bool
-) -> None:
+def test_containers_of_a_killed_harness_are_removed(etcd: tuple[Containers, Program], with_reaper: bool) -> None:
     made, image = etcd
     made.start("etcd", [image.place, "--listen-peer-urls=http://127.0.0.1:0", f"--data-dir={made.folder}/etcd"])
     with subprocess.Popen([sys.executable, "-c", _HARNESS], stdout=subprocess.PIPE, text=True) as harness:

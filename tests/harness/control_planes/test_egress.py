@@ -45,7 +45,7 @@ def refusal(egress: Egress, request: str) -> str:
 
 
 @pytest.mark.parametrize(("host", "family"), [("127.0.0.1", socket.AF_INET), ("::1", socket.AF_INET6)])
-def test_bytes_go_both_ways_to_a_pod(egress: Egress, host: str, family: int) -> None:
+def test_connection_to_a_pod_carries_bytes_both_ways(egress: Egress, host: str, family: int) -> None:
     egress.reach_pods(Inside)
     address = POD if family == socket.AF_INET else "[fd00:10:244:1::2]"
     listening = socket.create_server((host, 0), family=family)
@@ -60,7 +60,7 @@ def test_bytes_go_both_ways_to_a_pod(egress: Egress, host: str, family: int) -> 
         assert sock.recv(100) == b""
 
 
-def test_refused_connection_is_told(egress: Egress) -> None:
+def test_refused_connection_is_reported(egress: Egress) -> None:
     egress.reach_pods(Inside)
     with closed_port() as port:
         assert refusal(egress, f"CONNECT {POD}:{port} HTTP/1.1\r\n\r\n") == "HTTP/1.1 503 connection refused"
@@ -74,7 +74,7 @@ def test_refused_connection_is_told(egress: Egress) -> None:
         ("nonsense", "only CONNECT is understood"),
     ],
 )
-def test_what_leads_nowhere_is_refused(egress: Egress, request_line: str, said: str) -> None:
+def test_unroutable_target_is_refused(egress: Egress, request_line: str, said: str) -> None:
     assert refusal(egress, f"{request_line}\r\n\r\n") == f"HTTP/1.1 503 {said}"
 
 

@@ -62,7 +62,7 @@ def test_process_that_never_gets_ready_is_named_with_its_log(processes: Processe
         wait_until_ready(process, lambda: False, within=0.1)
 
 
-def test_gate_that_a_release_does_not_have_makes_it_unavailable(processes: Processes, script: Script) -> None:
+def test_unknown_gate_makes_the_component_unavailable(processes: Processes, script: Script) -> None:
     process = processes.start("kube-apiserver", [script("echo 'unrecognized feature gate: Nope'; exit 1")])
     with pytest.raises(UnavailableError, match="unrecognized feature gate: Nope"):
         wait_until_ready(process, lambda: False, within=10)
@@ -73,7 +73,7 @@ def test_program_that_cannot_be_run_is_unavailable(processes: Processes, tmp_pat
         processes.start("etcd", [tmp_path / "nothing"])
 
 
-def test_port_that_was_taken_in_between_is_given_up_for_another(processes: Processes, script: Script) -> None:
+def test_port_taken_meanwhile_is_replaced(processes: Processes, script: Script) -> None:
     first: list[int] = []
 
     def arguments(ports: Sequence[int]) -> list[str | Path]:
@@ -89,7 +89,7 @@ def test_port_that_was_taken_in_between_is_given_up_for_another(processes: Proce
     assert process.alive
 
 
-def test_process_that_fails_for_another_reason_is_not_tried_again(processes: Processes, script: Script) -> None:
+def test_process_that_fails_for_another_reason_is_not_retried(processes: Processes, script: Script) -> None:
     tries: list[Sequence[int]] = []
 
     def arguments(ports: Sequence[int]) -> list[str | Path]:
@@ -113,7 +113,7 @@ def test_process_whose_start_is_interrupted_is_ended(processes: Processes, scrip
     assert not begun[0].alive
 
 
-def test_free_ports_are_bound_by_nobody() -> None:
+def test_free_ports_are_unbound() -> None:
     ports = free_ports(3)
     assert len(set(ports)) == 3
     for port in ports:
@@ -139,7 +139,7 @@ time.sleep(60)
 """
 
 
-def test_processes_of_a_harness_that_is_killed_die_and_leave_nothing_for_long(script: Script) -> None:
+def test_processes_of_a_killed_harness_exit_and_are_cleaned_up(script: Script) -> None:
     command = [sys.executable, "-c", _HARNESS, str(script("exec sleep 60"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as harness:
         assert harness.stdout is not None
@@ -152,7 +152,7 @@ def test_processes_of_a_harness_that_is_killed_die_and_leave_nothing_for_long(sc
     assert not Path(folder).exists()
 
 
-def test_folder_of_another_user_blocks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_another_user_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = tmp_path / "trafficdist-processes-theirs"
     theirs.mkdir()
     exists = Path.exists

@@ -37,7 +37,7 @@ def test_relay_passes_both_ways_and_ends_with_the_server(target: socket.socket) 
         assert client.recv(100) == b""
 
 
-def test_nobody_is_reached_while_the_server_is_away() -> None:
+def test_relay_refuses_connections_while_the_server_is_down() -> None:
     relay, address = _through(lambda: 0)
     with (
         closing(relay),
@@ -47,7 +47,7 @@ def test_nobody_is_reached_while_the_server_is_away() -> None:
         client.recv(100)
 
 
-def test_patient_relay_lets_clients_wait_for_the_server(target: socket.socket) -> None:
+def test_waiting_relay_holds_clients_until_the_server_is_up(target: socket.socket) -> None:
     ports = [0]
     relay, address = _through(lambda: ports[-1], patient=True)
     with closing(relay), socket.create_connection(address, timeout=10) as client:

@@ -25,7 +25,7 @@ FUNCTIONS = {"cancelled": lambda: False, "hashFiles": lambda pattern: "" if patt
         ("hashFiles('some') != '' && (github.event_name == 'push' ||\n github.ref_name == 'main')", True),
     ],
 )
-def test_an_expression_has_the_value_that_github_gives_it(text: str, value: Any) -> None:
+def test_expression_evaluates_as_on_github(text: str, value: Any) -> None:
     assert evaluate(text, VALUES, FUNCTIONS) == value
 
 
@@ -35,6 +35,6 @@ def test_expressions_in_a_text_are_filled_in() -> None:
 
 
 @pytest.mark.parametrize("text", ["matrix.mode", "always()", "1 + 1", "'a' 'b'", "('a'", "!", "contains('a' 'b')", ""])
-def test_what_is_not_known_is_an_error(text: str) -> None:
+def test_unknown_name_is_an_error(text: str) -> None:
     with pytest.raises(ExpressionError):
         evaluate(text, VALUES, FUNCTIONS)

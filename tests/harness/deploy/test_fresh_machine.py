@@ -86,14 +86,14 @@ def test_targets_run_as_an_ordinary_user_with_few_programs(project: Project) -> 
 
 
 @pytest.mark.parametrize(("target", "left"), [("leave", "/tmp/left\n"), ("stay", "sleep 600 \n")])
-def test_what_is_left_behind_is_an_error_and_ended(project: Project, target: str, left: str) -> None:
+def test_leftover_process_is_an_error_and_is_stopped(project: Project, target: str, left: str) -> None:
     code, said = project.run(target)  # returns after every process that could write has ended
     assert code == 1
     assert f"error: make {target} left this behind: " in said
     assert said.endswith(left)
 
 
-def test_a_target_that_fails_ends_it(project: Project) -> None:
+def test_failing_target_ends_the_script(project: Project) -> None:
     code, said = project.run("fail", "show")
     assert code == 2
     assert "make show" not in said

@@ -65,7 +65,9 @@ def test_renewed_token_is_used_from_the_next_request_on(
     ("lost", "said"),
     [("token", "token file does not exist"), ("ca.crt", "certification file does not exist"), ("namespace", "No such")],
 )
-def test_what_a_pod_lacks_is_named(folder: Path, variables: dict[str, str], lost: str, said: str) -> None:
+def test_missing_service_account_file_is_reported(
+    folder: Path, variables: dict[str, str], lost: str, said: str
+) -> None:
     (folder / lost).unlink()
     with pytest.raises(UsageError, match=f"kubeconfig of the service account, {folder}: .*{said}"):
         InCluster(folder, environment=variables)

@@ -215,7 +215,7 @@ def check_artifact(artifact: Path, mode: str, *, allure: bool) -> None:
     assert (artifact / "allure-report/index.html").exists() == allure
 
 
-def test_nights_run_as_they_are_written_and_what_changed_opens_an_issue(nights: Nights, first: dict[str, Job]) -> None:
+def test_nightly_workflow_runs_and_a_change_opens_an_issue(nights: Nights, first: dict[str, Job]) -> None:
     for mode, job in first.items():
         check_artifact(nights.artifact("1", mode), mode, allure=ALLURE_STEP not in job.left_out)
     summary = nights.changes("1")

@@ -24,7 +24,7 @@ def heard(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("program", "newest"), [(WAITS, "Collecting a"), ("input()", "no word of it yet")])
-def test_a_command_that_is_silent_is_told_of_again_and_again(program: str, newest: str) -> None:
+def test_silent_command_is_reported_periodically(program: str, newest: str) -> None:
     environment = os.environ | {"PROGRESS_EVERY": "0.04"}
     with subprocess.Popen(
         command(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
@@ -41,12 +41,12 @@ def test_a_command_that_is_silent_is_told_of_again_and_again(program: str, newes
     assert run.returncode == 0
 
 
-def test_a_command_that_is_quick_has_one_line() -> None:
+def test_quick_command_has_one_line() -> None:
     run = heard(command("print('Requirement already satisfied: a')"))
     assert (run.returncode, run.stdout, run.stderr) == (0, "Installing ...\n", "")
 
 
-def test_a_command_that_fails_is_heard_in_full() -> None:
+def test_failing_command_shows_its_full_output() -> None:
     program = "import sys; print('Requirement already satisfied: a'); print('x' * 300); sys.exit('ERROR: no b')"
     run = heard(command(program))
     assert run.returncode == 1
@@ -55,7 +55,7 @@ def test_a_command_that_fails_is_heard_in_full() -> None:
     assert said[2].startswith("error: exit code 1 of ")
 
 
-def test_a_terminal_has_one_line_that_changes() -> None:
+def test_terminal_shows_one_updating_line() -> None:
     ours, theirs = pty.openpty()
     run = subprocess.run(command("print('Collecting a')"), stdout=theirs, stderr=theirs, check=False)
     os.close(theirs)
@@ -71,7 +71,7 @@ def test_a_terminal_has_one_line_that_changes() -> None:
     assert "\r\x1b[K    0 s  Collecting a\r\x1b[K" in said
 
 
-def test_a_command_that_is_not_there_is_named() -> None:
+def test_missing_command_is_reported() -> None:
     missing = "/no/such/python"
     run = heard([sys.executable, str(SCRIPT), "Installing", missing])
     assert (run.returncode, run.stderr) == (127, f"error: cannot run {missing}: No such file or directory\n")

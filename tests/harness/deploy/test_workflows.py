@@ -23,7 +23,7 @@ OF_COMMAND = {name for name, option in BY_NAME.items() if option.on_command_line
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="unavailable: there is no bash")
 
 
-def test_workflows_are_right_by_actionlint() -> None:
+def test_workflows_pass_actionlint() -> None:
     actionlint = shutil.which("actionlint")
     if actionlint is None:
         pytest.skip("actionlint is not here: go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12")
@@ -36,7 +36,7 @@ def test_nightly_runs_name_options_that_exist() -> None:
     assert {word.removeprefix("--") for word in words if word.startswith("--")} <= OF_COMMAND
 
 
-def test_nightly_runs_only_what_opens_issues_may_write() -> None:
+def test_only_the_issue_job_of_nightly_runs_has_write_permission() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/nightly-kind.yml").read_text(encoding="utf-8"))
     assert workflow["permissions"] == {}
     granted = {name: job["permissions"] for name, job in workflow["jobs"].items()}
@@ -54,7 +54,7 @@ def script(job: str, name: str) -> str:
     return str(step(job, name)["run"])
 
 
-def test_issues_are_opened_on_schedule_though_its_event_may_name_no_branch() -> None:
+def test_scheduled_run_without_a_branch_opens_issues() -> None:
     assert "(github.event_name == 'schedule' ||" in step("changes", "Open issues")["if"]
 
 
@@ -99,7 +99,7 @@ def test_known_change_gets_a_comment_and_a_new_one_an_issue(tmp_path: Path) -> N
 
 
 @needs_bash
-def test_action_says_how_the_run_ended(pytester: pytest.Pytester, sample_suite: Any) -> None:
+def test_action_outputs_how_the_run_ended(pytester: pytest.Pytester, sample_suite: Any) -> None:
     (pytester.mkdir("pack") / "test_sample.py").write_text(sample_suite("passes", "fails"))
     [step] = [each for each in action_steps() if each.get("id") == "run"]
     program(Path("tools/trafficdist/bin"), "trafficdist", TRAFFICDIST)
@@ -117,7 +117,7 @@ def test_action_says_how_the_run_ended(pytester: pytest.Pytester, sample_suite: 
 
 @needs_bash
 @pytest.mark.parametrize(("code", "said"), [(0, 0), (1, 0), (10, 0), (11, 0), (4, 4), (12, 12)])
-def test_night_is_red_only_when_it_cannot_be_relied_on(tmp_path: Path, code: int, said: int) -> None:
+def test_nightly_run_fails_only_when_it_is_unreliable(tmp_path: Path, code: int, said: int) -> None:
     report = tmp_path / "results/report.yaml"
     program(tmp_path / "bin", "trafficdist", f"#!/bin/sh\nmkdir results\ntouch {report}\nexit {code}\n")
     assert run(script("kind", "Run"), tmp_path, IMAGE="kindest/node", MODE="ipvs") == said
@@ -139,7 +139,7 @@ def night(folder: Path, report: Path, *, verdict: str) -> str:
 
 
 @needs_bash
-def test_nights_are_compared_place_by_place(certify: Any, tmp_path: Path) -> None:
+def test_nightly_runs_are_compared_per_job(certify: Any, tmp_path: Path) -> None:
     program(tmp_path / "bin", "trafficdist", TRAFFICDIST)
     report = certify("passes").folder / "report.yaml"
     assert "This is the first night." in night(tmp_path, report, verdict="passed")

@@ -62,7 +62,7 @@ def test_cluster_is_equal_before_and_after(cluster: Api) -> None:
     assert {"node a1 is restored", "node api-only-dead0000 is removed"} < set(done)
 
 
-def test_concurrent_changes_of_a_node_stay(cluster: Api) -> None:
+def test_concurrent_changes_of_a_node_are_preserved(cluster: Api) -> None:
     leave_behind(cluster, "dead0000")
     theirs = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
     patch = {"metadata": {"labels": {"theirs": "1"}}, "spec": {"taints": [theirs]}}
@@ -126,7 +126,7 @@ def test_command_refuses_invalid_run_ids() -> None:
     assert (result.exit_code, "8 lower-case letters and digits" in result.output) == (4, True)
 
 
-def test_heartbeats_are_no_difference() -> None:
+def test_heartbeats_are_not_differences() -> None:
     def node(beat: str) -> dict[str, object]:
         conditions = [{"type": "Ready", "status": "True", "lastHeartbeatTime": beat}]
         metadata = {"name": "a1", "resourceVersion": beat}

@@ -35,7 +35,7 @@ QUOTA = 'pods "w" is forbidden: exceeded quota: team, requested: pods=1, used: p
         (422, "spec.x is invalid", "refuses to create pods: 422 spec.x is invalid"),
     ],
 )
-def test_refusals(code: int, message: str, said: str) -> None:
+def test_refusals_are_explained(code: int, message: str, said: str) -> None:
     line = errors.of_answer(Response(code, {"message": message}), doing="create pods")
     assert said in line
     assert "\n" not in line
@@ -54,7 +54,7 @@ def test_a_refused_request_is_named() -> None:
         (403, "log in again", False),
     ],
 )
-def test_credentials_that_are_not_accepted(code: int, message: str, credentials: bool) -> None:
+def test_rejected_credentials_are_reported(code: int, message: str, credentials: bool) -> None:
     error = RefusedError("GET", "/version", Response(code, {"message": message}))
     assert errors.is_of_credentials(error) is credentials
     assert ("log in again, or name a kubeconfig" in errors.of(error)) is credentials
@@ -69,7 +69,7 @@ def test_credentials_that_are_not_accepted(code: int, message: str, credentials:
         (urllib3.exceptions.SSLError(ssl.SSLError("tlsv13 alert certificate required")), "the client certificate"),
     ],
 )
-def test_connections_that_fail(error: urllib3.exceptions.HTTPError, said: str) -> None:
+def test_failed_connections_are_explained(error: urllib3.exceptions.HTTPError, said: str) -> None:
     outer = InconclusiveError("the API server did not answer")
     outer.__cause__ = error
     assert said in errors.of(outer)
@@ -86,22 +86,22 @@ def waiting(reason: str, message: str = "why\nso") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
-def test_an_image_that_cannot_be_pulled(reason: str) -> None:
+def test_image_that_cannot_be_pulled_is_reported(reason: str) -> None:
     expected = "pod td/w on node a1: image agnhost@sha256:0 cannot be pulled (why so): name a registry"
     assert errors.of_pod(waiting(reason)).startswith(expected)
 
 
 @pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff", "RunContainerError"])
-def test_containers_that_do_not_start(reason: str) -> None:
+def test_containers_that_do_not_start_are_reported(reason: str) -> None:
     assert errors.of_pod(waiting(reason)).startswith("pod td/w on node a1: ")
 
 
-def test_pod_that_cannot_be_scheduled() -> None:
+def test_unschedulable_pod_is_reported() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     assert "cannot be scheduled (0/3 nodes)" in errors.of_pod(pod(phase="Pending", conditions=[condition]))
 
 
-def test_a_pod_that_its_node_refused() -> None:
+def test_pod_refused_by_its_node_is_reported() -> None:
     assert "ended (OutOfpods too many)" in errors.of_pod(pod(phase="Failed", reason="OutOfpods", message="too many"))
 
 
@@ -119,11 +119,11 @@ def test_events_name_the_quota() -> None:
 @pytest.mark.parametrize(
     ("status", "said"), [("True", ""), ("False", "is not ready (kubelet stopped)"), ("Unknown", "is not ready")]
 )
-def test_nodes(status: str, said: str) -> None:
+def test_node_errors_are_reported(status: str, said: str) -> None:
     conditions = [{"type": "Ready", "status": status, "message": "kubelet stopped"}]
     line = errors.of_node("a1", {"metadata": {}, "status": {"conditions": conditions}})
     assert (said in line, bool(said)) == (True, bool(line))
 
 
-def test_lost_node() -> None:
+def test_lost_node_is_reported() -> None:
     assert "node a1 is gone" in errors.of_node("a1", None)

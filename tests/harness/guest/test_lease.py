@@ -50,14 +50,14 @@ def test_nothing_is_left_of_a_run_that_was_interrupted(api: Api) -> None:
     assert namespaces(api) == before
 
 
-def test_nothing_is_removed_from_a_cluster_that_is_deleted_next(api: Api) -> None:
+def test_cluster_about_to_be_deleted_is_not_cleaned_up(api: Api) -> None:
     before = namespaces(api)
     with hold(api, "aaaaaaaa", ends=True):
         assert lease_record_of(api.get("leases", NAMESPACE, LEASE)).run == "aaaaaaaa"
     assert namespaces(api) == before | {NAMESPACE}
 
 
-def test_second_run_gets_the_holder_in_one_line(api: Api) -> None:
+def test_second_run_is_refused_with_the_holder_in_one_line(api: Api) -> None:
     with (
         hold(api, "aaaaaaaa"),
         pytest.raises(DistrustError, match=rf"run aaaaaaaa of {process.identity()}, since 20.*wait") as refused,
@@ -108,7 +108,7 @@ def test_a_run_notices_that_its_lease_was_taken(api: Api) -> None:
     assert NAMESPACE not in namespaces(api)
 
 
-def test_a_namespace_that_a_person_made_stays(api: Api) -> None:
+def test_namespace_created_by_a_user_is_preserved(api: Api) -> None:
     api.create("namespaces", "", {"metadata": {"name": NAMESPACE}})
     with hold(api, "aaaaaaaa"):
         pass

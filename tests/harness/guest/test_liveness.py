@@ -51,11 +51,11 @@ def kubelet(cluster: Api, server: HttpServer) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("kubelet")
-def test_live_nodes_are_not_doubted(cluster: Api) -> None:
+def test_live_nodes_are_not_reported(cluster: Api) -> None:
     assert doubt(cluster, NODES, within=5) == ""
 
 
-def test_a_kubelet_that_is_silent_is_noticed(cluster: Api) -> None:
+def test_silent_kubelet_is_noticed(cluster: Api) -> None:
     assert "node b1 does not respond (its kubelet last renewed" in doubt(cluster, NODES, within=0.1)
 
 
@@ -65,6 +65,6 @@ def test_unready_node_is_named_with_its_message(cluster: Api) -> None:
     assert "node b1 is not ready (Kubelet stopped posting node status.)" in doubt(cluster, NODES)
 
 
-def test_a_node_that_is_gone_is_named(cluster: Api) -> None:
+def test_deleted_node_is_reported(cluster: Api) -> None:
     cluster.delete("nodes", "", "a1")
     assert "node a1 is gone" in doubt(cluster, NODES)

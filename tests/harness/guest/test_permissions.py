@@ -24,7 +24,7 @@ def as_user(server: HttpServer, rules: list[dict[str, Any]]) -> Api:
 MANIFEST = Path(__file__).parents[3] / "deploy" / "rbac.yaml"
 
 
-def test_the_manifest_is_the_list() -> None:
+def test_manifest_equals_the_list_of_permissions() -> None:
     expected = [cluster_role("trafficdist", RULES), cluster_role("trafficdist-disruptive", DISRUPTIVE)]
     assert list(yaml.safe_load_all(MANIFEST.read_text(encoding="utf-8"))) == expected
 

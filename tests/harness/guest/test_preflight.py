@@ -54,7 +54,7 @@ def url_of(sock: socket.socket) -> str:
     return f"https://127.0.0.1:{sock.getsockname()[1]}"
 
 
-def test_a_cluster_that_serves_is_reached(server: HttpServer, tmp_path: Path) -> None:
+def test_serving_cluster_is_reachable(server: HttpServer, tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(server.kubeconfig()))
     found = preflight(str(tmp_path / "kubeconfig"))
     assert (found.server, found.user, found.denied) == (server.url, "user admin", ())
@@ -62,7 +62,7 @@ def test_a_cluster_that_serves_is_reached(server: HttpServer, tmp_path: Path) ->
     assert abs(found.clock.ahead.total_seconds()) < 3
 
 
-def test_refused_connection(refusal: Refusal) -> None:
+def test_refused_connection_is_reported(refusal: Refusal) -> None:
     with listening() as sock:
         url = url_of(sock)
     said = refusal(server=url)
@@ -70,7 +70,7 @@ def test_refused_connection(refusal: Refusal) -> None:
 
 
 @pytest.mark.parametrize("backlog", [5, 0])
-def test_dropped_packets(refusal: Refusal, monkeypatch: pytest.MonkeyPatch, backlog: int) -> None:
+def test_dropped_packets_are_reported(refusal: Refusal, monkeypatch: pytest.MonkeyPatch, backlog: int) -> None:
     """With a backlog the TLS handshake gets no answer. Without one, and with its slot taken, not even the SYN does."""
     monkeypatch.setattr(module, "_REQUEST_SECONDS", 0.3)
     begin = time.monotonic()
@@ -89,32 +89,32 @@ def test_endless_check_is_abandoned(refusal: Refusal, monkeypatch: pytest.Monkey
     ended.set()
 
 
-def test_authority_of_another_cluster(refusal: Refusal) -> None:
+def test_certificate_authority_of_another_cluster_is_reported(refusal: Refusal) -> None:
     other = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
     assert "is of an authority that the kubeconfig does not name" in refusal(**{"certificate-authority-data": other})
 
 
-def test_invalid_authority(refusal: Refusal) -> None:
+def test_invalid_certificate_authority_is_reported(refusal: Refusal) -> None:
     nonsense = base64.b64encode(b"nonsense").decode()
     assert "certificate-authority or client certificate" in refusal(**{"certificate-authority-data": nonsense})
 
 
-def test_certificate_for_another_name(refusal: Refusal) -> None:
+def test_certificate_for_another_name_is_reported(refusal: Refusal) -> None:
     assert "its certificate is for another name" in refusal(**{"tls-server-name": "other.example.com"})
 
 
-def test_credentials_that_are_not_accepted(refusal: Refusal) -> None:
+def test_rejected_credentials_are_reported(refusal: Refusal) -> None:
     said = refusal(user={"token": "expired"})
     assert "does not accept the credentials (401 Unauthorized): log in again" in said
 
 
-def test_context_that_does_not_exist(server: HttpServer, tmp_path: Path) -> None:
+def test_unknown_context_is_reported(server: HttpServer, tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(server.kubeconfig()))
     with pytest.raises(UsageError, match="there is no context 'prod'; there are trafficdist"):
         preflight(str(tmp_path / "kubeconfig"), "prod")
 
 
-def test_server_without_tls(refusal: Refusal) -> None:
+def test_server_without_tls_is_reported(refusal: Refusal) -> None:
     with listening() as sock:
 
         def answer() -> None:
@@ -128,7 +128,7 @@ def test_server_without_tls(refusal: Refusal) -> None:
         thread.join()
 
 
-def test_server_that_is_no_api_server(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_is_not_an_api_server_is_reported(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
     with listening() as sock:
 
         def answer() -> None:
@@ -143,12 +143,12 @@ def test_server_that_is_no_api_server(refusal: Refusal, monkeypatch: pytest.Monk
         thread.join()
 
 
-def test_user_without_permission(refusal: Refusal, server: HttpServer) -> None:
+def test_missing_permission_is_reported(refusal: Refusal, server: HttpServer) -> None:
     rules = [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)]
     said = refusal(user={"token": server.add_user("bob", rules)})
     assert "user bob may not create pods, delete pods" in said
     assert "deploy/rbac.yaml" in said
 
 
-def test_credentials_that_have_expired(refusal: Refusal, server: HttpServer) -> None:
+def test_expired_credentials_are_reported(refusal: Refusal, server: HttpServer) -> None:
     assert "does not accept the credentials (401" in refusal(user={"token": server.add_user("bob", seconds=0)})

@@ -21,5 +21,7 @@ A1 = Reached("a1")
         ([], 0.0),
     ],
 )
-def test_longest_gap_of_questions_every_two_milliseconds(observations: list[Observation], milliseconds: float) -> None:
+def test_longest_gap_is_computed_from_requests_every_two_milliseconds(
+    observations: list[Observation], milliseconds: float
+) -> None:
     assert longest_gap([(number * 0.002, each) for number, each in enumerate(observations)]) == milliseconds

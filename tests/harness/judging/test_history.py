@@ -164,7 +164,7 @@ def test_values_are_compared_and_shown_as_the_history_has_them(tmp_path: Path) -
         (0, 10.5, {"a1": 3, "b1": 11, "c1": 10}, "writes: expected at most 10.5, observed b1 11"),
     ],
 )
-def test_numbers_are_held_between_two(
+def test_numbers_are_compared_with_two_bounds(
     tmp_path: Path, fewest: float, most: float | None, observed: object, message: str
 ) -> None:
     with History(tmp_path / "h") as history:
@@ -196,13 +196,13 @@ def test_every_changed_line_is_refused_by_number(path: Path) -> None:
             read(path)
 
 
-def test_a_history_that_lost_its_end_says_so(path: Path) -> None:
+def test_history_without_its_end_is_reported_as_incomplete(path: Path) -> None:
     assert read(path).complete
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     assert not read(path).complete
 
 
-def test_a_torn_last_line_is_told(path: Path) -> None:
+def test_truncated_last_line_is_reported(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
     recorded = read(path)
     assert recorded.torn.startswith('{"kind":"end"')
@@ -221,7 +221,7 @@ def test_a_history_is_never_overwritten(path: Path) -> None:
         History(path)
 
 
-def test_a_verdict_that_moved_is_told(tmp_path: Path) -> None:
+def test_moved_verdict_is_detected(tmp_path: Path) -> None:
     with History(tmp_path / "h") as history:
         opened = history.window("KEP-1/x", {"a1": {"a1"}}, LOOSE)
         opened.observe("a1", [B1])
@@ -267,7 +267,7 @@ def test_a_merged_history_without_its_end_is_refused(tmp_path: Path, path: Path)
             read(tmp_path / "run.jsonl")
 
 
-def test_a_worker_that_died_leaves_a_merged_history_that_says_so(tmp_path: Path, path: Path) -> None:
+def test_merged_history_records_a_dead_worker(tmp_path: Path, path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     merge(read_parts([path]), tmp_path / "merged")
     merged = read(tmp_path / "merged")
@@ -277,7 +277,7 @@ def test_a_worker_that_died_leaves_a_merged_history_that_says_so(tmp_path: Path,
     assert len(verdicts(tmp_path / "merged")) == 4
 
 
-def test_a_worker_that_died_at_once_is_merged_as_such(tmp_path: Path, path: Path) -> None:
+def test_worker_that_died_immediately_is_merged_as_dead(tmp_path: Path, path: Path) -> None:
     (tmp_path / "gw1.jsonl").write_bytes(b'{"ki')
     merge(read_parts([path, tmp_path / "gw1.jsonl"]), tmp_path / "merged")
     merged = read(tmp_path / "merged")
@@ -297,7 +297,7 @@ def test_every_line_is_plain_json(path: Path) -> None:
         assert {"kind", "mono", "wall", "digest"} <= orjson.loads(line).keys()
 
 
-def test_sentence_that_reads_like_a_judgement_is_none(tmp_path: Path) -> None:
+def test_sentence_that_reads_like_a_judgement_is_not_parsed_as_one(tmp_path: Path) -> None:
     with History(tmp_path / "h") as history:
         judgement = history.compare("KEP-1/x", "hints of a1", expected=["a"], observed=None)
         facts = {"level": "MUST", "profile": "service-proxy", "core": True, "number": 0}

@@ -120,7 +120,9 @@ def said(report: Any) -> dict[str, tuple[str, str, str]]:
         (("passes",), ("--td-run-test=KEP-1/*",)),
     ],
 )
-def test_what_is_derived_is_what_the_run_said(certify: Any, names: tuple[str, ...], options: tuple[str, ...]) -> None:
+def test_derived_verdicts_equal_those_of_the_run(
+    certify: Any, names: tuple[str, ...], options: tuple[str, ...]
+) -> None:
     run = certify(*names, extra=JUDGED, options=options)
     result = judge(run.folder, "--format=json")
     found = json.loads(result.stdout)
@@ -132,7 +134,7 @@ def test_what_is_derived_is_what_the_run_said(certify: Any, names: tuple[str, ..
     assert result.exit_code == (10 if run.code == 2 else run.code)
 
 
-def test_what_follows_from_observations_is_told_apart(certify: Any) -> None:
+def test_verdicts_derived_from_observations_are_distinguished(certify: Any) -> None:
     run = certify(*EVERYTHING, extra=JUDGED, options=SELECTED)
     causes = {test["id"]: test["cause"] for test in json.loads(judge(run.folder, "--format=json").stdout)["tests"]}
     assert {each for each, why in causes.items() if why == "observed"} == {f"KEP-2/{each}" for each in DERIVED}
@@ -199,7 +201,7 @@ def test_history_report_and_latest_are_found(run: Path, monkeypatch: pytest.Monk
         assert output[-1] == "Each verdict and each message is the same in the history, byte for byte."
 
 
-def test_a_run_that_was_killed_is_judged_as_far_as_it_came(run: Path) -> None:
+def test_killed_run_is_judged_up_to_its_last_record(run: Path) -> None:
     records = [orjson.loads(line) for line in (run / "run.jsonl").read_bytes().splitlines()]
     mine = [each for each in records if each.get("worker") == "main"]
     (run / ".parts").mkdir()
@@ -211,11 +213,11 @@ def test_a_run_that_was_killed_is_judged_as_far_as_it_came(run: Path) -> None:
     assert "The run did not end, or one of its workers died" in result.output
 
 
-def test_as_yaml_it_is_the_same(run: Path) -> None:
+def test_yaml_output_is_equal(run: Path) -> None:
     assert yaml.safe_load(judge(run, "--format=yaml").output) == json.loads(judge(run, "--format=json").output)
 
 
-def test_a_report_that_states_otherwise_is_told(run: Path) -> None:
+def test_contradicting_report_is_detected(run: Path) -> None:
     report = yaml.safe_load((run / "report.yaml").read_text())
     next(each for each in report["tests"] if each["id"] == "KEP-2/otherwise")["message"] = "nothing much"
     (run / "report.yaml").write_text(yaml.safe_dump(report))
@@ -234,7 +236,7 @@ def chained(records: list[dict[str, Any]]) -> bytes:
     return b"".join(lines)
 
 
-def test_a_history_that_was_chained_anew_is_refused_beside_its_report(run: Path) -> None:
+def test_rechained_history_does_not_match_its_report(run: Path) -> None:
     path = run / "run.jsonl"
     records = [orjson.loads(line) for line in path.read_bytes().splitlines()]
     forged = [{**each, "observed": each["expected"]} if each["kind"] == "comparison" else each for each in records]
@@ -355,7 +357,7 @@ def test_other_compressed_files_are_refused(tmp_path: Path, content: bytes) -> N
 
 
 @pytest.mark.parametrize("place", ["nowhere", "empty", "latest"])
-def test_a_place_without_a_history_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_folder_without_a_history_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     result = judge(place)

@@ -34,7 +34,7 @@ def test_samples_for_a_leak(leak: float, miss: float, samples: int) -> None:
 
 
 @pytest.mark.parametrize(("clients", "samples"), [(1, 283), (2, 142), (3, 95), (4, 71), (5, 66), (12, 66)])
-def test_clients_see_a_small_fault_together_and_a_larger_one_each(clients: int, samples: int) -> None:
+def test_small_fault_is_seen_by_all_clients_together_and_a_larger_one_by_each(clients: int, samples: int) -> None:
     rates = Rates()
     assert rates.samples(clients) == samples
     assert 2 * (1 - rates.leak) ** (clients * samples) <= rates.miss  # twice: a wrong window is measured again
@@ -61,7 +61,7 @@ def test_samples_for_members(count: int, samples: int) -> None:
     assert unseen_bound(count, samples) <= 1e-6
 
 
-def test_an_allowed_set_takes_the_larger_of_both_needs() -> None:
+def test_allowed_set_needs_the_larger_of_two_sample_sizes() -> None:
     assert allowed_set(3).samples == 283
     assert allowed_set(100).samples == samples_for_members(100, 1e-6) > 283
 
@@ -157,10 +157,10 @@ def highest_plausible(rounds: int, rate: float) -> int:
 @pytest.mark.parametrize(
     "rates", [{"leak": 1e-300}, {"miss": 1e-300}, {"alone": 1e-300}, {"chances": 0}, {"chances": 99}]
 )
-def test_rates_that_nobody_could_see_are_refused_and_not_computed(rates: dict[str, float]) -> None:
+def test_undetectable_rates_are_refused_without_computation(rates: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must lie between"):
         Rates(**rates)  # type: ignore[arg-type]
 
 
-def test_the_smallest_rates_have_their_number_of_probes_at_once() -> None:
+def test_smallest_rates_are_computed_without_delay() -> None:
     assert samples_for_leak(LEAST_RATE, LEAST_RATE) == pytest.approx(20.7e9, rel=0.01)

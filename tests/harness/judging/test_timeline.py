@@ -14,7 +14,7 @@ def write(at: float, name: str) -> Change:
     return Change(at, "write slice", {"slice": name, "endpoints": [endpoint]})
 
 
-def test_a_change_stands_before_the_wrong_answer_that_follows_it() -> None:
+def test_change_is_listed_before_the_wrong_answer_that_follows_it() -> None:
     assert as_text([write(101.645, "web-1"), write(102.0, "web-2")], [REFUSED], zero=100.0).splitlines() == [
         HEAD,
         "   +1,645 ms  write slice web-1, 1 endpoint: 10.244.1.2 for zone a not ready",
@@ -27,7 +27,7 @@ def test_changes_of_earlier_scenarios_are_left_out() -> None:
     assert as_text([write(99.0, "web-1")], [REFUSED], zero=100.0) == ""
 
 
-def test_it_is_short_however_much_was_changed() -> None:
+def test_timeline_is_short_after_many_changes() -> None:
     changes = [write(100 + n / 10, f"web-{n}") for n in range(1000)]
     said = as_text(changes, [REFUSED], zero=100.0).splitlines()
     assert len(said) == 1 + BEFORE + 1 + AFTER
@@ -46,7 +46,7 @@ def test_a_component_of_the_whole_cluster_is_not_on_nodes() -> None:
     ]
 
 
-def test_addresses_that_are_known_say_whose_they_are() -> None:
+def test_known_addresses_show_their_owner() -> None:
     text = "forward to 10.244.1.4, fd00:10:244:1::4 (all 2), 10.244.1.40; cluster IP: 10.96.0.1"
     names = {"10.244.1.4": "a1", "fd00:10:244:1::4": "a1", "10.96.0": "wrong"}
     assert with_names(text, names) == (
@@ -54,13 +54,13 @@ def test_addresses_that_are_known_say_whose_they_are() -> None:
     )
 
 
-def test_what_cannot_be_had_says_why() -> None:
+def test_missing_parts_have_a_reason() -> None:
     def away() -> str:
         raise OSError("connection refused")
 
     assert gathered(away, comment="# ") == "# could not be gathered: OSError: connection refused\n"
 
 
-def test_objects_are_shown_without_managed_fields_and_their_absence_is_said() -> None:
+def test_objects_are_shown_without_managed_fields_and_absent_ones_are_reported() -> None:
     assert as_yaml([{"metadata": {"name": "web", "managedFields": [{}]}}], "services") == "metadata:\n  name: web\n"
     assert as_yaml([], "services in namespace td-3") == "# there are no services in namespace td-3\n"

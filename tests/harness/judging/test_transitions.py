@@ -51,13 +51,13 @@ def test_a_move_from_one_pod_to_another() -> None:
     }
 
 
-def test_a_pod_that_is_right_neither_before_nor_after_is_of_a_wrong_set() -> None:
+def test_pod_that_is_wrong_before_and_after_is_in_the_wrong_set() -> None:
     flow = steady(*[A1] * 6, C1, C1, *[B1] * 8)
     story = Story([WRITTEN], [], [window(9.5, {"a1"}), flow, window(10.25, {"b1"})])
     assert client(story)["wrongSet"] == 2
 
 
-def test_a_pod_that_may_never_answer_is_of_a_wrong_set_without_any_window() -> None:
+def test_forbidden_pod_is_in_the_wrong_set_without_any_window() -> None:
     story = Story([WRITTEN], [], [steady(A1, Reached("d1"), A1)])
     assert (client(story)["wrongSet"], client(story)["reactions"]) == (1, [])
 
@@ -70,7 +70,7 @@ def test_a_set_that_grows_is_taken_up_when_the_new_pod_answers() -> None:
     assert reaction_ms(reaction) == 100.0
 
 
-def test_a_change_that_lets_all_be_as_it_was_has_no_reaction() -> None:
+def test_change_without_effect_has_no_reaction() -> None:
     story = Story([WRITTEN], [], [window(9.5, {"a1"}), steady(*[A1] * 16), window(10.25, {"a1"})])
     assert client(story)["reactions"] == []
 
@@ -82,7 +82,7 @@ def test_a_change_that_is_never_taken_up_has_no_end() -> None:
     assert reaction_ms(reaction) is None
 
 
-def test_the_windows_of_another_address_tell_nothing() -> None:
+def test_windows_of_another_address_are_ignored() -> None:
     other = WindowStory(10.25, {"a1": {"b1"}}, of=("web", "node-port"))
     story = Story([WRITTEN], [], [window(9.5, {"a1"}), steady(*[A1] * 8, *[B1] * 8), other])
     assert client(story)["reactions"] == []

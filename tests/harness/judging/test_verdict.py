@@ -79,7 +79,9 @@ def judge_planned(expectation: Expectation, tallies: dict[str, Tally]) -> Judgem
         (REFUSED, [TIMED_OUT] * 283, FAILED, "where refusal is expected"),
     ],
 )
-def test_one_client(expected: Expected, observations: list[Observation], verdict: Verdict, message: str) -> None:
+def test_one_client_is_judged(
+    expected: Expected, observations: list[Observation], verdict: Verdict, message: str
+) -> None:
     judgement = judged(expected, *observations)
     assert judgement.verdict is verdict
     assert message in judgement.message
@@ -132,7 +134,7 @@ def test_the_grid_shows_expected_and_observed_of_each_client() -> None:
     ]
 
 
-def test_an_empty_set_is_no_expectation() -> None:
+def test_empty_set_is_not_an_expectation() -> None:
     with pytest.raises(ValueError, match="say TIMED_OUT, REFUSED or NO_ANSWER"):
         plan(frozenset())
     with pytest.raises(ValueError, match="nobody may answer"):
@@ -158,7 +160,7 @@ def test_one_observation_is_wrong_or_not() -> None:
     assert not is_wrong(Unknown("no route"), {"a1"})
 
 
-def test_refusals_are_equal_and_told_by_the_error_that_they_were() -> None:
+def test_refusals_are_equal_and_show_their_error() -> None:
     seen = [REFUSED, Refused("EHOSTUNREACH")] * 142
     assert judged(REFUSED, *seen).verdict is PASSED
     message = judged(TIMED_OUT, *seen).message

@@ -24,7 +24,7 @@ def test_components_start_in_the_order_of_an_upgrade() -> None:
         (release("1.32", A=True, node_level="opt-in:daemonset"), "1.32 A=true opt-in:daemonset"),
     ],
 )
-def test_release_reads_as_it_is_written(one: Release, text: str) -> None:
+def test_release_round_trips_as_text(one: Release, text: str) -> None:
     assert str(one) == text
 
 
@@ -46,7 +46,7 @@ def test_malformed_gate_is_refused(text: str) -> None:
         parse_gates((text,))
 
 
-def test_reference_is_of_the_release_that_it_is_told() -> None:
+def test_reference_behaves_as_the_requested_release() -> None:
     alpha = features_of(release("1.33", PreferSameTrafficDistribution=True))
     assert (alpha.version, alpha.follows) == ((1, 33), "kep")
     assert alpha.enabled("PreferSameTrafficDistribution")
@@ -54,7 +54,7 @@ def test_reference_is_of_the_release_that_it_is_told() -> None:
     assert features_of(Release(follows="released")).follows == "released"
 
 
-def test_reference_controller_chooses_services_as_it_is_told() -> None:
+def test_reference_controller_selects_services_as_configured() -> None:
     assert node_level_of(release()) is None
     assert node_level_of(release(node_level="automatic:missing=1")) == NodeLevel(
         "automatic", Missing(1), daemon_set=False
@@ -63,7 +63,7 @@ def test_reference_controller_chooses_services_as_it_is_told() -> None:
         node_level_of(release(node_level="always"))
 
 
-def test_gate_that_was_given_up_is_there_on_request() -> None:
+def test_removed_gate_is_available_on_request() -> None:
     asked = features_of(release("1.37", ServiceTopology=True))
     assert (asked.enabled("ServiceTopology"), asked.asked_for) == (True, frozenset({"ServiceTopology"}))
     assert not features_of(release("1.37")).enabled("ServiceTopology")
@@ -79,6 +79,6 @@ def test_gate_that_was_given_up_is_there_on_request() -> None:
         (release("1.33", ServiceTrafficDistribution=False), "is locked on since Kubernetes 1.33"),
     ],
 )
-def test_release_that_does_not_exist_is_refused_with_what_does(wrong: Release, said: str) -> None:
+def test_unknown_release_is_refused_with_the_known_ones(wrong: Release, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         features_of(wrong)

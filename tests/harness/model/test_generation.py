@@ -33,7 +33,7 @@ def test_any_number_of_workers_makes_the_same_batches(workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-def test_time_is_shared_by_all_tests_and_workers(workers: int) -> None:
+def test_time_is_divided_among_all_tests_and_workers(workers: int) -> None:
     parts = Generation(1, seconds=600).split(4, workers)
     assert sum(each.seconds for each in parts) * 4 == pytest.approx(600 * workers)
     assert all(each.seconds <= LONGEST_PART for each in parts)
@@ -50,12 +50,12 @@ def scenarios(tmp_path: Path) -> str:
     return str(tmp_path / "x.yaml")
 
 
-def test_settings_say_what_is_to_be_made(scenarios: str) -> None:
+def test_settings_state_what_to_generate(scenarios: str) -> None:
     assert resolve({}, environment={}).generation is None
     assert resolve({"generate": "60s", "seed": "3"}, environment={}).generation == Generation(3, seconds=60.0)
     assert resolve({"replay": scenarios, "seed": "3"}, environment={}).generation == Generation(3, replay=scenarios)
 
 
-def test_to_make_and_to_replay_is_one_too_many(scenarios: str) -> None:
+def test_generating_and_replaying_together_is_refused(scenarios: str) -> None:
     with pytest.raises(UsageError, match="--replay: --generate and --replay exclude each other"):
         resolve({"generate": "60s", "replay": scenarios}, environment={})

@@ -18,14 +18,14 @@ sys.stdin.read()
 """
 
 
-def test_it_goes_with_the_block(tmp_path: Path) -> None:
+def test_folder_is_removed_when_its_block_ends(tmp_path: Path) -> None:
     with OwnFolder("own-", tmp_path) as own:
         (own.path / "secret").write_text("s")
         assert own.path.stat().st_mode & 0o777 == 0o700
     assert list(tmp_path.iterdir()) == []
 
 
-def test_that_of_a_killed_process_goes_with_the_next_one_and_that_of_a_living_one_stays(tmp_path: Path) -> None:
+def test_folder_of_a_killed_process_is_removed_by_the_next_one(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MAKES_ONE_AND_WAITS, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None

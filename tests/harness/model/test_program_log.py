@@ -41,12 +41,12 @@ def test_first_error_is_found_by_its_level_or_by_its_words(log: str, number: int
     assert (found.number, found.lines, found.text) == (number, len(log.splitlines()), text)
 
 
-def test_log_without_an_error_is_told_by_its_last_line() -> None:
+def test_log_without_an_error_is_summarized_by_its_last_line() -> None:
     assert first_error("I am well\nthinking\n\n") is None
     assert fault_in("I am well\nthinking\n\n") == "its log has no error, and ends with: thinking"
 
 
-def test_empty_log_is_said_to_be_empty() -> None:
+def test_empty_log_is_reported() -> None:
     assert fault_in(" \n") == "it wrote nothing to its log"
 
 

@@ -73,7 +73,7 @@ def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
     return new_cluster()
 
 
-def test_what_is_of_the_release_already_is_left_alone(cluster: Cluster, backend: _Backend) -> None:
+def test_component_with_the_requested_release_is_unchanged(cluster: Cluster, backend: _Backend) -> None:
     for component in Component:
         cluster.bring_to(component, BOOTED)
     cluster.close()
@@ -87,12 +87,12 @@ def test_only_proxies_of_other_releases_are_replaced(cluster: Cluster, backend: 
     assert backend.asked == [f"{PROXY} 1.33 on b1", f"{PROXY} 1.34 on b1", f"{PROXY} 1.33 on a1 b1"]
 
 
-def test_a_restart_is_one_whatever_runs(cluster: Cluster, backend: _Backend) -> None:
+def test_restart_happens_for_any_running_release(cluster: Cluster, backend: _Backend) -> None:
     cluster.restart(CONTROLLER, BOOTED)
     assert backend.asked == [f"{CONTROLLER} 1.34"]
 
 
-def test_in_the_end_only_what_is_not_as_it_was_is_given_back(cluster: Cluster, backend: _Backend) -> None:
+def test_only_changed_components_are_restored_at_the_end(cluster: Cluster, backend: _Backend) -> None:
     cluster.restart(PROXY, OLD, on=["a1"])
     cluster.stop(CONTROLLER)
     cluster.bring_to(API_SERVER, OLD)
@@ -102,7 +102,7 @@ def test_in_the_end_only_what_is_not_as_it_was_is_given_back(cluster: Cluster, b
     assert backend.asked == [f"{CONTROLLER} 1.34", f"{PROXY} 1.34 on a1"]
 
 
-def test_a_component_that_did_not_start_is_given_back(cluster: Cluster, backend: _Backend) -> None:
+def test_component_that_did_not_start_is_restored(cluster: Cluster, backend: _Backend) -> None:
     with pytest.raises(UnavailableError, match=r"no 1\.99"):
         cluster.restart(CONTROLLER, release("1.99"))
     cluster.close()
@@ -158,7 +158,7 @@ FIRST: dict[str, Callable[[Cluster], object]] = {
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_whatever_else_a_scenario_does_first_restores_what_it_did_not_bring_to_a_release(
+def test_any_other_action_first_restores_components_of_earlier_scenarios(
     new_cluster: Callable[..., Cluster], backend: _Backend, left: Releases, first: str
 ) -> None:
     following = new_cluster(releases=left)
@@ -176,7 +176,7 @@ def test_a_restart_or_a_stop_begins_with_the_releases_at_boot(
     assert len(backend.asked) == 4
 
 
-def test_one_that_has_ended_by_itself_is_restored_before_the_next_scenario(
+def test_component_that_exited_is_restored_before_the_next_scenario(
     new_cluster: Callable[..., Cluster], backend: _Backend
 ) -> None:
     releases: Releases = {}
@@ -192,7 +192,7 @@ def test_one_that_has_ended_by_itself_is_restored_before_the_next_scenario(
     assert backend.asked[2:] == [f"{PROXY} 1.34 on a1 b1", f"{PROXY} 1.33 on a1 b1"]
 
 
-def test_what_could_not_be_restored_is_tried_again(
+def test_failed_restore_is_retried(
     new_cluster: Callable[..., Cluster], backend: _Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     releases: Releases = {CONTROLLER: {"a1": OLD, "b1": OLD}}

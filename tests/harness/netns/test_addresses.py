@@ -30,7 +30,7 @@ def test_ranges_of_all_nodes_do_not_overlap(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_nodes_pods_are_in_the_clusters_range(family: str) -> None:
+def test_pod_ranges_of_all_nodes_are_in_the_cluster_range(family: str) -> None:
     for plan in PLANS:
         of_node = ipaddress.ip_network(plan.pod_cidrs[family])
         assert of_node.subnet_of(ipaddress.ip_network(POD_CIDRS[family]))

@@ -43,14 +43,14 @@ def test_nodes_forget_the_connections_of_a_scenario(backend: NetnsBackend) -> No
     assert not any(tracked(each) for each in nodes)
 
 
-def test_nodes_of_another_cluster_keep_theirs(backend: NetnsBackend) -> None:
+def test_nodes_of_another_cluster_keep_their_connections(backend: NetnsBackend) -> None:
     with NetnsBackend(grid("one", {"a": 1}), families=("IPv4",)) as other:
         connect(other, "a1")
         backend.forget_connections()
         assert tracked(other.network.nodes["a1"].namespace)
 
 
-def test_connections_are_told_as_conntrack_does(backend: NetnsBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_are_shown_as_by_conntrack(backend: NetnsBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     node, client, server = (
         backend.namespace_of(each) for each in (node_client("a1"), pod_client("a1"), node_client("a2"))
     )
@@ -70,7 +70,7 @@ def test_connections_are_told_as_conntrack_does(backend: NetnsBackend, monkeypat
     assert conntrack.as_text(node).splitlines()[-1] == "# … and 1 more"
 
 
-def test_icmp_is_told_by_its_type(backend: NetnsBackend) -> None:
+def test_icmp_is_shown_with_its_type(backend: NetnsBackend) -> None:
     node = backend.network.nodes["a1"].namespace
     with backend.namespace_of(pod_client("a1")).socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as sock:
         sock.sendto(bytes([8, 0, 0xF7, 0xFF - 7, 0, 7, 0, 0]), ("10.0.0.3", 0))
@@ -86,7 +86,7 @@ def test_icmp_is_told_by_its_type(backend: NetnsBackend) -> None:
         ("entries found\n00000005 00000000\n", 0),
     ],
 )
-def test_what_found_no_room_is_told_from_what_could_not_be_entered(counters: str, without_room: int) -> None:
+def test_full_table_is_distinguished_from_failed_insertions(counters: str, without_room: int) -> None:
     assert conntrack.of_no_room(counters) == without_room
 
 

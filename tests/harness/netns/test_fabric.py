@@ -39,7 +39,7 @@ def unprogrammed(network: Network) -> list[str]:
 
 
 @pytest.mark.parametrize("client", ["pod", "node", "external"])
-def test_virtual_address_that_nobody_programmed_is_silent(network: Network, send: Send, client: str) -> None:
+def test_unprogrammed_virtual_address_times_out(network: Network, send: Send, client: str) -> None:
     host = {"pod": network.add_pod("a1"), "node": network.nodes["a1"], "external": network.external}[client]
     with ThreadPoolExecutor() as pool:
         answers = [pool.submit(send, host, address) for address in unprogrammed(network)]
@@ -54,7 +54,7 @@ def forwarded(namespace: Namespace) -> int:
 
 
 @each_family
-def test_no_packet_is_lost_right_after_the_network_is_there(send: Send, family: Family) -> None:
+def test_no_packet_is_lost_right_after_the_network_is_created(send: Send, family: Family) -> None:
     for _ in range(20):
         with Network(grid("one", {"a": 1})) as network, pytest.raises(ConnectionRefusedError):
             send(network.external, network.add_pod("a1").addresses[family], timeout=1)
@@ -69,7 +69,7 @@ def test_unprogrammed_packet_from_outside_returns_once_and_never_loops(network: 
 
 @each_family
 @pytest.mark.parametrize("kind", ["load_balancer_ip", "external_ip"])
-def test_address_of_a_node_is_brought_to_it_for_the_external_client_only(
+def test_node_address_is_routed_only_for_the_external_client(
     network: Network, reach: Reach, send: Send, family: Family, kind: str
 ) -> None:
     address = getattr(network.plan("b1"), kind)(1)
@@ -91,7 +91,7 @@ def test_refusals_are_not_rate_limited(network: Network, send: Send, family: Fam
                 send(network.external, host.addresses[family], timeout=1)
 
 
-def test_two_networks_with_the_same_addresses_do_not_meet(network: Network, reach: Reach, send: Send) -> None:
+def test_two_networks_with_the_same_addresses_are_separate(network: Network, reach: Reach, send: Send) -> None:
     with Network(grid("two", {"a": 1, "b": 1})) as other:
         ours, theirs = network.add_pod("a1"), other.add_pod("a1")
         assert ours.addresses == theirs.addresses
@@ -110,7 +110,7 @@ def test_single_family_network_has_only_that_family(family: Family, reach: Reach
         assert reach(network.external, pod, family) == network.external.addresses[family]
 
 
-def test_pod_that_was_removed_is_silent(network: Network, reach: Reach, send: Send) -> None:
+def test_removed_pod_times_out(network: Network, reach: Reach, send: Send) -> None:
     pod = network.add_pod("a1")
     assert reach(network.external, pod, "IPv4")
     network.remove_pod(pod)
@@ -121,7 +121,7 @@ def test_pod_that_was_removed_is_silent(network: Network, reach: Reach, send: Se
 
 @each_family
 @pytest.mark.parametrize("server", ["node", "pod"])
-def test_nobody_is_reached_on_a_node_that_is_cut_off(
+def test_node_that_is_cut_off_is_unreachable(
     network: Network, reach: Reach, send: Send, server: str, family: Family
 ) -> None:
     host = {"node": network.nodes["a1"], "pod": network.add_pod("a1")}[server]
@@ -132,7 +132,7 @@ def test_nobody_is_reached_on_a_node_that_is_cut_off(
     assert reach(network.nodes["b1"], host, family) == network.nodes["b1"].addresses[family]
 
 
-def test_address_of_a_removed_pod_rests_until_all_others_were_used() -> None:
+def test_removed_pods_address_is_reused_last() -> None:
     pods = fabric._Pods({}, last=1)
     given = []
     for _ in range(254):
@@ -142,7 +142,7 @@ def test_address_of_a_removed_pod_rests_until_all_others_were_used() -> None:
     assert given == [*range(2, 255), 2]
 
 
-def test_node_without_free_address_says_so() -> None:
+def test_node_without_free_address_raises_an_error() -> None:
     gone = Host("gone", None, {})  # type: ignore[arg-type]
     pods = fabric._Pods(dict.fromkeys(range(2, 255), gone))
     with pytest.raises(UsageError, match="node a1 already has 253 pods"):
@@ -173,7 +173,7 @@ def test_network_holds_one_descriptor_for_each_netns() -> None:
         assert open_descriptors() - (before - 1) == 5  # fabric, external client, two nodes, a pod
 
 
-def test_close_twice_lets_go_of_everything_once() -> None:
+def test_closing_twice_releases_everything_once() -> None:
     before = open_descriptors()
     network = Network(grid("one", {"a": 1}))
     network.close()
@@ -183,7 +183,7 @@ def test_close_twice_lets_go_of_everything_once() -> None:
         network.add_pod("a1")
 
 
-def test_network_that_fails_half_way_lets_go_of_everything() -> None:
+def test_network_that_fails_during_creation_releases_everything() -> None:
     before = open_descriptors()
     with pytest.raises(HarnessError, match="cannot make the veth pair b/1 - eth0: Invalid argument"):
         Network(Topology("wrong", (Node("a1", "a"), Node("b/1", "b"))))

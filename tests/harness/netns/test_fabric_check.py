@@ -56,7 +56,7 @@ BROKEN: dict[str, tuple[str, Callable[[Any], None], str]] = {
 }
 
 
-def test_a_network_is_whole_with_pods_and_without_and_with_a_node_cut_off(network: Network) -> None:
+def test_fabric_check_passes_with_pods_without_pods_and_with_a_node_cut_off(network: Network) -> None:
     fabric_check.check(network)
     network.add_pod("a1")
     network.cut("b1")
@@ -64,13 +64,13 @@ def test_a_network_is_whole_with_pods_and_without_and_with_a_node_cut_off(networ
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_network_of_one_family_is_whole_without_the_other(family: Family) -> None:
+def test_fabric_check_passes_with_one_ip_family(family: Family) -> None:
     with Network(THREE_ZONES, families=[family]) as network:
         fabric_check.check(network)
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_what_is_missing_is_named_with_its_place(network: Network, case: str) -> None:
+def test_broken_fabric_is_reported_with_its_netns(network: Network, case: str) -> None:
     place, breaks, said = BROKEN[case]
     others = {"fabric": network.fabric, "external": network.external.namespace}
     namespace = others[place] if place in others else network.nodes[place].namespace
@@ -80,7 +80,7 @@ def test_what_is_missing_is_named_with_its_place(network: Network, case: str) ->
         fabric_check.check(network)
 
 
-def test_faults_are_what_is_wanted_and_not_there() -> None:
+def test_faults_are_expected_entries_that_are_absent() -> None:
     wanted = fabric_check.expected({"a1": NodePlan(1)}, ["IPv4"])
     there = {place: set(items) for place, items in wanted.items()}
     assert fabric_check.faults(wanted, there) == []
@@ -90,7 +90,7 @@ def test_faults_are_what_is_wanted_and_not_there() -> None:
     assert fabric_check.faults(wanted, there) == ["the fabric has no link a1 up arp off"]
 
 
-def test_of_many_faults_the_first_are_told(network: Network) -> None:
+def test_long_list_of_faults_is_cut(network: Network) -> None:
     with iproute.routing(network.fabric, "break the fabric") as ip:
         ip.flush_routes(table=100)
         ip.link("set", index=101, state="down")

@@ -43,7 +43,7 @@ def test_answer_has_code_headers_and_body(server: Network, family: Family) -> No
     assert answer.headers["x-weight"] == "2"
 
 
-def test_refusal_by_a_server_is_an_answer(server: Network) -> None:
+def test_error_status_is_a_response(server: Network) -> None:
     assert http.get(server.nodes["a1"].namespace, "127.0.0.1", PORT, "/livez").code == 503
 
 
@@ -52,14 +52,14 @@ def test_loopback_is_that_of_the_netns(server: Network) -> None:
         http.get(server.nodes["b1"].namespace, "127.0.0.1", PORT, "/healthz")
 
 
-def test_what_is_no_http_is_an_error_of_the_connection(network: Network) -> None:
+def test_invalid_http_is_a_connection_error(network: Network) -> None:
     with Loop() as loop:
         loop.serve(network.nodes["a1"].namespace, "echo", [ServerPort("TCP", "IPv4", PORT)])
         with pytest.raises(ConnectionError, match="did not answer as HTTP"):
             http.get(network.nodes["a1"].namespace, "127.0.0.1", PORT, "/")
 
 
-def test_silence_ends_at_the_time_limit(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_response_ends_at_the_time_limit(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "TIMEOUT", 0.1)
     namespace = network.nodes["a1"].namespace
     with namespace.socket(socket.AF_INET) as listener:

@@ -34,9 +34,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     [(HANGS, b"news", True), (HANGS, b"", False), (IS_BUSY, b"news", False), (READS, b"news", False)],
     ids=["hangs", "has-nothing-to-do", "is-busy", "reads"],
 )
-def test_program_hangs_that_does_nothing_and_has_something_to_read(
-    does: str, said: bytes, hangs: bool, tmp_path: Path
-) -> None:
+def test_idle_program_with_unread_data_is_hung(does: str, said: bytes, hangs: bool, tmp_path: Path) -> None:
     with Namespace.create() as namespace, namespace.socket() as listening:
         execute(namespace, [up(LOOPBACK)])
         listening.bind(("127.0.0.1", 0))
@@ -59,7 +57,7 @@ def test_program_hangs_that_does_nothing_and_has_something_to_read(
             running.stop(0)
 
 
-def test_it_takes_several_looks_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_is_hung_after_several_consecutive_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a suspend of an hour there is only one observation, which must not count as a hang."""
     sight = HungSample({"7": "1 2 3"}, {"0100007F:1": 4})
     looking = HungWatch({}, 1)
@@ -81,7 +79,7 @@ def test_it_takes_several_looks_in_a_row(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
     ids=["waits for a processor", "has begun a thread", "has read some", "has connected anew", "has ended"],
 )
-def test_what_moves_does_not_hang(later: HungSample) -> None:
+def test_program_that_makes_progress_is_not_hung(later: HungSample) -> None:
     earlier = HungSample({"7": "1 2 3"}, {"0100007F:1": 4})
     assert earlier.hung_since(earlier)
     assert not later.hung_since(earlier)

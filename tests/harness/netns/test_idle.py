@@ -30,7 +30,7 @@ print("up", flush=True)
     ],
     ids=["has-read-all", "has-nothing-to-do", "has-news-to-read", "is-busy"],
 )
-def test_program_is_idle_that_has_read_all_and_does_nothing(
+def test_program_is_idle_once_it_has_read_everything_and_stopped_working(
     does: str, said: bytes, is_idle: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox.enter()
@@ -71,7 +71,7 @@ def test_program_is_idle_that_has_read_all_and_does_nothing(
     ],
     ids=["nothing", "hardly", "ran", "a-new-thread-ran", "another-thread", "waits-or-has-news", "has-ended"],
 )
-def test_program_that_hardly_uses_a_processor_is_idle(later: IdleSample, is_idle: bool) -> None:
+def test_program_that_uses_little_cpu_is_idle(later: IdleSample, is_idle: bool) -> None:
     earlier = IdleSample({"7": 50})
     assert later.idle_since(earlier, 1.0) is is_idle
     assert not later.idle_since(IdleSample({}, busy=True), 1.0)

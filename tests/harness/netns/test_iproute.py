@@ -50,7 +50,7 @@ def in_a_thread(network: Network) -> None:
 
 
 @pytest.mark.parametrize("use", [all_uses, refused, broken_off, in_a_thread])
-def test_no_descriptor_thread_or_process_stays(network: Network, use: Callable[[Network], None]) -> None:
+def test_no_descriptor_thread_or_process_remains(network: Network, use: Callable[[Network], None]) -> None:
     use(network)  # modules and this thread's home netns stay
     gc.collect()  # collect objects of earlier tests
     before = held()
@@ -59,13 +59,13 @@ def test_no_descriptor_thread_or_process_stays(network: Network, use: Callable[[
     assert held() == before
 
 
-def test_the_thread_is_where_it_was(namespace: Namespace) -> None:
+def test_thread_stays_in_its_netns(namespace: Namespace) -> None:
     before = os.stat("/proc/thread-self/ns/net").st_ino  # noqa: PTH116
     with iproute.routing(namespace, "look"):
         assert os.stat("/proc/thread-self/ns/net").st_ino == namespace.inode  # noqa: PTH116
     assert os.stat("/proc/thread-self/ns/net").st_ino == before  # noqa: PTH116
 
 
-def test_a_backend_is_imported_without_it() -> None:
+def test_backend_import_does_not_load_iproute() -> None:
     asked = "import sys, harness.backends.netns; assert 'pyroute2' not in sys.modules"
     subprocess.run([sys.executable, "-c", asked], check=True)

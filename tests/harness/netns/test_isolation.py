@@ -66,7 +66,7 @@ def test_run_is_empty_and_of_one_node(room: MakeRoom) -> None:
 
 
 @with_mount
-def test_mounts_are_seen_by_the_programs_of_the_node_alone(room: MakeRoom, tmp_path: Path) -> None:
+def test_mounts_are_visible_only_to_the_nodes_programs(room: MakeRoom, tmp_path: Path) -> None:
     one, other = room("mounts"), room("mounts")
     run(one, f"mount -t tmpfs none {tmp_path} && touch {tmp_path}/here")
     assert (run(one, f"ls {tmp_path}"), run(other, f"ls {tmp_path}"), list(tmp_path.iterdir())) == ("here", "", [])
@@ -99,7 +99,7 @@ def has_group(room: Room, name: str) -> bool:
 
 
 @with_mount
-def test_end_of_a_room_ends_what_runs_in_its_group_and_removes_it(room: MakeRoom) -> None:
+def test_closing_the_isolation_stops_its_programs_and_removes_the_control_group(room: MakeRoom) -> None:
     ending = room("cgroup2")
     name = f"trafficdist-{ending._keeper.pid}"
     with subprocess.Popen(ending.entering(["sleep", "600"])) as sleeping:
@@ -113,7 +113,7 @@ def test_end_of_a_room_ends_what_runs_in_its_group_and_removes_it(room: MakeRoom
 
 
 @with_mount
-def test_nothing_is_left_after_kill_9_of_who_made_the_room(room: MakeRoom) -> None:
+def test_sigkill_of_the_creator_leaves_nothing(room: MakeRoom) -> None:
     room("cgroup2").close()  # skips the test if unavailable
     mine = "from harness.netns import sandbox; sandbox.enter(); from harness.netns.isolation import Room; import os; "
     script = f"{mine}print(Room('a1', ['cgroup2'])._keeper.pid, flush=True); os.kill(os.getpid(), 9)"
@@ -123,14 +123,14 @@ def test_nothing_is_left_after_kill_9_of_who_made_the_room(room: MakeRoom) -> No
     eventually(lambda: not has_group(room("mounts"), name), within=10, describe="the group's end")
 
 
-def test_what_cannot_be_had_says_which_step_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_isolation_names_the_failing_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_KEEPER", isolation._KEEPER.replace('mount("bpf"', 'mount("nosuch"'))
     with pytest.raises(OSError, match="cannot mount nosuch at /sys/fs/bpf: No such device") as raised:
         Room("a1", ["bpffs"])
     assert raised.value.errno == errno.ENODEV
 
 
-def test_program_that_is_not_there_says_so(room: MakeRoom) -> None:
+def test_missing_program_is_reported(room: MakeRoom) -> None:
     found = {**os.environ, "PATH": os.defpath}  # an unreadable folder on PATH would change the error
     ended = subprocess.run(room("mounts").entering(["no-such"]), capture_output=True, text=True, check=False, env=found)
     assert (ended.returncode, ended.stderr) == (127, "cannot run no-such: No such file or directory\n")
@@ -140,5 +140,5 @@ def test_program_keeps_its_folder(room: MakeRoom) -> None:
     assert run(room("mounts"), "pwd") == str(Path.cwd())
 
 
-def test_each_thing_that_a_room_has_is_tried_before_anything_starts() -> None:
+def test_each_part_of_the_isolation_is_checked_before_the_start() -> None:
     assert set(OWN) <= set(REQUIREMENTS)

@@ -6,7 +6,7 @@ from harness.errors import UnavailableError
 from harness.netns import kernel
 
 
-def test_this_kernel_has_all_that_a_cluster_needs() -> None:
+def test_this_kernel_has_all_required_features() -> None:
     assert kernel.missing() == []
     kernel.require()
 

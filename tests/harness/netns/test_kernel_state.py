@@ -35,7 +35,7 @@ def described(route: Any) -> tuple[str, int, int | None, str | None]:
     return to, route["type"], link, route.get_attr("RTA_GATEWAY")
 
 
-def test_links_of_a_node_bear_the_names_of_its_pods(network: Network) -> None:
+def test_node_links_are_named_after_their_pods(network: Network) -> None:
     network.add_pod("a1")
     network.add_pod("a1", name="server")
     network.add_pod("a1", name="name-of-more-than-15-letters")
@@ -65,7 +65,7 @@ def test_node_drops_what_goes_to_pods_it_does_not_have(network: Network) -> None
     assert {("fd00:10:244:1::/64", BLACKHOLE, None, None), ("fd00:10:244:1::2/128", 1, 1002, None)} <= found
 
 
-def test_fabric_brings_virtual_addresses_to_nodes_in_the_external_clients_table_only(network: Network) -> None:
+def test_fabric_routes_virtual_addresses_only_in_the_external_clients_table(network: Network) -> None:
     assert routes(network.fabric, 100) == {
         (f"{prefix}{number}{rest}", 1, 100 + number, gateway)
         for number in (1, 2)
@@ -86,7 +86,7 @@ def test_removed_pod_leaves_neither_link_nor_route(network: Network) -> None:
     assert (names(node), routes(node, 254)) == before
 
 
-def test_what_a_node_holds_is_told_one_object_a_line(network: Network) -> None:
+def test_kernel_state_of_a_node_is_shown_one_object_per_line(network: Network) -> None:
     network.add_pod("a1")
     lines = kernel_state.as_text(network.nodes["a1"].namespace).splitlines()
     assert [each for each in lines if each.startswith("link ")] == [
@@ -104,7 +104,7 @@ def test_what_a_node_holds_is_told_one_object_a_line(network: Network) -> None:
     } <= set(lines)
 
 
-def test_a_node_that_is_cut_off_and_a_known_neighbour_are_told(network: Network) -> None:
+def test_cut_off_node_and_known_neighbour_are_shown(network: Network) -> None:
     network.cut("a1")
     with network.fabric.entered(), IPRoute() as ip:
         ip.neigh("add", dst="10.0.0.9", lladdr="02:00:00:00:00:09", ifindex=101, state="permanent")
@@ -114,7 +114,7 @@ def test_a_node_that_is_cut_off_and_a_known_neighbour_are_told(network: Network)
     assert "\nneighbour 10.0.0.9 dev a1 lladdr 02:00:00:00:00:09 PERMANENT\n" in text
 
 
-def test_a_link_without_carrier_is_told_apart_from_one_that_is_down(network: Network) -> None:
+def test_link_without_carrier_is_distinguished_from_link_down(network: Network) -> None:
     with network.nodes["a1"].namespace.entered(), IPRoute() as ip:
         ip.link("set", index=2, state="down")
     assert "link a1 no-carrier arp off " in kernel_state.as_text(network.fabric)

@@ -84,7 +84,7 @@ def test_new_netns_has_only_loopback(namespace: Namespace) -> None:
         assert socket.if_nameindex() == [(1, "lo")]
 
 
-def test_close_twice_is_close_once() -> None:
+def test_closing_twice_is_harmless() -> None:
     namespace = Namespace.create()
     namespace.close()
     namespace.close()
@@ -92,7 +92,7 @@ def test_close_twice_is_close_once() -> None:
         pytest.fail("entered a closed netns")
 
 
-def test_entering_a_closed_netns_leaves_the_thread_at_home() -> None:
+def test_entering_a_closed_netns_leaves_the_thread_in_its_own() -> None:
     home, namespace = here(), Namespace.create()
     namespace.close()
     with pytest.raises(HarnessError), namespace.entered():
@@ -136,7 +136,7 @@ def test_exhausted_descriptors_name_the_limit(make: str, what: str) -> None:
     assert f"cannot {what}: {expected}" in child.stderr
 
 
-def test_roaming_thread_makes_each_socket_where_it_is_asked_to(namespace: Namespace) -> None:
+def test_roaming_thread_creates_each_socket_in_the_requested_netns(namespace: Namespace) -> None:
     made: list[tuple[int, int]] = []
 
     def make() -> None:
@@ -157,7 +157,7 @@ def test_roaming_thread_makes_each_socket_where_it_is_asked_to(namespace: Namesp
     assert all(wanted == found for wanted, found in made)
 
 
-def test_roaming_thread_gets_no_socket_of_a_closed_netns() -> None:
+def test_roaming_thread_cannot_create_a_socket_in_a_closed_netns() -> None:
     refused: list[str] = []
 
     def make() -> None:

@@ -27,7 +27,7 @@ def refusing(number: int) -> Callable[[Namespace], object]:
     return refuse
 
 
-def test_a_link_that_this_kernel_makes_is_there(namespace: Namespace) -> None:
+def test_creatable_link_type_is_available(namespace: Namespace) -> None:
     """Check for bridges by making one. An unknown kind of link is detected by the kernel's error."""
     assert REQUIREMENTS["bridge"].fault(namespace) == required.missing(["bridge"]).get("bridge", "")
     no_such = Requirement(
@@ -36,7 +36,7 @@ def test_a_link_that_this_kernel_makes_is_there(namespace: Namespace) -> None:
     assert no_such.fault(namespace).startswith("this kernel has no nosuch devices (CONFIG_NOSUCH): load it with")
 
 
-def test_a_family_of_generic_netlink_is_asked_for(namespace: Namespace) -> None:
+def test_generic_netlink_family_is_queried(namespace: Namespace) -> None:
     required._generic("nlctrl", namespace)
     with pytest.raises(OSError, match=os.strerror(errno.ENOENT)):
         required._generic("no-such", namespace)
@@ -50,11 +50,11 @@ def test_a_family_of_generic_netlink_is_asked_for(namespace: Namespace) -> None:
         (errno.EIO, "X cannot be used: [Errno 5] Input/output error"),
     ],
 )
-def test_why_it_cannot_be_had_is_told_by_the_kernels_answer(namespace: Namespace, number: int, said: str) -> None:
+def test_missing_requirement_shows_the_kernels_error(namespace: Namespace, number: int, said: str) -> None:
     assert Requirement(KernelFeature("X", "CONFIG_X", "x"), refusing(number)).fault(namespace) == said
 
 
-def test_each_is_tried_and_nothing_is_left() -> None:
+def test_each_requirement_is_tried_and_leaves_nothing() -> None:
     """Every missing requirement has a reason, and this process stays in its namespaces."""
     before = Path("/proc/self/ns/mnt").readlink()
     absent = required.missing(REQUIREMENTS)
@@ -64,7 +64,7 @@ def test_each_is_tried_and_nothing_is_left() -> None:
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unavailable: there is no unshare")
-def test_root_of_a_user_namespace_is_not_root() -> None:
+def test_root_in_a_user_namespace_does_not_count_as_root() -> None:
     module = ["-m", "harness.checks.program_requirements"]
     inside = ["unshare", "--user", "--map-root-user", sys.executable, *module, "root", "bridge"]
     ended = subprocess.run(inside, capture_output=True, text=True, timeout=60, check=False)
@@ -73,7 +73,7 @@ def test_root_of_a_user_namespace_is_not_root() -> None:
     assert "this user may not use what only root may: run as root of the machine" in ended.stdout
 
 
-def test_who_requires_what_is_missing_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirement_is_reported_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(required, "_missing", lambda names: dict.fromkeys(names, "it is not here"))
     with pytest.raises(
         UnavailableError, match="mine has requirements that this machine lacks: vxlan: it is not here; tun: it is"
@@ -81,7 +81,7 @@ def test_who_requires_what_is_missing_is_told_before_anything_starts(monkeypatch
         required.require(["vxlan", "tun"], "mine")
 
 
-def test_what_is_said_of_links_is_what_the_kernel_makes(namespace: Namespace) -> None:
+def test_link_check_agrees_with_the_kernel(namespace: Namespace) -> None:
     """Compare `missing`, which makes all kinds of link in one netns, with the creation of each link."""
     for kind in ("bridge", "dummy", "ifb"):
         absent = required.missing(["bridge", "dummy", "ifb"])
@@ -93,7 +93,7 @@ def test_what_is_said_of_links_is_what_the_kernel_makes(namespace: Namespace) ->
             assert kind not in absent
 
 
-def test_kernel_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_without_reply_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(required, "_SECONDS", 0.001)
     required._missing.cache_clear()
     with pytest.raises(UnavailableError, match="it took longer than"):

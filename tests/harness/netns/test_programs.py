@@ -36,26 +36,26 @@ def test_no_other_program_is_needed(namespace: Namespace, monkeypatch: pytest.Mo
     assert (said.returncode, said.stdout) == (0, "nameserver 192.0.2.1\n")
 
 
-def test_where_nothing_can_be_mounted_that_is_said(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_mount_is_reported(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "_LAUNCHER", programs._LAUNCHER.replace("unshare(0x20000)", "unshare(-1)"))
     with pytest.raises(UnavailableError, match="files cannot be replaced for a program here: unshare: Invalid"):
         run(namespace, [sys.executable, "-c", ""], files={RESOLV_CONF: ""})
 
 
-def test_exit_status_and_errors_are_the_program_s_own(namespace: Namespace) -> None:
+def test_exit_status_and_errors_come_from_the_program(namespace: Namespace) -> None:
     for files in (None, {RESOLV_CONF: ""}):
         ended = run(namespace, ["sh", "-c", "echo no >&2; exit 7"], files=files)
         assert (ended.returncode, ended.stderr) == (7, "no\n")
 
 
-def test_what_is_missing_is_named(namespace: Namespace) -> None:
+def test_missing_program_is_named(namespace: Namespace) -> None:
     with pytest.raises(UnavailableError, match="no-such-program is not installed"):
         run(namespace, ["no-such-program"])
     with pytest.raises(UnavailableError, match="/etc/none cannot be replaced"):
         run(namespace, ["true"], files={"/etc/none": ""})
 
 
-def test_programs_of_administrators_are_found_by_users_too(
+def test_programs_in_sbin_are_found_by_ordinary_users(
     namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = tmp_path / "tool"

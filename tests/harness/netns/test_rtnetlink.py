@@ -20,7 +20,7 @@ def headers(datagram: bytes) -> list[tuple[int, int, int]]:
     return found
 
 
-def test_messages_are_numbered_and_only_the_last_asks_for_an_answer() -> None:
+def test_messages_are_numbered_and_only_the_last_requests_an_ack() -> None:
     packed = rtnetlink.pack([rtnetlink.up(1), *rtnetlink.address(1, "10.0.0.1"), rtnetlink.remove_link(2)])
     assert headers(packed) == [(16, 0x1, 1), (20, 0x601, 2), (17, 0x5, 3)]
 
@@ -37,7 +37,7 @@ def test_error_names_the_operation_and_the_kernels_reason(namespace: Namespace) 
     assert str(caught.value).startswith("cannot give link 7 the address fd00::1: No such device")
 
 
-def test_first_of_several_errors_is_raised_and_the_rest_is_done(namespace: Namespace) -> None:
+def test_first_of_several_errors_is_raised_after_the_remaining_operations(namespace: Namespace) -> None:
     with pytest.raises(rtnetlink.NetlinkError, match="cannot set link 8 up"):
         rtnetlink.execute(namespace, [rtnetlink.up(8), rtnetlink.remove_link(9), rtnetlink.up(rtnetlink.LOOPBACK)])
     with namespace.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

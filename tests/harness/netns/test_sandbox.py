@@ -49,7 +49,7 @@ with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(
     assert (child.stdout, child.stderr) == ("[(1, 'lo')]\n", "")
 
 
-def test_outside_socket_is_where_the_process_came_from() -> None:
+def test_outside_socket_is_in_the_original_netns() -> None:
     child = run("""
 import socket
 with socket.create_server(("127.0.0.1", 0)) as server:
@@ -74,7 +74,7 @@ finally:
     assert "all 4 sockets that were made outside the user namespace are taken" in child.stderr
 
 
-def test_process_with_threads_is_told_so() -> None:
+def test_process_with_threads_is_refused() -> None:
     child = run("""
 import threading
 threading.Thread(target=threading.Event().wait, daemon=True).start()

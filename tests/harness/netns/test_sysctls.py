@@ -11,7 +11,7 @@ from harness.netns.addresses import FAMILIES
 from harness.netns.namespace import Namespace
 
 
-def test_settings_are_written_in_the_netns_and_nowhere_else(namespace: Namespace) -> None:
+def test_settings_are_written_only_in_the_netns(namespace: Namespace) -> None:
     with Namespace.create() as other:
         sysctls.apply(namespace, sysctls.of_router(FAMILIES))
         sysctls.apply(other, sysctls.of_host(FAMILIES))
@@ -39,7 +39,7 @@ def test_unknown_setting_is_named(namespace: Namespace) -> None:
         (errno.ENOENT, "/proc/sys/net/ipv6/icmp/ratemask", "is IPv6 disabled"),
     ],
 )
-def test_refused_setting_comes_with_the_remedy(number: int, path: str, expected: str) -> None:
+def test_refused_setting_is_reported_with_the_remedy(number: int, path: str, expected: str) -> None:
     assert expected in sysctls.explain(path, "1", OSError(number, "refused"))
 
 

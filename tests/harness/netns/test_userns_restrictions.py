@@ -43,7 +43,7 @@ def test_explanation_opens_with_the_step_and_the_kernels_error() -> None:
     assert text.startswith("cannot make a network namespace as an ordinary user (Operation not permitted): ")
 
 
-def test_readings_of_this_machine_hold_its_limits() -> None:
+def test_detected_limits_match_this_machine() -> None:
     readings = read("user namespace", errno.EPERM)
     assert int(readings.max_user_namespaces) > 0
     assert readings.seccomp in {"0", "2"}

@@ -80,7 +80,7 @@ def on_terminal(folder: Path, columns: int, *options: str, **more: str) -> tuple
 
 
 @pytest.mark.parametrize(("columns", "workers"), [(40, "0"), (80, "2"), (200, "0")])
-def test_a_terminal_shows_what_runs_and_keeps_the_lines_alone(tmp_path: Path, columns: int, workers: str) -> None:
+def test_terminal_shows_running_tests_and_keeps_printed_lines(tmp_path: Path, columns: int, workers: str) -> None:
     suite(tmp_path)
     end, screens, _ = on_terminal(tmp_path, columns, "-n", workers)
     during = ["".join(lines) for lines in screens]
@@ -94,7 +94,7 @@ def test_a_terminal_shows_what_runs_and_keeps_the_lines_alone(tmp_path: Path, co
 
 
 @pytest.mark.parametrize("name", ["NO_COLOR", "nothing"])
-def test_no_color_takes_all_styles_away(tmp_path: Path, name: str) -> None:
+def test_no_color_removes_all_styles(tmp_path: Path, name: str) -> None:
     suite(tmp_path)
     _, _, written = on_terminal(tmp_path, 80, "-n0", **{name: "1"})
     assert bool(re.search(r"\x1b\[[0-9;]+m", written)) is (name == "nothing")
@@ -111,7 +111,7 @@ def test_a_terminal_without_a_cursor_gets_plain_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize("columns", ["40", pytest.param("80", marks=pytest.mark.slow)])
-def test_a_pipe_gets_whole_ids_and_a_word_now_and_then(tmp_path: Path, columns: str, workers: str) -> None:
+def test_pipe_gets_full_ids_and_periodic_progress(tmp_path: Path, columns: str, workers: str) -> None:
     suite(tmp_path, 6)
     run = [*RUN, *CHOSEN, "-n", workers]
     given = environment(tmp_path, COLUMNS=columns)

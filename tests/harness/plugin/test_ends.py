@@ -28,7 +28,7 @@ def test_ends_unasked():
 """
 
 
-def test_end_of_a_component_fails_the_requirement_that_is_judged_last(certify: Any) -> None:
+def test_exit_of_a_component_fails_the_requirement_that_runs_last(certify: Any) -> None:
     done = certify(extra=ENDS)
     assert done.verdicts["keeps-running"] == "failed"
     assert done.verdicts["ends"] == "inconclusive"

@@ -25,24 +25,24 @@ def test_reference_follows_hints() -> None:
         assert backend.api.list("services", "td-hint-smoke-test") == []
 
 
-def test_proxy_that_follows_hints_where_asked_is_asked() -> None:
+def test_proxy_with_optional_hint_support_is_tested_with_the_option() -> None:
     with NetnsBackend(TWO_ZONES, implementation=reference(BENIGN["follows-hints-where-asked"])) as backend:
         assert hint_facts(backend) == ALL
 
 
-def test_proxy_that_ignores_hints_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_that_ignores_hints_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.plugin.hint_smoke_test.WITHIN", 0.5)
     with NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["ignores-zone-hints"])) as backend:
         assert hint_facts(backend) == {"hintsChangeSomething": False}
 
 
-def test_proxy_that_ignores_changes_of_hints_is_told_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_that_ignores_hint_changes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.plugin.hint_smoke_test.WITHIN", 0.5)
     with NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["freezes-hints"])) as backend:
         assert hint_facts(backend) == ALL | {"changesOfHintsAreFollowed": False}
 
 
-def test_the_answer_stands_in_the_environment_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_is_in_the_environment_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     made = NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["ignores-zone-hints"]))
     monkeypatch.setattr("harness.plugin.hint_smoke_test.WITHIN", 0.5)
     monkeypatch.setattr("harness.plugin.fixtures._boot", lambda *_: made.start())
@@ -52,6 +52,6 @@ def test_the_answer_stands_in_the_environment_of_the_run(monkeypatch: pytest.Mon
         assert backends.environment() == {"hintsChangeSomething": False}
 
 
-def test_one_zone_tells_nothing() -> None:
+def test_one_zone_is_inconclusive() -> None:
     with NetnsBackend(ONE_ZONE) as backend:
         assert hint_facts(backend) == {}

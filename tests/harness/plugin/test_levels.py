@@ -41,7 +41,7 @@ NOT_HERE = UNTOLD.replace("Inconclusive", "Unavailable")
         ((), UNMET.replace("SHOULD", "MAY"), (0, 0), 0),
     ],
 )
-def test_must_decides_and_should_only_on_request(
+def test_must_decides_and_should_decides_only_on_request(
     certify: Any, names: tuple[str, ...], extra: str, codes: tuple[int, int], workers: int
 ) -> None:
     options = (f"--td-workers={workers}",)
@@ -51,7 +51,7 @@ def test_must_decides_and_should_only_on_request(
     assert strict.verdicts == run.verdicts
 
 
-def test_what_a_run_ended_before_is_open_at_any_level(certify: Any) -> None:
+def test_requirements_not_reached_are_open_at_any_level(certify: Any) -> None:
     run = certify("distrusts", extra=UNMET)
     assert (run.code, run.verdicts["zone-next"]) == (12, "inconclusive")
     assert "Inconclusive" in run.report["profiles"][0]["core"]["statistics"]
@@ -59,7 +59,9 @@ def test_what_a_run_ended_before_is_open_at_any_level(certify: Any) -> None:
 
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize(("strict", "run_on"), [((), True), (("--td-warnings-as-errors",), False)])
-def test_fail_fast_ends_at_what_decides(certify: Any, workers: str, strict: tuple[str, ...], run_on: bool) -> None:
+def test_fail_fast_stops_at_a_deciding_failure(
+    certify: Any, workers: str, strict: tuple[str, ...], run_on: bool
+) -> None:
     many = "".join(f'@must("KEP-3/number-{n}")\ndef test_{n}(): time.sleep(0.05)\n' for n in range(30))
     options = ("--td-fail-fast", f"--td-workers={workers}", *strict)
     run = certify(extra="import time\n" + UNMET + many, options=options)
@@ -67,14 +69,14 @@ def test_fail_fast_ends_at_what_decides(certify: Any, workers: str, strict: tupl
     assert (run.code, bool(left_out)) == ((0, False) if run_on else (1, True)), run.text
 
 
-def test_fail_fast_names_what_it_left_out(certify: Any) -> None:
+def test_fail_fast_lists_skipped_requirements(certify: Any) -> None:
     run = certify("fails", "passes", options=("--td-fail-fast",))
     (left_out,) = (test for test in run.report["tests"] if test["id"] == "KEP-1/passes")
     assert (run.code, left_out["reason"]) == (1, "deselected")
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_pytests_own_counts_tell_warnings_from_failures(certify: Any, workers: str) -> None:
+def test_pytest_counts_distinguish_warnings_from_failures(certify: Any, workers: str) -> None:
     run = certify("passes", "fails", extra=UNMET, options=("-v", f"--td-workers={workers}"))
     assert re.search(r"^=+ 1 failed, 1 passed, 1 (noted, 1 warned|warned, 1 noted) in ", run.text, re.MULTILINE), (
         run.text

@@ -145,7 +145,7 @@ def test_stuck(cluster):
         (("passes",), ("--td-output-dir=/proc/no/such",), 12),
     ],
 )
-def test_situation_decides_the_exit_code(
+def test_exit_code_follows_from_the_outcome(
     certify: Any, names: tuple[str, ...], options: tuple[str, ...], code: int
 ) -> None:
     run = certify(*names, options=options)
@@ -202,7 +202,7 @@ def test_no_cluster_is_made_for_a_run_that_selects_nothing(
         ([], "say where to run it, --td-backend=netns"),
     ],
 )
-def test_wrong_use_ends_with_4_and_the_cause(pytester: pytest.Pytester, options: list[str], said: str) -> None:
+def test_usage_error_exits_with_4_and_shows_the_cause(pytester: pytest.Pytester, options: list[str], said: str) -> None:
     pytester.makepyfile(
         "from harness.model.requirements import *\n"
         "@requirement('KEP-1/a', 'A.', level=MUST, source='KEP-1',\n"
@@ -223,7 +223,7 @@ def test_a_requirement_has_the_worst_verdict_of_its_cases(certify: Any, workers:
     assert [(case["parameters"], case["verdict"]) for case in test["cases"]] == [("IPv4", "passed"), ("IPv6", "failed")]
 
 
-def test_what_does_not_run_is_reported_with_its_reason(certify: Any) -> None:
+def test_skipped_requirement_is_reported_with_its_reason(certify: Any) -> None:
     run = certify(
         "passes",
         "unavailable",
@@ -240,7 +240,7 @@ def test_what_does_not_run_is_reported_with_its_reason(certify: Any) -> None:
     assert "there is no tool" in run.text
 
 
-def test_what_needs_both_families_does_not_run_on_a_cluster_of_one(certify: Any) -> None:
+def test_dual_stack_requirement_is_skipped_on_a_single_stack_cluster(certify: Any) -> None:
     for families, expected in (("IPv4", "unavailable"), ("IPv6,IPv4", "")):
         run = certify("passes", extra=DUAL_STACK, options=(f"--td-families={families}",))
         assert {test["id"]: test["reason"] for test in run.report["tests"]}["KEP-1/dual-stack"] == expected
@@ -256,7 +256,7 @@ def test_pytests_own_deselection_is_reported_too(certify: Any) -> None:
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_what_options_leave_out_is_counted_and_not_listed(certify: Any, workers: str) -> None:
+def test_requirements_excluded_by_options_are_counted_and_not_listed(certify: Any, workers: str) -> None:
     options = ("--td-run-test=KEP-1/passes", f"--td-workers={workers}")
     run = certify("passes", "fails", "unavailable", options=options)
     assert (run.code, run.verdicts) == (0, {"passes": "passed"})
@@ -268,7 +268,7 @@ def test_what_options_leave_out_is_counted_and_not_listed(certify: Any, workers:
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_quick_run_asks_what_finds_most_mutants_and_says_so(certify: Any, workers: str) -> None:
+def test_quick_run_selects_requirements_that_kill_most_mutants(certify: Any, workers: str) -> None:
     run = certify("passes", extra=KILLERS, options=("--td-quick", f"--td-workers={workers}"))
     said = "2 of 4 requirements, known to find 3 of 3 mutants"
     assert (run.code, run.verdicts) == (0, {"finds-two": "passed", "finds-another": "passed"})
@@ -281,13 +281,13 @@ def test_a_quick_run_asks_what_finds_most_mutants_and_says_so(certify: Any, work
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_quick_run_of_requirements_without_mutants_is_wrong_use(certify: Any, workers: str) -> None:
+def test_quick_run_of_requirements_without_mutants_is_a_usage_error(certify: Any, workers: str) -> None:
     run = certify("passes", options=("--td-quick", f"--td-workers={workers}"))
     assert (run.code, "none of 1 requirements names a mutant" in run.text, run.folder.exists()) == (4, True, False)
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_a_requirement_is_shown_when_its_last_selected_case_is_through(certify: Any, workers: str) -> None:
+def test_requirement_is_shown_after_its_last_selected_case(certify: Any, workers: str) -> None:
     run = certify(extra=PARAMETRIZED, options=("-k", "IPv6", f"--td-workers={workers}"))
     assert re.search(r"^  \S (KEP-1/)?both-families +\d\.\d\d s$", run.text, re.MULTILINE), run.text
 
@@ -303,7 +303,7 @@ def test_evidence_is_gathered_while_the_cluster_is_up(certify: Any, workers: str
     assert run.report["kubernetesVersion"] == "v1.37"
 
 
-def test_evidence_that_does_not_come_is_not_waited_for_and_takes_no_verdict_away(certify: Any) -> None:
+def test_late_evidence_is_abandoned_and_the_verdict_stays(certify: Any) -> None:
     run = certify(extra="import threading\n" + STUCK)
     evidence = run.folder / "evidence/KEP-3/stuck"
     assert (run.code, run.verdicts) == (1, {"stuck": "failed"})
@@ -324,7 +324,7 @@ def test_a_failure_ends_with_the_command_that_runs_it_again(certify: Any, option
     assert command in (run.folder / "junit.xml").read_text()
 
 
-def test_a_failing_teardown_leaves_the_evidence_of_the_failure_alone(certify: Any) -> None:
+def test_failing_teardown_preserves_the_evidence_of_the_failure(certify: Any) -> None:
     run = certify(extra=WITNESS.replace("cluster.up = False", "cluster.up = False; assert False, 'not clean'"))
     evidence = run.folder / "evidence/KEP-3/explained"
     assert (evidence / "rules.nft").read_text() == "up"
@@ -333,13 +333,13 @@ def test_a_failing_teardown_leaves_the_evidence_of_the_failure_alone(certify: An
     assert run.verdicts == {"explained": "failed"}
 
 
-def test_evidence_that_cannot_be_written_is_said_and_takes_no_verdict_away(certify: Any) -> None:
+def test_unwritable_evidence_is_reported_and_the_verdict_stays(certify: Any) -> None:
     run = certify("passes", extra=IN_THE_WAY)
     assert (run.code, run.verdicts) == (12, {"passes": "passed", "in-the-way": "failed"})
     assert "evidence/KEP-1/in-the-way/explanation.txt: Not a directory. Choose another folder" in run.text
 
 
-def test_no_report_is_named_that_could_not_be_written(certify: Any) -> None:
+def test_unwritten_report_is_not_named(certify: Any) -> None:
     in_the_way = IN_THE_WAY.replace('evidence").write_text("")', 'report.yaml").mkdir()')
     run = certify("passes", extra=in_the_way)
     assert run.code == 12
@@ -347,7 +347,7 @@ def test_no_report_is_named_that_could_not_be_written(certify: Any) -> None:
     assert "Report:" not in run.text
 
 
-def test_an_interrupted_run_reports_what_ran(certify: Any) -> None:
+def test_interrupted_run_reports_finished_requirements(certify: Any) -> None:
     run = certify("passes", "interrupts", "fails")
     assert run.verdicts == {"passes": "passed", "interrupts": "inconclusive", "fails": "inconclusive"}
     assert run.report["run"]["interrupted"] is True
@@ -361,14 +361,14 @@ def test_a_crashed_worker_is_no_failure_of_the_implementation(certify: Any) -> N
     assert "    Again:\n    pytest test_sample.py::test_crashes --td-backend netns --td-seed 7\n" in run.text
 
 
-def test_a_worker_that_crashes_in_teardown_takes_back_no_failure(certify: Any) -> None:
+def test_worker_crash_in_teardown_keeps_the_failure(certify: Any) -> None:
     run = certify(extra=CRASHING_FIXTURE, options=("-n1",))
     assert (run.code, run.verdicts) == (1, {"both-families": "failed"})
     (test,) = run.report["tests"]
     assert [case["parameters"] for case in test["cases"]] == ["IPv4"]
 
 
-def test_skip_of_a_scenario_that_gives_no_reason_of_ours_is_unavailable(certify: Any) -> None:
+def test_skip_with_a_foreign_reason_is_unavailable(certify: Any) -> None:
     run = certify(extra="@must('KEP-1/skips')\ndef test_skips():\n    pytest.skip('ineligible: as it says')\n")
     (test,) = run.report["tests"]
     assert (run.code, test["reason"], test["message"]) == (11, "unavailable", "ineligible: as it says")
@@ -391,12 +391,12 @@ def test_scenario_that_takes_too_long_is_inconclusive(certify: Any) -> None:
     assert "the scenario did not end within its time limit: Timeout (>0.5s)" in run.text
 
 
-def test_a_failure_in_set_up_says_nothing_about_the_implementation(certify: Any) -> None:
+def test_failure_in_setup_is_not_a_failure_of_the_implementation(certify: Any) -> None:
     run = certify(extra=BROKEN_FIXTURE)
     assert (run.code, run.verdicts) == (10, {"set-up": "inconclusive"})
 
 
-def test_the_same_id_twice_is_refused(certify: Any) -> None:
+def test_duplicate_id_is_refused(certify: Any) -> None:
     run = certify("passes", extra="@must('KEP-1/passes')\ndef test_again():\n    pass\n")
     assert run.code == 4
     assert "several tests claim: KEP-1/passes" in run.text
@@ -416,7 +416,7 @@ def test_the_summary_explains_a_failure(certify: Any) -> None:
     assert "\x1b" not in text
 
 
-def test_an_unused_plugin_imports_nothing_of_the_suite(pytester: pytest.Pytester) -> None:
+def test_unused_plugin_does_not_import_the_suite(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         "import sys\n"
         "def test_unused():\n"
@@ -428,7 +428,7 @@ def test_an_unused_plugin_imports_nothing_of_the_suite(pytester: pytest.Pytester
 
 
 @pytest.mark.parametrize("options", [(), ("-n2",)])
-def test_module_that_cannot_be_imported_is_told_as_pytest_tells_it(certify: Any, options: tuple[str, ...]) -> None:
+def test_import_error_is_reported_as_by_pytest(certify: Any, options: tuple[str, ...]) -> None:
     certified = certify("passes", options=options, extra="\nimport no_such_module\n")
     assert "No module named 'no_such_module'" in certified.text
     assert "INTERNALERROR" not in certified.text

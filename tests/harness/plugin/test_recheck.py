@@ -36,7 +36,7 @@ def test_wrong(fleeting): assert False, "a1 reached nobody"
 """
 
 
-def test_what_changes_when_it_is_left_alone_has_failed(certify: Any) -> None:
+def test_unprompted_change_after_the_check_fails(certify: Any) -> None:
     done = certify(extra=FIXTURES)
     assert done.verdicts == {"lasts": "passed", "changes": "failed", "wrong": "failed"}
     assert "hints, left alone: expected a, observed none" in done.text

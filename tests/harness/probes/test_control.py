@@ -74,18 +74,18 @@ LOST = "control probes directly to pods were lost too: from a1 to pod b1"
 
 
 @pytest.mark.parametrize("protocol", ["TCP", "UDP"])
-def test_silence_of_a_pod_that_hears_nothing_is_unknown(asked: ApiRequest, protocol: str) -> None:
+def test_timeout_of_a_pod_that_receives_nothing_is_unknown(asked: ApiRequest, protocol: str) -> None:
     outcome = asked.probe(SERVER, PORT, broken=True, protocol=protocol)
     assert outcome == Unknown(f"it got no answer, and {LOST}")
 
 
-def test_silence_and_refusal_beside_sound_control_probes_are_what_they_are(asked: ApiRequest) -> None:
+def test_timeout_and_refusal_stand_when_control_probes_succeed(asked: ApiRequest) -> None:
     assert asked.probe(SILENT, PORT) == TIMED_OUT
     assert asked.probe(SERVER, CLOSED) == REFUSED
     assert asked.probe(SERVER, PORT) == Reached("b1", CLIENT)
 
 
-def test_a_pod_that_is_gone_by_now_is_no_lost_control_probe(asked: ApiRequest) -> None:
+def test_control_probe_of_a_deleted_pod_is_not_lost(asked: ApiRequest) -> None:
     class Leaving(ControlTargets):
         def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
             there = super().pods(family)
@@ -96,7 +96,7 @@ def test_a_pod_that_is_gone_by_now_is_no_lost_control_probe(asked: ApiRequest) -
     assert asked.targets.asked > 1
 
 
-def test_silence_while_connection_tracking_is_full_is_unknown(asked: ApiRequest) -> None:
+def test_timeout_while_conntrack_is_full_is_unknown(asked: ApiRequest) -> None:
     class Filling(ControlTargets):
         def overflows(self) -> Callable[[], int]:
             return lambda: 3
@@ -121,7 +121,7 @@ def test_a_recording_and_an_open_connection_have_control_probes_too(pair: tuple[
     assert {each.observation for each in samples} == {answer}
 
 
-def test_while_all_is_well_there_are_no_control_probes(pair: tuple[Namespace, Namespace]) -> None:
+def test_successful_probes_need_no_control_probes(pair: tuple[Namespace, Namespace]) -> None:
     client, server = pair
     targets = ControlTargets()
     with Loop(targets) as loop:

@@ -17,7 +17,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["TCP", "UDP"])
 
 
 @PROTOCOLS
-def test_an_established_flow_answers_again_and_again(wire: Wire, protocol: str) -> None:
+def test_established_flow_answers_repeatedly(wire: Wire, protocol: str) -> None:
     wire.serve("a1")
     stream = wire.loop.connect(wire.ask(protocol))
     assert stream.opened == FROM_A1
@@ -36,7 +36,7 @@ def test_an_established_flow_ends_with_its_server(wire: Wire, protocol: str) -> 
     assert [stream.ask(), stream.ask()] == [REFUSED] * 2
 
 
-def test_a_udp_flow_goes_on_with_a_new_server_and_a_tcp_flow_does_not(wire: Wire) -> None:
+def test_udp_flow_continues_with_a_new_server_and_tcp_flow_does_not(wire: Wire) -> None:
     server = wire.serve("a1")
     udp, tcp = wire.loop.connect(wire.ask("UDP")), wire.loop.connect(wire.ask("TCP"))
     server.close()
@@ -45,7 +45,7 @@ def test_a_udp_flow_goes_on_with_a_new_server_and_a_tcp_flow_does_not(wire: Wire
 
 
 @PROTOCOLS
-def test_a_flow_that_cannot_be_made_says_why(wire: Wire, protocol: str) -> None:
+def test_failed_flow_has_a_reason(wire: Wire, protocol: str) -> None:
     refused = wire.loop.connect(wire.ask(protocol))
     assert (refused.opened, refused.ask()) == (REFUSED, REFUSED)
     silent = wire.loop.connect(wire.ask(protocol, "10.9.0.99", timeout=0.05))
@@ -54,7 +54,7 @@ def test_a_flow_that_cannot_be_made_says_why(wire: Wire, protocol: str) -> None:
     assert isinstance(nowhere.opened, Unknown)
 
 
-def test_a_recording_asks_at_its_rate_whether_or_not_it_is_answered(wire: Wire) -> None:
+def test_recording_sends_at_its_rate_regardless_of_answers(wire: Wire) -> None:
     wire.serve("a1")
     recording = wire.loop.every(0.005, [wire.ask(), wire.ask("UDP", "10.9.0.99", timeout=0.2)])
     wait_for_samples(recording, 80)
@@ -66,7 +66,7 @@ def test_a_recording_asks_at_its_rate_whether_or_not_it_is_answered(wire: Wire) 
     assert all(sample.seconds >= 0.2 for sample in samples if sample.probe == 1)
 
 
-def test_a_recording_shows_when_answers_stopped_and_came_back(wire: Wire) -> None:
+def test_recording_shows_when_answers_stopped_and_resumed(wire: Wire) -> None:
     server = wire.serve("a1")
     recording = wire.loop.every(0.002, [wire.ask(address=SERVER6)])
     wait_for_samples(recording, 10)
@@ -80,7 +80,7 @@ def test_a_recording_shows_when_answers_stopped_and_came_back(wire: Wire) -> Non
     assert [sample.at for sample in samples] == sorted(sample.at for sample in samples)
 
 
-def test_a_stopped_recording_asks_no_more(wire: Wire) -> None:
+def test_stopped_recording_sends_no_more_requests(wire: Wire) -> None:
     wire.serve("a1")
     recording = wire.loop.every(0.001, [wire.ask()])
     wait_for_samples(recording, 2)

@@ -23,7 +23,7 @@ from tests.harness.probes.conftest import CLIENT, SECOND, SERVER, Wire
 FROM_A1 = Reached("a1", CLIENT)
 
 
-def test_outcomes_come_in_the_order_of_the_questions(wire: Wire) -> None:
+def test_outcomes_are_in_the_order_of_the_requests(wire: Wire) -> None:
     wire.serve("a1", 80)
     wire.serve("b1", 81)
     questions = [
@@ -32,11 +32,11 @@ def test_outcomes_come_in_the_order_of_the_questions(wire: Wire) -> None:
     assert wire.loop.probe(questions) == [FROM_A1, Reached("b1", CLIENT), REFUSED] * 100
 
 
-def test_no_question_has_no_outcome(wire: Wire) -> None:
+def test_empty_request_list_has_no_outcomes(wire: Wire) -> None:
     assert wire.loop.probe([]) == []
 
 
-def test_no_more_than_in_flight_are_asked_at_once(wire: Wire) -> None:
+def test_in_flight_limit_is_respected(wire: Wire) -> None:
     begin = time.monotonic()
     assert wire.loop.probe([wire.ask("UDP", "10.9.0.99", timeout=0.05)] * 8, in_flight=2) == [TIMED_OUT] * 8
     assert 0.2 <= time.monotonic() - begin < 5
@@ -44,7 +44,7 @@ def test_no_more_than_in_flight_are_asked_at_once(wire: Wire) -> None:
         wire.loop.probe([wire.ask()], in_flight=0)
 
 
-def test_several_callers_are_served_at_once(wire: Wire) -> None:
+def test_several_callers_are_served_concurrently(wire: Wire) -> None:
     wire.serve("a1")
     with ThreadPoolExecutor(4) as pool:
         batches = list(pool.map(lambda _: wire.loop.probe([wire.ask()] * 50), range(8)))
@@ -52,7 +52,7 @@ def test_several_callers_are_served_at_once(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["TCP", "UDP"])
-def test_a_closed_server_refuses_at_once_and_its_port_is_free(wire: Wire, protocol: str) -> None:
+def test_closed_server_refuses_immediately_and_frees_its_port(wire: Wire, protocol: str) -> None:
     server = wire.serve("a1")
     server.close()
     server.close()
@@ -68,7 +68,7 @@ def test_servers_of_one_netns_may_share_a_port_on_different_addresses(wire: Wire
     assert outcomes == [FROM_A1, Reached("b1", CLIENT)]
 
 
-def test_a_port_that_is_taken_is_said_and_nothing_is_left_open(wire: Wire) -> None:
+def test_port_in_use_is_reported_and_nothing_stays_open(wire: Wire) -> None:
     wire.loop.serve(wire.server, "a1", [ServerPort("TCP", "IPv4", 80)])
     with pytest.raises(InconclusiveError, match=r"cannot serve b1 on TCP \*:81 \(IPv4\), TCP \*:80 .*in use"):
         wire.loop.serve(wire.server, "b1", [ServerPort("TCP", "IPv4", 81), ServerPort("TCP", "IPv4", 80)])
@@ -77,7 +77,7 @@ def test_a_port_that_is_taken_is_said_and_nothing_is_left_open(wire: Wire) -> No
         wire.loop.serve(wire.server, "b1", [ServerPort("SCTP", "IPv4", 81)])
 
 
-def test_a_closed_loop_says_so(pair: tuple[Namespace, Namespace]) -> None:
+def test_closed_loop_raises_an_error(pair: tuple[Namespace, Namespace]) -> None:
     loop = Loop()
     wire = Wire(*pair, loop)
     with pytest.raises(InconclusiveError, match="not running: it is new"):
@@ -89,7 +89,7 @@ def test_a_closed_loop_says_so(pair: tuple[Namespace, Namespace]) -> None:
         loop.probe([wire.ask()])
 
 
-def test_closing_the_loop_frees_those_who_wait(pair: tuple[Namespace, Namespace]) -> None:
+def test_closing_the_loop_releases_waiting_callers(pair: tuple[Namespace, Namespace]) -> None:
     with Loop() as loop, ThreadPoolExecutor(1) as pool:
         wire = Wire(*pair, loop)
         held = wire.serve("a1")
@@ -104,7 +104,7 @@ def test_closing_the_loop_frees_those_who_wait(pair: tuple[Namespace, Namespace]
         held.close()
 
 
-def test_an_error_in_the_loop_reaches_those_who_wait_and_those_who_come(wire: Wire) -> None:
+def test_error_in_the_loop_reaches_waiting_and_later_callers(wire: Wire) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(wire.loop.probe, [wire.ask("UDP", "10.9.0.99", timeout=60)])
         with pytest.raises(InconclusiveError, match="the probe loop broke: ZeroDivisionError"):
@@ -115,7 +115,7 @@ def test_an_error_in_the_loop_reaches_those_who_wait_and_those_who_come(wire: Wi
         wire.serve()
 
 
-def test_time_in_which_the_loop_stood_still_is_not_held_against_a_probe(wire: Wire) -> None:
+def test_time_while_the_loop_was_stopped_does_not_count(wire: Wire) -> None:
     wire.serve("a1")
 
     def stall() -> None:
@@ -146,7 +146,7 @@ class Hog:
         pass
 
 
-def test_time_in_which_the_loop_had_its_hands_full_is_not_held_against_a_probe(wire: Wire) -> None:
+def test_time_while_the_loop_was_busy_does_not_count(wire: Wire) -> None:
     wire.serve("a1")
     hog, reactor = Hog(), wire.loop._reactor
     reactor.call(lambda: reactor.watch(hog.fd, hog))
@@ -157,7 +157,7 @@ def test_time_in_which_the_loop_had_its_hands_full_is_not_held_against_a_probe(w
         os.close(hog.fd)
 
 
-def test_an_answer_that_only_a_repeated_syn_brought_did_not_come_in_time(wire: Wire) -> None:
+def test_answer_after_a_retransmitted_syn_is_late(wire: Wire) -> None:
     wire.serve("a1")
     back = {"type": "blackhole", "dst": f"{CLIENT}/32"}
     with wire.server.entered(), IPRoute() as ip, ThreadPoolExecutor(1) as pool:
@@ -176,7 +176,7 @@ def repeated(namespace: Namespace) -> int:
         return repeated_syns(Path("/proc/thread-self/net/netstat").read_text(encoding="ascii"))
 
 
-def test_running_out_of_descriptors_is_not_the_proxys_fault(wire: Wire) -> None:
+def test_exhausted_descriptors_are_not_a_fault_of_the_proxy(wire: Wire) -> None:
     wire.serve("a1")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208  nothing may be open while looking

@@ -35,18 +35,18 @@ def test_answers_name_the_pod_and_the_client(wire: Wire, protocol: str, address:
 
 @PROTOCOLS
 @pytest.mark.parametrize("address", [SERVER, SERVER6])
-def test_a_closed_port_refuses(wire: Wire, protocol: str, address: str) -> None:
+def test_closed_port_is_refused(wire: Wire, protocol: str, address: str) -> None:
     assert wire.loop.probe([wire.ask(protocol, address, 81)]) == [REFUSED]
 
 
 @PROTOCOLS
-def test_an_address_that_nobody_has_is_silent(wire: Wire, protocol: str) -> None:
+def test_unassigned_address_times_out(wire: Wire, protocol: str) -> None:
     assert wire.loop.probe([wire.ask(protocol, "10.9.0.99", timeout=0.05)]) == [TIMED_OUT]
 
 
 @PROTOCOLS
 @pytest.mark.parametrize("address", ["192.0.2.1", "fd99::1"])
-def test_no_route_is_not_the_proxys_fault(wire: Wire, protocol: str, address: str) -> None:
+def test_missing_route_is_not_a_fault_of_the_proxy(wire: Wire, protocol: str, address: str) -> None:
     (outcome,) = wire.loop.probe([wire.ask(protocol, address)])
     assert isinstance(outcome, Unknown)
     assert outcome.why.startswith("ENETUNREACH: ")
@@ -61,7 +61,7 @@ def test_a_source_address_can_be_chosen_among_the_clients_own(wire: Wire, protoc
     assert outcome.why.startswith("EADDRNOTAVAIL: ")
 
 
-def test_a_closed_netns_is_not_the_proxys_fault(wire: Wire) -> None:
+def test_closed_netns_is_not_a_fault_of_the_proxy(wire: Wire) -> None:
     gone = Namespace.create()
     gone.close()
     (outcome,) = wire.loop.probe([Wire(gone, wire.server, wire.loop).ask()])
@@ -70,7 +70,7 @@ def test_a_closed_netns_is_not_the_proxys_fault(wire: Wire) -> None:
 
 
 @PROTOCOLS
-def test_a_packet_dropped_on_the_clients_own_node_is_silence(wire: Wire, protocol: str) -> None:
+def test_packet_dropped_on_the_clients_node_times_out(wire: Wire, protocol: str) -> None:
     with Namespace.create() as node:
         wire.loop.serve(node, "a1", [ServerPort(protocol, "IPv4", 80)])
         with node.entered(), IPRoute() as ip, NFTables(nfgen_family=socket.AF_INET) as nft:
@@ -96,7 +96,7 @@ KINDS = {
 
 @PROTOCOLS
 @pytest.mark.parametrize(("address", "code"), KINDS)
-def test_what_a_node_rejects_by_any_icmp_is_refused_at_once(wire: Wire, protocol: str, address: str, code: int) -> None:
+def test_any_icmp_rejection_is_refused_immediately(wire: Wire, protocol: str, address: str, code: int) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     number = b"\x06" if protocol == "TCP" else b"\x11"
     with Namespace.create() as node:
@@ -120,7 +120,7 @@ def test_what_a_node_rejects_by_any_icmp_is_refused_at_once(wire: Wire, protocol
 
 @PROTOCOLS
 @pytest.mark.parametrize(("kind", "how"), [("unreachable", "EHOSTUNREACH"), ("prohibit", "EACCES")])
-def test_a_route_that_forbids_is_a_refusal(wire: Wire, protocol: str, kind: str, how: str) -> None:
+def test_prohibit_route_is_a_refusal(wire: Wire, protocol: str, kind: str, how: str) -> None:
     with Namespace.create() as node:
         with node.entered(), IPRoute() as ip:
             ip.link("set", index=1, state="up")
@@ -130,7 +130,7 @@ def test_a_route_that_forbids_is_a_refusal(wire: Wire, protocol: str, kind: str,
     assert outcome.how == how
 
 
-def test_another_protocol_is_refused_by_name(wire: Wire) -> None:
+def test_unknown_protocol_is_named_and_refused(wire: Wire) -> None:
     with pytest.raises(UsageError, match="cannot probe 'SCTP': want TCP or UDP"):
         wire.loop.probe([wire.ask("SCTP")])
 
@@ -182,7 +182,7 @@ def in_pieces(connection: socket.socket) -> None:
     ],
     ids=["in-pieces", "reset", "banner", "foreign", "endless", "closed", "mute"],
 )
-def test_what_comes_from_other_servers(
+def test_replies_of_other_servers_are_classified(
     wire: Wire, behave: Callable[[socket.socket], None], outcome: Observation
 ) -> None:
     wire.serve("a1")
@@ -248,7 +248,7 @@ def test_no_tcp_probe_comes_from_a_port_that_may_still_have_a_conntrack_entry(wi
 
 
 @PROTOCOLS
-def test_a_port_that_is_taken_is_passed_over(wire: Wire, protocol: str) -> None:
+def test_port_in_use_is_skipped(wire: Wire, protocol: str) -> None:
     wire.serve("a1")
     with contextlib.ExitStack() as held:
         for port in range(10_000, 65_536, 8):  # every eighth port

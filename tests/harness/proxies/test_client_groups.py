@@ -56,13 +56,13 @@ def _refuse(room: Room, group: str) -> None:
     subprocess.run(room.entering([sys.executable, socket_balancer.__file__, group]), check=True, timeout=30)
 
 
-def test_a_probe_process_that_cannot_begin_is_nobodys_fault(room: Room, namespace: Namespace) -> None:
+def test_probe_process_that_cannot_start_is_not_a_fault_of_the_proxy(room: Room, namespace: Namespace) -> None:
     broken = SocketMaker(namespace, room, "cgroup.procs/no-folder")
     with pytest.raises(InconclusiveError, match=r"control group /cgroup\.procs/no-folder: .*Not a directory"):
         connect(broken)
 
 
-def test_control_groups_of_pods_are_gone_with_that_of_the_node(namespace: Namespace) -> None:
+def test_control_groups_of_pods_are_removed_with_that_of_the_node(namespace: Namespace) -> None:
     if absent := program_requirements.missing(["cgroup2"]):
         pytest.skip(str(absent))
     room = Room("a1", ["cgroup2"])
@@ -74,7 +74,7 @@ def test_control_groups_of_pods_are_gone_with_that_of_the_node(namespace: Namesp
     maker.close()
 
 
-def test_a_load_balancer_at_sockets_sees_clients_of_pods_and_nodes(boot: Boot) -> None:
+def test_socket_load_balancer_sees_clients_of_pods_and_nodes(boot: Boot) -> None:
     if absent := program_requirements.missing(["cgroup2", "bpf"]):
         pytest.skip(str(absent))
     balancer = [sys.executable, socket_balancer.__file__, ADDRESS, "10.244.1.2", "8080"]

@@ -96,13 +96,13 @@ def test_program_of_the_cluster_runs_once_and_is_reached_from_every_node(boot: B
     assert [name for name in logs if name.startswith("controller")] == ["controller-cluster.log"]
 
 
-def test_objects_are_there_before_any_program_starts(boot: Boot) -> None:
+def test_objects_exist_before_any_program_starts(boot: Boot) -> None:
     backend = boot("runs", objects=[CONFIG], cluster_programs=[read_from("/api/v1/namespaces/default/configmaps/mine")])
     said = backend.proxy.evidence("a1")["operator-cluster.log"].splitlines()
     assert json.loads(said[0])["data"] == CONFIG["data"]
 
 
-def test_object_that_is_there_already_is_changed(boot: Boot) -> None:
+def test_existing_object_is_updated(boot: Boot) -> None:
     named = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "labels": {"mine": "yes"}}}
     backend = boot("runs", objects=[named])
     assert backend.api.get("namespaces", "", "kube-system")["metadata"]["labels"]["mine"] == "yes"
@@ -118,12 +118,12 @@ def test_object_that_is_there_already_is_changed(boot: Boot) -> None:
         ),
     ],
 )
-def test_object_that_is_refused_ends_the_start_by_name(boot: Boot, given: Object, said: str) -> None:
+def test_refused_object_is_named_and_aborts_the_start(boot: Boot, given: Object, said: str) -> None:
     with pytest.raises(DistrustError, match=said):
         boot("runs", objects=[given])
 
 
-def test_program_of_the_cluster_that_ends_is_found_and_named(boot: Boot) -> None:
+def test_exited_cluster_program_is_detected_and_named(boot: Boot) -> None:
     backend = boot("runs", cluster_programs=[program("operator", "echo up")])
     os.kill(pid_of(backend), signal.SIGKILL)
     with pytest.raises(EndedError, match="operator on cluster was ended by SIGKILL"):
@@ -150,7 +150,7 @@ def test_program_of_the_cluster_starts_again_with_the_first_node_and_ends_with_t
     assert not exists(second)
 
 
-def test_program_of_the_cluster_that_does_not_get_ready_leaves_its_log_and_no_process(boot: Boot) -> None:
+def test_unready_cluster_program_leaves_its_log_and_no_process(boot: Boot) -> None:
     last = program("last", "echo bad flag: --x; exit 3")
     with pytest.raises(DistrustError, match=r"last on cluster exited with 3; .*bad flag: --x") as raised:
         boot("runs", cluster_programs=[program("first", "echo pid $$; echo up"), last])
@@ -178,7 +178,7 @@ def test_custom_resources_are_served_before_any_program_starts(boot: Boot) -> No
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=lambda how: how.name)
-def test_program_of_the_cluster_ends_with_who_started_it(how: signal.Signals, tmp_path: Path) -> None:
+def test_cluster_program_ends_with_its_starter(how: signal.Signals, tmp_path: Path) -> None:
     told = tmp_path / "pid"
     recipe = {
         "name": "fake",

@@ -45,24 +45,24 @@ def pid_of(backend: NetnsBackend) -> int:
     return backend.proxy._programs._parts[0].processes.running["a1"].pid
 
 
-def test_proxy_that_exits_at_start_is_told_by_the_first_error_of_its_log(boot: Boot) -> None:
+def test_proxy_that_exits_at_start_is_reported_with_its_first_log_error(boot: Boot) -> None:
     told = r"fake on a1 exited with 3; the first error of its log, in line 2 of 4: bad flag: --nodes$"
     with pytest.raises(DistrustError, match=told) as raised:
         boot("exits")
     assert raised.value.logs["fake-a1.log"].splitlines()[-1] == "  --node NAME"
 
 
-def test_proxy_that_says_nothing_is_not_waited_for_for_ever(boot: Boot) -> None:
+def test_silent_proxy_times_out(boot: Boot) -> None:
     with pytest.raises(DistrustError, match=r"(?s)fake on a1 was not ready after 4 s: http port 10256.*thinking"):
         boot("hangs", ready_seconds=4)
 
 
-def test_proxy_that_never_becomes_ready_is_an_error_that_says_what_is_missing(boot: Boot) -> None:
+def test_unready_proxy_is_an_error_that_names_what_is_missing(boot: Boot) -> None:
     with pytest.raises(DistrustError, match=r"(?s)answers 503, not 200.*waiting for nothing"):
         boot("unready", ready_seconds=4)
 
 
-def test_proxy_that_dies_later_is_an_error_at_the_next_look(boot: Boot) -> None:
+def test_proxy_that_exits_later_is_an_error_at_the_next_check(boot: Boot) -> None:
     backend = boot("dies")
     assert isinstance(backend.proxy, ExecutableProxy)
     process = backend.proxy._programs._parts[0].processes.running["a1"]
@@ -122,7 +122,7 @@ def test_each_program_is_started_when_the_one_before_is_ready(boot: Boot) -> Non
     assert {"agent-a1.log", "agent-a1-agent.conf"} <= set(evidence)
 
 
-def test_checks_of_each_program_are_asked_and_named(boot: Boot) -> None:
+def test_checks_of_each_program_run_and_are_named(boot: Boot) -> None:
     waiting = program("helper", "echo up; while ! test -e {folder}/go; do sleep 0.01; done; echo done")
     backend = boot("", programs=[program("agent", "echo up"), waiting])
     assert isinstance(backend.proxy, ExecutableProxy)
@@ -135,7 +135,7 @@ def test_checks_of_each_program_are_asked_and_named(boot: Boot) -> None:
     backend.settle(within=5)
 
 
-def test_program_that_does_not_get_ready_leaves_none_of_its_node(boot: Boot) -> None:
+def test_unready_program_stops_all_programs_of_its_node(boot: Boot) -> None:
     agent = program("agent", "echo pid $$; echo up")
     with pytest.raises(DistrustError, match=r"helper on a1 exited with 3") as raised:
         boot("", programs=[agent, program("helper", "exit 3")])
@@ -143,7 +143,7 @@ def test_program_that_does_not_get_ready_leaves_none_of_its_node(boot: Boot) -> 
     assert not exists(pid)
 
 
-def test_end_of_any_program_is_found_and_a_new_start_starts_all(boot: Boot) -> None:
+def test_exit_of_any_program_is_detected_and_restart_starts_all(boot: Boot) -> None:
     backend = boot("", programs=[program("agent", "echo up"), program("helper", "echo up")])
     assert isinstance(backend.proxy, ExecutableProxy)
     first, last = (part.processes.running["a1"] for part in backend.proxy._programs._parts)
@@ -157,7 +157,7 @@ def test_end_of_any_program_is_found_and_a_new_start_starts_all(boot: Boot) -> N
     assert all(part.processes.running["a1"].alive for part in backend.proxy._programs._parts)
 
 
-def test_programs_of_a_node_share_a_room_that_outlives_them(boot: Boot) -> None:
+def test_programs_of_a_node_share_an_isolation_that_outlives_them(boot: Boot) -> None:
     agent = program("agent", "ls -A /run; uname -n; echo told > /run/agent; echo up")
     helper = program("helper", "cat /run/agent; echo up")
     explain = {"command": ["sh", "-c", "cat /run/agent; uname -n"]}
@@ -171,7 +171,7 @@ def test_programs_of_a_node_share_a_room_that_outlives_them(boot: Boot) -> None:
     assert backend.proxy.evidence("a1")["agent-a1.log"] == "a1\nup\nagent\na1\nup\n"
 
 
-def test_every_service_gets_what_the_recipe_wants_unless_it_has_its_own(boot: Boot) -> None:
+def test_recipe_fields_are_set_on_every_service_that_lacks_them(boot: Boot) -> None:
     usual = {"annotations": {"a.example/lb": "on"}, "spec": {"trafficDistribution": "PreferClose"}}
     backend = boot("runs", services=usual)
     create = partial(backend.api.create, "services", "default")
@@ -189,7 +189,7 @@ def test_every_service_gets_what_the_recipe_wants_unless_it_has_its_own(boot: Bo
     assert "annotations" not in written["metadata"]
 
 
-def test_command_says_why_a_node_decides_so(boot: Boot) -> None:
+def test_command_explains_a_nodes_decision(boot: Boot) -> None:
     """The command runs in the node's netns, for one Service in an explanation, for the first ones in the evidence."""
     script = "import os, sys; print(*sys.argv[1:], os.readlink('/proc/self/ns/net'), os.environ['ASKED'])"
     command = [sys.executable, "-c", script, "{node}", "{namespace}/{service}", "{cluster_ip}"]
@@ -214,14 +214,14 @@ def test_command_that_names_no_service_is_run_once_for_the_evidence(boot: Boot) 
     ("command", "said"),
     [(["no-such-program"], "no-such-program is not installed"), (["sleep", "60"], "it did not end within 0.2 s")],
 )
-def test_command_that_cannot_explain_says_so(
+def test_command_that_cannot_explain_is_reported(
     boot: Boot, monkeypatch: pytest.MonkeyPatch, command: list[str], said: str
 ) -> None:
     monkeypatch.setattr(programs, "EXPLAIN_SECONDS", 0.2)
     assert said in boot("runs", explain={"command": command}).explain("default", "web", ["a1"])
 
 
-def test_pattern_of_the_log_says_why_a_node_decides_so(boot: Boot) -> None:
+def test_log_pattern_explains_a_nodes_decision(boot: Boot) -> None:
     lines = ("map web.default -> 1", "map webXdefault -> 2", "map web.default -> 3")
     command = ["sh", "-c", f"printf '%s\\n' {shlex.join(lines)}; exec sleep 600"]
     backend = boot("runs", command=command, ready=[{"log": "3$"}], explain={"log": r"{service}\.{namespace} "})
@@ -239,7 +239,7 @@ def test_program_cannot_be_of_another_release(boot: Boot) -> None:
 @pytest.mark.parametrize(
     ("what", "said", "code"), [("exits", "bad flag: --nodes", 12), ("dies-when-told", "out of luck", 10)]
 )
-def test_run_with_a_broken_proxy_fails_nothing(what: str, said: str, code: int, fake: MakeFake, tmp_path: Path) -> None:
+def test_broken_proxy_causes_no_failure(what: str, said: str, code: int, fake: MakeFake, tmp_path: Path) -> None:
     """If the proxy does not start, nothing is judged. If it exits during a requirement, that one is inconclusive."""
     recipe = {"name": "fake", "command": fake(what), "ready": [{"http": {"port": 10256}}]}
     (tmp_path / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")

@@ -54,14 +54,14 @@ def followed(tmp_path: Path, *parts: str) -> Follower:
     return follower
 
 
-def test_log_tells_barrier_objects_and_syncs_by_family(tmp_path: Path) -> None:
+def test_log_shows_barrier_objects_and_syncs_by_family(tmp_path: Path) -> None:
     follower = followed(tmp_path, NEW)
     assert (follower.services, follower.slices) == ({"c-7"}, {"c-7"})
     assert (follower.syncs["IPv4"].under_way, follower.syncs["IPv6"].under_way) == (0, 1)
     assert follower.syncs["IPv4"].ended - follower.syncs["IPv4"].began == pytest.approx(0.0405, abs=1e-5)
 
 
-def test_labels_count_from_when_the_first_family_tells_of_them(tmp_path: Path) -> None:
+def test_labels_count_from_the_first_family_that_logs_them(tmp_path: Path) -> None:
     told = 'I1121 08:49:5{}.0   27095 proxier.go:909] "Updated proxier node topology labels" ipFamily="{}" labels={}\n'
     zone = '{"topology.kubernetes.io/zone":"a"}'
     follower = followed(tmp_path, told.format(1, "IPv4", zone) + told.format(2, "IPv6", zone))
@@ -71,20 +71,20 @@ def test_labels_count_from_when_the_first_family_tells_of_them(tmp_path: Path) -
     assert (follower.labels, follower.labels_at) == ({}, first + 2)
 
 
-def test_log_of_old_versions_tells_no_family(tmp_path: Path) -> None:
+def test_log_of_old_versions_has_no_family(tmp_path: Path) -> None:
     follower = followed(tmp_path, OLD)
     assert follower.syncs[""].ended - follower.syncs[""].began == pytest.approx(1.5, abs=1e-5)
     assert follower.labels == {"a": "b"}
 
 
-def test_of_two_syncs_at_once_the_later_beginning_counts(tmp_path: Path) -> None:
+def test_later_start_of_two_concurrent_syncs_counts(tmp_path: Path) -> None:
     begun, ended = OLD.splitlines(keepends=True)[:2]
     follower = followed(tmp_path, begun * 2, ended.replace("1.5s", "1ms"), ended)
     assert follower.syncs[""].under_way == 0
     assert follower.syncs[""].ended - follower.syncs[""].began == pytest.approx(0.001, abs=1e-5)
 
 
-def test_line_that_is_written_in_two_parts_is_one_line(tmp_path: Path) -> None:
+def test_line_written_in_two_parts_is_read_as_one(tmp_path: Path) -> None:
     middle = NEW.index("c-7") + 1
     assert followed(tmp_path, NEW[:middle], NEW[middle:]).services == {"c-7"}
 
@@ -100,7 +100,7 @@ def test_old_versions_are_given_the_gate_of_mode_nftables() -> None:
     assert gates(Version(1, 31, 0)) == {}
 
 
-def test_mode_nftables_is_not_there_before_1_29() -> None:
+def test_mode_nftables_is_unavailable_before_1_29() -> None:
     with pytest.raises(UnavailableError, match=r"1\.28\.3 has no mode nftables, which came with 1\.29"):
         require("nftables", Version(1, 28, 3))
 
@@ -129,7 +129,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[NetnsBackend]:
         pytest.skip(f"unavailable: {error}")
 
 
-def test_after_settling_the_first_packet_goes_where_it_should(backend: NetnsBackend) -> None:
+def test_first_packet_after_settling_is_routed_correctly(backend: NetnsBackend) -> None:
     backend.api.create("namespaces", "", {"metadata": {"name": "barrier"}})
     pods = {node: backend.run_pods("barrier", [WantedPod(node, node)])[0] for node in ("a1", "b1")}
     service = backend.api.create("services", "barrier", manifests.service("web"))
@@ -179,7 +179,7 @@ def test_release_picks_another_binary_and_its_absence_is_unavailable(backend: Ne
     assert "a1" in backend.proxy._processes.running  # type: ignore[attr-defined]
 
 
-def test_gate_that_it_does_not_know_is_unavailable(backend: NetnsBackend) -> None:
+def test_unknown_gate_is_unavailable(backend: NetnsBackend) -> None:
     with pytest.raises(UnavailableError, match="has no feature gate ServiceTopology"):
         backend.start_component(PROXY, release(ServiceTopology=True), ["a1"])
     backend.start_component(PROXY, release(), ["a1"])

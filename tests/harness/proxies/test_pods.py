@@ -148,7 +148,7 @@ def test_command_that_fails_to_detach_a_pod_is_named(boot: Boot, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_command_ends_with_who_started_it(fake: MakeFake, tmp_path: Path) -> None:
+def test_command_ends_with_its_starter(fake: MakeFake, tmp_path: Path) -> None:
     told = tmp_path / "pid"
     attach = ["sh", "-c", f"echo $$ > {told}.new; mv {told}.new {told}; exec sleep 600"]
     recipe = {"name": "fake", "command": fake("runs"), "ready": [{"http": {"port": 10256}}], "pods": {"attach": attach}}

@@ -47,7 +47,7 @@ def test_program_that_exits_is_an_error_with_the_end_of_its_log(
     process.stop()
 
 
-def test_program_that_is_not_there_says_so_in_its_log(namespace: Namespace, tmp_path: Path) -> None:
+def test_missing_program_is_reported_in_its_log(namespace: Namespace, tmp_path: Path) -> None:
     process = start("it", ["/no/such/proxy"], namespace=namespace, log=tmp_path / "log")
     said(process, "cannot run /no/such/proxy: No such file or directory")
     process.stop()
@@ -60,7 +60,7 @@ def test_program_that_ignores_sigterm_is_killed(namespace: Namespace, fake: Make
     assert not exists(process.pid)
 
 
-def test_what_a_program_has_started_ends_with_it(namespace: Namespace, tmp_path: Path) -> None:
+def test_children_of_a_program_end_with_it(namespace: Namespace, tmp_path: Path) -> None:
     script = """
 import subprocess, signal
 print(subprocess.Popen(['sleep', '600']).pid, 'is born', flush=True)

@@ -67,7 +67,7 @@ def plugins(tmp_path: Path) -> Plugins:
     return Plugins(tmp_path)
 
 
-def test_plugins_are_added_in_order_and_deleted_the_last_one_first(plugins: Plugins) -> None:
+def test_plugins_are_added_in_order_and_deleted_in_reverse(plugins: Plugins) -> None:
     chain: list[dict[str, Any]] = [{"type": "first", "gives": GIVES}, {"type": "second"}]
     assert plugins.run("ADD", *chain) == ""
     (_, variables, one), (_, _, two) = plugins.told()
@@ -91,13 +91,13 @@ def test_plugins_are_added_in_order_and_deleted_the_last_one_first(plugins: Plug
     assert all("prevResult" not in read for _, _, read in plugins.told())
 
 
-def test_a_plugin_alone_is_a_list_of_one(plugins: Plugins) -> None:
+def test_single_plugin_is_read_as_a_list(plugins: Plugins) -> None:
     assert plugins.run("ADD", type="first", gives=GIVES) == ""
     ((name, _, read),) = plugins.told()
     assert (name, read["gives"], "plugins" in read) == ("first", GIVES, False)
 
 
-def test_plugins_hear_what_they_declare_to_understand(plugins: Plugins) -> None:
+def test_plugins_receive_their_declared_capabilities(plugins: Plugins) -> None:
     able = {"ips": True, "ipRanges": True, "mac": False, "portMappings": True}
     assert plugins.run("ADD", {"type": "first", "gives": GIVES, "capabilities": able}, {"type": "second"}) == ""
     (_, _, one), (_, _, two) = plugins.told()
@@ -116,12 +116,12 @@ def test_plugins_hear_what_they_declare_to_understand(plugins: Plugins) -> None:
         ([{"kind": "first"}], "a plugin has no type"),
     ],
 )
-def test_what_went_wrong_is_said(plugins: Plugins, listed: list[dict[str, Any]], said: str) -> None:
+def test_plugin_error_is_reported(plugins: Plugins, listed: list[dict[str, Any]], said: str) -> None:
     assert plugins.run("ADD", *listed).startswith(said)
     assert [name for name, _, _ in plugins.told()] in ([], ["first"])
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}"])
-def test_what_is_no_configuration_is_refused(text: str) -> None:
+def test_invalid_configuration_is_refused(text: str) -> None:
     with pytest.raises(cni.CniError):
         cni.parse(text)

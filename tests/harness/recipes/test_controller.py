@@ -83,7 +83,7 @@ def pid_of(backend: NetnsBackend) -> int:
     return plane._programs._parts[0].processes.running["controller"].pid
 
 
-def test_slices_of_a_program_reach_the_packets_and_its_end_is_told(boot: Boot) -> None:
+def test_slices_of_a_program_are_used_by_the_proxy_and_its_exit_is_reported(boot: Boot) -> None:
     backend = boot(SLICES)
     assert backend.environment()["servers"]["controller"] == "mine 7"
     backend.create_namespace("mine")
@@ -103,7 +103,7 @@ def test_slices_of_a_program_reach_the_packets_and_its_end_is_told(boot: Boot) -
     assert ended.value.component == CONTROLLER
 
 
-def test_controller_that_does_not_start_is_told_by_its_first_error(boot: Boot) -> None:
+def test_controller_that_does_not_start_is_reported_with_its_first_error(boot: Boot) -> None:
     with pytest.raises(StartError, match=r"mine on controller exited with 3; .*no such flag") as raised:
         boot("import sys; print('no such flag', flush=True); sys.exit(3)")
     assert raised.value.logs["mine-controller.log"] == "no such flag\n"

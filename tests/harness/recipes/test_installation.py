@@ -28,7 +28,7 @@ CONFIG = {
 }
 
 
-def test_what_runs_pods_is_waited_for_unless_the_recipe_names_something() -> None:
+def test_workloads_are_waited_for_unless_the_recipe_names_others() -> None:
     parsed = parse_installation({"objects": [CONFIG, AGENT]}, Path())
     assert parsed.ready == parsed.daemon_sets == (Workload("DaemonSet", "kube-system", "agent"),)
     named = parse_installation({"objects": [AGENT], "ready": [{"deployment": "mine/operator"}]}, Path())
@@ -42,12 +42,12 @@ def test_known_placeholders_are_filled_in_and_other_braces_stay() -> None:
     assert parsed.command_with(values) == ["mine", "/k", "{x}"]
 
 
-def test_images_of_a_manifest_are_known() -> None:
+def test_images_of_a_manifest_are_listed() -> None:
     bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [{"image": "mine:1"}]}}
     assert images_in((AGENT, CONFIG, bare)) == ["first:1", "mine:1"]
 
 
-def test_files_are_beside_the_recipe(tmp_path: Path) -> None:
+def test_files_are_relative_to_the_recipe(tmp_path: Path) -> None:
     for name in ("agent.tar", "network.yaml"):
         (tmp_path / name).touch()
     (tmp_path / "agent.yaml").write_text(yaml.safe_dump_all([CONFIG, AGENT]), encoding="utf-8")
@@ -83,7 +83,7 @@ def test_wrong_key_is_named_before_a_cluster_is_made(given: Any, said: str) -> N
         parse_installation(given, Path())
 
 
-def test_recipe_of_a_kind_cluster_alone_has_no_programs() -> None:
+def test_recipe_for_kind_clusters_only_has_no_programs() -> None:
     recipe = parse_recipe({"name": "mine", "kind": {"objects": [AGENT]}}, OF_PROXY)
     assert recipe.programs == ()
     assert recipe.installation is not None

@@ -18,7 +18,7 @@ MINIMAL: dict[str, Any] = {"name": "mine", "command": ["mine", "--node={node}"],
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "implementations").glob("*/*.yaml")), ids=lambda path: path.name)
-def test_recipe_of_an_implementation_is_one(path: Path) -> None:
+def test_recipes_in_implementations_are_valid(path: Path) -> None:
     kind = {"coredns": OF_DNS, "kube-controller-manager": OF_CONTROLLER}.get(path.parent.name, OF_PROXY)
     assert read_recipe(str(path), kind).name.lower().startswith(path.parent.name)
 
@@ -32,19 +32,19 @@ def test_recipe_of_an_implementation_is_one(path: Path) -> None:
         ({"command": ["{node}"]}, r"key command\[0\]: unknown placeholder \{node\}; allowed: \{pod_ips\}, \{zone\}"),
     ],
 )
-def test_dns_server_has_keys_and_placeholders_of_its_own(changes: dict[str, Any], said: str) -> None:
+def test_dns_server_has_its_own_keys_and_placeholders(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_recipe(MINIMAL | {"command": ["mine", "{zone}"]} | changes, OF_DNS)
 
 
-def test_controller_has_no_keys_of_a_node() -> None:
+def test_controller_has_no_node_keys() -> None:
     with pytest.raises(UsageError, match="key modes is for recipes of proxies; allowed here: name, version"):
         parse_recipe(MINIMAL | {"command": ["mine"], "modes": ["fast"]}, OF_CONTROLLER)
     with pytest.raises(UsageError, match=r"unknown placeholder \{node\}; allowed: \{kubeconfig\}"):
         parse_recipe(MINIMAL, OF_CONTROLLER)
 
 
-def test_checks_become_values() -> None:
+def test_checks_are_parsed_into_values() -> None:
     ready = [
         {"http": {"port": 10256, "path": "/readyz", "contains": "ok"}},
         {"metrics": {"port": 10249, "zero": ["pending"], "not_after": {"queued": "done"}}},
@@ -57,11 +57,11 @@ def test_checks_become_values() -> None:
     )
 
 
-def test_placeholders_are_filled_in_and_double_braces_are_braces() -> None:
+def test_placeholders_are_filled_in_and_double_braces_are_literal() -> None:
     assert fill("--node={node} {{raw}}", {"node": "a1"}) == "--node=a1 {raw}"
 
 
-def test_keys_of_a_program_at_the_top_are_a_list_of_one() -> None:
+def test_top_level_program_keys_are_read_as_one_program() -> None:
     of_program = {key: value for key, value in MINIMAL.items() if key != "name"} | {"synced": [{"log": "x"}]}
     listed = {"name": "mine", "programs": [{"name": "mine", **of_program}]}
     assert parse_recipe(MINIMAL | of_program, OF_PROXY) == parse_recipe(listed, OF_PROXY)
@@ -94,7 +94,7 @@ AGENT = {"name": "agent", "command": ["agent"], "ready": [{"log": "up"}]}
         ),
     ],
 )
-def test_what_is_wrong_with_programs_is_said_with_its_key(given: dict[str, Any], said: str) -> None:
+def test_error_in_programs_names_its_key(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_recipe({"name": "mine"} | given, OF_PROXY)
 
@@ -120,12 +120,12 @@ CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}
         ({"objects": ["gone.yaml"]}, r"key objects\[0\]: file gone.yaml: cannot be read: No such file"),
     ],
 )
-def test_what_is_wrong_with_what_a_cluster_has_once_is_said_with_its_key(given: dict[str, Any], said: str) -> None:
+def test_error_in_cluster_programs_names_its_key(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_recipe(MINIMAL | given, OF_PROXY)
 
 
-def test_objects_stand_in_the_recipe_or_in_files_beside_it(tmp_path: Path) -> None:
+def test_objects_are_in_the_recipe_or_in_files_next_to_it(tmp_path: Path) -> None:
     documents = [CONFIG | {"metadata": {"name": name}} for name in ("one", "two")]
     (tmp_path / "more.yaml").write_text("---\n" + yaml.safe_dump_all(documents) + "---\n", encoding="utf-8")
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(MINIMAL | {"objects": [CONFIG, "more.yaml"]}), encoding="utf-8")
@@ -134,18 +134,18 @@ def test_objects_stand_in_the_recipe_or_in_files_beside_it(tmp_path: Path) -> No
     assert not recipe.defines_kinds
 
 
-def test_isolation_is_among_what_the_machine_must_have() -> None:
+def test_isolation_is_a_machine_requirement() -> None:
     recipe = parse_recipe(MINIMAL | {"requires": ["root", "bpffs", "crds"], "isolation": ["bpffs", "run"]}, OF_PROXY)
     assert recipe.needs == ("root", "bpffs", "run")
 
 
-def test_placeholders_in_a_pattern_stand_for_themselves() -> None:
+def test_placeholders_in_a_pattern_match_literally() -> None:
     recipe = parse_recipe(MINIMAL | {"explain": {"log": r"svc={service}\.{namespace} \w{{2,3}}"}}, OF_PROXY)
     assert isinstance(recipe.explain, ByLog)
     assert recipe.explain.filled({"service": "a.b", "namespace": "x"}) == r"svc=a\.b\.x \w{2,3}"
 
 
-def test_command_that_explains_has_the_service_beside_the_node() -> None:
+def test_explain_command_has_service_and_node_placeholders() -> None:
     recipe = parse_recipe(MINIMAL | {"explain": {"command": ["dump", "{node}", "{cluster_ip}"]}}, OF_PROXY)
     assert isinstance(recipe.explain, ByCommand)
     assert recipe.explain.filled({"node": "a1", "cluster_ip": "10.0.0.1"}) == ("dump", "a1", "10.0.0.1")
@@ -185,17 +185,17 @@ def test_command_that_explains_has_the_service_beside_the_node() -> None:
         ({"judges": "maps"}, "key judges: 'maps'; allowed: packets, decisions"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_key(changes: dict[str, Any], said: str) -> None:
+def test_error_names_its_key(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_recipe(MINIMAL | changes, OF_PROXY)
 
 
-def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"proxy file .*/none.yaml: cannot be read: No such file"):
         read_recipe(str(tmp_path / "none.yaml"), OF_PROXY)
 
 
-def test_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
+def test_invalid_yaml_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("a: [", encoding="utf-8")
     with pytest.raises(UsageError, match=r"proxy file .*/bad.yaml: is not YAML"):
         read_recipe(str(tmp_path / "bad.yaml"), OF_PROXY)
@@ -216,6 +216,6 @@ def test_file_that_is_not_yaml_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_commands_for_pods_is_said_with_its_key(given: Any, said: str) -> None:
+def test_error_in_pod_commands_names_its_key(given: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_recipe(MINIMAL | {"pods": given}, OF_PROXY)

@@ -191,12 +191,12 @@ def generate(allure: Path, npx: Npx) -> Callable[[Any], Page]:
     return generate
 
 
-def test_every_text_names_the_same_allure() -> None:
+def test_all_files_name_the_same_allure_version() -> None:
     for name in (".github/workflows/nightly-kind.yml", "docs/reports.md"):
         assert set(re.findall(r"allure@[\d.]+", (ROOT / name).read_text(encoding="utf-8"))) == {ALLURE}, name
 
 
-def test_where_node_is_not_the_command_says_how_to_get_it(certify: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_node_js_is_reported_with_the_remedy(certify: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run = certify("passes")
     monkeypatch.setenv("PATH", "")
     done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
@@ -205,7 +205,7 @@ def test_where_node_is_not_the_command_says_how_to_get_it(certify: Any, monkeypa
 
 
 @pytest.mark.parametrize("script", ["echo engine is too old >&2; exit 1", "echo engine is too old"])
-def test_where_allure_makes_no_report_the_command_says_what_it_said(certify: Any, npx: Npx, script: str) -> None:
+def test_failed_allure_shows_its_output(certify: Any, npx: Npx, script: str) -> None:
     run = certify("passes")
     npx(script)
     done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
@@ -215,7 +215,7 @@ def test_where_allure_makes_no_report_the_command_says_what_it_said(certify: Any
     assert not (run.folder / "allure-report").exists()
 
 
-def test_allures_report_may_be_written_elsewhere(certify: Any, npx: Npx, tmp_path: Path) -> None:
+def test_allure_report_can_be_written_to_another_folder(certify: Any, npx: Npx, tmp_path: Path) -> None:
     run = certify("passes")
     npx('for folder; do :; done; pwd > "$folder/index.html"')
     done = CliRunner().invoke(main, ["report", str(run.folder), "--allure", "--output", str(tmp_path / "a/b.html")])
@@ -223,7 +223,7 @@ def test_allures_report_may_be_written_elsewhere(certify: Any, npx: Npx, tmp_pat
     assert (tmp_path / "a/b.html").read_text() == f"{run.folder}\n"  # the folder where Allure finds its configuration
 
 
-def test_a_folder_without_allures_results_is_wrong_use(certify: Any) -> None:
+def test_folder_without_allure_results_is_a_usage_error(certify: Any) -> None:
     run = certify("passes")
     shutil.rmtree(run.folder / "allure-results")
     done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
@@ -262,7 +262,7 @@ def test_every_report_gives_each_requirement_the_same_verdict(
     assert "retries" not in shown
 
 
-def test_what_was_not_run_is_grey_and_in_the_category_of_its_reason(
+def test_skipped_requirement_is_grey_and_in_the_category_of_its_reason(
     certify: Any, generate: Callable[[Any], Page]
 ) -> None:
     page = generate(certify(*EVERYTHING, extra=EXTRA, options=OPTIONS))
@@ -282,7 +282,7 @@ def test_what_was_not_run_is_grey_and_in_the_category_of_its_reason(
     assert page.categories() == {"Requirement not met": 1, "Deselected": 10, "Not claimed": 2}
 
 
-def test_a_should_that_is_not_met_is_neither_green_nor_red(certify: Any, generate: Callable[[Any], Page]) -> None:
+def test_unmet_should_is_neither_green_nor_red(certify: Any, generate: Callable[[Any], Page]) -> None:
     page = generate(certify("passes", extra=EXTRA, options=(*OPTIONS, "-k", "passes or should or may")))
     assert page.widget("statistic") == {"passed": 1, "unknown": 3, "total": 4}
     should, told, may = (page.result(f"KEP-2/{each}") for each in ("should", "should-be-told", "may"))
@@ -300,7 +300,7 @@ def test_tree_is_document_section_requirement(certify: Any, generate: Callable[[
     assert len(ways) == page.widget("statistic")["total"]
 
 
-def test_a_failure_has_all_that_is_known_of_it(certify: Any, generate: Callable[[Any], Page]) -> None:
+def test_failure_has_all_its_evidence(certify: Any, generate: Callable[[Any], Page]) -> None:
     run = certify("passes", extra=EXTRA, options=("-n2", *OPTIONS))
     page = generate(run)
     told = page.result("KEP-2/told")

@@ -28,23 +28,23 @@ def ids(found: list[Cause]) -> list[tuple[list[str], list[str]]]:
     return [([each.partition("/")[2] for each in one.requirements], [name for name, _ in one.mutants]) for one in found]
 
 
-def test_failures_that_one_mutant_would_cause_are_told_together() -> None:
+def test_failures_that_one_mutant_would_cause_are_grouped() -> None:
     results = [result("a", "x", "y"), result("b", "x"), result("c"), result("d", "z")]
     assert ids(causes.shared(results, {"x": Fault(), "y": Fault(), "z": Fault()})) == [(["a", "b"], ["x"])]
 
 
-def test_requirement_that_would_kill_it_and_is_met_speaks_against_a_mutant() -> None:
+def test_passed_requirement_that_would_kill_a_mutant_rules_it_out() -> None:
     results = [result("a", "x"), result("b", "x"), result("c", "x", verdict="passed")]
     assert causes.shared(results, {"x": Fault()}) == []
 
 
-def test_one_that_is_met_speaks_against_a_mutant_of_fewer_than_four_failures() -> None:
+def test_one_passed_requirement_rules_out_a_mutant_with_fewer_than_four_failures() -> None:
     met = result("z", "x", verdict="passed")
     assert causes.shared([*(result(each, "x") for each in "abc"), met], {"x": Fault()}) == []
     assert ids(causes.shared([*(result(each, "x") for each in "abcd"), met], {"x": Fault()})) == [(list("abcd"), ["x"])]
 
 
-def test_a_client_that_is_refused_reaches_nobody_as_one_without_answer_does() -> None:
+def test_refused_client_counts_like_one_without_answer() -> None:
     results = [result("a", "x", message="a1 was refused (ECONNREFUSED)"), result("b", "x", message="a1 got no answer")]
     assert ids(causes.shared(results, {"x": Fault(symptom="got no answer")})) == [(["a", "b"], ["x"])]
     assert causes.shared(results, {"x": Fault(symptom="was refused")}) == []
@@ -55,7 +55,7 @@ def test_failure_without_the_symptom_is_not_of_that_mutant() -> None:
     assert ids(causes.shared(results, {"x": Fault()})) == [(["a", "b"], ["x"])]
 
 
-def test_each_failure_stands_in_one_group_and_the_largest_comes_first() -> None:
+def test_each_failure_is_in_one_group_and_the_largest_is_first() -> None:
     results = [result("a", "x", "y"), result("b", "x", "y"), result("c", "x"), result("d", "y"), result("e", "y", "z")]
     results += [result("f", "z", verdict="inconclusive"), result("g", "x", "y"), result("h", "x"), result("i", "x")]
     found = ids(causes.shared(results, {"x": Fault(), "y": Fault(), "z": Fault()}))

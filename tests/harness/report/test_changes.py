@@ -59,7 +59,7 @@ def test_requirement_that_has_vanished_is_a_change() -> None:
     assert (found.requirement, found.before, found.after) == ("K/x", "passed", "absent")
 
 
-def test_what_a_quick_run_did_not_ask_is_no_change_and_what_it_found_is() -> None:
+def test_requirements_left_out_by_a_quick_run_are_not_changes() -> None:
     whole, quick = report(x="passed", y="passed", z="failed"), {**report(y="failed"), "run": {"quick": {}}}
     assert [(each.requirement, each.after) for each in changes({"here": whole}, {"here": quick})] == [("K/y", "failed")]
     back = changes({"here": quick}, {"here": whole})
@@ -73,17 +73,17 @@ def test_new_requirements_are_named() -> None:
     assert as_markdown(changes(before, after), ["K/y"]) == "No verdict changed.\n\nNew: `K/y`."
 
 
-def test_place_without_an_old_report_has_no_changes() -> None:
+def test_configuration_without_an_old_report_has_no_changes() -> None:
     assert changes({"there": report(x="passed")}, {"here": report(x="failed")}) == []
 
 
-def test_other_versions_stand_beside_the_change() -> None:
+def test_version_differences_are_shown_with_the_change() -> None:
     [change] = changes({"here": report(x="passed")}, {"here": report("b" * 40, x="failed")})
     assert change.versions == "suite 0.1.0 aaaaaaaaaa → 0.1.0 bbbbbbbbbb"
     assert "x said · suite 0.1.0 aaaaaaaaaa → 0.1.0 bbbbbbbbbb" in as_markdown([change])
 
 
-def test_requirement_has_one_issue_for_all_places() -> None:
+def test_requirement_has_one_issue_for_all_configurations() -> None:
     old = {place: report(x="passed", y="failed") for place in ("one", "two")}
     new = {place: report(x="failed", y="failed") for place in ("one", "two")}
     [issue] = issues(changes(old, new))
@@ -117,7 +117,7 @@ def nights(certify: Any, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_command_says_by_its_exit_code_whether_something_changed(nights: Path) -> None:
+def test_exit_code_shows_whether_anything_changed(nights: Path) -> None:
     same = CliRunner().invoke(main, ["compare", "--changes", str(nights / "old"), str(nights / "new")])
     assert (same.exit_code, same.output.splitlines()[0]) == (0, "No verdict changed.")
     assert f"- Not verified: {nights}/old/1.37-nftables (suite: " in same.output
@@ -143,7 +143,7 @@ AMBIGUOUS: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 @pytest.mark.parametrize(("change", "said"), AMBIGUOUS.values(), ids=list(AMBIGUOUS))
-def test_a_report_that_means_two_things_or_lies_elsewhere_is_wrong_use(
+def test_ambiguous_or_misplaced_report_is_a_usage_error(
     certify: Any, tmp_path: Path, change: Callable[[Any], object], said: str
 ) -> None:
     path = certify("passes").folder / "report.yaml"
@@ -157,7 +157,7 @@ def test_a_report_that_means_two_things_or_lies_elsewhere_is_wrong_use(
         assert len(result.output) < 1000
 
 
-def test_folder_without_a_report_is_wrong_use(tmp_path: Path) -> None:
+def test_folder_without_a_report_is_a_usage_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["compare", "--changes", str(tmp_path), str(tmp_path)])
     assert (result.exit_code, "there is no report.yaml in it" in result.output) == (4, True)
 

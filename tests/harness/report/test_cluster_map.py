@@ -34,7 +34,7 @@ def drawn(*rows: Row, pods: tuple[str, ...] = ("a1", "b1"), beside: tuple[str, .
     return lay_out(NODES, pods, rows, beside=beside)
 
 
-def test_zones_stand_side_by_side_with_their_nodes_in_them() -> None:
+def test_zones_are_side_by_side_and_contain_their_nodes() -> None:
     found = drawn(row("a1", a1=Cell(9, Mark.RIGHT)))
     assert [(each.name, each.x, each.width) for each in found.zones] == [("a", 1.0, 225.0), ("b", 240.0, 116.0)]
     assert found.nodes == (
@@ -63,30 +63,30 @@ def test_arrows_run_from_the_client_to_the_pod() -> None:
     assert arrow.share == 0.75
 
 
-def test_two_arrows_to_one_pod_end_beside_each_other() -> None:
+def test_two_arrows_to_one_pod_end_side_by_side() -> None:
     first, second = drawn(row("a1", a1=Cell(9, Mark.RIGHT)), row("b1", a1=Cell(9, Mark.RIGHT))).arrows
     assert second.x2 - first.x2 == 12.0
     assert (first.x2 + second.x2) / 2 == 59.0
 
 
-def test_an_arrow_that_reaches_nobody_ends_below_its_client() -> None:
+def test_arrow_without_a_pod_ends_below_its_client() -> None:
     (arrow,) = drawn(Row("a1", "", {"timed out": Cell(30, Mark.WRONG)})).arrows
     assert (arrow.pod, arrow.label) == ("", "timed out\n30\N{MULTIPLICATION SIGN}")
     assert (arrow.x1, arrow.x2, arrow.y2) == (59.0, 59.0, CLIENTS + RADIUS + STUB)
 
 
-def test_what_is_expected_and_never_seen_is_missing() -> None:
+def test_expected_pod_that_was_never_reached_is_missing() -> None:
     (arrow,) = drawn(row("a1", b1=Cell(0, Mark.UNSEEN))).arrows
     assert (arrow.kind, arrow.label) == (Kind.MISSING, "never")
 
 
-def test_wrong_arrows_lie_above_all_others() -> None:
+def test_wrong_arrows_are_drawn_on_top() -> None:
     cells = {"a1": Cell(5, Mark.WRONG), "b1": Cell(0, Mark.UNSEEN)}
     found = drawn(Row("a1", "", cells), row("a2", a1=Cell(4, Mark.RIGHT))).arrows
     assert [each.kind for each in found] == [Kind.RIGHT, Kind.MISSING, Kind.WRONG]
 
 
-def test_clients_from_outside_stand_above_the_zones() -> None:
+def test_external_clients_are_above_the_zones() -> None:
     found = drawn(row("outside via a2", a1=Cell(9, Mark.RIGHT)))
     assert [each.y for each in found.zones] == [OUTSIDE + 1, OUTSIDE + 1]
     (client,) = found.clients
@@ -94,12 +94,12 @@ def test_clients_from_outside_stand_above_the_zones() -> None:
     assert found.nodes[1].x < client.x < found.nodes[1].x + found.nodes[1].width
 
 
-def test_pods_that_nobody_is_to_reach_are_beside() -> None:
+def test_pods_that_no_client_should_reach_are_at_the_side() -> None:
     found = drawn(row("a1", a1=Cell(9, Mark.RIGHT)), pods=("a1",), beside=("a1", "b1-2"))
     assert {each.name: each.concerned for each in found.pods} == {"a1": True, "b1-2": False}
 
 
-def test_who_is_on_no_known_node_is_elsewhere() -> None:
+def test_clients_and_pods_without_a_known_node_are_elsewhere() -> None:
     found = drawn(row("z9", a1=Cell(9, Mark.RIGHT)))
     assert [each.name for each in found.nodes] == ["a1", "a2", "b1", NOWHERE]
 
@@ -126,7 +126,7 @@ def test_pods_are_found_by_their_names(pod: str, node: str) -> None:
     assert place_of_pod(pod, ["a1", "n-1"]) == node
 
 
-def test_the_curve_leaves_and_arrives_upright() -> None:
+def test_curve_starts_and_ends_vertically() -> None:
     ends = (0.0, 0.0, 100.0, 80.0)
     assert [on_curve(ends, t) for t in (0.0, 0.5, 1.0)] == [(0.0, 0.0), (50.0, 40.0), (100.0, 80.0)]
     assert on_curve(ends, 0.01)[0] < on_curve(ends, 0.01)[1]

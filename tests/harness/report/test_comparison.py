@@ -29,7 +29,7 @@ def rows(*reports: dict[str, Any]) -> list[str]:
     return [line for line in as_markdown(reports).splitlines() if line.startswith("|") and "---" not in line]
 
 
-def test_columns_name_who_was_judged() -> None:
+def test_columns_name_the_judged_implementation() -> None:
     assert title_of(report("kube-proxy")) == "kube-proxy 1.0 nftables"
 
 
@@ -67,13 +67,13 @@ def test_feature_is_counted_over_the_requirements_that_need_it() -> None:
     assert "| UDP | ✓ 2 | ✗ 1/2 | ? 1/2 | - |" in rows(met, half, unclear, none)
 
 
-def test_what_does_not_decide_has_a_mark_of_its_own() -> None:
+def test_nondeciding_requirement_has_its_own_mark() -> None:
     should, may = (report("x", ("K/a", "UDP", "failed"), level=level) for level in ("SHOULD", "MAY"))
     assert "| UDP | ! 0/1 | i 0/1 |" in rows(should, may)
     assert "| `K/a` | ! |" in rows(should)
 
 
-def test_feature_that_nobody_ran_has_no_row() -> None:
+def test_feature_without_results_has_no_row() -> None:
     assert not any("UDP" in row for row in rows(report("a", ("K/a", "UDP", "skipped"))))
 
 
@@ -94,7 +94,7 @@ def test_versions_are_rows_and_modes_columns() -> None:
     assert "| feature | v1.37.0 kube-proxy 1.0 nftables | kube-proxy 1.0 iptables | v1.9.1" in as_markdown(reports)
 
 
-def test_single_report_lists_what_is_not_met() -> None:
+def test_single_report_lists_unmet_requirements() -> None:
     text = as_markdown([report("one", ("K/a", "UDP", "passed"), ("K/b", "UDP", "failed"))])
     assert text.endswith("## Requirements not met\n\n| requirement | one 1.0 nftables |\n| --- | --- |\n| `K/b` | ✗ |")
 
@@ -110,7 +110,7 @@ def test_only_requirements_that_differ_are_listed() -> None:
     ("text", "said"),
     [(None, "cannot be read"), ("{", "is not YAML"), ("kind: Pod\n", "does not meet its schema")],
 )
-def test_what_is_no_report_is_refused_by_name(tmp_path: Path, text: str | None, said: str) -> None:
+def test_invalid_report_is_named_and_refused(tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "report.yaml"
     if text is not None:
         path.write_text(text, encoding="utf-8")

@@ -51,7 +51,7 @@ def report(*given: Result, options: dict[str, Any] | None = None) -> dict[str, A
     return conformance.build(conformance.describe(run, given, 0.0), given, ())
 
 
-def test_a_suite_of_somebody_has_the_name_and_version_of_its_package(tmp_path: Path) -> None:
+def test_third_party_suite_has_the_name_and_version_of_its_package(tmp_path: Path) -> None:
     (tmp_path / "acme" / "shops").mkdir(parents=True)
     (tmp_path / "acme" / "__init__.py").touch()
     own = environment.suite_of(tmp_path / "acme" / "shops", ())
@@ -78,7 +78,7 @@ def test_result_is_computed(verdicts: list[str], result: str) -> None:
     assert profile["core"]["result"] == result
 
 
-def test_must_alone_decides_and_success_says_what_it_rests_on() -> None:
+def test_only_must_decides_and_success_states_its_basis() -> None:
     should = results("passed", "failed", "inconclusive", "skipped:unavailable", level=SHOULD)
     made = report(*results("passed"), *should, *results("failed", level=MAY))
     conformance.check(made)
@@ -106,7 +106,7 @@ def test_a_level_without_tests_is_absent() -> None:
     assert "extended" not in profile
 
 
-def test_extended_features_are_told_apart() -> None:
+def test_extended_features_are_listed_separately() -> None:
     other = Feature("EvenSpread", Profile.SERVICE_PROXY, False, "")
     given = [*results("passed", feature=EXTENDED), *results("skipped:unsupported", feature=other)]
     (profile,) = report(*given, options={"exempt-features": "EvenSpread"})["profiles"]
@@ -119,7 +119,7 @@ def test_extended_features_are_told_apart() -> None:
     }
 
 
-def test_gateway_apis_fields_come_first_in_its_order() -> None:
+def test_gateway_api_fields_come_first_in_their_order() -> None:
     keys = list(report(*results("passed")))
     assert keys[:9] == [
         "apiVersion", "kind", "date", "kubernetesVersion", "kubernetesChannel", "mode", "implementation", "profiles",
@@ -140,7 +140,7 @@ def test_gateway_apis_fields_come_first_in_its_order() -> None:
         (["date"], "yesterday", "date"),
     ],
 )
-def test_what_does_not_belong_is_refused(place: list[Any], value: Any, said: str) -> None:
+def test_unknown_key_is_refused(place: list[Any], value: Any, said: str) -> None:
     broken: Any = copy.deepcopy(report(*results("passed")))
     inner = broken
     for key in place[:-1]:
@@ -191,7 +191,7 @@ def test_the_worst_case_decides() -> None:
         assert Result(requirement, cases).verdict == verdict
 
 
-def test_the_slowest_convergence_of_all_is_told_of_the_run() -> None:
+def test_report_contains_the_slowest_convergence() -> None:
     given = results("passed", "passed", "passed")
     for result, seconds in zip(given, (0.5, 7.25), strict=False):
         result.cases[0].observed[CONVERGENCE] = {"slowestSeconds": seconds}
@@ -201,7 +201,7 @@ def test_the_slowest_convergence_of_all_is_told_of_the_run() -> None:
     assert "slowestConvergence" not in report(*results("passed"))["run"]
 
 
-def test_what_a_kubelet_says_of_its_node_meets_the_schema() -> None:
+def test_node_info_of_a_kubelet_matches_the_schema() -> None:
     said = {"kernelVersion": "6.1.0", "osImage": "Debian 12", "kubeletVersion": "v1.34.0", "kubeProxyVersion": ""}
     node = described(THREE_ZONES.node("a1"), {"status": {"nodeInfo": said}}, "kind-worker")
     made = report(*results("passed"))

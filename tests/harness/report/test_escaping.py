@@ -36,7 +36,7 @@ def obeyed(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("shown", [escaping.for_terminal, escaping.for_line, escaping.for_markdown, escaping.for_code])
-def test_nothing_is_obeyed(shown: Any) -> None:
+def test_markup_in_names_has_no_effect(shown: Any) -> None:
     assert not obeyed(shown(LINES))
     assert "\\x1b[31m" in shown(LINES).replace("\\\\", "\\").replace("\\[", "[")
     assert shown("kube-proxy v1.37.1, zone a_1 is → 'far'") == "kube-proxy v1.37.1, zone a_1 is → 'far'"
@@ -64,7 +64,7 @@ def plain(page: str, words: str) -> bool:
     return words in texts and not kinds & foreign
 
 
-def test_markdown_shows_what_was_planted() -> None:
+def test_markdown_shows_planted_markup_as_text() -> None:
     shown = escaping.for_line(PLANTED)
     cell = escaping.for_markdown(PLANTED)
     assert plain(f"- {cell}", shown)
@@ -83,7 +83,7 @@ def report(message: str, verdict: str) -> dict[str, Any]:
     }
 
 
-def test_pages_have_no_element_of_somebody_elses() -> None:
+def test_pages_have_no_foreign_elements() -> None:
     old, new = report(LINES, "passed"), report(LINES, "failed")
     found = changes.changes({PLANTED: old}, {PLANTED: new})
     [issue] = changes.issues(found)
@@ -96,7 +96,7 @@ def test_pages_have_no_element_of_somebody_elses() -> None:
     assert "\n" not in issue.title
 
 
-def test_console_shows_what_was_planted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_shows_planted_markup_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.table import Table  # noqa: PLC0415
 
     table = Table("[bold]name")
@@ -110,7 +110,7 @@ def test_console_shows_what_was_planted(capsys: pytest.CaptureFixture[str]) -> N
     assert "[link=http://x]planted" in said
 
 
-def test_an_error_shows_what_was_planted(tmp_path: Path) -> None:
+def test_error_shows_planted_markup_as_text(tmp_path: Path) -> None:
     context = {"name": PLANTED, "context": {"cluster": "c", "user": "u"}}
     (tmp_path / "config").write_text(yaml.safe_dump({"contexts": [context], "clusters": [], "users": []}))
     for command in (["explain", "web"], ["cleanup"], ["doctor", "--backend", "kubeconfig"]):
@@ -136,7 +136,7 @@ EXPLAINED = (
 
 
 @pytest.mark.slow
-def test_all_that_an_explanation_shows_is_escaped(tmp_path: Path) -> None:
+def test_explanation_is_fully_escaped(tmp_path: Path) -> None:
     """Insert control characters into each string of a recorded cluster in turn."""
     recorded = objects.write(
         building.objects(
@@ -186,7 +186,7 @@ def texts(value: Any) -> list[str]:
     return [each for part in value for each in texts(part)] if isinstance(value, list) else [str(value)]
 
 
-def test_all_that_a_run_shows_is_escaped(certify: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_run_is_fully_escaped(certify: Any, capsys: pytest.CaptureFixture[str]) -> None:
     run = certify("passes", extra=LEAKS)
     said = capsys.readouterr()
     assert "planted" in said.out

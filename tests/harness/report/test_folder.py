@@ -17,7 +17,7 @@ def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
         OutputFolder(tmp_path / "file" / "out").prepare()
 
 
-def test_somebody_elses_report_is_not_overwritten(tmp_path: Path) -> None:
+def test_foreign_report_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence" / "mine").write_text("precious")
     with pytest.raises(DistrustError, match="has evidence, which is not from an earlier run"):
@@ -58,7 +58,7 @@ def test_after_an_abandoned_run_latest_points_to_the_one_before(tmp_path: Path) 
     assert (tmp_path / DEFAULT_PARENT / "latest").resolve().name == "one"
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_file_is_written_atomically(tmp_path: Path) -> None:
     write_whole(tmp_path / "a", "before")
     with pytest.raises(TypeError):
         write_whole(tmp_path / "a", 7)  # type: ignore[arg-type]
@@ -66,12 +66,12 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_secrets_are_not_repeated() -> None:
+def test_secrets_are_not_written() -> None:
     given = ["run", "--api-token", "abc", "--password=def", "--seed", "7"]
     assert without_secrets(given) == ["run", "--api-token", "***", "--password=***", "--seed", "7"]
 
 
-def test_second_run_in_a_folder_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
+def test_second_run_in_a_folder_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     first, second = OutputFolder(tmp_path / "out"), OutputFolder(tmp_path / "out")
     first.prepare()
     first.leave_part("plan", {"of": "the first"})
@@ -84,7 +84,7 @@ def test_second_run_in_a_folder_is_refused_and_disturbs_nothing(tmp_path: Path) 
     assert second.parts_named("plan") == []
 
 
-def test_a_part_that_comes_too_late_brings_no_folder_back(tmp_path: Path) -> None:
+def test_late_part_does_not_recreate_the_folder(tmp_path: Path) -> None:
     folder = OutputFolder(tmp_path / "out")
     folder.prepare()
     folder.finish()

@@ -20,7 +20,7 @@ def story(*observations: Observation, changes: tuple[Change, ...] = (), took_up:
     return lay_out(Story(list(changes), list(took_up), [window]), window)
 
 
-def test_a_gap_is_shaded_from_answer_to_answer_with_its_length() -> None:
+def test_gap_is_shaded_between_answers_and_labelled_with_its_length() -> None:
     (lane,) = story(*[A1] * 10, *[TIMED_OUT] * 5, *[A1] * 72).lanes
     assert (lane.client, lane.y) == ("a1", TOP)
     assert lane.gaps == (Gap(186.0, 60.0, "60 ms"),)
@@ -28,12 +28,12 @@ def test_a_gap_is_shaded_from_answer_to_answer_with_its_length() -> None:
     assert losses(lane) == "M196 56v16M206 56v16M216 56v16M226 56v16M236 56v16"
 
 
-def test_an_answer_of_a_wrong_pod_is_a_mark_and_no_gap() -> None:
+def test_answer_of_a_wrong_pod_is_a_mark_and_not_a_gap() -> None:
     (lane,) = story(*[A1] * 10, D1, *[A1] * 76).lanes
     assert (lane.wrong, lane.lost, lane.gaps) == ((196.0,), (), ())
 
 
-def test_shares_say_who_answered_when() -> None:
+def test_shares_show_which_pod_answered_when() -> None:
     found = story(*[A1] * 43, *[B1] * 44)
     assert found.pods == ("a1", "b1")
     (lane,) = found.lanes
@@ -41,13 +41,13 @@ def test_shares_say_who_answered_when() -> None:
     assert (lane.shares[0].x, lane.shares[0].top, lane.shares[0].height) == (96.0, 0.0, 1.0)
 
 
-def test_shares_of_one_moment_stand_upon_each_other() -> None:
+def test_shares_of_one_moment_are_stacked() -> None:
     (lane,) = story(A1, *[TIMED_OUT] * 84, A1, B1).lanes
     assert [(each.number, each.top, each.height) for each in lane.shares[-2:]] == [(0, 0.0, 0.5), (1, 0.5, 0.5)]
     assert ribbon(lane, 1) == "M946 64.0h10v10.0h-10z"
 
 
-def test_changes_are_lines_with_numbers_and_what_all_have_taken_up_too() -> None:
+def test_changes_are_numbered_and_convergence_is_marked() -> None:
     written = Change(5.1, "write slice", {"slice": "web-slice-ipv4", "endpoints": []})
     others = Change(5.2, "patch service", {"service": "other"}), Change(3.0, "stop", {"component": "service-proxy"})
     found = story(*[A1] * 87, changes=(written, *others), took_up=(4.0, 5.43))
@@ -67,5 +67,5 @@ def test_the_axis_has_the_beginning_and_the_end() -> None:
     assert found.height == TOP + LANE + 26
 
 
-def test_no_question_is_no_failure() -> None:
+def test_lane_without_requests_has_no_shares() -> None:
     assert story().lanes[0].shares == ()

@@ -48,7 +48,7 @@ def row(client: str, **cells: Cell) -> Row:
     return Row(client, "", cells)
 
 
-def test_clients_and_pods_stand_in_their_nodes_and_a_wrong_answer_is_thick_and_red() -> None:
+def test_clients_and_pods_are_inside_their_nodes_and_wrong_answers_are_thick_red() -> None:
     found = drawn(row("a2", a1=Cell(6, Mark.RIGHT), b1=Cell(2, Mark.WRONG)), row("node b1", a1=Cell(0, Mark.UNSEEN)))
     assert (
         found
@@ -107,7 +107,7 @@ def picture(chromium: Page, mermaid: str, tmp_path: Path) -> Callable[[str], str
     return make
 
 
-def test_mermaid_shows_names_of_others_as_they_are(picture: Callable[[str], str], chromium: Page) -> None:
+def test_mermaid_shows_foreign_names_unchanged(picture: Callable[[str], str], chromium: Page) -> None:
     nodes = ((ODD, ODD), ("b1", "b"))
     shown = lay_out(nodes, [ODD, "b1"], [Row(ODD, "", {"b1": Cell(2, Mark.WRONG), "timed out": Cell(3, Mark.WRONG)})])
     words = picture(draw(shown, nodes))
@@ -122,7 +122,7 @@ def summary(run: Any) -> str:
     return done.output
 
 
-def test_failures_come_first_each_with_its_picture(
+def test_failures_come_first_each_with_its_diagram(
     certify: Any, picture: Callable[[str], str], tmp_path: Path, chromium: Page
 ) -> None:
     said = summary(certify("passes", "inconclusive", "unavailable", extra=JUDGED + FAILS))
@@ -157,11 +157,11 @@ REPORT = {
 }  # fmt: skip
 
 
-def test_names_of_others_are_escaped() -> None:
+def test_foreign_names_are_escaped() -> None:
     assert as_markdown(REPORT, [], {}).startswith("## &lt;b&gt;p&lt;/b&gt; 1 x\n")
 
 
-def test_a_summary_goes_to_standard_output_alone() -> None:
+def test_markdown_option_excludes_allure_and_output() -> None:
     done = CliRunner().invoke(main, ["report", "latest", "--markdown", "--allure"])
     assert done.exit_code == 4
     assert "goes with neither --allure nor --output" in done.output

@@ -93,7 +93,7 @@ UNFOLD = """(async () => {
 })()"""
 
 
-def test_the_page_has_no_error_asks_nobody_and_obeys_no_name(chromium: Page, run: Run) -> None:
+def test_page_has_no_errors_requests_or_injected_markup(chromium: Page, run: Run) -> None:
     page = opened(chromium, run)
     assert page.run(UNFOLD) > 10
     assert page.run("document.title").endswith("conformance report")
@@ -153,7 +153,7 @@ def test_the_list_is_filtered_and_the_filter_stands_in_the_address(chromium: Pag
     assert page.run("document.querySelector('output').textContent").startswith("1 of ")
 
 
-def test_what_is_too_much_to_stand_open_is_folded_in(chromium: Page, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_content_is_collapsed(chromium: Page, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maker, "MOST_OPEN", 0)
     assert CliRunner().invoke(main, ["report", str(run.folder)]).exit_code == 0
     assert "<svg" not in text_of(run)
@@ -181,7 +181,7 @@ def test_a_failure_has_map_grid_timeline_evidence_and_command(run: Run) -> None:
     assert "explanation.txt" in failed
 
 
-def test_path_of_a_packet_stands_open_before_other_evidence_and_its_capture_is_a_link(run: Run) -> None:
+def test_packet_path_is_open_before_other_evidence_and_links_its_capture(run: Run) -> None:
     entries = re.split('(?=<details class="requirement)', text_of(run))
     evidence = next(each for each in entries if 'id="KEP-2/odd"' in each).split('class="evidence"')[1]
     shown, capture, other = (
@@ -192,14 +192,14 @@ def test_path_of_a_packet_stands_open_before_other_evidence_and_its_capture_is_a
     assert (run.folder / "evidence/KEP-2/odd/path-a1.pcap").read_bytes() == b"\x4d\0\xff"
 
 
-def test_failures_come_first_and_stand_open(run: Run) -> None:
+def test_failures_come_first_and_are_open(run: Run) -> None:
     outcomes = re.findall(r'<details class="requirement [a-z-]+" id="[^"]+" data-outcome="([^"]+)"', text_of(run))
     order = ["failure", "inconclusive", "warning", "note", "met", "not run"]
     assert outcomes == sorted(outcomes, key=order.index)
     assert set(outcomes) >= {"failure", "inconclusive", "met", "not run"}
 
 
-def test_the_command_makes_the_same_page_of_a_run_of_before(run: Run) -> None:
+def test_command_creates_the_same_page_from_a_stored_run(run: Run) -> None:
     before = text_of(run)
     (run.folder / "report.html").unlink()
     done = CliRunner().invoke(main, ["report", str(run.folder)])
@@ -226,7 +226,7 @@ def test_a_run_of_an_older_release_has_a_page_without_timelines(run: Run) -> Non
     assert 'svg class="timeline"' not in page
 
 
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert done.exit_code == 4
     assert "there is no run.jsonl in it" in done.output
@@ -249,7 +249,7 @@ def test_evidence_outside_of_the_folder_is_not_shown(run: Run, tmp_path: Path) -
     assert read("run.jsonl") is not None
 
 
-def test_page_says_that_decisions_were_judged_and_what_services_were_given(run: Run) -> None:
+def test_page_shows_judged_decisions_and_added_service_fields(run: Run) -> None:
     report = load_report(str(run.folder))
     assert "(decisions)" not in maker.as_html(report, [], {}, {})
     told = {**report["environment"], "services": {"spec": {"note": "<b>"}}}

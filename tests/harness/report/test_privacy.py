@@ -116,7 +116,7 @@ def test_is_folded_in():
 
 
 @pytest.mark.slow
-def test_a_run_leaves_nothing_that_is_private(pytester: pytest.Pytester, sample_suite: Any) -> None:
+def test_run_writes_no_private_data(pytester: pytest.Pytester, sample_suite: Any) -> None:
     """A scenario prints all it can read, in a home with a kubeconfig and an environment full of secrets."""
     home = pytester.path / "home-of-planted-user"
     (home / "suite").mkdir(parents=True)

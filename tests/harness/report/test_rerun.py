@@ -40,7 +40,7 @@ def in_force(line: str) -> Settings:
         {"backend": "kind", "kind-image": "kindest/node:v1.34.3", "kind-patch": "1.30=1.30.14"},
     ],
 )
-def test_it_has_the_same_options_in_force(given: dict[str, Any]) -> None:
+def test_rerun_command_has_the_same_options(given: dict[str, Any]) -> None:
     settings = resolve({"backend": "netns", **given}, environment={})
     again = in_force(command(settings, "KEP-1/a"))
     assert again.run_test == ("KEP-1/a",)
@@ -49,7 +49,7 @@ def test_it_has_the_same_options_in_force(given: dict[str, Any]) -> None:
             assert getattr(again, option.key) == getattr(settings, option.key), option.name
 
 
-def test_it_names_no_option_that_follows_from_others() -> None:
+def test_rerun_command_omits_implied_options() -> None:
     settings = resolve({"backend": "netns", "proxy": "kube-proxy", "mode": "nftables", "seed": "7"}, environment={})
     assert command(settings, "KEP-1/a") == (
         "trafficdist run --run-test KEP-1/a --proxy kube-proxy --backend netns --seed 7"
@@ -65,7 +65,7 @@ def test_options_of_environment_and_file_are_written_out(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("said", [("--suite", "my suite"), ("--suite=my suite",)])
-def test_a_suite_of_ones_own_is_named(said: tuple[str, ...]) -> None:
+def test_third_party_suite_is_named(said: tuple[str, ...]) -> None:
     settings = resolve({"backend": "netns"}, environment={})
     assert " --suite 'my suite' " in command(settings, "KEP-1/a", arguments=["trafficdist", "run", *said])
 

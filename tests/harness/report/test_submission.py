@@ -183,16 +183,14 @@ def test_a_bad_submission_is_refused_for_its_reason(fork: Fork, spoil: Callable[
 
 
 @pytest.mark.parametrize(("days", "why"), [(400, "a report is valid for 365 days"), (-3, "a day in the future")])
-def test_a_report_holds_for_a_year_from_its_day(publishable: Forged, tmp_path: Path, days: int, why: str) -> None:
+def test_report_is_valid_for_a_year(publishable: Forged, tmp_path: Path, days: int, why: str) -> None:
     target, _ = add(str(publishable.folder), tmp_path, lambda: publishable.requirements)
     assert check(target, publishable.requirements, TODAY) == []
     (refused,) = check(target, publishable.requirements, TODAY + datetime.timedelta(days=days))
     assert (refused.check, why in refused.text) == ("date", True)
 
 
-def test_a_report_can_be_published_on_the_last_day_on_which_the_shelf_says_that_it_holds(
-    publishable: Forged, tmp_path: Path
-) -> None:
+def test_report_can_be_published_on_its_last_valid_day(publishable: Forged, tmp_path: Path) -> None:
     target, _ = add(str(publishable.folder), tmp_path, lambda: publishable.requirements)
     shown = described(publishable.report, target)
     assert check(target, publishable.requirements, shown.holds_until) == []

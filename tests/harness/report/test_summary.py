@@ -29,7 +29,7 @@ def text(*results: Result, code: ExitCode) -> str:
     )
 
 
-def test_golden() -> None:
+def test_summaries_equal_the_golden_files() -> None:
     said = text(
         result("node-first", "failed", message="a1 reached b1", explanation="a1 reached b1\n\n  grid"),
         result("zone-next", "passed"),
@@ -81,7 +81,7 @@ Page:   out/report.html"""
     )
 
 
-def test_met_musts_are_not_said_to_be_everything() -> None:
+def test_summary_of_passed_musts_does_not_claim_more() -> None:
     said = text(result("zone", "passed"), result("node", "failed", level=SHOULD), code=ExitCode.PASSED)
     numbers = "MUST: 1 of 1 met; SHOULD: 0 of 1 met, 1 not met."
     assert f"a SHOULD that is not met is a warning (exit code 0).\n{numbers}" in said
@@ -93,7 +93,7 @@ def test_a_long_explanation_is_cut_on_the_terminal_only() -> None:
     assert "440 more lines in the evidence" in said
 
 
-def test_precedence_of_exit_codes() -> None:
+def test_exit_codes_have_a_precedence() -> None:
     everything = {"failed": True, "inconclusive": True, "not_run": True, "distrust": True, "selected": False}
     assert exit_code(Situation(pytest_status=3, interrupted=True, **everything)) == 3
     assert exit_code(Situation(pytest_status=4, interrupted=True, **everything)) == 4
@@ -127,6 +127,6 @@ def test_head_names_every_component_that_is_judged(options: dict[str, str], judg
 
 
 @pytest.mark.parametrize("judges", JUDGES)
-def test_head_says_whether_packets_or_decisions_are_judged(judges: str) -> None:
+def test_head_shows_whether_packets_or_decisions_are_judged(judges: str) -> None:
     lines = header(resolve({"judges": judges}, environment={}), version="0", reasons=[], folder="out")
     assert f"  judged by    {judges}" in [line.text for line in lines]

@@ -18,7 +18,7 @@ from tests.harness.report.forged_reports import REPORTS
 pytest_plugins = ["pytester"]
 
 
-def test_a_report_as_it_was_made_is_accepted(forged: Forged) -> None:
+def test_unchanged_report_is_accepted(forged: Forged) -> None:
     assert [str(each) for each in verify(forged.folder, forged.requirements)] == []
     assert forged.checks() == []
 
@@ -38,7 +38,7 @@ def test_a_changed_history_is_refused(forged: Forged, check: str, forge: Callabl
     assert check in forged.checks()
 
 
-def test_other_evidence_is_refused(forged: Forged) -> None:
+def test_changed_evidence_is_refused(forged: Forged) -> None:
     evidence = next(path for path in (forged.folder / "evidence").rglob("*") if path.is_file())
     evidence.write_text("nothing to see here")
     assert forged.checks() == ["artifacts"]
@@ -51,7 +51,7 @@ def test_a_link_instead_of_a_file_is_refused(forged: Forged) -> None:
     assert forged.checks() == ["artifacts"]
 
 
-def test_a_key_that_is_there_twice_is_refused(forged: Forged) -> None:
+def test_duplicate_key_is_refused(forged: Forged) -> None:
     path = forged.folder / "report.yaml"
     path.write_text(path.read_text() + "mode: ipvs\n")
     (refused,) = verify(forged.folder, forged.requirements)
@@ -59,7 +59,7 @@ def test_a_key_that_is_there_twice_is_refused(forged: Forged) -> None:
     assert "duplicate key 'mode'" in refused.text
 
 
-def test_every_check_has_its_forgery() -> None:
+def test_every_check_has_a_forged_report() -> None:
     assert {check for check, _ in (*REPORTS.values(), *HISTORIES.values())} == {"schema", *CHECKS}
     assert len(REPORTS) + len(HISTORIES) >= 40
 
@@ -73,7 +73,7 @@ def test_the_command_shows_each_reason_and_ends_with_13(forged: Forged) -> None:
     assert "suite: its catalogue is not that of the installed suite" in result.output
 
 
-def test_the_command_refuses_what_is_no_folder_of_a_run(tmp_path: Path) -> None:
+def test_command_refuses_a_folder_that_is_not_a_run(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["verify", str(tmp_path)])
     assert result.exit_code == 4
     assert "there is no run.jsonl in it" in result.output

@@ -60,7 +60,7 @@ def test_durations_of_passed_requirements_are_kept_for_runs_of_the_same_kind(tmp
     assert durations.before_collection(settings(), tmp_path) == expected
 
 
-def test_duration_in_the_cache_stays_until_a_new_one_is_twice_or_half_of_it(tmp_path: Path) -> None:
+def test_cached_duration_is_replaced_only_if_it_doubled_or_halved(tmp_path: Path) -> None:
     for seconds, kept in ((3.0, 3.0), (5.9, 3.0), (1.6, 3.0), (6.0, 6.0), (2.0, 2.0)):
         durations.remember(settings(), tmp_path, [result("a", seconds)])
         assert durations.cached(settings(), tmp_path) == {"KEP-1/a": kept}

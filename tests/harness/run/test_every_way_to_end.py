@@ -86,7 +86,9 @@ INTERRUPTIONS: dict[str, Callable[[Terminal], object]] = {
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("way", INTERRUPTIONS)
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_an_interrupted_run_leaves_a_report_that_says_so(place: Place, moment: str, way: str, workers: int) -> None:
+def test_interrupted_run_writes_a_report_marked_as_interrupted(
+    place: Place, moment: str, way: str, workers: int
+) -> None:
     run = place.begin(moment, workers=workers)
     INTERRUPTIONS[way](run)
     place.go_on()
@@ -101,7 +103,7 @@ def test_an_interrupted_run_leaves_a_report_that_says_so(place: Place, moment: s
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_run_leaves_no_key_and_no_process_and_its_history(place: Place, moment: str) -> None:
+def test_killed_run_leaves_its_history_and_no_key_or_process(place: Place, moment: str) -> None:
     run = place.begin(moment, workers=2)
     run.process.kill()
     assert run.end() == -signal.SIGKILL
@@ -131,7 +133,7 @@ def test_a_killed_worker_leaves_its_requirement_open_and_the_others_go_on(place:
 
 
 @pytest.mark.parametrize("moment", ["start", "idle", "end"])
-def test_a_killed_worker_that_asks_nothing_leaves_nothing_open(place: Place, moment: str) -> None:
+def test_killed_idle_worker_leaves_no_open_requirement(place: Place, moment: str) -> None:
     """A worker that has not collected yet, one that waits for the others, and one that has no tests left."""
     if moment == "idle":
         (place.suite / "wait-start").touch()  # a worker gets no tests while another one starts
@@ -157,7 +159,7 @@ if "exec(eval(" in sys.orig_argv[-1]:  # execnet's, of a worker
 
 
 @pytest.mark.parametrize(("dies", "made"), [((1,), 3), ((2,), 3), ((1, 2, 4), 5)])
-def test_a_worker_that_is_killed_when_it_is_made_is_made_again(place: Place, dies: Sequence[int], made: int) -> None:
+def test_worker_killed_at_start_is_started_again(place: Place, dies: Sequence[int], made: int) -> None:
     born = place.folder / "born"
     born.mkdir()
     (born / "sitecustomize.py").write_text(BORN)
@@ -192,7 +194,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("limit", LIMITS)
-def test_a_limit_that_is_too_low_is_one_line(place: Place, limit: str, workers: int) -> None:
+def test_low_limit_is_reported_in_one_line(place: Place, limit: str, workers: int) -> None:
     before = LIMITS[limit]
     if limit == "processes" and os.getuid() == 0:
         before = (*before, *ORDINARY)
@@ -215,7 +217,7 @@ cp -a "$out/." "$kept"; exit $code
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_full_disk_is_named_and_what_was_seen_is_kept(place: Place, workers: int) -> None:
+def test_full_disk_is_reported_and_observations_are_kept(place: Place, workers: int) -> None:
     disk, kept = place.folder / "disk", place.folder / "kept"
     disk.mkdir()
     kept.mkdir()

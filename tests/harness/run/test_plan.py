@@ -16,12 +16,12 @@ CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
 STRICT = Requirement("KEP-1/strict", "It stays.", SHOULD, (CORE,), "KEP-1, Design", unless="Graded")
 
 
-def test_declared_feature_rules_a_requirement_out() -> None:
+def test_feature_declared_unsupported_rules_out_a_requirement() -> None:
     settings = resolve({"backend": "netns", "supported-features": ["Graded"]})
     assert reason_to_skip(STRICT, settings) == (SkipReason.UNSUPPORTED, "ruled out by Graded, which is declared")
 
 
-def test_what_a_cluster_cannot_show_is_unavailable_with_the_reason() -> None:
+def test_untestable_requirement_is_unavailable_with_the_reason() -> None:
     found = what_cannot_show(STRICT, {"Routing": "feature gates: off"})
     assert found == (SkipReason.UNAVAILABLE, "Routing cannot be observed on this cluster (feature gates: off)")
     assert what_cannot_show(STRICT, {"Other": "feature gates: off"}) == ("", "")
@@ -31,11 +31,11 @@ def test_claiming_everything_declares_nothing() -> None:
     assert reason_to_skip(STRICT, resolve({"backend": "netns", "all-features": True})) == ("", "")
 
 
-def test_what_rules_a_requirement_out_reaches_the_controller_of_a_run() -> None:
+def test_exclusion_reasons_reach_the_xdist_controller() -> None:
     assert requirement_from_json(requirement_to_json(STRICT)) == STRICT
 
 
-def test_whom_a_requirement_kills_reaches_the_controller_of_a_run() -> None:
+def test_kill_lists_reach_the_xdist_controller() -> None:
     plan = Plan({STRICT.id: replace(STRICT, kills=("forgets-all",))})
     assert Plan.from_json(plan.to_json()) == plan
 
@@ -47,7 +47,7 @@ BOTH = Requirement("KEP-1/both", "It is there.", SHOULD, (CORE,), "KEP-1, Design
 
 
 @pytest.mark.parametrize(("follow", "judged"), [("kep", [KEP, BOTH]), ("released", [RELEASED, BESIDE, BOTH])])
-def test_one_of_two_readings_is_judged(follow: str, judged: list[Requirement]) -> None:
+def test_only_the_selected_reading_is_judged(follow: str, judged: list[Requirement]) -> None:
     settings = resolve({"backend": "netns", "follow": follow})
     assert [each for each in (KEP, RELEASED, BESIDE, BOTH) if reason_to_skip(each, settings) == ("", "")] == judged
 

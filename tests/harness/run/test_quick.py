@@ -31,18 +31,18 @@ def seconds(**each: float) -> dict[str, float]:
     return {f"KEP-1/{name}": number for name, number in each.items()}
 
 
-def test_what_finds_nothing_new_is_left_out() -> None:
+def test_requirement_that_kills_no_new_mutant_is_left_out() -> None:
     chosen = choose(asked(a="xyz", b="xy", c="w", d=""), seconds(a=3.0, b=2.5, c=1.0, d=0.1), settings())
     assert chosen.ids == ("KEP-1/a", "KEP-1/c")
     assert str(chosen) == "2 of 4 requirements, known to find 4 of 4 mutants"
 
 
-def test_most_mutants_a_second_come_first_where_not_all_fit() -> None:
+def test_requirements_with_most_mutants_per_second_come_first() -> None:
     chosen = choose(asked(long="vwxyz", short="vw", other="xy"), seconds(long=26.0, short=5.0, other=5.0), settings())
     assert (chosen.ids, chosen.mutants, chosen.of_mutants) == (("KEP-1/other", "KEP-1/short"), 4, 5)
 
 
-def test_what_alone_takes_longer_is_not_chosen_and_what_comes_after_it_is() -> None:
+def test_too_long_requirement_is_skipped_for_the_next_one() -> None:
     chosen = choose(asked(endless="abcdefghijklmnop", short="q"), seconds(endless=31.0, short=3.0), settings())
     assert chosen.ids == ("KEP-1/short",)
     assert chosen.seconds <= BUDGET
@@ -68,12 +68,12 @@ def test_unknown_seconds_are_the_median() -> None:
     assert choose(asked(new="a"), {}, settings()).ids == ("KEP-1/new",)
 
 
-def test_where_nothing_names_a_mutant_nothing_can_be_chosen() -> None:
+def test_no_requirement_is_chosen_without_mutants() -> None:
     with pytest.raises(UsageError, match="names a mutant"):
         choose(asked(a=""), {}, settings())
 
 
-def test_where_nothing_is_asked_nothing_is_chosen() -> None:
+def test_no_requirement_is_chosen_from_an_empty_selection() -> None:
     assert choose([], {}, settings()) == Quick((), 0, 0, 0, 0.0)
 
 
@@ -85,10 +85,10 @@ def test_where_nothing_is_asked_nothing_is_chosen() -> None:
         ({"replay": str(CORPUS)}, "--replay: --quick selects"),
     ],
 )
-def test_it_goes_with_no_other_choice_of_requirements(other: dict[str, str], said: str) -> None:
+def test_quick_excludes_other_selection_options(other: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         settings(**other)
 
 
-def test_it_goes_with_what_narrows_a_run() -> None:
+def test_quick_allows_options_that_narrow_a_run() -> None:
     assert settings(**{"profile": "dns", "skip-tests": "KEP-1/a", "mutant": "node-as-zone"}).quick

@@ -53,7 +53,7 @@ def test_shortage_is_named(error: BaseException, said: str, wrapped: bool) -> No
     assert (said in found, bool(found)) == (True, bool(said))
 
 
-def test_scenario_that_meets_a_shortage_is_distrusted_in_one_line() -> None:
+def test_shortage_in_a_scenario_raises_a_one_line_distrust_error() -> None:
     with (
         pytest.raises(DistrustError, match=r"^this process may not open more files \(ulimit -n\)[^\n]*$"),
         translated("call"),
@@ -69,20 +69,20 @@ def test_process_that_cannot_be_forked_is_a_shortage() -> None:
         fork()
 
 
-def test_a_reader_that_is_gone_ends_a_run_and_no_scenario() -> None:
+def test_closed_output_pipe_ends_the_run_and_fails_no_scenario() -> None:
     assert "the reader of this run's output has closed it" in why_it_cannot_go_on(
         BrokenPipeError(errno.EPIPE, "Broken pipe")
     )
     assert why_it_cannot_go_on(KeyError("oops")) == ""
 
 
-def test_too_few_files_are_told_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_low_file_limit_is_reported_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
     with pytest.raises(UnavailableError, match="may open 64 files here, and a run needs 256: raise `ulimit -Hn`"):
         require([LIMITS], None)
 
 
-def test_limit_of_processes_is_none_of_roots(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_limit_does_not_apply_to_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
     monkeypatch.setattr(os, "getuid", lambda: 0)
     assert process_limit() is None

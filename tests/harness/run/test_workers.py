@@ -34,7 +34,7 @@ def settings(**options: Any) -> Any:
         (2, 8, {"backend": "kind"}, 2, "the nodes of kind share the processors"),
     ],
 )
-def test_a_whole_run_has_as_many_workers_as_the_machine_bears(
+def test_full_run_uses_as_many_workers_as_the_machine_allows(
     processors: int, gigabytes: float, options: dict[str, str], number: int, why: str
 ) -> None:
     choice = count_workers(settings(**options), WHOLE, Machine(processors, int(gigabytes * GIGABYTE)))
@@ -52,7 +52,7 @@ def test_no_more_workers_start_than_shorten_the_run() -> None:
     assert choice.text == "3: more would not end 3 requirements sooner"
 
 
-def test_what_is_chosen_is_never_slower_than_two_workers() -> None:
+def test_chosen_number_of_workers_is_never_slower_than_two() -> None:
     for processors in (1, 2, 3, 4, 8, 64):
         for requirements in (1, 2, 5, 20, 100, 380):
             seconds = dict(list(WHOLE.items())[:requirements])
@@ -78,7 +78,7 @@ def groups(folder: Path, own: str, **files: str) -> Machine:
     return this_machine(folder, folder / "own")
 
 
-def test_limits_of_control_groups_above_hold(tmp_path: Path) -> None:
+def test_limits_of_parent_control_groups_apply(tmp_path: Path) -> None:
     found = groups(
         tmp_path,
         "0::/box/run\n",
@@ -91,7 +91,7 @@ def test_limits_of_control_groups_above_hold(tmp_path: Path) -> None:
     assert found == Machine(1, 500_000)
 
 
-def test_limits_of_version_1_hold_though_the_path_is_not_in_the_container(tmp_path: Path) -> None:
+def test_cgroup_v1_limits_apply_without_the_path_in_the_container(tmp_path: Path) -> None:
     found = groups(
         tmp_path,
         "4:memory:/docker/4711\n1:cpu:/docker/4711\n",
@@ -103,7 +103,7 @@ def test_limits_of_version_1_hold_though_the_path_is_not_in_the_container(tmp_pa
     assert found == Machine(1, 200)
 
 
-def test_without_limits_every_processor_counts_that_may_be_used(tmp_path: Path) -> None:
+def test_every_usable_processor_counts_without_limits(tmp_path: Path) -> None:
     found = groups(tmp_path, "0::/\n", cpu_DOT_max="max 100000\n", memory_DOT_max="max\n")
     assert found.processors == len(os.sched_getaffinity(0))
     assert found.memory > 0

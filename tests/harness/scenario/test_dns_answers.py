@@ -58,7 +58,7 @@ def test_answer_is_compared_as_a_whole(cluster: Cluster) -> None:
         cluster.delete_pod(server)
 
 
-def test_what_exists_and_what_does_not_is_told_apart(cluster: Cluster) -> None:
+def test_existing_and_missing_names_are_distinguished(cluster: Cluster) -> None:
     name = dns_name_of(cluster.create_service())
     client = pod_client("a1")
     expect_dns_answer(cluster, client, name, "TXT", rcode="NOERROR", data=[], soa=True)
@@ -86,9 +86,7 @@ class Forgetful:
         monkeypatch.setattr(told, "ask_dns", ask)
 
 
-def test_change_is_waited_for_as_long_as_old_answers_may_be_kept(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_change_is_awaited_while_old_answers_may_be_cached(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     Forgetful(monkeypatch, old=0.6, ttl=1)
     expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
     Forgetful(monkeypatch, old=60, ttl=0)
@@ -96,14 +94,14 @@ def test_change_is_waited_for_as_long_as_old_answers_may_be_kept(
         expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
 
 
-def test_answer_that_may_be_kept_for_too_long_tells_nothing(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_with_a_long_ttl_is_inconclusive(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told, "LONGEST_KEPT", 0.1)
     Forgetful(monkeypatch, old=60, ttl=86400)
     with pytest.raises(InconclusiveError, match=r"the first answer may be cached for 86400 s"):
         expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
 
 
-def test_target_of_a_port_is_asked_for_where_the_answer_lacks_it(cluster: Cluster) -> None:
+def test_srv_target_is_queried_if_the_answer_lacks_it(cluster: Cluster) -> None:
     service = cluster.create_service(clusterIP="None", ports=[Port(name="http")])
     (a1,) = cluster.run_servers(on=["a1"])
     cluster.publish(service, [endpoint(a1, extra={"hostname": "db-0"})])
@@ -113,7 +111,7 @@ def test_target_of_a_port_is_asked_for_where_the_answer_lacks_it(cluster: Cluste
     cluster.delete_pod(a1)
 
 
-def test_silence_is_an_answer(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_reply_is_an_outcome(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster.backend.booted, "dns", lambda: {"IPv4": "10.246.0.1"})  # an address without a server
     assert ask_dns(cluster, pod_client("a1"), "web.told.svc.cluster.local.").rcode == "no answer (Timeout)"
 

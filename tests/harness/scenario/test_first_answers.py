@@ -21,7 +21,7 @@ from harness.scenario.service import endpoint
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["an answer that comes late", "no answer"])
-def test_no_answer_at_a_glance_is_no_failure_of_who_answers(
+def test_missing_first_answer_does_not_fail_an_implementation_that_answers(
     tmp_path: Path, netns_allowed: None, monkeypatch: pytest.MonkeyPatch, answers: bool
 ) -> None:
     def glance(_self: NetnsBackend, probes: Sequence[Probe]) -> list[Observation]:

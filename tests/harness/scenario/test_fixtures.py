@@ -44,7 +44,7 @@ PASSES, IS_INTERRUPTED = "pass", "os.kill(os.getpid(), signal.SIGINT)"
     ("body", "keep", "given_back"),
     [(PASSES, False, True), (IS_INTERRUPTED, False, False), (IS_INTERRUPTED, True, True)],
 )
-def test_after_an_interrupt_a_cluster_that_is_deleted_gets_nothing_back(
+def test_interrupted_run_does_not_restore_a_deleted_cluster(
     certify: Any, pytester: pytest.Pytester, body: str, keep: bool, given_back: bool
 ) -> None:
     run = certify(extra=SCENARIO.format(keep=keep, body=body), options=("-n0",))  # in a new process

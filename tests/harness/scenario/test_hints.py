@@ -64,17 +64,17 @@ def test_pod_in_a_slice_of_each_port_is_one_endpoint() -> None:
     assert (written.hints, written.slices) == (Hints(zones=("a",)), ("one", "two"))
 
 
-def test_slices_that_differ_about_a_pod_are_both_told() -> None:
+def test_slices_that_differ_about_a_pod_are_both_reported() -> None:
     cluster = _cluster(_slice("one", "web", _endpoint("p1", "a")), _slice("two", "tls", _endpoint("p1")))
     assert list(written_endpoints(cluster, WEB)) == ["p1", "p1 again, in two"]
 
 
-def test_pod_that_stands_in_slices_of_one_port_twice_is_told() -> None:
+def test_duplicate_pod_in_slices_of_one_port_is_reported() -> None:
     cluster = _cluster(_slice("one", "web", _endpoint("p1")), _slice("two", "web", _endpoint("p1")))
     assert list(written_endpoints(cluster, WEB)) == ["p1", "p1 again, in two"]
 
 
-def test_conditions_that_are_left_out_count_as_the_api_says() -> None:
+def test_omitted_conditions_have_their_api_defaults() -> None:
     endpoints = (
         _endpoint("ready"),
         _endpoint("starting", ready=False),
@@ -93,7 +93,7 @@ class _BrokenLater(_Written):
         self._slices = ()
 
 
-def test_what_is_right_at_first_sight_is_judged_when_the_controller_has_settled() -> None:
+def test_correct_first_result_is_judged_after_the_controller_settled() -> None:
     cluster = _BrokenLater(_slice("one", "web", _endpoint("p1", ready=True)))
     expect_conditions(cast("Cluster", cluster), WEB, {"p1": (True, True, False)})
     assert [observed for _, observed in cluster.compared.values()] == [None]
@@ -107,7 +107,7 @@ class _OfALateKubelet(_Written):
         self._slices = (_slice("one", "web", _endpoint("p1", "a")),)
 
 
-def test_the_time_that_kubelets_take_is_not_the_controllers() -> None:
+def test_time_taken_by_kubelets_does_not_count_for_the_controller() -> None:
     cluster = _OfALateKubelet()
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
     assert list(cluster.compared.values()) == [({"p1": "zones=a"}, {"p1": "zones=a"})]
@@ -116,7 +116,7 @@ def test_the_time_that_kubelets_take_is_not_the_controllers() -> None:
 LEFT_ALONE = "the IPv4 endpoints of service web, left alone"
 
 
-def test_what_was_right_is_looked_at_once_more_at_the_end() -> None:
+def test_correct_slices_are_checked_again_at_the_end() -> None:
     cluster = _Written(_slice("one", "web", _endpoint("p1", "a")))
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
     recheck(cast("Cluster", cluster))
@@ -128,7 +128,7 @@ def test_what_was_right_is_looked_at_once_more_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("change", ["writes", "changes"])
-def test_what_was_right_before_a_change_is_not_looked_at_any_more(change: str) -> None:
+def test_slices_from_before_a_change_are_not_checked_again(change: str) -> None:
     cluster = _Written(_slice("one", "web", _endpoint("p1", "a")))
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
     setattr(cluster.api, change, 1)
@@ -136,7 +136,7 @@ def test_what_was_right_before_a_change_is_not_looked_at_any_more(change: str) -
     assert LEFT_ALONE not in cluster.compared
 
 
-def test_no_sync_failed_where_a_slice_was_written() -> None:
+def test_written_slice_shows_that_no_sync_failed() -> None:
     assert evidence_of_successful_sync(_cluster(), WEB) == ""
     said = evidence_of_successful_sync(_cluster(_slice("one", "web")), WEB)
     assert said == "no sync failed: slices of service web were written (one)"

@@ -22,7 +22,7 @@ def test_an_endpoint_far_beyond_its_bound_is_found(count: int, percent: int) -> 
     assert at_most(bounds.most, bounds.plan.samples, too_much) <= DEFAULT_RATES.miss
 
 
-def test_the_smallest_fault_is_half_more_than_may_be() -> None:
+def test_smallest_fault_exceeds_the_bound_by_half() -> None:
     assert bounded_load(10, 20).plan.check()["smallestFault"] == "1.8 equal shares"
 
 

@@ -51,7 +51,7 @@ def nodes(api: Api, tmp_path: Path) -> Iterator[Nodes]:
         yield Nodes(ScenarioBackend(_Backend(api)), history)
 
 
-def test_a_node_that_is_made_reports_what_is_asked_for(api: Api, nodes: Nodes) -> None:
+def test_created_node_reports_the_requested_fields(api: Api, nodes: Nodes) -> None:
     nodes.create("d1", "d", cpu_milli=1500, labels={"node-role.kubernetes.io/master": ""})
     made = api.get("nodes", "", "d1")
     assert made["metadata"]["labels"]["topology.kubernetes.io/zone"] == "d"
@@ -67,7 +67,7 @@ def test_a_node_can_be_made_without_zone_cpu_or_readiness(api: Api, nodes: Nodes
     assert made["status"]["conditions"][0]["status"] == "False"
 
 
-def test_restoring_takes_made_nodes_away_and_gives_others_their_reports_back(api: Api, nodes: Nodes) -> None:
+def test_restoring_deletes_created_nodes_and_resets_other_reports(api: Api, nodes: Nodes) -> None:
     before = api.get("nodes", "", "a1")["status"]
     nodes.create("d1", "d")
     nodes.report("a1", cpu_milli=0)
@@ -80,7 +80,7 @@ def test_restoring_takes_made_nodes_away_and_gives_others_their_reports_back(api
 
 
 @pytest.mark.parametrize(("change", "cpu"), [(lambda nodes: nodes.resize("a1", 1000), "1"), (Nodes.restore, "4")])
-def test_other_cores_come_with_a_change_of_readiness(
+def test_changed_core_count_comes_with_a_readiness_change(
     nodes: Nodes, api: Api, monkeypatch: pytest.MonkeyPatch, change: Callable[[Nodes], None], cpu: str
 ) -> None:
     """Released controllers read the CPU only when readiness changes."""
@@ -106,12 +106,12 @@ def test_restoring_ends_a_cordon(api: Api, nodes: Nodes) -> None:
     assert "unschedulable" not in api.get("nodes", "", "a1")["spec"]
 
 
-def test_only_a_node_that_is_off_is_switched_on(nodes: Nodes) -> None:
+def test_only_a_stopped_node_is_started(nodes: Nodes) -> None:
     with pytest.raises(UsageError, match="node a1 is not off"):
         nodes.start("a1")
 
 
-def test_a_deleted_node_can_come_back(api: Api, nodes: Nodes) -> None:
+def test_deleted_node_can_be_created_again(api: Api, nodes: Nodes) -> None:
     nodes.create("d1", "d")
     nodes.delete("d1")
     nodes.create("d1", "e")
@@ -123,7 +123,7 @@ def test_a_node_with_a_proxy_is_not_deleted(nodes: Nodes) -> None:
         nodes.delete("a1")
 
 
-def test_components_know_of_nodes_before_anything_else_is_written_and_the_reverse(api: Api, tmp_path: Path) -> None:
+def test_components_see_node_changes_before_later_writes_and_the_reverse(api: Api, tmp_path: Path) -> None:
     backend = _Backend(api)
     of_scenario = ScenarioBackend(backend)
     settled = []

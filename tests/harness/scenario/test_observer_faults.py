@@ -189,7 +189,7 @@ MEETS = {
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_fault_of_the_observer_is_held_against_anybody(
+def test_observer_fault_causes_no_failure(
     backend: NetnsBackend, tmp_path: Path, fault: str, kind: str, family: str
 ) -> None:
     with asking(backend, tmp_path, kind, family) as asked:
@@ -203,7 +203,7 @@ def test_no_fault_of_the_observer_is_held_against_anybody(
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.01, 0.05, 0.3])
 @pytest.mark.parametrize("kind", ["window TCP", "window UDP", "steady TCP"])
-def test_a_fault_that_begins_amid_questions_is_not_held_against_anybody(
+def test_observer_fault_that_starts_during_requests_causes_no_failure(
     backend: NetnsBackend, tmp_path: Path, kind: str, delay: float
 ) -> None:
     with asking(backend, tmp_path, kind, "IPv4") as asked:
@@ -216,7 +216,7 @@ def test_a_fault_that_begins_amid_questions_is_not_held_against_anybody(
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("seconds", [0.05, 0.2, 0.8])
 @pytest.mark.parametrize("kind", ["window TCP", "window UDP", "steady TCP", "steady UDP"])
-def test_what_a_proxy_drops_is_held_against_it(
+def test_packets_dropped_by_a_proxy_fail(
     backend: NetnsBackend, tmp_path: Path, kind: str, seconds: float, family: str
 ) -> None:
     with asking(backend, tmp_path, kind, family) as asked:
@@ -231,9 +231,7 @@ def test_what_a_proxy_drops_is_held_against_it(
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("protocol", [TCP, UDP], ids=lambda port: port.protocol)
-def test_an_endpoint_that_a_proxy_sends_to_nowhere_is_held_against_it(
-    backend: NetnsBackend, tmp_path: Path, family: str, protocol: Port
-) -> None:
+def test_blackholed_endpoint_fails(backend: NetnsBackend, tmp_path: Path, family: str, protocol: Port) -> None:
     nowhere = {"IPv4": "10.244.5.99", "IPv6": "fd00:10:244:5::99"}
     with asking(backend, tmp_path, f"window {protocol.protocol}", family) as asked:
         right = Endpoint(asked.pod.addresses, node=asked.pod.node, zone=asked.pod.zone)

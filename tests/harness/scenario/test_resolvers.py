@@ -8,7 +8,7 @@ from harness.scenario.resolvers import resolvers
 
 
 @pytest.mark.parametrize("dig", [True, False])
-def test_dig_is_asked_after_all_others_and_only_where_it_is(monkeypatch: pytest.MonkeyPatch, dig: bool) -> None:
+def test_dig_runs_last_and_only_if_installed(monkeypatch: pytest.MonkeyPatch, dig: bool) -> None:
     monkeypatch.setattr("shutil.which", lambda program: f"/usr/bin/{program}" if dig else None)
     names = [each.name for each in resolvers()]
     assert names == ["the C library", "dnspython", *(["dig"] if dig else [])]

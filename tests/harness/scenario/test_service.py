@@ -42,24 +42,24 @@ def service(value: str | None = None, annotations: Mapping[str, Any] | None = No
         (service(annotations={"example.com/other": "Auto"}), set()),
     ],
 )
-def test_field_and_annotations_ask_for_hints(obj: Mapping[str, Any], kinds: set[str]) -> None:
+def test_field_and_annotations_request_hints(obj: Mapping[str, Any], kinds: set[str]) -> None:
     assert requested_hints(obj) == kinds
 
 
 @pytest.mark.parametrize(
     ("endpoints", "asked"), [([Endpoint({})], ""), ([ZONE, Endpoint({})], "zone"), ([ZONE, NODE], "zone node")]
 )
-def test_hints_that_are_asked_for_may_be_written(endpoints: list[Endpoint], asked: str) -> None:
+def test_requested_hints_are_allowed(endpoints: list[Endpoint], asked: str) -> None:
     refuse_unrequested_hints("web", frozenset(asked.split()), endpoints)
 
 
 @pytest.mark.parametrize(("endpoint", "asked", "wanted"), [(ZONE, "", "PreferClose"), (NODE, "zone", "PreferSameNode")])
-def test_hints_that_nobody_asked_for_are_refused(endpoint: Endpoint, asked: str, wanted: str) -> None:
+def test_unrequested_hints_are_refused(endpoint: Endpoint, asked: str, wanted: str) -> None:
     with pytest.raises(UsageError, match=f"service web does not request hints .*{wanted}.*unasked=True"):
         refuse_unrequested_hints("web", frozenset(asked.split()), [endpoint])
 
 
-def test_slices_with_hints_are_written_for_services_that_ask_for_them(tmp_path: Path, netns_allowed: None) -> None:
+def test_slices_with_hints_are_written_for_services_that_request_them(tmp_path: Path, netns_allowed: None) -> None:
     hinted = [Endpoint({"IPv4": "10.244.0.9"}, hints=Hints(zones=("a",)))]
     with (
         NetnsBackend(ONE_ZONE, release=Release("1.29")) as backend,  # does not store the field

@@ -33,7 +33,9 @@ from harness.settings.options import resolve
         ("", {}, ""),
     ],
 )
-def test_proxy_of_a_release_lacks_what_history_says(version: str, gates: dict[str, bool], features: str) -> None:
+def test_proxy_of_a_release_lacks_features_not_in_its_history(
+    version: str, gates: dict[str, bool], features: str
+) -> None:
     assert lacking(version, gates, PROXY) == tuple(features.split())
 
 
@@ -41,7 +43,7 @@ def test_each_feature_of_the_history_is_one_of_the_suite() -> None:
     assert set(lacking("1.17", {})) <= set(suite_files.features())
 
 
-def test_reference_of_an_old_release_claims_what_that_had() -> None:
+def test_old_reference_claims_the_features_of_its_release() -> None:
     settings = resolve({"kubernetes-version": "1.31"}, environment={})
     assert {"NodeHints", "PreferSameNode", "PreferSameValues"} <= set(settings.exempt_features)
     assert "ZoneHints" not in settings.exempt_features
@@ -89,18 +91,18 @@ def test_kind_cluster_claims_what_the_kube_proxy_of_its_image_has(
     assert "SessionAffinity" in settings.supported_features
 
 
-def test_what_an_option_says_wins() -> None:
+def test_option_takes_precedence() -> None:
     given = {"proxy": "kube-proxy", "follow": "kep", "profile": "cluster", "project": "mine", "mode": "iptables"}
     settings = resolve(given, environment={})
     assert (settings.follow, settings.profile, settings.project) == ("kep", ("cluster",), "mine")
     assert settings.mode == "iptables"
 
 
-def test_all_features_asks_for_what_a_version_lacks_too() -> None:
+def test_all_features_includes_those_a_version_lacks() -> None:
     assert resolve({"proxy": "kube-proxy", "all-features": True}, environment={}).exempt_features == ()
 
 
-def test_reference_claims_as_before() -> None:
+def test_reference_claims_are_unchanged() -> None:
     settings = resolve({}, environment={})
     assert (str(settings.proxy), settings.mode, settings.follow, settings.profile) == (
         "reference",
@@ -110,7 +112,7 @@ def test_reference_claims_as_before() -> None:
     )
 
 
-def test_file_says_what_it_claims(tmp_path: Path) -> None:
+def test_file_states_its_claims(tmp_path: Path) -> None:
     recipe = {"name": "mine", "command": ["x"], "ready": [{"log": "up"}], "modes": ["ebpf"], "follows": "kep"}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe | {"supported_features": ["IPv6"]}), encoding="utf-8")
     settings = resolve({"proxy": str(tmp_path / "mine.yaml")}, environment={})
@@ -131,7 +133,7 @@ def test_file_says_what_it_claims(tmp_path: Path) -> None:
         ({"proxy": "none.yaml"}, "proxy file none.yaml: cannot be read"),
     ],
 )
-def test_what_does_not_go_together_is_refused(given: dict[str, Any], said: str) -> None:
+def test_incompatible_options_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         resolve(given, environment={})
 
@@ -173,7 +175,7 @@ def test_recipe_is_for_its_backends(recipe: dict[str, Any], given: dict[str, Any
         ({"proxy": "kube-proxy"}, "use --proxy installed, or leave --proxy out; for kind also a recipe with key kind"),
     ],
 )
-def test_kind_cluster_without_its_parts_is_for_recipes(given: dict[str, Any], said: str) -> None:
+def test_incomplete_kind_cluster_requires_a_recipe(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         resolve({"backend": "kind", **given}, environment={})
 
@@ -194,7 +196,7 @@ def test_a_bound_of_convergence_is_what_an_implementation_declares(given: dict[s
     assert resolve(given, environment={}).converges_within == seconds
 
 
-def test_a_recipe_may_declare_one(tmp_path: Path) -> None:
+def test_recipe_can_declare_a_convergence_bound(tmp_path: Path) -> None:
     recipe = tmp_path / "proxy.yaml"
     said = {"name": "x", "command": ["x"], "ready": [{"log": "x"}]}
     recipe.write_text(yaml.safe_dump(said), encoding="utf-8")
@@ -203,7 +205,7 @@ def test_a_recipe_may_declare_one(tmp_path: Path) -> None:
     assert resolve({"proxy": str(recipe)}, environment={}).converges_within == 3.0
 
 
-def test_a_recipe_says_that_decisions_are_judged_and_an_option_wins(tmp_path: Path) -> None:
+def test_recipe_selects_judging_decisions_and_an_option_overrides_it(tmp_path: Path) -> None:
     recipe = tmp_path / "proxy.yaml"
     recipe.write_text("{name: x, command: [x], ready: [{log: x}], judges: decisions}", encoding="utf-8")
     assert resolve({"proxy": str(recipe)}, environment={}).judges == "decisions"
@@ -211,7 +213,7 @@ def test_a_recipe_says_that_decisions_are_judged_and_an_option_wins(tmp_path: Pa
     assert resolve({}, environment={}).judges == "packets"
 
 
-def test_a_recipe_says_what_every_service_gets(tmp_path: Path) -> None:
+def test_recipe_states_fields_of_every_service(tmp_path: Path) -> None:
     recipe = tmp_path / "proxy.yaml"
     recipe.write_text("{name: x, command: [x], ready: [{log: x}], services: {spec: {a: 1}}}", encoding="utf-8")
     assert of_settings(resolve({"proxy": str(recipe)}, environment={})).services == {"spec": {"a": 1}}
@@ -220,7 +222,7 @@ def test_a_recipe_says_what_every_service_gets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["proxy", "dns"])
 @pytest.mark.parametrize("key", ["objects", "requires"])
-def test_a_recipe_that_defines_kinds_wants_a_control_plane_that_serves_them(
+def test_recipe_with_custom_resources_requires_a_control_plane_that_serves_them(
     option: str, key: str, tmp_path: Path
 ) -> None:
     recipe = tmp_path / "mine.yaml"

@@ -16,7 +16,7 @@ from harness.settings.options import BY_NAME, OPTIONS, resolve, resolve_some
 from harness.settings.settings import Settings
 
 
-def test_the_nearest_place_wins(tmp_path: Path) -> None:
+def test_nearest_source_of_an_option_wins(tmp_path: Path) -> None:
     file = tmp_path / "options.yaml"
     file.write_text("seed: 3\nproject: from-file\nversion: v1.2.3\nprofile: [dns, api-server]\n")
     settings = resolve(
@@ -49,14 +49,14 @@ def test_the_options_file_may_be_named_in_the_environment(tmp_path: Path) -> Non
         ("backend: cloud", "unknown value 'cloud'; allowed: netns, kubeconfig, kind"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_error_in_the_options_file_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "options.yaml").write_text(text)
     with pytest.raises(UsageError) as refused:
         resolve({}, environment={}, options_file=str(tmp_path / "options.yaml"))
     assert said in str(refused.value)
 
 
-def test_what_is_wrong_in_the_environment_is_named() -> None:
+def test_error_in_the_environment_is_named() -> None:
     with pytest.raises(UsageError, match="environment variable TRAFFICDIST_WORKERS: 'x' is neither a number"):
         resolve({}, environment={"TRAFFICDIST_WORKERS": "x"})
     with pytest.raises(UsageError, match="unknown environment variable 'TRAFFICDIST_SEEED'; did you mean"):
@@ -73,7 +73,7 @@ def test_a_seed_is_chosen_when_none_is_given() -> None:
     assert resolve({}, environment={}).seed != resolve({}, environment={}).seed
 
 
-def test_settings_survive_the_way_to_a_worker() -> None:
+def test_settings_round_trip_to_a_worker() -> None:
     import json  # noqa: PLC0415
 
     given: dict[str, Any] = {"backend": "netns", "profile": ["dns"], "families": "IPv6", "time-scale": "2.5"}
@@ -92,7 +92,7 @@ def test_a_real_cluster_may_have_fewer_nodes_than_scenarios_are_for(backend: str
     assert (settings.topology_for(THREE_ZONES) is not None) is runs
 
 
-def test_no_special_topology_is_made_of_a_real_cluster() -> None:
+def test_real_cluster_gets_no_special_topology() -> None:
     settings = resolve({"backend": "kubeconfig"})
     assert (settings.topology_for(THREE_ZONES), settings.topology_for(ONE_ZONE)) == (THREE_ZONES, None)
 
@@ -126,7 +126,7 @@ def test_each_option_is_used_by_a_backend_or_refused(option: Option, backend: st
         assert str(refused.value) == f"{place}: --backend {backend} does not use it; it is for --backend {allowed}"
 
 
-def test_what_each_backend_does_not_use() -> None:
+def test_each_backend_refuses_unused_options() -> None:
     """The expected table lists the options that a backend does not use; add a new option there."""
     unused = {
         backend: {each.name for each in OPTIONS if each.backends and backend not in each.backends}
@@ -144,9 +144,9 @@ def test_what_each_backend_does_not_use() -> None:
     }
 
 
-def test_what_is_turned_off_is_not_refused() -> None:
+def test_disabled_option_is_not_refused() -> None:
     assert not resolve({"backend": "netns"}, environment={"TRAFFICDIST_KEEP_CLUSTER": "no"}).keep_cluster
 
 
-def test_command_that_is_no_run_takes_its_own_options_alone() -> None:
+def test_command_other_than_run_accepts_only_its_own_options() -> None:
     assert resolve_some({"kubeconfig": None, "context": "here"}) == {"kubeconfig": "", "context": "here"}

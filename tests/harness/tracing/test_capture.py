@@ -39,7 +39,7 @@ def namespace() -> Iterator[Namespace]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"], ids=["IPv4", "IPv6"])
-def test_error_by_icmp_is_captured_with_what_it_is_about(namespace: Namespace, host: str) -> None:
+def test_icmp_error_is_captured_with_its_original_packet(namespace: Namespace, host: str) -> None:
     kind = socket.AF_INET6 if ":" in host else socket.AF_INET
     with capturing({"client": namespace}) as capture, namespace.socket(kind, socket.SOCK_DGRAM) as sock:
         sock.connect((host, 9))
@@ -72,7 +72,7 @@ def followed(*frames: Frame, trace: tuple[Traced, ...] = ()) -> Followed:
     return Followed([REFUSED], trace, frames=frames, to=("10.96.1.1", 80))
 
 
-def test_captured_packets_are_told_with_times_and_names() -> None:
+def test_captured_packets_are_shown_with_times_and_names() -> None:
     reset = back(SYN, "RST ACK")
     frames = (frame(SYN, at=5_000_000), replace(frame(reset, at=5_040_500, where="node a1"), out=False))
     assert wire(followed(*frames), {"10.96.1.1": "web"}) == [
@@ -81,13 +81,13 @@ def test_captured_packets_are_told_with_times_and_names() -> None:
     ]
 
 
-def test_error_says_what_it_is_about() -> None:
+def test_icmp_error_shows_its_original_packet() -> None:
     unreachable = Packet("icmp", "10.0.0.3", 0, "10.244.1.3", 0)
     told = wire(followed(frame(SYN), frame(unreachable, concerns=SYN)), {})
     assert told[1].endswith("10.0.0.3 → 10.244.1.3 icmp about 10.244.1.3:11000 → 10.96.1.1:80")
 
 
-def test_first_packet_is_the_one_that_asks_and_not_what_others_sent_before() -> None:
+def test_first_packet_is_the_request_of_this_client() -> None:
     told = wire(followed(frame(SENT), frame(SYN)), {})
     assert told == ["    +0.000 ms  client, out over eth0: 10.244.1.3:11000 → 10.96.1.1:80 tcp SYN"]
 
@@ -96,7 +96,7 @@ def test_long_flow_is_cut() -> None:
     assert wire(followed(*[frame(SYN)] * 18), {})[-1] == "… and 2 more"
 
 
-def test_capture_file_is_that_of_the_node_if_anything_came_to_it() -> None:
+def test_capture_file_exists_if_packets_reached_the_node() -> None:
     client, node = frame(SYN), frame(SYN, where="node a1")
     assert at_node(followed(client, node)) == [node]
     assert at_node(followed(client)) == [client]

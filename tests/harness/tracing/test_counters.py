@@ -35,14 +35,14 @@ SERVICES = "-A OUTPUT -j KUBE-SERVICES"
 TO_A = "-A KUBE-SERVICES -d 10.96.1.1/32 -j KUBE-SVC-A"
 
 
-def test_rules_whose_counters_rose_are_told_by_table_in_their_order() -> None:
+def test_rules_with_increased_counters_are_shown_by_table_in_order() -> None:
     after = BEFORE.replace("[4:", "[5:").replace("[1:60] -A", "[2:120] -A").replace("[2:120] -A F", "[9:540] -A F")
     forward = "-A FORWARD -j KUBE-FORWARD"
     assert risen(BEFORE, after) == [("nat", SERVICES), ("nat", TO_A), ("filter", forward)]
     assert risen(BEFORE, BEFORE) == []
 
 
-def test_path_tells_rules_by_their_counters(tmp_path: Path) -> None:
+def test_path_identifies_rules_by_their_counters(tmp_path: Path) -> None:
     if shutil.which("iptables-legacy", path=search_path()) is None:
         pytest.skip("iptables-legacy is not on this machine")
     rule = ["-d", "127.0.0.9/32", "-p", "tcp", "-m", "tcp", "--dport", "80", "-j", "DNAT", "--to-destination"]

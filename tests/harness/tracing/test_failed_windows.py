@@ -39,7 +39,7 @@ def test_each_failed_window_has_its_path_and_one_that_passed_has_none(tmp_path: 
         assert list(paths(cluster)) == ["path-a1.txt", "path-node-a1.txt", "path-a1-2.txt"]
 
 
-def test_what_is_not_seen_again_is_said_not_to_be(tmp_path: Path) -> None:
+def test_failure_that_does_not_recur_is_reported_as_such(tmp_path: Path) -> None:
     with scenario(tmp_path, reference()) as (cluster, _):
         service, (a1, _b1) = served(cluster, "a1", "b1")
         with pytest.raises(AssertionError):
@@ -62,7 +62,9 @@ def test_client_that_missed_an_endpoint_has_the_path_of_any_packet(tmp_path: Pat
         )
 
 
-def test_cluster_that_cannot_trace_says_so_and_tells_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_without_tracing_reports_the_remaining_evidence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: object, **__: object) -> None:
         raise UnavailableError("there is no trace here")
 
@@ -93,7 +95,7 @@ def test_kernel_without_trace_leaves_the_capture(tmp_path: Path, monkeypatch: py
     assert re.search(r"server b1, in over eth0: \S+ → b1 \(\S+:8080\) tcp SYN\n", said), said
 
 
-def test_windows_for_which_there_is_no_time_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_without_time_for_a_trace_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.scenario.evidence.SECONDS", -1.0)
     with scenario(tmp_path, reference()) as (cluster, _):
         service, _pods = served(cluster, "b1")

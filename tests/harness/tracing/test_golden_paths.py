@@ -100,7 +100,7 @@ NOT_TOLD = {
 """Data plane mutants for which no path can name a rule, and why."""
 
 
-def test_each_mutant_of_the_data_plane_is_told_by_its_rule_or_has_a_reason() -> None:
+def test_each_data_plane_mutant_shows_its_rule_or_has_a_reason() -> None:
     told = {each.mutant for each in FAULTS}
     assert not told & NOT_TOLD.keys()
     assert told | NOT_TOLD.keys() == {each.name for each in data_planes.MUTANTS}
@@ -136,7 +136,7 @@ def test_rule_at_fault_is_named(tmp_path: Path, fault: Fault) -> None:
         assert f"inet {TRACE_TABLE}" not in left
 
 
-def test_wrong_decision_is_told_by_its_element_and_what_was_to_be_decided(tmp_path: Path) -> None:
+def test_wrong_decision_shows_its_element_and_the_expected_decision(tmp_path: Path) -> None:
     with scenario(tmp_path, reference(MUTANTS["ignores-zone-hints"])) as (cluster, _):
         service = cluster.create_service(traffic_distribution="PreferClose")
         a1, b1 = cluster.run_servers(on=["a1", "b1"])
@@ -154,7 +154,7 @@ CHOSEN = {
 
 
 @pytest.mark.parametrize("mode", CHOSEN)
-def test_kube_proxy_has_its_rules_named_in_its_own_words(tmp_path: Path, mode: str) -> None:
+def test_rules_of_kube_proxy_have_their_own_comments(tmp_path: Path, mode: str) -> None:
     try:
         implementation = of_settings(resolve({"proxy": "kube-proxy", "mode": mode}, environment={}))
     except UnavailableError as error:

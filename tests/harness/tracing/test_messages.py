@@ -44,5 +44,5 @@ def test_ipv6_packet_is_read() -> None:
 
 
 @pytest.mark.parametrize("header", ["", "45", "ff" * 40], ids=["nothing", "cut", "neither"])
-def test_what_is_no_ip_packet_is_none(header: str) -> None:
+def test_data_that_is_not_an_ip_packet_is_none(header: str) -> None:
     assert packet_of(bytes.fromhex(header)) is None

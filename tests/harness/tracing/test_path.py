@@ -55,7 +55,7 @@ def test_path_names_rules_elements_and_translation() -> None:
     ]
 
 
-def test_chain_whose_rules_do_not_take_a_packet_tells_what_they_missed() -> None:
+def test_chain_without_a_matching_rule_shows_why_rules_did_not_match() -> None:
     untouched = replace(LEFT, packet=ASKS)
     empty = replace(RULES, elements={(TABLE, "services"): []})
     end = Traced(TABLE, "nat", "accept", ends="policy")
@@ -69,7 +69,7 @@ def test_chain_whose_rules_do_not_take_a_packet_tells_what_they_missed() -> None
     ]
 
 
-def test_rules_after_a_goto_are_not_told_as_passed_over() -> None:
+def test_rules_after_a_goto_are_not_shown_as_skipped() -> None:
     lines = told(Traced(TABLE, "nat", "goto lb", 4, packet=ASKS), Traced(TABLE, "nat", "accept", ends="policy"))
     assert lines[3] == "  3. ip p nat: end of the chain; policy accept"
     assert not any("no match" in each for each in lines)
@@ -81,12 +81,12 @@ def test_dropped_packet_goes_no_further() -> None:
     assert lines[3:] == ["  3. it does not get past these rules of node a1", ENTRY, "  4. the client gets a refusal"]
 
 
-def test_connection_that_no_node_tracks_is_said() -> None:
+def test_untracked_connection_is_reported() -> None:
     said = path(Followed([TIMED_OUT], [FIRST]), RULES, client="a1", node="a1", names={})
     assert said[2] == "      conntrack of node a1: no entry"
 
 
-def test_empty_chain_says_so() -> None:
+def test_empty_chain_is_reported() -> None:
     assert "  2. ip p bare: the chain has no rules; policy accept" in told(
         Traced(TABLE, "bare", "accept", ends="policy")
     )
@@ -100,12 +100,12 @@ def test_rule_that_no_tool_lists_has_its_number_and_handle() -> None:
     assert told(Traced(TABLE, "new", "drop", 77, packet=ASKS))[1] == "  2. ip p new: rule with handle 77 → drop"
 
 
-def test_packet_of_the_node_itself_came_over_no_link() -> None:
+def test_packet_of_the_node_itself_has_no_link() -> None:
     followed = Followed([TIMED_OUT], [replace(FIRST, chain="first-output", into=0, out=2)], HANDLES, LINKS)
     assert path(followed, RULES, client="node a1", node="a1", names={})[0].endswith("; it starts on node a1")
 
 
-def test_packet_that_never_comes_to_the_node_is_said_not_to() -> None:
+def test_packet_that_never_reaches_the_node_is_reported() -> None:
     assert path(Followed([TIMED_OUT]), RULES, client="a1", node="a1", names={}) == [
         "  1. client a1 sends a packet; none of its packets reached the rules of node a1",
         "  2. the client gets no answer",

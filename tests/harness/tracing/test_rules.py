@@ -63,7 +63,7 @@ KEY = "10.96.1.1 . tcp . 80"
 BY_SERVICE = "ip daddr . meta l4proto . th dport vmap @service-ips"
 
 
-def test_rules_of_nft_are_read_by_chain_without_what_is_no_rule() -> None:
+def test_nft_rules_are_read_by_chain() -> None:
     assert from_nft(NFT).chains == {
         (TABLE, "nat-prerouting"): ["jump services"],
         (TABLE, "reject-chain"): ["reject"],
@@ -88,7 +88,7 @@ def test_rules_of_iptables_are_read_as_they_were_written() -> None:
     }
 
 
-def test_kernel_counts_more_than_proxy_and_words_of_iptables_more_than_those_of_nft() -> None:
+def test_kernel_rules_take_precedence_over_proxy_rules_and_iptables_text_over_nft() -> None:
     wanted = "table ip nat {\n\tchain OUTPUT {\n\t\twanted\n\t}\n\tchain other {\n\t\twanted\n\t}\n}\n"
     listed = wanted.replace("wanted", "listed")
     texts = {"rules-a1.nft": wanted, "rules-a1-nft.txt": listed, "rules-a1-iptables-save.txt": IPTABLES}
@@ -110,7 +110,7 @@ def test_kernel_counts_more_than_proxy_and_words_of_iptables_more_than_those_of_
     ],
     ids=["found", "missing", "ranges", "of the other family", "none"],
 )  # fmt: skip
-def test_what_a_rule_looks_up_is_found(text: str, found: list[Lookup]) -> None:
+def test_lookups_of_a_rule_are_found(text: str, found: list[Lookup]) -> None:
     assert list(lookups(text, TABLE, from_nft(NFT), ASKS, 0)) == found
 
 

@@ -72,7 +72,7 @@ def test_unreachable_network_is_a_refusal_unless_the_route_is_unknown(
     assert outcome in (seen, type(seen))
 
 
-def test_a_neighbour_that_is_not_found_is_silence(
+def test_unresolved_neighbour_counts_as_timeout(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialing, "REPEATED_SYN", 0.0)  # treat every answer as late
@@ -143,7 +143,7 @@ def test_pending_single_tries_may_have_repeated_syns(
     assert syns.lost("a1") == 0
 
 
-def test_what_is_repeated_while_the_count_is_read_is_explained_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_syns_repeated_during_the_count_are_explained_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     said = iter([netstat(0), netstat(2)])
 
@@ -172,7 +172,7 @@ def test_tries_of_one_request_repeat_no_more_than_one_syn_a_second(monkeypatch: 
     assert syns.lost("a1") == 50 - 21
 
 
-def test_tries_that_ended_within_a_second_have_repeated_nothing() -> None:
+def test_tries_that_ended_within_a_second_repeated_no_syn() -> None:
     said = iter([netstat(0), netstat(1)])
     syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
     assert syns.lost("a1") == 0
@@ -180,7 +180,7 @@ def test_tries_that_ended_within_a_second_have_repeated_nothing() -> None:
     assert syns.lost("a1") == 1
 
 
-def test_counters_that_cannot_be_read_are_no_proof() -> None:
+def test_unreadable_counters_prove_nothing() -> None:
     with pytest.raises(InconclusiveError, match="netstat"):
         repeated_syns("")
 
@@ -275,7 +275,7 @@ def test_request_hides_at_most_one_loss_per_second(new_dialer: Callable[..., Dia
 LATE = [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 9.0)]
 
 
-def test_syns_of_a_pending_glance_are_no_loss(
+def test_syns_of_a_pending_reading_are_not_losses(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy machine the attempt begins seconds late and ends after its five seconds."""
@@ -322,7 +322,7 @@ def answering(
 
 
 @pytest.mark.parametrize("how", ["answered late", "in vain"])
-def test_syns_of_an_earlier_glance_or_connection_are_no_loss(
+def test_syns_of_an_earlier_reading_or_connection_are_not_losses(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     def answer(path: str) -> Response:

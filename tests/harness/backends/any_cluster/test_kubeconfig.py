@@ -58,7 +58,7 @@ def test_reference_passes_through_its_api(stranger: Stranger, requirement: str) 
     run(stranger, requirement)
 
 
-def test_datagrams_that_reuse_an_earlier_flow_are_no_fault(stranger: Stranger) -> None:
+def test_datagrams_that_reuse_an_earlier_flow_are_not_a_fault(stranger: Stranger) -> None:
     scenario = SCENARIOS["AFFINITY/moves-with-hints"]
     over_udp = next(case for case in scenario.cases if case["port"].protocol == "UDP")
     scenario.test(stranger(reference(MUTANTS["leaves-udp-flows"]))(), **over_udp)
@@ -66,7 +66,7 @@ def test_datagrams_that_reuse_an_earlier_flow_are_no_fault(stranger: Stranger) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", ["a1", node_client("a1")], ids=str)
-def test_connections_that_reuse_earlier_ones_are_no_fault(
+def test_connections_that_reuse_earlier_ones_are_not_a_fault(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch, who: ClientRef
 ) -> None:
     """The first SYNs arrive before the proxy has rules for the Service. Later ones reuse some of the few ports."""
@@ -142,7 +142,7 @@ def a_kubeconfig(tmp_path: Path) -> Path:
     return tmp_path / "kubeconfig"
 
 
-def test_components_are_left_as_they_were_found(a_kubeconfig: Path) -> None:
+def test_closing_the_backend_closes_its_components(a_kubeconfig: Path) -> None:
     class Closing(Replaceable):
         def __init__(self) -> None:
             self.closed = False
@@ -237,7 +237,7 @@ def test_proxy_that_never_receives_its_node_fails(stranger: Stranger, monkeypatc
         run(stranger, "KEP-4444/relabelled-node-uses-its-new-zone", "ignores-node-updates", Ability.CHANGE_NODES)
 
 
-def test_nothing_of_a_scenario_is_left(stranger: Stranger) -> None:
+def test_scenario_leaves_no_objects(stranger: Stranger) -> None:
     make = stranger()
     first = make()
     before = snapshot(first.api)
@@ -280,7 +280,7 @@ def test_wait_is_longer_only_after_a_replacement(stranger: Stranger, monkeypatch
     assert limits == [RESTARTED, None]
 
 
-def test_pod_is_awaited_at_once_when_kubelets_may_be_late(stranger: Stranger) -> None:
+def test_pod_creation_waits_for_readiness_when_kubelets_may_be_late(stranger: Stranger) -> None:
     cluster = stranger(None, *RESTARTS)()
     cluster.restart(API_SERVER)
     cluster.create_pod("p1", "a1", labels={"app": "web"})

@@ -45,7 +45,7 @@ def raises(error: Exception) -> Callable[[], Any]:
     return ask
 
 
-def test_the_log_of_kube_proxy_is_read_where_it_may_be() -> None:
+def test_kube_proxy_log_is_read_where_permitted() -> None:
     assert proxy_logs(api(lambda: on("a1"), LOG), ["a1"]) == {"a1": ProxyLog(LOG)}
 
 
@@ -58,7 +58,7 @@ def test_the_log_of_kube_proxy_is_read_where_it_may_be() -> None:
         (raises(InconclusiveError("no answer")), "no answer"),
     ],
 )
-def test_a_log_that_cannot_be_read_has_its_reason(pods: Callable[[], list[Object]], why: str) -> None:
+def test_unreadable_log_has_a_reason(pods: Callable[[], list[Object]], why: str) -> None:
     assert proxy_logs(api(pods, ""), ["a1"]) == {"a1": ProxyLog(missing=why)}
 
 

@@ -143,7 +143,7 @@ def test_connection_closed_by_the_pod_is_replaced(ways: PortForwards, pod: Pod) 
     assert pod.connections == 2
 
 
-def test_silent_pod_is_not_waited_for(ways: PortForwards, pod: Pod) -> None:
+def test_silent_pod_does_not_block(ways: PortForwards, pod: Pod) -> None:
     with pytest.raises(InconclusiveError, match="pod p was not reached by port-forward"):
         ways.get(client(pod), "silence", {}, 0.2)
 

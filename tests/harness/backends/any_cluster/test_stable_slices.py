@@ -52,7 +52,7 @@ def test_endless_writes_end_the_wait() -> None:
     assert len(api.looks) < 100
 
 
-def test_nothing_is_waited_for_without_writes_or_controllers() -> None:
+def test_no_wait_without_writes_or_controllers() -> None:
     api = _Api(repeat(1))
     waits = _waits(api)
     waits.wait()

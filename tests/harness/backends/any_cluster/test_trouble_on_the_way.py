@@ -98,7 +98,7 @@ def test_an_image_that_cannot_be_pulled_ends_the_run(host: Host, monkeypatch: py
     assert [name for name in left if name.startswith("td-")] == []
 
 
-def test_a_quota_leaves_the_requirement_open(
+def test_exceeded_quota_makes_the_requirement_inconclusive(
     share: Callable[[], KubeconfigBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The embedded API server has no quotas, so it rejects pods with the error of one that has them."""
@@ -185,7 +185,7 @@ def test_credentials_that_expire_end_the_run(host: Host) -> None:
     assert host.changed() == []
 
 
-def test_lost_api_server_fails_nothing_and_is_cleaned_up_later(host: Host) -> None:
+def test_lost_api_server_causes_no_failure_and_cleanup_happens_later(host: Host) -> None:
     api = host.backend.control_plane._api  # type: ignore[attr-defined]
     back = threading.Timer(2.0, host.server.replace, [api])
 
@@ -215,7 +215,7 @@ def dials(host: Host) -> int:
 
 
 @pytest.mark.slow
-def test_lost_node_is_named_and_fails_nothing(tmp_path: Path) -> None:
+def test_lost_node_is_reported_and_causes_no_failure(tmp_path: Path) -> None:
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
         host = Host(booted, tmp_path)
 
@@ -227,7 +227,7 @@ def test_lost_node_is_named_and_fails_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_node_lost_during_probes_is_named_in_half_a_minute(tmp_path: Path) -> None:
+def test_node_lost_during_probes_is_reported_within_half_a_minute(tmp_path: Path) -> None:
     with NetnsBackend() as booted, Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets):
         host = Host(booted, tmp_path)
         with contextlib.closing(started_on(target(host))) as backend:
@@ -262,7 +262,7 @@ def test_forbidden_pod_proxy_is_replaced_by_port_forward(
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize(("sign", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 2), (signal.SIGKILL, -9)])
-def test_a_run_that_is_ended_leaves_nothing(host: Host, sign: signal.Signals, code: int, workers: str) -> None:
+def test_terminated_run_leaves_nothing(host: Host, sign: signal.Signals, code: int, workers: str) -> None:
     def end(process: subprocess.Popen[str]) -> None:
         process.send_signal(sign)
 
@@ -275,7 +275,7 @@ def test_a_run_that_is_ended_leaves_nothing(host: Host, sign: signal.Signals, co
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("expected", "code", "verdict"), [("b1", 0, "passed"), ("a1", 1, "failed")])
-def test_a_run_that_ends_leaves_nothing(host: Host, expected: str, code: int, verdict: str) -> None:
+def test_finished_run_leaves_nothing(host: Host, expected: str, code: int, verdict: str) -> None:
     ran = host.run("--workers", "2", expected=expected)
     assert (ran.code, ran.verdicts) == (code, [verdict]), ran.text
     assert host.changed() == []

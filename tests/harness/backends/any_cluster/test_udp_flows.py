@@ -38,12 +38,12 @@ def test_unexplained_outcomes_are_not_probed_again(earlier: dict[Observation, in
     assert of_new_flows(outcomes, earlier, PORTS, nobody_asks) == outcomes
 
 
-def test_earlier_silence_is_an_outcome_too() -> None:
+def test_earlier_timeout_is_an_outcome_too() -> None:
     outcomes = [TIMED_OUT, *seen(0, 269)]
     assert of_new_flows(outcomes, {TIMED_OUT: 20}, PORTS, lambda count: seen(0, count)) == [AFTER] * 270
 
 
-def test_too_many_earlier_flows_leave_it_unknown() -> None:
+def test_too_many_earlier_flows_make_the_outcome_unknown() -> None:
     told = of_new_flows(seen(4, 266), {BEFORE: 20_000}, PORTS, nobody_asks)
     assert [type(each) for each in told] == [Unknown] * 4 + [Reached] * 266
 

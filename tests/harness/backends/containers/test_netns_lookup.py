@@ -62,7 +62,7 @@ def engine_that_says(folder: Path, said: str) -> ContainerEngine:
     return ContainerEngine("docker", str(program))
 
 
-def test_the_netns_of_a_container_is_that_of_its_process(place: Namespace, tmp_path: Path) -> None:
+def test_container_netns_is_that_of_its_process(place: Namespace, tmp_path: Path) -> None:
     waits = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read(); import time; time.sleep(60)"]
     running = process.start("container", waits, log=tmp_path / "log", namespace=place)
     with netns_of(engine_that_says(tmp_path, str(running.pid)), "node") as found:
@@ -71,6 +71,6 @@ def test_the_netns_of_a_container_is_that_of_its_process(place: Namespace, tmp_p
 
 
 @pytest.mark.parametrize(("said", "why"), [("0", "does not run"), ("4194305", "is not seen")])
-def test_container_without_local_process_is_named(tmp_path: Path, said: str, why: str) -> None:
+def test_container_without_local_process_is_reported(tmp_path: Path, said: str, why: str) -> None:
     with pytest.raises(UnavailableError, match=f"container node {why}|of container node {why}"):
         netns_of(engine_that_says(tmp_path, said), "node")

@@ -16,7 +16,7 @@ NODE = {"metadata": {"name": "kind-worker"}, "status": {"nodeInfo": {"bootID": "
 NAMES = {"a1": "kind-worker"}
 
 
-def test_a_node_of_the_same_boot_may_be_here(tmp_path: Path) -> None:
+def test_node_with_the_same_boot_id_may_be_local(tmp_path: Path) -> None:
     (tmp_path / "boot").write_text("boot-1\n")
     assert not is_elsewhere(NODE, tmp_path / "boot")
     (tmp_path / "boot").write_text("boot-2\n")

@@ -75,7 +75,7 @@ def test_impossible_cluster_is_refused(given: dict[str, object], wanted: KindCon
         check_engine("docker", facts(**given), wanted)
 
 
-def test_old_kubelets_do_with_cgroup_v1() -> None:
+def test_old_kubelets_accept_cgroup_v1() -> None:
     images = {"control-plane": "kindest/node:v1.34.3"}
     check_engine("docker", facts(cgroup="1"), KindConfig(THREE_ZONES, images=images))
 

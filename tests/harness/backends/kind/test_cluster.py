@@ -61,7 +61,7 @@ def test_failure_of_kind_is_shown_with_scarce_resources() -> None:
     assert "Creating" not in str(error)
 
 
-def test_a_node_is_ready_when_its_kubelet_says_so() -> None:
+def test_node_is_ready_when_its_kubelet_reports_ready() -> None:
     ready, other = ({"metadata": {"name": n}, "status": {"conditions": [{"type": "Ready", "status": s}]}}
                     for n, s in (("w1", "True"), ("w2", "False")))  # fmt: skip
     held = {**ready, "metadata": {"name": "w4"}, "spec": {"taints": [{"key": "node.kubernetes.io/not-ready"}]}}
@@ -80,7 +80,7 @@ def test_failed_cluster_leaves_nothing(install: Install) -> None:
     assert not (root() / cluster.name).exists()
 
 
-def test_kind_is_ended_when_the_run_is_interrupted(install: Install) -> None:
+def test_kind_is_stopped_when_the_run_is_interrupted(install: Install) -> None:
     kind = install("kind", KIND_THAT_HANGS)
     install("docker", ENGINE)
 
@@ -101,7 +101,7 @@ def test_run_ids_are_checked() -> None:
 
 
 @pytest.mark.slow
-def test_missing_node_image_is_named_and_nothing_is_left(kind: Path, engine: ContainerEngine) -> None:
+def test_missing_node_image_is_reported_and_leaves_nothing(kind: Path, engine: ContainerEngine) -> None:
     before = engine.ask("network", "ls", "--format", "{{.Name}}"), engine.clusters()
     cluster = KindCluster(ONE_ZONE, image=NO_SUCH_IMAGE)
     with pytest.raises(UnavailableError, match=f"node image {NO_SUCH_IMAGE} cannot be pulled; check the network"):

@@ -126,7 +126,7 @@ def test_downgraded_api_server_reports_its_version(node: Node, components: KindC
     assert not any("--feature-gates" in each for each in node.command("kube-apiserver"))
 
 
-def test_a_minor_version_that_the_node_lacks_is_its_newest_patch(node: Node, components: KindComponents) -> None:
+def test_minor_version_missing_on_the_node_resolves_to_its_newest_patch(node: Node, components: KindComponents) -> None:
     components.start(CONTROLLER, release("1.30", ServiceTrafficDistribution=True), [])
     assert tag_of(node.pod("kube-controller-manager")) == "v1.30.14"
     assert "--feature-gates=ServiceTrafficDistribution=true" in node.command("kube-controller-manager")
@@ -147,7 +147,7 @@ def test_other_gates_do_not_change_the_version(node: Node, components: KindCompo
     assert tag_of(node.pod("kube-apiserver")) == "v1.34.0"
 
 
-def test_missing_version_changes_nothing(node: Node, components: KindComponents) -> None:
+def test_nonexistent_version_changes_nothing(node: Node, components: KindComponents) -> None:
     before = dict(node.files)
     node.missing.add("registry.k8s.io/kube-apiserver:v1.33.7")
     with pytest.raises(UnavailableError, match=r"image registry.*v1.33.7 cannot be pulled .*kind load docker-image"):

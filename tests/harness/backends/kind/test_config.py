@@ -40,14 +40,14 @@ def test_file_equals_its_generated_manifest(name: str) -> None:
     assert (FILES / f"{name}.yaml").read_text(encoding="utf-8") == text_of(name), again
 
 
-def test_there_are_no_other_files_and_the_readme_names_them_all() -> None:
+def test_readme_names_every_config_file() -> None:
     assert {path.stem for path in FILES.glob("*.yaml")} == set(NAMED)
     readme = (FILES / "README.md").read_text(encoding="utf-8")
     assert [name for name in NAMED if f"`{name}.yaml`" not in readme] == []
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_kind_itself_takes_the_file(name: str, kind: Path, install: Install) -> None:
+def test_kind_accepts_the_file(name: str, kind: Path, install: Install) -> None:
     install("docker", UP_TO_THE_NETWORK)  # claims to have every node image; kind has validated the file by then
     made = subprocess.run(
         [kind, "create", "cluster", "--config", FILES / f"{name}.yaml", "--kubeconfig", "/dev/null"],
@@ -56,7 +56,7 @@ def test_kind_itself_takes_the_file(name: str, kind: Path, install: Install) -> 
     assert "the network is asked for" in made.stderr
 
 
-def test_kind_itself_refuses_a_field_that_it_does_not_know(kind: Path, install: Install, tmp_path: Path) -> None:
+def test_kind_refuses_an_unknown_field(kind: Path, install: Install, tmp_path: Path) -> None:
     install("docker", UP_TO_THE_NETWORK)
     (tmp_path / "wrong.yaml").write_text(
         yaml.safe_dump({**manifest(KindConfig(ONE_ZONE)), "zones": 3}), encoding="utf-8"
@@ -81,12 +81,12 @@ def test_nodes_have_the_names_that_kind_gives_by_order() -> None:
 
 
 @pytest.mark.parametrize(("tag", "gates"), [("v1.30.13", {"NFTablesProxyMode": True}), ("v1.31.0", None)])
-def test_mode_nftables_has_its_gate_where_it_needs_one(tag: str, gates: dict[str, bool] | None) -> None:
+def test_mode_nftables_sets_its_gate_where_required(tag: str, gates: dict[str, bool] | None) -> None:
     images = parse_images(f"kindest/node:{tag}@sha256:00")
     assert manifest(KindConfig(ONE_ZONE, mode="nftables", images=images)).get("featureGates") == gates
 
 
-def test_each_role_can_have_a_node_image_of_its_own() -> None:
+def test_each_role_can_have_its_own_node_image() -> None:
     images = parse_images("kindest/node:v1.34.0,worker=kindest/node:v1.33.7")
     nodes = manifest(KindConfig(ONE_ZONE, images=images))["nodes"]
     assert [node["image"] for node in nodes] == ["kindest/node:v1.34.0"] + ["kindest/node:v1.33.7"] * 2
@@ -118,6 +118,6 @@ def test_unsupported_cluster_is_refused(given: dict[str, object], says: str) -> 
         KindConfig(ONE_ZONE, **given)  # type: ignore[arg-type]
 
 
-def test_another_network_plugin_takes_the_place_of_kinds_own() -> None:
+def test_custom_network_plugin_replaces_the_default_of_kind() -> None:
     assert manifest(KindConfig(ONE_ZONE, default_cni=False))["networking"]["disableDefaultCNI"] is True
     assert "disableDefaultCNI" not in manifest(KindConfig(ONE_ZONE))["networking"]

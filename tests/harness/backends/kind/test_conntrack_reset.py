@@ -126,7 +126,7 @@ def test_port_closed_for_one_family_opens(shell: Netns, monkeypatch: pytest.Monk
 
 
 @needs_iptables
-def test_network_without_gateway_gets_no_answer(shell: Netns) -> None:
+def test_network_without_gateway_times_out(shell: Netns) -> None:
     with shell.place.entered(), IPRoute() as ip:
         for everything in ("0.0.0.0/0", "::/0"):
             ip.route("del", dst=everything)

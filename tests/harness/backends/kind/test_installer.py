@@ -50,7 +50,7 @@ def test_images_of_the_engine_are_loaded_and_nodes_pull_the_rest(install: Instal
     assert loaded[1].endswith("images.tar --name c")
 
 
-def test_nothing_is_saved_where_the_engine_has_none(install: Install, tmp_path: Path) -> None:
+def test_no_image_is_saved_when_the_engine_has_none(install: Install, tmp_path: Path) -> None:
     found = tools(install)
     load_images(found, "c", ["theirs:1"], tmp_path / "log", [].append)
     assert asked(found, "kind") == ""
@@ -69,7 +69,7 @@ def test_image_that_a_recipe_names_is_required_before_a_cluster_is_made(install:
         require_images(found, recipe)
 
 
-def test_doctor_says_what_nodes_do_not_get_from_here(install: Install, tmp_path: Path) -> None:
+def test_doctor_reports_images_that_nodes_must_pull(install: Install, tmp_path: Path) -> None:
     install("docker", f"[ $1 = info ] && {{ echo '{INFO}'; exit; }}\n{ENGINE}")
     install("kind", "echo kind version 0.33.0")
     pod = {"template": {"spec": {"containers": [{"image": "mine:1"}, {"image": "theirs:1"}]}}}

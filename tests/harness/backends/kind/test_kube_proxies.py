@@ -46,7 +46,7 @@ def test_a_daemon_set_of_some_nodes_stays_on_those() -> None:
     assert spec["template"]["spec"]["affinity"]["podAntiAffinity"] == {"x": []}
 
 
-def test_without_nodes_the_template_is_the_one_that_running_pods_have() -> None:
+def test_template_without_nodes_equals_that_of_running_pods() -> None:
     assert excluding(DAEMON_SET, [])["spec"]["template"]["spec"] == {"affinity": None}
     assert restoring(DAEMON_SET)["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
 
@@ -60,7 +60,7 @@ def test_a_release_runs_on_its_nodes_only_from_its_own_configuration() -> None:
     assert variant_configuration(CONFIG_MAP, "v1.30.13", GATES)["metadata"]["name"] == name
 
 
-def test_kubeadms_set_does_not_take_the_pods_of_a_release_for_its_own() -> None:
+def test_kubeadm_daemon_set_does_not_adopt_pods_of_a_release() -> None:
     made = variant(DAEMON_SET, "v1.30.13", {}, ["w1"])
     assert made["spec"]["selector"]["matchLabels"] == made["spec"]["template"]["metadata"]["labels"]
     assert "k8s-app" not in made["spec"]["template"]["metadata"]["labels"]
@@ -76,7 +76,7 @@ def test_the_configuration_of_a_release_differs_in_its_gates_only() -> None:
     assert mode_of(CONFIG_MAP) == "iptables"
 
 
-def test_names_tell_releases_apart_and_may_be_labels() -> None:
+def test_names_of_releases_differ_and_are_valid_labels() -> None:
     names = {variant_name("v1.30.13", {}), variant_name("v1.30.13", GATES), variant_name("v1.31.0", {})}
     assert len(names) == 3
     assert all(re.fullmatch(r"[a-z0-9-]{1,63}", name) for name in names)

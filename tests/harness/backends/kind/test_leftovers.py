@@ -103,7 +103,7 @@ def test_without_an_engine_there_is_nothing_to_delete(monkeypatch: pytest.Monkey
     assert remove_leftovers() == []
 
 
-def test_a_folder_of_a_cluster_is_for_its_owner_alone() -> None:
+def test_cluster_folder_is_accessible_only_to_its_owner() -> None:
     state = ClusterFolder("trafficdist-abcdefgh")
     assert state.take()
     assert not ClusterFolder("trafficdist-abcdefgh").take()

@@ -82,7 +82,7 @@ def test_exit_before_the_first_look_is_not_reported() -> None:
 
 
 @pytest.mark.parametrize("containers", [{"y": RUNS}, {"x": GONE}, {}])
-def test_changes_by_scenarios_are_no_crash(containers: dict[str, Object], pods: Pods, endings: ProxyExits) -> None:
+def test_changes_by_scenarios_are_not_crashes(containers: dict[str, Object], pods: Pods, endings: ProxyExits) -> None:
     pods.containers = containers
     assert endings.latest() == ""
 

@@ -124,7 +124,7 @@ def proxies(api: Api) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_one_node_changes_its_proxy_and_no_other_proxy_restarts(cluster_api: Api, kubelets: Kubelets) -> None:
+def test_changing_the_proxy_of_one_node_restarts_no_other(cluster_api: Api, kubelets: Kubelets) -> None:
     before = proxies(cluster_api)
     pods = ProxyPods(kubelets, cluster_api)
     pods.start(["w2"], OLD)

@@ -48,7 +48,7 @@ def test_a_release_without_gates_has_no_flag_for_them() -> None:
     assert changes(before, after) == ({"--feature-gates=PreferSameTrafficDistribution=true"}, set())
 
 
-def test_each_start_is_another_pod() -> None:
+def test_each_start_creates_another_pod() -> None:
     first, second = (with_start(pod("kube-apiserver"), start) for start in (1, 2))
     assert first != second
     assert first["metadata"]["labels"] == {
@@ -56,7 +56,7 @@ def test_each_start_is_another_pod() -> None:
     }  # fmt: skip
 
 
-def test_the_slice_controller_is_stopped_alone() -> None:
+def test_slice_controller_can_be_stopped_alone() -> None:
     before = pod("kube-controller-manager")
     assert changes(before, without_slices(before)) == (
         {"--controllers=*,bootstrapsigner,tokencleaner"},
@@ -64,12 +64,12 @@ def test_the_slice_controller_is_stopped_alone() -> None:
     )
 
 
-def test_a_changed_controller_manager_waits_for_no_lease() -> None:
+def test_changed_controller_manager_does_not_wait_for_a_lease() -> None:
     before = pod("kube-controller-manager")
     assert changes(before, without_election(before)) == ({"--leader-elect=true"}, {"--leader-elect=false"})
 
 
-def test_the_port_of_a_registry_is_no_tag() -> None:
+def test_registry_port_is_not_taken_for_a_tag() -> None:
     assert image_at("registry.example:5000/kube-proxy:v1.34.0@sha256:00", "v1.30.1") == (
         "registry.example:5000/kube-proxy:v1.30.1"
     )
