@@ -283,7 +283,7 @@ def _with_refusals(right: Answers, answers: Answers) -> tuple[Answers, Answers]:
     return {tagged(key): right[key] for key in right}, {tagged(key): answers[key] for key in right}
 
 
-def test_every_mutant_of_a_server_is_somewhere() -> None:
+def test_every_api_server_mutant_has_a_case() -> None:
     servers = {
         name
         for name, each in MUTANTS.items()
@@ -293,10 +293,10 @@ def test_every_mutant_of_a_server_is_somewhere() -> None:
 
 
 @pytest.mark.parametrize("name", SERVER_SAID)
-def test_an_api_server_is_wrong_in_what_it_says(name: str) -> None:
+def test_api_server_mutant_is_wrong_where_its_case_says(name: str) -> None:
     judge(SERVER_SAID[name], *_with_refusals(_right_of_servers(), _server_answers(MUTANTS[name])))
 
 
 @pytest.mark.parametrize("name", RIGHT_IN_ALL)
-def test_an_api_server_is_right_in_all_requests(name: str) -> None:
+def test_api_server_is_right_in_all_requests(name: str) -> None:
     assert wrong_at(_right_of_servers(), _server_answers(MUTANTS[name])) == []

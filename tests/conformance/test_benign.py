@@ -83,7 +83,7 @@ MINUTES = (pytest.mark.slow, pytest.mark.timeout(600))
 
 
 @pytest.mark.parametrize("name", [*BY_DAY, *(pytest.param(each, marks=MINUTES) for each in BY_NIGHT)])
-def test_variant_meets_what_it_touches_most(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_variant_passes_the_requirements_it_affects_most(name: str, trial: Callable[[Mutant], Trial]) -> None:
     _expect_met(BENIGN[name], trial(BENIGN[name]), sample(name))
 
 
@@ -93,7 +93,7 @@ def test_variant_meets_what_it_touches_most(name: str, trial: Callable[[Mutant],
 @pytest.mark.parametrize(
     ("name", "reading", "first"), [(*each, first) for each in TRIED for first in range(0, len(TRIED[each]), AT_ONCE)]
 )
-def test_variant_meets_all_that_it_claims(
+def test_variant_passes_everything_it_claims(
     name: str, reading: str, first: int, trial: Callable[[Mutant], Trial]
 ) -> None:
     """Skip requirements with results for the same code. Workers share a variant in groups of `AT_ONCE` requirements."""
@@ -117,45 +117,45 @@ def _chosen(requirements: Iterable[str]) -> list[str]:
     return [each for each in requirements if matches(each, CHOSEN)]
 
 
-def test_a_twin_by_day_is_tried_with_what_its_twin_by_night_is() -> None:
+def test_daily_twin_is_tried_with_the_requirements_of_its_nightly_twin() -> None:
     assert {name: sample(each) for name, each in TWINS.items()} == {name: sample(name) for name in TWINS}
     assert {*TWINS.values()} <= {*BY_DAY}
 
 
-def test_every_edit_of_chains_changes_some() -> None:
+def test_every_chain_edit_changes_some_chains() -> None:
     for family in FAMILIES:
         chains = [*fixed_chains(family), *(action_chain(family, each) for each in (2, 2 | LOCAL_LIST, 60 << 15 | 2))]
         unedited = [name for name, edit in EDITS.items() if all(edit(family, each) == each for each in chains)]
         assert unedited == []
 
 
-def test_samples_are_of_what_variants_claim() -> None:
+def test_samples_contain_only_claimed_requirements() -> None:
     both = {name: {one for each in READINGS for one in claimed(BENIGN[name], each)} for name in BENIGN}
     assert {name: odd for name in BENIGN if (odd := {*sample(name)} - both[name])} == {}
 
 
-def test_sample_has_each_requirement_that_a_variant_leaves_unmet() -> None:
+def test_sample_contains_each_requirement_that_a_variant_does_not_meet() -> None:
     assert {each.name for each in BENIGN.values() if not each.unmet <= {*sample(each.name)}} == set()
 
 
-def test_what_benign_variants_lack_and_leave_unmet_exists_and_is_no_must() -> None:
+def test_benign_variants_lack_existing_requirements_that_are_not_musts() -> None:
     known = {name for each in SCENARIOS for name in features(each)}
     assert all(each.lacks <= known and each.unmet <= SCENARIOS.keys() for each in BENIGN.values())
     assert not any(SCENARIOS[name].requirement.level is MUST for each in BENIGN.values() for name in each.unmet)
 
 
-def test_each_benign_variant_stands_for_a_family() -> None:
+def test_each_benign_variant_represents_a_family() -> None:
     assert [each.name for each in BENIGN.values() if not each.provenance] == []
 
 
-def test_no_proxy_or_dns_server_reads_which_text_it_follows_but_for_topology_keys() -> None:
+def test_only_topology_keys_depend_on_the_followed_text() -> None:
     """If parts depended on the reading, their requirements would have to run in both readings."""
     rooms = [ROOT / "reference" / each for each in ("proxy", "dns", "pod_locator")]
     lines = [line.strip() for room in rooms for file in room.rglob("*.py") for line in file.read_text().splitlines()]
     assert [each for each in lines if ".follows" in each] == ['alone = keys and features.follows == "released"']
 
 
-def test_each_requirement_that_a_variant_claims_is_tried_in_a_reading_that_it_holds_in() -> None:
+def test_each_claimed_requirement_is_tried_in_a_reading_where_it_applies() -> None:
     for name, variant in BENIGN.items():
         assert {one for each in READINGS for one in TRIED.get((name, each), ())} == {
             one for each in READINGS for one in claimed(variant, each)
@@ -168,7 +168,9 @@ def _without_link_local(service: Object, pods: Iterable[Object], *rest: Any, **o
 
 
 @pytest.mark.parametrize("requirement", ["KEP-4444/failed-sync-is-an-event", "KEP-4444/failed-syncs-are-counted-apart"])
-def test_where_no_sync_fails_its_report_is_inconclusive(requirement: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_sync_failure_metric_is_inconclusive_without_a_failed_sync(
+    requirement: str, trial: Callable[[Mutant], Trial]
+) -> None:
     """A controller may omit an endpoint that is invalid in every slice."""
     careful = Mutant("careful", "", controller=partial(EndpointSliceController, plan=_without_link_local))
     cluster = trial(careful)
@@ -176,14 +178,14 @@ def test_where_no_sync_fails_its_report_is_inconclusive(requirement: str, trial:
         cluster.run(requirement)
 
 
-def test_fewer_probes_are_asked_for_in_a_block_alone() -> None:
+def test_fewer_probes_are_used_only_inside_the_block() -> None:
     before = allowed_set(2).samples
     with fewer_probes():
         assert allowed_set(2).samples < before / 4
     assert allowed_set(2).samples == before
 
 
-def test_run_that_was_ended_goes_on_with_what_is_left(tmp_path: Path) -> None:
+def test_interrupted_run_continues_with_the_remaining_requirements(tmp_path: Path) -> None:
     seen = Seen(tmp_path, "takes-turns", "kep")
     for verdict in ("passed", "failed", "inconclusive"):
         seen.note(Outcome(verdict, verdict, text=f"it {verdict}"))
@@ -200,7 +202,7 @@ def test_run_that_was_ended_goes_on_with_what_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_proxy_that_does_nothing_passes_nothing(trial: Callable[[Mutant], Trial]) -> None:
+def test_proxy_that_does_nothing_passes_no_requirement(trial: Callable[[Mutant], Trial]) -> None:
     cluster = trial(MUTANTS["nothing-moves"])
     with time_scaled(0.1):
         assert [each for each in SILENT if not cluster.failure(each)] == []

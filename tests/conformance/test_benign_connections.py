@@ -13,7 +13,7 @@ from trafficdist import TCP, endpoint, expect_traffic
 
 
 @pytest.mark.parametrize(("name", "at_the_node"), [("translates-at-the-client", False), ("takes-turns", True)])
-def test_connections_of_a_pod_are_translated_where_it_is_said(
+def test_pod_connections_are_translated_in_the_stated_netns(
     name: str, at_the_node: bool, trial: Callable[[Mutant], Trial]
 ) -> None:
     with trial(BENIGN[name]).cluster("test") as cluster:

@@ -54,7 +54,7 @@ def _failures(name: str, chosen: list[str], trial: Callable[[Mutant], Trial]) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 @pytest.mark.parametrize("name", SHORT)
-def test_what_hears_a_little_late_passes_its_whole_profile(
+def test_slightly_delayed_watches_pass_the_whole_profile(
     name: str, part: int, trial: Callable[[Mutant], Trial]
 ) -> None:
     assert _failures(name, _of(BENIGN[name])[part::4], trial) == {}
@@ -62,19 +62,19 @@ def test_what_hears_a_little_late_passes_its_whole_profile(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
-def test_what_hears_late_of_one_thing_passes(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_delayed_watch_of_one_resource_passes(name: str, trial: Callable[[Mutant], Trial]) -> None:
     mine = _of(BENIGN[name])
     assert _failures(name, [each for each in (*OF_NODES, *OF_OTHERS) if each in mine], trial) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LATE)
-def test_what_is_ten_seconds_late_is_right(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_watch_delayed_by_ten_seconds_is_right(name: str, trial: Callable[[Mutant], Trial]) -> None:
     chosen = {"KEP-4444/zone-loses-and-regains-its-endpoints", "KEP-2433/removal-that-overloads-ends-hints"}
     assert _failures(name, sorted(chosen & set(_of(BENIGN[name]))), trial) == {}
 
 
-def test_what_is_named_exists() -> None:
+def test_named_requirements_exist() -> None:
     assert {*OF_NODES, *OF_OTHERS} - SCENARIOS.keys() == set()
 
 
@@ -87,7 +87,7 @@ def test_what_is_named_exists() -> None:
         pytest.param("INTERACTIONS/node-port", False, marks=pytest.mark.slow),
     ],
 )
-def test_who_is_late_fails_only_what_it_declares(
+def test_delayed_component_fails_only_what_it_declares(
     asked: str, timed: bool, trial: Callable[[Mutant], Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = trial(BENIGN["proxy-hears-of-endpointslices-1-s-late"])

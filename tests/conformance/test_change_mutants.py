@@ -245,6 +245,6 @@ def _right(change: str) -> list[Seen]:
 
 
 @pytest.mark.parametrize("name", MISSED)
-def test_a_mutant_misses_the_changes_that_it_says(name: str) -> None:
+def test_mutant_misses_the_changes_of_its_case(name: str) -> None:
     wrong = {change for change in CHANGES if hear(MUTANTS[name].proxy, _story(change)) != _right(change)}
     assert wrong == MISSED[name]

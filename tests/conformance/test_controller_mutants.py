@@ -254,13 +254,13 @@ def _wrong_at(name: str, story: Story, right: list[Seen]) -> set[str]:
     return wrong
 
 
-def test_every_mutant_of_a_controller_is_somewhere() -> None:
+def test_every_controller_mutant_has_a_case() -> None:
     of_controllers = {name for name, each in MUTANTS.items() if each.controller is not EndpointSliceController}
     assert of_controllers - SAID.keys() - OTHERWISE.keys() == set()
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_a_mutant_is_wrong_where_it_says_so(name: str) -> None:
+def test_mutant_is_wrong_where_its_case_says(name: str) -> None:
     wrong, said = set[str](), {*SAID[name].at}
     follows = set().union(*(FOLLOWING.get(each, ()) for each in said)) - said
     for number in range(MOST):
@@ -271,6 +271,6 @@ def test_a_mutant_is_wrong_where_it_says_so(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "need"), [(name, need) for name, said in SAID.items() for need in said.needs])
-def test_a_mutant_is_right_without_what_it_needs(name: str, need: str) -> None:
+def test_mutant_is_right_without_its_trigger(name: str, need: str) -> None:
     told = [_told(number, need, counted=_counts(name)) for number in range(FEW)]
     assert [(story, wrong) for story, right in told if (wrong := _wrong_at(name, story, right))] == []

@@ -38,7 +38,7 @@ def coverage() -> Coverage:
     return load()
 
 
-def test_every_id_is_alive_and_every_requirement_of_the_documents_is_mapped(coverage: Coverage) -> None:
+def test_every_id_exists_and_every_document_requirement_is_mapped(coverage: Coverage) -> None:
     assert problems(coverage, {each.id for each in catalogue()}) == []
 
 
@@ -46,7 +46,7 @@ def test_no_statement_is_open(coverage: Coverage) -> None:
     assert [each.id for each in coverage.statements if isinstance(each.outcome, Open)] == []
 
 
-def test_what_is_asked_in_place_of_a_requirement_stands_beside_it(coverage: Coverage) -> None:
+def test_no_statement_lists_a_requirement_and_its_replacement(coverage: Coverage) -> None:
     instead = {each.id: each.instead_of for each in catalogue() if each.instead_of}
     outcomes = {each.id: each.outcome for each in coverage.statements}
     tested = {name: set(each.requirements) for name, each in outcomes.items() if isinstance(each, Covered)}
@@ -72,7 +72,7 @@ def test_all_documents_are_there(coverage: Coverage) -> None:
     ]
 
 
-def test_a_document_that_is_no_seed_says_where_its_text_is(coverage: Coverage) -> None:
+def test_document_without_a_seed_states_the_location_of_its_text(coverage: Coverage) -> None:
     seeds = {"KEP-4444", "KEP-3015", "KEP-3015-2022", "KEP-2433", "KEP-536"}
     assert {each.name for each in coverage.documents if not each.text} == seeds
 

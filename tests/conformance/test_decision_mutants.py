@@ -313,12 +313,12 @@ def _wrong_at(name: str, asked: Question, right: Decision) -> set[str]:
     return {each for each in ADDRESSES if _what(getattr(right, each)) != _what(getattr(seen, each))}
 
 
-def test_what_each_mutant_that_decides_needs_is_said() -> None:
+def test_each_decision_mutant_states_its_trigger() -> None:
     assert SAID.keys() == set(DECIDING)
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_a_mutant_is_wrong_where_it_says_so(name: str) -> None:
+def test_mutant_is_wrong_where_its_case_says(name: str) -> None:
     wrong: set[str] = set()
     for number, each in enumerate(_answered()):
         if number >= SITUATIONS and wrong >= {*SAID[name].at}:
@@ -328,5 +328,5 @@ def test_a_mutant_is_wrong_where_it_says_so(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "need"), [(name, need) for name, said in SAID.items() for need in said.needs])
-def test_a_mutant_is_right_without_what_it_needs(name: str, need: str) -> None:
+def test_mutant_is_right_without_its_trigger(name: str, need: str) -> None:
     assert [asked for asked, right in _answered(need) if _wrong_at(name, asked, right)] == []

@@ -208,11 +208,11 @@ def _aligned(right: Answers, answers: Answers) -> Answers:
 
 
 @pytest.mark.parametrize("name", DNS_SAID)
-def test_a_dns_server_is_wrong_in_what_it_says(name: str) -> None:
+def test_dns_mutant_is_wrong_where_its_case_says(name: str) -> None:
     right = _right_of_dns()
     judge(DNS_SAID[name], right, _aligned(right, _dns_answers(MUTANTS[name])))
 
 
 @pytest.mark.parametrize("name", DNS_OTHERWISE)
-def test_a_dns_server_is_right_in_all_questions(name: str) -> None:
+def test_dns_server_is_right_in_all_queries(name: str) -> None:
     assert wrong_at(_right_of_dns(), _dns_answers(MUTANTS[name])) == []

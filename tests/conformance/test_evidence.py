@@ -116,7 +116,7 @@ def stack(netns_allowed: None) -> Iterator[ExitStack]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=[each.mutant for each in ROWS])
-def test_a_failure_leaves_what_explains_it(row: Row, stack: ExitStack, tmp_path: Path) -> None:
+def test_failure_leaves_its_evidence(row: Row, stack: ExitStack, tmp_path: Path) -> None:
     history = stack.enter_context(History(tmp_path / "history.jsonl"))
     backend = stack.enter_context(NetnsBackend(implementation=reference(MUTANTS[row.mutant])))
     cluster = Cluster(backend, "td-3", history=history, test=row.requirement)

@@ -30,14 +30,14 @@ def series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return go_on
 
 
-def test_a_series_is_taken_up_where_it_stopped_and_ends_with_a_hundred(series: Any) -> None:
+def test_series_resumes_where_it_stopped_and_ends_after_a_hundred_runs(series: Any) -> None:
     assert series(2) == (0, [0, 1])
     assert series(1) == (1, [0, 1, 2])
     assert series(0) == (1, [0, 1, 2])
     assert series(200) == (1, list(range(100)))
 
 
-def test_a_run_has_its_requirements_by_its_number_alone() -> None:
+def test_run_number_determines_the_requirements_of_a_run() -> None:
     first = false_failures.drawn(3, 2)
     assert len(set(first)) == 10
     assert false_failures.drawn(3, 2) == first

@@ -35,7 +35,7 @@ def made() -> list[Life]:
 
 
 @pytest.mark.slow
-def test_the_fixed_lives_are_those_of_their_seed() -> None:
+def test_fixed_lives_are_generated_from_their_seed() -> None:
     assert CORPUS.read_text(encoding="utf-8") == corpus_text(1, 12)
 
 
@@ -44,7 +44,7 @@ def test_the_fixed_lives_are_as_they_were_written() -> None:
     assert [lives.group_of(each) for each in corpus()] == [group for group in GROUPS for _ in range(12)]
 
 
-def test_a_seed_means_the_same_lives_whatever_modules_are_loaded() -> None:
+def test_seed_gives_the_same_lives_regardless_of_loaded_modules() -> None:
     said = (
         "from conformance.generated import strategies, yaml_format; "
         "print(yaml_format.as_yaml(strategies.batch(('all', True), 3, of_seed=5)))"
@@ -65,7 +65,7 @@ def test_a_seed_means_the_same_lives_whatever_modules_are_loaded() -> None:
     assert len(told) == 1
 
 
-def test_other_seeds_and_other_batches_mean_other_lives() -> None:
+def test_other_seeds_and_batches_give_other_lives() -> None:
     some = [strategies.batch(("core", False), number, of_seed=of) for number, of in ((0, 1), (1, 1), (0, 2))]
     assert len({yaml_format.as_yaml(each) for each in some}) == 3
 
@@ -140,14 +140,14 @@ def test_every_kind_of_step_is_made(step: str) -> None:
         ),
     ],
 )
-def test_what_no_document_decides_is_not_asked(life: Life, why: str) -> None:
+def test_undecided_life_has_a_reason(life: Life, why: str) -> None:
     assert why in lives.why_impossible(life)
 
 
 _STARTS = Member(6, zones=("a",), condition="starts")
 
 
-def test_while_a_service_changes_whoever_is_usable_may_answer_and_nobody_else() -> None:
+def test_only_usable_endpoints_may_answer_during_a_service_change() -> None:
     hinted = (Slice("s0", (Member(0, zones=("a",)), Member(3, zones=("b",)), _STARTS)),)
     near = State(distribution="PreferClose", slices=hinted)
     far = replace(near, slices=(Slice("s0", (Member(0), Member(3), _STARTS)),))
@@ -166,7 +166,7 @@ def _failing(rule: Callable[[Life], bool]) -> Callable[[Sequence[Life]], Collect
     return lambda some: [each for each in some if rule(each)]
 
 
-def test_a_life_that_fails_gets_as_small_as_its_fault() -> None:
+def test_failing_life_is_shrunk_to_its_fault() -> None:
     def rule(life: Life) -> bool:
         """A proxy that never updates the internal policy."""
         return any(
@@ -187,11 +187,11 @@ def test_a_life_that_fails_gets_as_small_as_its_fault() -> None:
     assert len(yaml_format.as_yaml([smaller]).splitlines()) <= 10
 
 
-def test_what_is_plain_is_what_a_life_has_that_says_nothing() -> None:
+def test_defaults_of_a_life_are_the_first_choices() -> None:
     assert [name for name in lives.switches() if getattr(State(), name) != lives.choices(name)[0]] == []
 
 
-def test_it_stays_as_it_is_when_time_is_up() -> None:
+def test_shrinking_stops_when_time_is_up() -> None:
     assert shrinking.shrunk(made()[5], _failing(lambda _: True), lambda: False) is made()[5]
 
 
@@ -214,7 +214,7 @@ def test_it_stays_as_it_is_when_time_is_up() -> None:
         ),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_error_in_a_file_is_named(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "lives.yaml").write_text(text)
     with pytest.raises(UsageError) as refused:
         check(Generation(1, replay=str(tmp_path / "lives.yaml")))
@@ -222,7 +222,7 @@ def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, said: str) 
     assert said in str(refused.value)
 
 
-def test_who_has_no_hypothesis_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_hypothesis_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(UsageError, match=r"pip install 'trafficdist\[generate\]'"):
         check(Generation(1, seconds=1))

@@ -23,14 +23,14 @@ def test_every_possible_combination_is_covered() -> None:
     assert set().union(*map(covering.of, GRID)) == covering.possible()
 
 
-def test_what_is_impossible_has_a_reason() -> None:
+def test_impossible_combination_has_a_reason() -> None:
     for each in set(covering.combinations()) - covering.possible():
         values = dict(each)
         others = [{**values, name: value} for name in DIMENSIONS.keys() - values.keys() for value in DIMENSIONS[name]]
         assert why_impossible(values) or any(map(why_impossible, others)), values
 
 
-def test_where_hints_do_not_decide_hints_for_nodes_change_nothing() -> None:
+def test_node_hints_change_nothing_where_hints_do_not_decide() -> None:
     """Therefore these cells can test proxies without support for node hints."""
     for cell in (each for each in GRID if not cells.follows_hints(each)):
         for node in cells.ASKED_FROM:
@@ -52,7 +52,7 @@ def test_every_group_has_a_requirement_with_cells() -> None:
     assert names == {name for name in grid if not name.startswith("INTERACTIONS/live")}
 
 
-def test_a_cell_as_a_scenario_of_its_own_says_the_same() -> None:
+def test_cell_has_the_same_result_as_its_own_scenario() -> None:
     for cell in GRID:
         stage = Stage()
         names = {name: getattr(trafficdist, name) for name in SPOKEN} | {

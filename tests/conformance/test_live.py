@@ -29,7 +29,7 @@ COVERED = set().union(*(change_covering.of(each)[1] for each in LIVE))
 SPOKEN = ("Port", "NO_ANSWER", "endpoint", "pod_client", "node_client", "external_client")
 
 
-def test_the_file_has_what_is_chosen() -> None:
+def test_file_contains_the_chosen_changes() -> None:
     assert change_covering.CHOSEN.read_text(encoding="utf-8") == change_covering.as_json(change_covering.chosen())
     assert change_covering.chosen() == LIVE
 
@@ -43,14 +43,14 @@ def test_every_change_shows_unless_its_values_mean_the_same() -> None:
     assert odd == []
 
 
-def test_what_no_change_is_beside_has_a_reason() -> None:
+def test_value_that_no_change_contains_has_a_reason() -> None:
     for dimension, name, value in BESIDES - COVERED:
         why = change_covering.why_impossible(dimension, {name: value})
         others = [changes.cell_of(dimension, each, {name: value}) for each in changes.VALUES[dimension]]
         assert why or sum(not dimensions.why_impossible(each) for each in others) < 2, (dimension, name, value)
 
 
-def test_what_has_a_reason_is_beside_no_change() -> None:
+def test_value_with_a_reason_is_in_no_change() -> None:
     assert [each for each in COVERED if change_covering.why_impossible(each[0], {each[1]: each[2]})] == []
 
 
@@ -64,7 +64,7 @@ def test_the_documents_decide_every_change_under_either_reading() -> None:
                 assert not isinstance(told[0], oracle.LeftOpen)
 
 
-def test_whoever_a_proxy_chooses_between_the_writes_of_a_change_may_answer_meanwhile() -> None:
+def test_endpoints_chosen_between_the_writes_of_a_change_may_answer_meanwhile() -> None:
     """The result does not depend on whether a proxy first receives the Service or the slices."""
     for change in LIVE:
         for cell, front in _given(change):
@@ -117,7 +117,7 @@ def test_every_group_has_a_requirement_with_the_features_that_it_needs(group: tu
     assert CORE | {feature for feature, is_needed in needed.items() if is_needed} <= {*requirement.features}
 
 
-def test_every_ordered_pair_that_can_be_is_shown_to_proxies_with_core_features_alone() -> None:
+def test_proxies_with_core_features_see_every_possible_ordered_pair() -> None:
     core = {change_covering.of(each)[0] for each in LIVE if change_covering.group_of(each)[0] == "core"}
     needing = {120, "load-balancer", "external-ip", "ClientIP", "dual", "pending"}
     assert [each for each in TURNS - core if not needing & {*each[1:]}] == []
@@ -134,7 +134,7 @@ class _LivingStage(Stage):
             del self._slices[service.name, name, family]
 
 
-def test_a_change_as_a_scenario_of_its_own_says_the_same() -> None:
+def test_change_has_the_same_result_as_its_own_scenario() -> None:
     for change in LIVE:
         stage = _LivingStage()
         names: dict[str, Callable[..., Any]] = {name: getattr(trafficdist, name) for name in SPOKEN}

@@ -19,12 +19,12 @@ def test_unknown_mutant_is_refused_with_the_nearest_names() -> None:
         resolve({"backend": "netns", "mutant": "ignores-zone-hint"})
 
 
-def test_report_names_the_mutant_whatever_project_was_given() -> None:
+def test_report_names_the_mutant_for_any_project_name() -> None:
     settings = resolve({"backend": "netns", "mutant": "skips-zone-tier", "project": "acme-proxy"})
     assert implementation(settings)["project"] == "mutant skips-zone-tier"
 
 
-def test_benign_variant_is_no_less_a_mutant_and_never_certifiable() -> None:
+def test_benign_variant_is_reported_as_a_mutant_and_not_certifiable() -> None:
     settings = resolve({"backend": "netns", "mutant": "takes-turns"})
     assert not_certifiable(settings, Plan(), whole_suite=True) == ["mutant takes-turns was judged"]
 
@@ -35,6 +35,6 @@ def test_header_says_that_a_mutant_is_judged() -> None:
     assert any("mutant skips-zone-tier" in line for line in lines)
 
 
-def test_name_of_each_mutant_stands_in_its_source_as_it_is_written_on_the_command_line() -> None:
+def test_name_of_each_mutant_is_a_literal_in_its_source() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in Path(*mutants.__path__).glob("*.py"))
     assert [name for name in (*mutants.MUTANTS, *mutants.BENIGN) if f'"{name}"' not in sources] == []

@@ -109,11 +109,11 @@ def test_every_mutant_is_named_by_a_requirement() -> None:
     assert MUTANTS.keys() - ALONE.keys() - TOGETHER.keys() == set()
 
 
-def test_each_pair_is_tried_by_night_or_at_each_change() -> None:
+def test_each_pair_runs_nightly_or_on_each_change() -> None:
     assert {name: sorted(SOME.get(name, []) + REST.get(name, [])) for name in ALONE} == ALONE
 
 
-def test_a_mutant_is_left_to_the_night_only_where_each_dear_requirement_is_tried_with_another() -> None:
+def test_nightly_mutants_leave_each_expensive_requirement_covered_on_each_change() -> None:
     given = {each for killers in SOME.values() for each in killers} | BY_NIGHT
     left = {each for name in ALONE.keys() - SOME.keys() for each in ALONE[name]}
     assert left <= given
@@ -121,13 +121,13 @@ def test_a_mutant_is_left_to_the_night_only_where_each_dear_requirement_is_tried
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_of_each_table_a_requirement_is_tried_at_each_change(table: str) -> None:
+def test_each_table_has_a_requirement_that_runs_on_each_change(table: str) -> None:
     tried = [each for killers in SOME.values() for each in killers if _is_row(each, table)]
     assert tried
     assert len(_rows(table)) > 1
 
 
-def test_mutants_and_benign_variants_have_names_of_their_own() -> None:
+def test_names_of_mutants_and_benign_variants_are_unique() -> None:
     assert not MUTANTS.keys() & BENIGN.keys()
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) for name in (*MUTANTS, *BENIGN))
 
@@ -140,7 +140,7 @@ def test_mutant_is_killed(name: str, trial: Callable[[Mutant], Trial]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # forty requirements that wait for clients without answers
 @pytest.mark.parametrize("name", REST)
-def test_mutant_is_killed_by_all_that_name_it(name: str, trial: Callable[[Mutant], Trial]) -> None:
+def test_mutant_is_killed_by_every_requirement_that_names_it(name: str, trial: Callable[[Mutant], Trial]) -> None:
     assert _survived(name, REST[name], trial) == {}
 
 
@@ -191,7 +191,7 @@ def _unmet(text: str) -> Trial:
         "traffic of service web-1 became as expected within the declared 2 s: expected True, observed False",
     ],
 )
-def test_what_a_scenario_begins_with_kills_nobody(text: str) -> None:
+def test_failing_preliminaries_kill_no_mutant(text: str) -> None:
     assert not is_about(_unmet(text).failure("any"), WRITTEN)
 
 
@@ -200,6 +200,6 @@ def test_a_judgement_on_the_fault_kills() -> None:
     assert is_about(_unmet(text).failure("any"), WRITTEN)
 
 
-def test_an_assertion_that_judges_nothing_kills_nobody() -> None:
+def test_assertion_without_a_judgement_kills_no_mutant() -> None:
     with pytest.raises(NotYetError):
         _Ends(NotYetError("waited 5 s for pod a1 to be ready: expected ready, observed not ready")).failure("any")

@@ -13,7 +13,7 @@ main(["list", "--format", "json"])
 """
 
 
-def test_the_catalogue_needs_no_reference() -> None:
+def test_catalogue_does_not_import_the_reference() -> None:
     listed = subprocess.run(
         [sys.executable, "-c", WITHOUT_REFERENCE], capture_output=True, text=True, check=False, timeout=60
     )

@@ -62,7 +62,7 @@ def _agrees(told: oracle.Outcome, said: Said) -> bool:
 
 
 @pytest.mark.parametrize("name", PROXIES)
-def test_oracle_says_what_literal_tables_say(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oracle_agrees_with_literal_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     as_, level = SCENARIOS[name].requirement.as_, SCENARIOS[name].requirement.level
     readings = [each for each in get_args(oracle.Reading) if as_ in ("", each)]
     for said in tables(SCENARIOS[name], monkeypatch):
@@ -72,7 +72,7 @@ def test_oracle_says_what_literal_tables_say(name: str, monkeypatch: pytest.Monk
                 assert _agrees(told, said), (reading, said, told)
 
 
-def test_oracle_is_held_against_tables_of_every_document(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oracle_is_compared_with_tables_of_every_document(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = {name: len(tables(SCENARIOS[name], monkeypatch)) for name in PROXIES}
     compared = {name for name, count in cells.items() if count}
     assert {SCENARIOS[name].requirement.document for name in compared} >= DOCUMENTS
@@ -113,7 +113,7 @@ def _tell(question: Any, **changes: Any) -> oracle.Outcome:
 
 
 @given(questions)
-def test_who_answers_is_ready_unless_nobody_is(question: Any) -> None:
+def test_only_ready_endpoints_answer_while_any_is_ready(question: Any) -> None:
     endpoints, client, to, policies, _ = question
     told = _tell(question)
     if isinstance(told, Answers):
@@ -134,7 +134,7 @@ def test_policy_cluster_answers_while_any_endpoint_is_ready(question: Any) -> No
 
 
 @given(questions)
-def test_hints_take_away_and_never_add(question: Any) -> None:
+def test_hints_only_remove_endpoints(question: Any) -> None:
     bare = [replace(each, zones=frozenset(), nodes=frozenset()) for each in question[0]]
     told, without = _tell(question), _tell(question, endpoints=bare)
     assert type(told) is type(without)
@@ -143,7 +143,7 @@ def test_hints_take_away_and_never_add(question: Any) -> None:
 
 
 @given(questions)
-def test_one_ready_endpoint_without_hints_sets_all_aside(question: Any) -> None:
+def test_one_ready_endpoint_without_hints_disables_all_hints(question: Any) -> None:
     endpoints = [*question[0], Endpoint("bare", "b1")]
     told = _tell(question, endpoints=endpoints)
     assert not isinstance(told, Answers) or told.by not in ("zone hints", "node hints")
@@ -161,7 +161,7 @@ def test_readings_differ_only_about_endpoints_that_are_not_ready(question: Any) 
 
 
 @pytest.mark.parametrize("kind", ["pod", "node"])
-def test_what_the_documents_leave_open_is_said(kind: oracle.ClientKind) -> None:
+def test_oracle_reports_undecided_cases(kind: oracle.ClientKind) -> None:
     local = Policies(external="Local")
     assert isinstance(outcome([], Client(kind, "a1", "a"), to="node-port", policies=local), LeftOpen)
     assert isinstance(outcome([], Client("external", "a1", "a")), LeftOpen)

@@ -118,13 +118,13 @@ def _right() -> Mapping[str, object]:
     return _kept(REFERENCE)
 
 
-def test_every_mutant_that_keeps_locators_is_here() -> None:
+def test_every_pod_locator_mutant_has_a_case() -> None:
     assert {name for name, each in MUTANTS.items() if each.pod_locators is not PodLocatorController} == (
         SAID.keys() | OTHERWISE.keys()
     )
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_a_mutant_keeps_locators_otherwise_where_it_says_so(name: str) -> None:
+def test_pod_locator_mutant_is_wrong_where_its_case_says(name: str) -> None:
     kept = _kept(MUTANTS[name])
     assert tuple(each for each in STEPS if kept[each] != _right()[each]) == SAID[name]

@@ -210,7 +210,7 @@ def _wrong_at(name: str, story: Story, right: list[Seen]) -> set[str]:
     return wrong
 
 
-def test_every_mutant_of_a_proxy_is_somewhere() -> None:
+def test_every_proxy_mutant_has_a_case() -> None:
     of_proxies = {name for name, each in MUTANTS.items() if each.proxy is not ServiceProxy}
     others = [test_decision_mutants.SAID, test_change_mutants.MISSED, test_rates.RATES, test_rates.COUNTED]
     tables = [SAID, CHAINS, OTHERWISE, *others]
@@ -218,7 +218,7 @@ def test_every_mutant_of_a_proxy_is_somewhere() -> None:
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_a_mutant_is_wrong_where_it_says_so(name: str) -> None:
+def test_mutant_is_wrong_where_its_case_says(name: str) -> None:
     wrong, said = set[str](), {*SAID[name].at}
     follows = FOLLOWING - said if said & {*EVERYWHERE} else set()
     for number in range(MOST):
@@ -230,13 +230,13 @@ def test_a_mutant_is_wrong_where_it_says_so(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "need"), [(name, need) for name, said in SAID.items() for need in said.needs])
-def test_a_mutant_is_right_without_what_it_needs(name: str, need: str) -> None:
+def test_mutant_is_right_without_its_trigger(name: str, need: str) -> None:
     told = [_told(number, need) for number in range(FEW)]
     assert [(story, wrong) for story, right in told if (wrong := _wrong_at(name, story, right))] == []
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_a_mutant_changes_the_rules_that_it_says(name: str) -> None:
+def test_mutant_changes_the_rules_of_its_case(name: str) -> None:
     chains, rule = CHAINS[name]
     edit = MUTANTS[name].proxy.keywords["kernel_table"].keywords["edit"]  # type: ignore[attr-defined]
     marks = [2, 2 | LOCAL_LIST, 60 << 15 | 2, 60 << 15 | 2 | LOCAL_LIST]

@@ -47,13 +47,13 @@ def _declared(name: str) -> float:
         ({"profile": "api-server"}, 1.0),
     ],
 )
-def test_half_a_minute_finds_most_mutants(options: dict[str, str], share: float) -> None:
+def test_quick_run_of_half_a_minute_kills_most_mutants(options: dict[str, str], share: float) -> None:
     found = chosen(**options)
     assert found.seconds <= BUDGET
     assert found.mutants / found.of_mutants >= share, str(found)
 
 
-def test_what_this_machine_remembers_does_not_change_the_choice(
+def test_cached_durations_do_not_change_the_selection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = chosen(**KUBE_PROXY)

@@ -127,7 +127,7 @@ MADE = {name: (MUTANTS | BENIGN)[name] for name in RATES}
 
 
 @pytest.mark.parametrize("name", RATES)
-def test_a_mutant_has_its_rate_in_every_order_of_arrival(name: str) -> None:
+def test_mutant_has_its_rate_for_every_order_of_endpoints(name: str) -> None:
     hinted, shares = RATES[name]
     for order in itertools.permutations(PODS):
         kernel = Kernel(MADE[name])
@@ -146,7 +146,7 @@ def test_a_mutant_has_its_rate_after_every_change(name: str, versions: list[list
         assert kernel.shares() == shares(each)
 
 
-def test_shares_pile_up_with_each_endpoint_that_comes() -> None:
+def test_shares_accumulate_with_each_new_endpoint() -> None:
     kernel = Kernel(MUTANTS["shares-pile-up"])
     first, second, third = list(PODS)[:3]
     for present in ([first], [first, second], [first, second, third]):
@@ -156,7 +156,7 @@ def test_shares_pile_up_with_each_endpoint_that_comes() -> None:
 
 
 @pytest.mark.parametrize(("name", "times"), [("refuses-half", 1), ("refuses-three-quarters", 3)])
-def test_connections_are_refused_at_the_rate_that_the_name_says(name: str, times: int) -> None:
+def test_connections_are_refused_at_the_rate_in_the_name(name: str, times: int) -> None:
     kernel = Kernel(MUTANTS[name])
     kernel.publish(list(PODS), hinted=True)
     slots = Counter(kernel._find(WEB, each, EndpointElement).endpoint for each in range(kernel.mark().endpoints))
@@ -175,7 +175,7 @@ def test_the_leak_is_five_percent_whatever_the_number_of_endpoints(near: int) ->
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["10.244.1.2", "10.244.3.2", "10.244.5.2"])))
-def test_what_spills_under_load_has_the_endpoint_of_the_zone_first_in_a_chain_of_its_own(order: Sequence[str]) -> None:
+def test_spilling_mutant_has_a_chain_with_the_zones_endpoint_first(order: Sequence[str]) -> None:
     kernel = Kernel(MUTANTS["spills-under-load"])
     for count in (3, 1, 2, 3):
         kernel.publish(order[:count], hinted=True)
@@ -184,7 +184,7 @@ def test_what_spills_under_load_has_the_endpoint_of_the_zone_first_in_a_chain_of
     assert [kernel._slot(each, sticky=True) for each in (0, 1)] == ["10.244.1.2", "10.244.3.2"]
 
 
-def test_what_spills_under_load_leaves_two_endpoints_of_a_zone_alone() -> None:
+def test_spilling_mutant_does_not_affect_zones_with_two_endpoints() -> None:
     kernel = Kernel(MUTANTS["spills-under-load"])
     kernel.publish(["10.244.1.2", "10.244.2.2", "10.244.3.2"], hinted=True)
 

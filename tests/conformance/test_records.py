@@ -52,11 +52,11 @@ def records(tmp_path: Path) -> Records:
     return Records(tmp_path)
 
 
-def test_nothing_is_missing_for_a_requirement_that_stands_in_all_files(records: Records) -> None:
+def test_requirement_listed_in_all_files_is_complete(records: Records) -> None:
     assert missing(records, [OLD]) == []
 
 
-def test_everything_that_is_missing_is_said_at_once_with_the_line_to_add(records: Records) -> None:
+def test_all_missing_lines_are_reported_together(records: Records) -> None:
     said = missing(records, [OLD, replace(NEW, kills=())])
     assert [each.partition(";")[0] for each in said] == [
         "needs.yaml: no line for KEP-1/new",
@@ -66,13 +66,13 @@ def test_everything_that_is_missing_is_said_at_once_with_the_line_to_add(records
     assert "section 'Design', with works\n" in said[1]
 
 
-def test_lines_of_requirements_that_are_gone_are_said(records: Records) -> None:
+def test_lines_of_removed_requirements_are_reported(records: Records) -> None:
     said = missing(records, [])
     assert [each.partition(":")[0] for each in said] == ["needs.yaml", "coverage.yaml"]
     assert all("the suite has no requirement KEP-1/old" in each for each in said)
 
 
-def test_unknown_mutant_is_said(records: Records) -> None:
+def test_unknown_mutant_is_reported(records: Records) -> None:
     assert "there is no mutant no-such" in missing(records, [replace(OLD, kills=("no-such",))])[0]
 
 
@@ -81,7 +81,7 @@ def _map(records: Records) -> None:
     records.write("coverage.yaml", text)
 
 
-def test_what_is_added_is_all_that_was_missing_but_for_the_map(records: Records) -> None:
+def test_add_completes_every_file_except_the_coverage_map(records: Records) -> None:
     changed = add(records, NEW, NEEDED)
     assert changed == ["conformance/needs.yaml"]
     assert by_hand(records, NEW).startswith("its source names section 'Design', with works\n")
@@ -90,19 +90,19 @@ def test_what_is_added_is_all_that_was_missing_but_for_the_map(records: Records)
     assert missing(records, [OLD, NEW]) == []
 
 
-def test_lines_stand_in_their_order_and_the_rest_stays_as_it_was(records: Records) -> None:
+def test_added_lines_are_in_order_and_other_lines_are_unchanged(records: Records) -> None:
     add(records, NEW, NEEDED)
     assert records.text("needs.yaml") == "# A comment.\nKEP-1/new:\n  nodes: [a1, b1]\nKEP-1/old:\n  nodes: [a1]\n"
     assert records.text("coverage.yaml") == FILES["coverage.yaml"]
 
 
-def test_to_add_a_requirement_again_changes_nothing(records: Records) -> None:
+def test_adding_a_requirement_again_changes_nothing(records: Records) -> None:
     add(records, NEW, NEEDED)
     assert add(records, NEW, NEEDED) == []
 
 
 @pytest.mark.parametrize("section", ["Nowhere", "Summary"])
-def test_source_that_names_no_section_with_statements_is_said(records: Records, section: str) -> None:
+def test_source_without_a_section_is_reported(records: Records, section: str) -> None:
     left = by_hand(records, replace(NEW, source=f"KEP-1, {section}"))
     assert left.startswith(f"its source names section {section!r}, with no statement\n")
 

@@ -38,7 +38,7 @@ def test_outcome_without_cell_is_named() -> None:
         Matrix(SKEWS, ASKED, {**TABLE, ("newer", "field"): ZONE})
 
 
-def test_every_thing_asked_for_is_a_case_of_its_own() -> None:
+def test_every_requested_item_is_its_own_case() -> None:
     matrix = Matrix(SKEWS, ASKED, TABLE)
     assert matrix.cases("old").args == ("asked", ["nothing", "field"])
     with pytest.raises(UsageError, match="there is no skew 'newer'; there are old, new"):

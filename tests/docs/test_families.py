@@ -34,5 +34,5 @@ def test_features_that_are_not_claimed_are_those_of_the_requirement() -> None:
     assert {name: features for name, features in strange.items() if features} == {}
 
 
-def test_no_must_is_only_warned_about() -> None:
+def test_every_unmet_must_fails() -> None:
     assert [name for name, level, declares in ROW.findall(PAGE) if level == "MUST" and "warned" in declares] == []

@@ -71,7 +71,7 @@ def test_own_requirements_are_judged_and_reported_and_judged_again(run: Run, tmp
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("netns_allowed")
-def test_pytest_runs_own_requirements_too(run: Run, tmp_path: Path) -> None:
+def test_pytest_runs_own_requirements(run: Run, tmp_path: Path) -> None:
     done = run(
         "pytest", "--pyargs", "acme_suite", "--td-backend=netns", f"--td-time-scale={QUICK}", "--td-output-dir=o"
     )

@@ -66,13 +66,13 @@ def test_commands_in_the_text_exist(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_targets_of_make_exist(page: str) -> None:
+def test_make_targets_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert set(re.findall(r"(?:^    |`)make ([a-z0-9-]+)", text, flags=re.MULTILINE)) <= TARGETS
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_python_that_is_shown_is_python(page: str) -> None:
+def test_shown_python_code_is_valid(page: str) -> None:
     for block in re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL):
         ast.parse(textwrap.dedent(block))
 

@@ -59,7 +59,7 @@ def enter(place: str, *command: str, name: str = "default") -> subprocess.Comple
     )
 
 
-def test_up_list_enter_down(runtime: Path) -> None:
+def test_cluster_can_be_started_listed_entered_and_stopped(runtime: Path) -> None:
     said = cluster_control.up("default", "a=1,b=1", "IPv4,IPv6")
     assert "a1 (a) b1 (b)" in said
     assert "default" in cluster_control.listing()
@@ -71,7 +71,7 @@ def test_up_list_enter_down(runtime: Path) -> None:
     assert list(runtime.iterdir()) == []
 
 
-def test_a_cluster_that_was_killed_leaves_nothing_once_it_is_taken_down(runtime: Path) -> None:
+def test_killed_cluster_leaves_nothing_after_down(runtime: Path) -> None:
     cluster_control.up("one", "a=1", "IPv4")
     (state,) = cluster_state.running()
     os.kill(state.pid, signal.SIGKILL)
@@ -81,7 +81,7 @@ def test_a_cluster_that_was_killed_leaves_nothing_once_it_is_taken_down(runtime:
     assert not runtime.exists() or list(runtime.iterdir()) == []
 
 
-def test_a_cluster_that_was_stopped_for_more_than_a_second_goes_on() -> None:
+def test_cluster_continues_after_being_suspended() -> None:
     cluster_control.up("default", "a=1", "IPv4")
     (state,) = cluster_state.running()
     process = os.pidfd_open(state.pid)
@@ -99,14 +99,14 @@ def _ends(process: int, *, within: float) -> bool:
     return bool(select.select([process], [], [], within)[0])
 
 
-def test_it_has_the_fault_of_a_mutant(runtime: Path) -> None:
+def test_cluster_has_the_fault_of_a_mutant(runtime: Path) -> None:
     cluster_control.up("default", "a=1,b=1", "IPv4", mutant="ignores-zone-hints")
     (service,) = [state.service for state in cluster_state.running()]
     asked = enter("web-a1", sys.executable, "-c", f"for _ in range(40): {ASK.format(**service)}")
     assert {*asked.stdout.split()} == {"web-a1", "web-b1"}, asked.stderr
 
 
-def test_with_real_components_it_runs_what_their_controllers_make_and_a_controller_with_a_fault_stands_in(
+def test_cluster_with_real_components_runs_workloads_and_mutant_controllers(
     runtime: Path,
 ) -> None:
     try:
@@ -144,12 +144,12 @@ def _nodes_of_running(api: Api, labels: str) -> set[str]:
         ({"mutant": "ignores-zone-hints", "proxy": "kube-proxy"}, "does not go with --proxy kube-proxy"),
     ],
 )
-def test_a_mutant_that_cannot_be_there_is_refused(options: dict[str, Any], words: str) -> None:
+def test_impossible_mutant_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         cluster_control.up("default", "a=1", "IPv4", **options)
 
 
-def test_it_is_made_of_what_was_asked_for_and_runs_what_is_created(runtime: Path) -> None:
+def test_cluster_has_the_requested_parts_and_runs_created_pods(runtime: Path) -> None:
     cluster_control.up("default", "a=1", "IPv4", kubernetes_version="1.30", feature_gates=("TopologyAwareHints=false",))
     api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
     assert api.request("GET", "/version").body["minor"] == "30"
@@ -160,7 +160,7 @@ def test_it_is_made_of_what_was_asked_for_and_runs_what_is_created(runtime: Path
     api.close()
 
 
-def test_what_a_recipe_names_is_found_from_where_the_command_was_given(
+def test_recipe_paths_are_relative_to_the_current_folder(
     runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -173,14 +173,16 @@ def test_what_a_recipe_names_is_found_from_where_the_command_was_given(
 
 
 @pytest.mark.parametrize("option", [{"proxy": "what"}, {"feature_gates": ("Odd",)}, {"control_plane": "binaries"}])
-def test_what_no_cluster_can_be_made_of_is_refused_beforehand(runtime: Path, option: dict[str, Any]) -> None:
+def test_impossible_cluster_is_refused_before_boot(runtime: Path, option: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         cluster_control.up("default", "a=1", "IPv4", **option)
     assert not (runtime / "default").exists()
 
 
 @pytest.mark.parametrize(("version", "value"), [("1.33", "PreferClose"), ("1.34", "PreferSameZone")])
-def test_its_service_prefers_the_zone_in_the_words_of_the_release(runtime: Path, version: str, value: str) -> None:
+def test_example_service_prefers_its_zone_with_the_fields_of_the_release(
+    runtime: Path, version: str, value: str
+) -> None:
     cluster_control.up("default", "a=1", "IPv4", kubernetes_version=version)
     api = Api(yaml.safe_load((runtime / "default" / "kubeconfig").read_text()))
     assert api.get("services", "default", "web")["spec"]["trafficDistribution"] == value
@@ -203,7 +205,7 @@ def test_the_kubeconfig_is_private_and_complete(runtime: Path) -> None:
     assert loaded["clusters"][0]["cluster"]["server"].startswith("https://127.0.0.1:")
 
 
-def test_kubeconfig_is_printed_and_its_path(runtime: Path) -> None:
+def test_kubeconfig_and_its_path_are_printed(runtime: Path) -> None:
     cluster_control.up("one", "a=1", "IPv4")
     path = runtime / "one" / "kubeconfig"
     assert CliRunner().invoke(main, ["cluster", "kubeconfig", "one"]).stdout == path.read_text()
@@ -213,7 +215,7 @@ def test_kubeconfig_is_printed_and_its_path(runtime: Path) -> None:
     assert (absent.exit_code, "'two' is not up; running: one" in absent.stderr) == (4, True)
 
 
-def test_kubeconfig_is_written_where_it_is_wanted_and_goes_with_the_cluster(tmp_path: Path) -> None:
+def test_kubeconfig_is_written_to_the_given_path_and_removed_with_the_cluster(tmp_path: Path) -> None:
     wanted = tmp_path / "mine.yaml"
     assert str(wanted) in cluster_control.up("one", "a=1", "IPv4", kubeconfig=wanted)
     assert wanted.read_text() == cluster_control.kubeconfig("one").read_text()
@@ -256,7 +258,7 @@ def test_two_clusters_have_two_names() -> None:
     assert [state.name for state in cluster_state.running()] == ["one", "two"]
 
 
-def test_what_a_killed_cluster_left_is_cleaned_up(runtime: Path) -> None:
+def test_leftovers_of_a_killed_cluster_are_cleaned_up(runtime: Path) -> None:
     cluster_control.up("default", "a=1", "IPv4")
     (state,) = cluster_state.running()
     process = os.pidfd_open(state.pid)
@@ -267,7 +269,7 @@ def test_what_a_killed_cluster_left_is_cleaned_up(runtime: Path) -> None:
     assert not (runtime / "default").exists()
 
 
-def test_an_id_that_is_used_again_is_not_taken_for_the_cluster(runtime: Path) -> None:
+def test_reused_process_id_is_not_taken_for_the_cluster(runtime: Path) -> None:
     folder = cluster_state.folder_of("old")
     folder.mkdir(mode=0o700)
     state = cluster_state.ClusterState("old", os.getpid(), 1, "three_zones", {}, {}, "", {})
@@ -283,7 +285,7 @@ def test_a_folder_that_others_can_enter_is_refused(runtime: Path) -> None:
     runtime.chmod(0o700)
 
 
-def test_what_goes_wrong_at_boot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boot_failure_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(UnavailableError, match="did not start"):
         cluster_control.up("default", "a=1", "IPv4")
@@ -316,11 +318,11 @@ def test_down_leaves_nothing(temp: Path) -> None:
     assert not (temp.parent / "home/.local/state/trafficdist/clusters").exists()
 
 
-def test_no_name_in_the_temp_folder_is_one_that_others_can_take(temp: Path) -> None:
+def test_no_predictable_name_in_the_temp_folder_is_used(temp: Path) -> None:
     assert cluster_state.root().is_relative_to(temp.parent / "home")
 
 
-def test_commands_that_wait_for_each_other_find_the_same_lock(runtime: Path) -> None:
+def test_concurrent_commands_use_the_same_lock(runtime: Path) -> None:
     turns: list[str] = []
 
     def take(name: str) -> None:

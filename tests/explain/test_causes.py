@@ -32,13 +32,13 @@ def test_first_cause_is_named_with_nodes_evidence_and_remedy(row: Row) -> None:
 
 
 @pytest.mark.parametrize(("cause", "seen"), NOTES.items(), ids=NOTES)
-def test_what_changes_nothing_is_a_note(cause: str, seen: Objects) -> None:
+def test_harmless_finding_is_a_note(cause: str, seen: Objects) -> None:
     found = diagnosis(seen)
     assert cause in {each.cause.id for each in found.findings}
     assert not found.wanting
 
 
-def test_a_proxy_that_knows_its_zone_only_from_its_start_is_to_be_started_again() -> None:
+def test_proxy_that_reads_its_zone_at_start_needs_a_restart() -> None:
     calico = proxy("c1", started=EARLY)
     calico["metadata"] |= {"name": "calico-node-x", "labels": {"k8s-app": "calico-node"}}
     (first,) = diagnosis(objects(service(), on=nodes(c1=labelled("c1", "c", "csr")), proxies=[calico])).findings
@@ -47,7 +47,7 @@ def test_a_proxy_that_knows_its_zone_only_from_its_start_is_to_be_started_again(
     assert first.evidence == (f"zone label of c1 written by csr at {AT}, calico-node-x started at {EARLY}",)
 
 
-def test_all_is_well_where_every_zone_has_its_endpoint() -> None:
+def test_no_cause_is_reported_if_every_zone_has_an_endpoint() -> None:
     found = diagnosis(objects())
     assert (found.findings, found.crossing) == ((), ())
     assert answer(found) == "connections stay in the zone of the client, from all 5 nodes"

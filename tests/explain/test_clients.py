@@ -109,7 +109,7 @@ def rows(result: Result) -> dict[tuple[str, str], Object]:
     return {(each["node"], each["family"]): each for each in found}
 
 
-def test_a_client_in_each_zone_sees_what_the_objects_let_expect_and_nothing_is_left(
+def test_client_in_each_zone_sees_the_expected_endpoints_and_nothing_is_left(
     backend: NetnsBackend, explain: Explain
 ) -> None:
     before = snapshot(backend.api)
@@ -122,7 +122,7 @@ def test_a_client_in_each_zone_sees_what_the_objects_let_expect_and_nothing_is_l
     assert list(differences(before, snapshot(backend.api))) == []
 
 
-def test_who_answers_is_whom_the_kernel_has_chosen(backend: NetnsBackend, explain: Explain) -> None:
+def test_answering_pod_is_the_one_selected_by_the_kernel(backend: NetnsBackend, explain: Explain) -> None:
     backend.forget_connections()
     found = rows(explain("shop/web", "--probe", "--format=json"))
     address = found["a1", "IPv4"]["address"]
@@ -137,7 +137,7 @@ def namespaces(api: Api) -> set[str]:
 
 
 @pytest.mark.slow
-def test_proxies_and_controller_of_kubernetes_are_seen_to_do_as_expected(tmp_path: Path) -> None:
+def test_real_kubernetes_components_behave_as_expected(tmp_path: Path) -> None:
     settings = resolve({"control-plane": "binaries:1.37", "proxy": "kube-proxy", "mode": "nftables"}, environment={})
     try:
         implementation = of_settings(settings)
@@ -176,7 +176,7 @@ def without_proxy(backend: NetnsBackend) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("without_proxy")
-def test_a_proxy_that_does_otherwise_is_the_first_cause(explain: Explain) -> None:
+def test_proxy_that_deviates_is_the_first_cause(explain: Explain) -> None:
     said = explain("shop/web", "--probe").stdout
     first = (
         "connections fail on 1 of 5 nodes: a client on c1 should reach web-a1 web-b1 (zone a, zone b), but saw: no an"
@@ -185,14 +185,14 @@ def test_a_proxy_that_does_otherwise_is_the_first_cause(explain: Explain) -> Non
     assert "[proxy-does-otherwise]" in said
 
 
-def test_servers_that_are_not_ours_are_only_connected_to(explain: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_servers_are_only_connected_to(explain: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_evidence, "_TEST_IMAGE", "another")
     said = explain("shop/web", "--probe").stdout
     assert "the servers were not asked for their names" in said
     assert "a connection 10x  connects" in said
 
 
-def test_a_port_that_nobody_listens_on_refuses(
+def test_port_without_listener_is_refused(
     backend: NetnsBackend, explain: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe_evidence, "_TEST_IMAGE", "another")
@@ -214,7 +214,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_address_of_a_service_of_this_cluster_is_not_asked(
+def test_address_that_belongs_to_no_service_is_not_probed(
     backend: NetnsBackend, explain: Explain, arguments: list[str], said: str
 ) -> None:
     writes = backend.control_plane.asked()
@@ -223,7 +223,7 @@ def test_what_is_no_address_of_a_service_of_this_cluster_is_not_asked(
     assert [each for each in backend.control_plane.asked()[len(writes) :] if "trafficdist" in each.path] == []
 
 
-def test_an_address_that_the_service_has_given_up_is_not_asked(
+def test_former_address_of_a_service_is_not_probed(
     backend: NetnsBackend, explain: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recreate the Service between the explanation and the probe: its old address is not probed."""
@@ -241,7 +241,7 @@ def test_an_address_that_the_service_has_given_up_is_not_asked(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 2), (signal.SIGKILL, -9)])
-def test_a_probe_that_is_ended_leaves_nothing_or_what_cleanup_removes(
+def test_terminated_probe_leaves_nothing_that_cleanup_does_not_remove(
     backend: NetnsBackend, kubeconfig: Path, number: signal.Signals, code: int
 ) -> None:
     before = snapshot(backend.api)
@@ -278,7 +278,7 @@ def test_the_permissions_of_a_probe_suffice_and_each_is_needed(
     assert (result.exit_code, f"{lacking}" in result.output) == (12 if lacking else 0, True), result.output
 
 
-def test_a_probe_beside_a_run_is_refused(backend: NetnsBackend, explain: Explain) -> None:
+def test_probe_during_a_run_is_refused(backend: NetnsBackend, explain: Explain) -> None:
     with hold(backend.api, "abcd1234"):
         result = explain("shop/web", "--probe")
     assert (result.exit_code, "the cluster is in use by" in result.output) == (12, True), result.output

@@ -47,7 +47,7 @@ def test_each_component_is_asked_at_its_own_place() -> None:
     assert read(dict.fromkeys(paths.values(), GATE)) == ({name: {NAME: False} for name in paths}, {})
 
 
-def test_what_cannot_be_read_is_said_with_what_would_show_it() -> None:
+def test_unreadable_component_is_reported_with_the_remedy() -> None:
     found, unread = read({})
     assert found == {}
     assert {name: words in unread[f"feature gates of {name}"] for name, words in {

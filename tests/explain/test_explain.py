@@ -53,19 +53,19 @@ def test_explanation_names_mechanism_safeguard_and_tiers(explain: Explain) -> No
     assert [line.split()[:2] for line in result.output.splitlines()[-3:]] == [["a1", "a2"], ["b1", "b2"], ["c1", "c"]]
 
 
-def test_unknown_service_is_answered_with_those_that_exist(explain: Explain) -> None:
+def test_unknown_service_lists_the_existing_ones(explain: Explain) -> None:
     result = explain("shop/wob")
     assert result.exit_code == 4
     assert "wob" in result.output
     assert "it has web" in result.output
 
 
-def test_unknown_context_is_answered_with_those_that_exist(explain: Explain) -> None:
+def test_unknown_context_lists_the_existing_ones(explain: Explain) -> None:
     result = explain("shop/web", "--context", "other")
     assert (result.exit_code, "there is no context 'other'; there are trafficdist" in result.output) == (4, True)
 
 
-def test_what_a_user_may_not_read_is_named(explain: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_resource_is_named(explain: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(_: Api, resource: str, *__: object, **___: object) -> None:
         raise RefusedError("GET", f"/api/v1/{resource}", Response(403, {"message": f"{resource} is forbidden"}))
 
@@ -75,12 +75,12 @@ def test_what_a_user_may_not_read_is_named(explain: Explain, monkeypatch: pytest
         assert (result.exit_code, f"403 {resource} is forbidden" in result.output) == (12, True), result.output
 
 
-def test_missing_kubeconfig_is_named_with_the_remedy() -> None:
+def test_missing_kubeconfig_is_reported_with_the_remedy() -> None:
     result = CliRunner().invoke(main, ["explain", "web", "--kubeconfig", "/nonexistent"])
     assert (result.exit_code, "--kubeconfig" in result.output) == (4, True)
 
 
-def test_api_server_that_does_not_answer_is_a_clear_error(tmp_path: Path, backend: NetnsBackend) -> None:
+def test_unreachable_api_server_is_a_clear_error(tmp_path: Path, backend: NetnsBackend) -> None:
     kubeconfig = backend.kubeconfig()
     kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))

@@ -59,14 +59,14 @@ def backends() -> Iterator[Callable[[str, str], NetnsBackend]]:
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=name) for name, row in ROWS.items() if not row.embedded])
-def test_cause_is_told_and_after_its_remedy_all_is_well(
+def test_cause_is_reported_and_disappears_after_its_remedy(
     row: Row, backends: Callable[[str, str], NetnsBackend], tmp_path: Path
 ) -> None:
     with in_shop(backends(row.release, row.gates), tmp_path) as shop:
         expect_told_and_healed(row, shop)
 
 
-def test_each_cause_is_made_or_it_is_said_why_not() -> None:
+def test_each_cause_is_reproduced_or_has_a_reason() -> None:
     assert {each.cause for each in ROWS.values()} == causes().keys() - {"slice-unreadable", "proxy-does-otherwise"}
 
 
@@ -82,7 +82,7 @@ def _unreadable(shop: Shop) -> None:
     shop.api.create("endpointslices", shop.namespace, bad)
 
 
-def test_no_api_server_takes_a_slice_that_proxies_cannot_read(
+def test_api_server_refuses_slices_that_proxies_cannot_read(
     backends: Callable[[str, str], NetnsBackend], tmp_path: Path
 ) -> None:
     with in_shop(backends("", ""), tmp_path) as shop, pytest.raises(RefusedError, match="422"):
@@ -104,8 +104,6 @@ def real() -> Iterator[NetnsBackend]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", [pytest.param(row, id=name) for name, row in ROWS.items() if not row.real])
-def test_cause_is_told_where_the_components_are_those_of_kubernetes(
-    row: Row, real: NetnsBackend, tmp_path: Path
-) -> None:
+def test_cause_is_reported_with_real_kubernetes_components(row: Row, real: NetnsBackend, tmp_path: Path) -> None:
     with in_shop(real, tmp_path) as shop:
         expect_told_and_healed(row, shop)

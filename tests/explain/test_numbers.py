@@ -29,7 +29,7 @@ def test_overload_is_that_of_the_best_distribution(weights: Mapping[str, int], e
     ("weights", "said"),
     [({"a": 20, "b": 16, "c": 14}, "by exactly 20 %"), ({"a": 2001, "b": 1600, "c": 1399}, "by 20.1 %")],
 )
-def test_exactly_twenty_percent_is_told_from_more(weights: Mapping[str, int], said: str) -> None:
+def test_exactly_twenty_percent_is_distinguished_from_more(weights: Mapping[str, int], said: str) -> None:
     assert overloads(shares(**weights), 6) == f"6 endpoints over 3 zones of this CPU would overload one {said}"
 
 
@@ -37,9 +37,9 @@ def test_exactly_twenty_percent_is_told_from_more(weights: Mapping[str, int], sa
     ("weights", "endpoints", "wanted"),
     [({"a": 1, "b": 1, "c": 1}, 4, 6), ({"a": 1, "b": 1}, 1, 2), ({"a": 2, "b": 2, "c": 1}, 3, 5)],
 )
-def test_next_number_that_can_be_shared_out_is_told(weights: Mapping[str, int], endpoints: int, wanted: int) -> None:
+def test_next_number_that_can_be_allocated_is_shown(weights: Mapping[str, int], endpoints: int, wanted: int) -> None:
     assert enough(shares(**weights), endpoints, RELEASED) == wanted
 
 
-def test_no_number_is_told_where_none_is_near() -> None:
+def test_no_number_is_shown_if_none_is_near() -> None:
     assert enough(shares(big=10**9, **{f"z{each}": 1 for each in range(300)}), 301, RELEASED) == 0

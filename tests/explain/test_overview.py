@@ -41,7 +41,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["explain", *arguments], env={"COLUMNS": "160"})
 
 
-def test_those_that_miss_most_come_first_and_those_that_do_not_ask_are_counted() -> None:
+def test_services_with_most_problems_come_first_and_those_without_a_preference_are_counted() -> None:
     view = overview(Cluster(shop(), "released"))
     assert [(each.service, each.missed, each.cause) for each in view.rows] == [
         ("shop/none", 5, "no-ready-endpoint"),
@@ -52,11 +52,11 @@ def test_those_that_miss_most_come_first_and_those_that_do_not_ask_are_counted()
     assert "2 of 3 Services that ask for topology do not get it on all nodes: 6 of 15 pairs" in view.total
 
 
-def test_one_namespace_alone_can_be_looked_at() -> None:
+def test_overview_can_be_limited_to_one_namespace() -> None:
     assert overview(Cluster(shop(), "released"), "other").rows == ()
 
 
-def test_a_service_that_cannot_be_read_is_a_row_and_no_end() -> None:
+def test_unreadable_service_is_a_row_and_not_an_error() -> None:
     odd = replace(shop(), services=[*shop().services, {"metadata": {"name": "odd", "namespace": "shop"}}])
     rows = {each.service: each for each in overview(Cluster(odd, "released")).rows}
     assert "cannot be read" in rows["shop/odd"].says
@@ -64,13 +64,13 @@ def test_a_service_that_cannot_be_read_is_a_row_and_no_end() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_each_form_has_each_row_and_what_was_not_read(form: str) -> None:
+def test_each_format_has_every_row_and_unread_resource(form: str) -> None:
     said = FORMATS[form](overview(Cluster(shop(unread={"events": "403"}), "released")))
     assert all(each in said for each in ("shop/none", "shop/one", "shop/well", "zone-without-endpoint", "403"))
 
 
 @pytest.mark.parametrize(("form", "hidden"), [("html", "<b>|`"), ("md", "<b>|`")])
-def test_what_others_wrote_is_text(form: str, hidden: str) -> None:
+def test_foreign_text_is_escaped(form: str, hidden: str) -> None:
     asked = service(asks=hidden)
     said = FORMATS[form](overview(Cluster(objects(asked), "released")))
     assert hidden not in said
@@ -92,7 +92,7 @@ def test_the_page_is_well_formed() -> None:
     assert open_now == []
 
 
-def test_what_was_recorded_is_explained_as_the_cluster_was(tmp_path: Path) -> None:
+def test_recording_has_the_same_explanation_as_the_cluster(tmp_path: Path) -> None:
     known = {"gates": {"kube-apiserver": {"PreferSameTrafficDistribution": False}}, "at": "2026-11-22T10:00:00Z"}
     seen = shop(**known, proxies=[proxy("a1", "v1.30.1")], pods=[owned("web-7f-x", "a1"), proxy("a1", "v1.30.1")])
     files.write(seen, tmp_path)
@@ -102,7 +102,7 @@ def test_what_was_recorded_is_explained_as_the_cluster_was(tmp_path: Path) -> No
     assert (again.gates, again.at) == (seen.gates, seen.at)
 
 
-def test_nothing_but_what_is_looked_at_is_recorded_of_pods(tmp_path: Path) -> None:
+def test_only_the_pod_fields_in_use_are_recorded(tmp_path: Path) -> None:
     secret = pod("web-1", "a1")
     secret["spec"]["containers"] = [{"name": "web", "image": "web:1", "env": [{"name": "KEY", "value": "hidden"}]}]
     secret["metadata"]["annotations"] = {"key": "hidden"}
@@ -111,7 +111,7 @@ def test_nothing_but_what_is_looked_at_is_recorded_of_pods(tmp_path: Path) -> No
     assert "web:1" in (tmp_path / "pods.json").read_text()
 
 
-def test_a_recording_replaces_nothing(tmp_path: Path) -> None:
+def test_recording_does_not_overwrite_files(tmp_path: Path) -> None:
     files.write(shop(), tmp_path)
     with pytest.raises(UsageError, match="File exists"):
         files.write(shop(), tmp_path)
@@ -130,7 +130,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("name", "text", "said"), BROKEN.values(), ids=BROKEN)
-def test_files_that_are_none_are_refused_by_name(name: str, text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_recording_is_named_and_refused(name: str, text: str, said: str, tmp_path: Path) -> None:
     files.write(objects(), tmp_path)
     (tmp_path / name).unlink(missing_ok=True)
     if text:
@@ -139,7 +139,7 @@ def test_files_that_are_none_are_refused_by_name(name: str, text: str, said: str
     assert (result.exit_code, said in result.output) == (4, True), result.output
 
 
-def test_exit_code_says_whether_all_get_what_they_ask_for(tmp_path: Path) -> None:
+def test_exit_code_shows_whether_all_services_get_their_preference(tmp_path: Path) -> None:
     files.write(objects(), tmp_path / "well")
     files.write(shop(), tmp_path / "ill")
     assert [run("--all", "--from", str(tmp_path / each)).exit_code for each in ("well", "ill")] == [0, 1]
@@ -149,11 +149,11 @@ def test_exit_code_says_whether_all_get_what_they_ask_for(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "arguments", [(), ("web", "--all"), ("web", "--format", "md"), ("web", "--namespace", "shop"), ("--from", "x")]
 )
-def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...]) -> None:
+def test_incompatible_options_are_refused(arguments: tuple[str, ...]) -> None:
     assert run(*arguments).exit_code == 4
 
 
-def test_one_service_for_programs(tmp_path: Path) -> None:
+def test_one_service_is_explained_as_json(tmp_path: Path) -> None:
     files.write(shop(), tmp_path)
     told = json.loads(run("shop/one", "--from", str(tmp_path), "--format", "json").output)
     assert (told["crossing"], [each["id"] for each in told["causes"]]) == (["c1"], ["zone-without-endpoint"])

@@ -30,11 +30,11 @@ def agnhost(name: str) -> Object:
     return made
 
 
-def test_one_client_stands_for_the_nodes_that_should_see_the_same() -> None:
+def test_one_client_represents_nodes_with_the_same_expectation() -> None:
     assert planned(objects()).nodes == ["a1", "b1", "c1"]
 
 
-def test_a_node_that_takes_no_pods_is_stood_for_by_another_or_named() -> None:
+def test_unschedulable_node_is_represented_by_another_or_named() -> None:
     found = planned(objects(), ready=["a2", "b1", "b2"])
     assert (found.nodes, found.left_out) == (["a2", "b1"], ("c1: accepts no pods",))
 
@@ -55,7 +55,7 @@ def test_datagrams_are_not_sent() -> None:
     assert found.left_out == ("port dns/UDP: it would need more than a connection",)
 
 
-def test_servers_are_asked_for_their_names_only_if_all_are_the_test_image() -> None:
+def test_servers_are_queried_for_names_only_if_all_run_the_test_image() -> None:
     ours = [agnhost(f"web-{each}") for each in ("a1", "b1", "c1")]
     assert planned(objects(pods=ours)).told
     for others in (ours[:2], [*ours[:2], pod("web-c1", "c1")], []):
@@ -71,7 +71,7 @@ REFUSED_SERVICES = {
 
 
 @pytest.mark.parametrize(("asked", "said"), REFUSED_SERVICES.values(), ids=REFUSED_SERVICES)
-def test_a_service_without_an_address_of_the_cluster_is_refused(asked: Object, said: str) -> None:
+def test_service_without_a_cluster_ip_is_refused(asked: Object, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         planned(objects(asked))
 
@@ -104,7 +104,7 @@ def test_outcomes_are_compared_with_what_is_expected(
     assert Seen(asked, outcomes).verdict == verdict
 
 
-def test_an_answer_is_that_of_the_endpoint_that_says_so_and_of_a_stranger_otherwise() -> None:
+def test_answer_is_attributed_to_the_named_endpoint_or_to_an_unknown_one() -> None:
     found = planned(objects())
     address = EACH_ZONE[0]["addresses"][0]
     assert named(Reached("web-a1\n"), "IPv4", found) == Reached(address)
@@ -133,5 +133,5 @@ def told(outcome: Observation) -> Diagnosis:
         (Reached(EACH_ZONE[0]["addresses"][0]), "connections stay in the zone of the client, from all 5 nodes"),
     ],
 )
-def test_what_was_seen_otherwise_is_the_first_cause(outcome: Observation, said: str) -> None:
+def test_unexpected_observation_is_the_first_cause(outcome: Observation, said: str) -> None:
     assert answer(told(outcome)).startswith(said)

@@ -64,19 +64,21 @@ def bears(seen: Objects, clients: str, *assumed: str) -> list[Share]:
     SUPPOSED,
     ids=[f"{number} {' '.join(each[1]) or 'nothing'}" for number, each in enumerate(SUPPOSED)],
 )
-def test_causes_are_those_that_would_be(seen: Objects, assumed: Sequence[str], cause: str, crossing: str) -> None:
+def test_causes_are_those_of_the_hypothetical_cluster(
+    seen: Objects, assumed: Sequence[str], cause: str, crossing: str
+) -> None:
     found, _ = then(seen, *assumed)
     assert (first_cause(found), " ".join(found.crossing)) == (cause, crossing)
 
 
-def test_nothing_that_was_given_is_changed() -> None:
+def test_inputs_are_not_modified() -> None:
     seen = objects(service(AUTO))
     before = json.dumps(seen.services), json.dumps(seen.endpointslices), json.dumps(seen.nodes)
     then(seen, "annotation=", "scale=9", "without-zone=a", "version=1.31")
     assert (json.dumps(seen.services), json.dumps(seen.endpointslices), json.dumps(seen.nodes)) == before
 
 
-def test_further_pods_go_where_there_are_fewest_and_never_to_nodes_that_are_not_ready() -> None:
+def test_added_pods_go_to_the_ready_node_with_the_fewest() -> None:
     seen = objects(service(), TWO_ZONES, on=nodes(c0=node("c0", "c", ready=False)))
     _, cluster = then(seen, "scale=6")
     places = sorted(each["nodeName"] for one in cluster.slices[WEB] for each in one["endpoints"])
@@ -92,20 +94,20 @@ def test_further_pods_go_where_there_are_fewest_and_never_to_nodes_that_are_not_
         ("nodes", ("trafficDistribution=", "scale=2"), [("a", 1, 0.5, 1.0), ("b", 1, 0.5, 1.0)]),
     ],
 )
-def test_what_endpoints_bear_follows_from_where_clients_are(
+def test_endpoint_load_follows_from_client_locations(
     clients: str, assumed: Sequence[str], expected: list[tuple[str, int, float, float]]
 ) -> None:
     found = bears(objects(), clients, *assumed)
     assert [(each.zone, each.endpoints, each.share, pytest.approx(each.load, abs=1e-4)) for each in found] == expected
 
 
-def test_clients_by_cpu_weigh_nodes() -> None:
+def test_clients_can_be_weighted_by_cpu() -> None:
     seen = objects(on=nodes(a2=None, b2=None, c1=node("c1", "c", cpu="8")))
     assert [(each.zone, each.share) for each in bears(seen, "cpu")] == [("a", 0.25), ("b", 0.25), ("c", 0.5)]
 
 
 @pytest.mark.parametrize("clients", ["", "z=1", "a", "a=x", "a=-1", "a=1e9"])
-def test_clients_that_are_nowhere_are_refused(clients: str) -> None:
+def test_clients_without_a_node_are_refused(clients: str) -> None:
     with pytest.raises(UsageError, match="--clients"):
         bears(objects(), clients)
 
@@ -114,12 +116,12 @@ def test_clients_that_are_nowhere_are_refused(clients: str) -> None:
     "assumed",
     ["scale", "scale=", "scale=-1", "scale=99999", "version=2", "version=1.x", "without-zone=z", "other=1", "="],
 )
-def test_what_cannot_be_supposed_is_refused_by_name(assumed: str) -> None:
+def test_invalid_supposition_is_named_and_refused(assumed: str) -> None:
     with pytest.raises(UsageError, match="--if"):
         then(objects(), assumed)
 
 
-def test_the_command_tells_both_answers(tmp_path: Path) -> None:
+def test_command_shows_both_explanations(tmp_path: Path) -> None:
     files.write(objects(service(), TWO_ZONES), tmp_path)
 
     def run(*arguments: str) -> str:

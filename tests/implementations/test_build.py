@@ -55,7 +55,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_program_is_compiled_once_and_anew_when_a_source_changes(place: Place) -> None:
+def test_program_is_compiled_again_only_when_a_source_changes(place: Place) -> None:
     first, again = place.build("mine"), place.build("mine")
     assert (first.returncode, again.stdout, place.compiled()) == (0, first.stdout, 1)
     assert (Path(first.stdout.strip()) / "mine").read_text(encoding="utf-8") == "of main.go\n"
@@ -67,7 +67,7 @@ def test_program_is_compiled_once_and_anew_when_a_source_changes(place: Place) -
 
 
 @pytest.mark.parametrize("name", ["go.mod", "go.sum"])
-def test_program_is_compiled_anew_for_other_modules(place: Place, name: str) -> None:
+def test_program_is_compiled_again_for_other_modules(place: Place, name: str) -> None:
     first = place.build("mine")
     place.source.with_name(name).write_text("other modules\n", encoding="utf-8")
     assert (place.build("mine").stdout != first.stdout, place.compiled()) == (True, 2)
@@ -90,21 +90,21 @@ def test_program_that_does_not_compile_leaves_nothing(place: Place) -> None:
 
 
 @pytest.mark.parametrize("names", [[], [""], ["other"], ["mine", "mine"], ["--cached"]])
-def test_other_names_are_refused_with_those_that_are_there(place: Place, names: list[str]) -> None:
+def test_unknown_name_lists_the_existing_ones(place: Place, names: list[str]) -> None:
     refused = place.build(*names)
     assert (refused.returncode, place.compiled()) == (4, 0)
     assert "want the name of one implementation that is compiled here: mine" in refused.stderr
 
 
 @pytest.mark.skipif(shutil.which("go", path=os.defpath) is not None, reason="unavailable: a machine without Go")
-def test_machine_without_go_is_told_where_it_is(place: Place) -> None:
+def test_missing_go_is_reported_with_the_remedy(place: Place) -> None:
     place.go.unlink()
     failed = place.build("mine")
     assert failed.returncode == 12
     assert "there is no `go` on the PATH, which compiling needs; install Go from https://go.dev/dl/" in failed.stderr
 
 
-def test_every_implementation_stands_in_the_table() -> None:
+def test_every_implementation_is_in_the_table() -> None:
     folder = ROOT / "implementations"
     table = (folder / "README.md").read_text(encoding="utf-8")
     assert [each.name for each in folder.iterdir() if each.is_dir() and f"]({each.name}/" not in table] == []

@@ -41,7 +41,7 @@ def _run(into: Path, sample: int, *more: str) -> int:
     return series.main(told)
 
 
-def test_a_series_goes_on_where_it_was_stopped(
+def test_series_resumes_where_it_stopped(
     tried: list[Sequence[evaluation.ApiRequest]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     into = tmp_path / "results.jsonl"
@@ -56,7 +56,7 @@ def test_a_series_goes_on_where_it_was_stopped(
     assert "+++ b/reference/endpointslice/hints.py" in capsys.readouterr().out
 
 
-def test_those_that_are_settled_are_not_tried_unless_asked(
+def test_settled_mutants_are_tried_only_on_request(
     tried: list[Sequence[evaluation.ApiRequest]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = [each.name for each in itertools.islice(series.drawn([HINTS], 1), 4)]
@@ -67,22 +67,20 @@ def test_those_that_are_settled_are_not_tried_unless_asked(
     assert len(tried) == 4
 
 
-def test_those_that_lived_are_tried_again_when_asked(
-    tried: list[Sequence[evaluation.ApiRequest]], tmp_path: Path
-) -> None:
+def test_survivors_are_tried_again_on_request(tried: list[Sequence[evaluation.ApiRequest]], tmp_path: Path) -> None:
     _run(tmp_path / "results.jsonl", 4)
     _run(tmp_path / "results.jsonl", 4, "--again")
     assert len(tried) == 6
 
 
-def test_a_seed_draws_the_same_mutants_from_each_module_in_turn() -> None:
+def test_seed_determines_the_mutants_drawn_from_each_module() -> None:
     first = list(itertools.islice(series.drawn(series.MODULES, 7), 60))
     assert first == list(itertools.islice(series.drawn(series.MODULES, 7), 60))
     assert first != list(itertools.islice(series.drawn(series.MODULES, 8), 60))
     assert [each.module for each in first[: len(series.MODULES)]] == list(series.MODULES)
 
 
-def test_what_killed_in_the_same_function_is_tried_first(tmp_path: Path) -> None:
+def test_tests_that_killed_in_the_same_function_run_first(tmp_path: Path) -> None:
     results = series.Results(tmp_path / "results.jsonl")
     before, mutation = mutations(HINTS, text_of(HINTS))[-2:]
     results.note(before, Sentence(evaluation.KILLED, by="KEP-4444/hints-follow-the-field"))
@@ -93,7 +91,7 @@ def _of(function: str) -> Mutation:
     return next(each for each in mutations(HINTS, text_of(HINTS)) if each.function == function)
 
 
-def test_what_does_not_run_a_line_is_not_tried_by_it() -> None:
+def test_test_that_does_not_run_a_line_is_not_tried_on_it() -> None:
     mutation = _of("_by_annotation")
     lines = frozenset({mutation.lines[0]})
     known = {"a", "b", "c"}
@@ -113,7 +111,7 @@ def test_each_survivor_of_the_list_is_a_mutation_and_has_a_reason(kind: str) -> 
     assert [name for name, reason in listed.items() if len(reason) < 20] == []
 
 
-def test_the_summary_leaves_out_what_nobody_could_find_out() -> None:
+def test_summary_omits_undetermined_mutants() -> None:
     told = [
         {"end": end, "seconds": 2.0}
         for end in (evaluation.KILLED, evaluation.HUNG, evaluation.LIVED, evaluation.UNTOLD)
@@ -126,7 +124,7 @@ TRIED = [("KEP-4444/unsupported-value-is-not-accepted", "kep")]
 
 
 @pytest.mark.timeout(60)
-def test_a_mutant_that_breaks_or_hangs_is_told_from_one_that_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crashing_and_hanging_mutants_are_distinguished_from_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert evaluation.judge(HINTS, "raise ValueError('of old')", TRIED).text == "ValueError: of old"
     assert evaluation.judge(HINTS, "raise SystemExit(3)", TRIED).end == evaluation.BROKE
     assert (
@@ -136,7 +134,7 @@ def test_a_mutant_that_breaks_or_hangs_is_told_from_one_that_lives(monkeypatch: 
 
 
 @pytest.mark.timeout(60)
-def test_a_trial_that_somebody_else_ends_says_nothing_of_the_mutant() -> None:
+def test_externally_stopped_trial_is_undetermined() -> None:
     text = "import os, signal\nos.kill(os.getpid(), signal.{})\n"
     with pytest.raises(RuntimeError, match="signal 15"):
         evaluation.judge(HINTS, text.format("SIGTERM"), TRIED)
@@ -144,7 +142,7 @@ def test_a_trial_that_somebody_else_ends_says_nothing_of_the_mutant() -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_judgement_kills_a_mutant_and_what_changes_nothing_lives() -> None:
+def test_failed_verdict_kills_a_mutant_and_an_equivalent_one_survives() -> None:
     text = text_of(HINTS)
     fault = "if not _is_known(value, features):"
     assert fault in text

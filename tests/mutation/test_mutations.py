@@ -44,7 +44,7 @@ def _becomes(text: str) -> set[str]:
         ("f = a if b else c", {"f = a if True else c", "f = a if False else c"}),
     ],
 )
-def test_what_a_program_does_is_changed(text: str, expected: set[str]) -> None:
+def test_behaviour_is_mutated(text: str, expected: set[str]) -> None:
     found = _becomes(text)
     assert {" ".join(each.split()) for each in expected} <= found
     for each in mutations("some.module", text):
@@ -68,11 +68,11 @@ def test_what_a_program_does_is_changed(text: str, expected: set[str]) -> None:
         "f = 'a sentence for a person'",
     ],
 )
-def test_what_no_program_acts_on_is_left_alone(text: str) -> None:
+def test_text_without_effect_is_not_mutated(text: str) -> None:
     assert _becomes(text) == set()
 
 
-def test_a_mutation_knows_its_function_and_changes_nothing_else() -> None:
+def test_mutation_records_its_function_and_changes_one_place() -> None:
     text = "class A:\n    def b(self):\n        # ä\n        return self.c == 'ä' and self.d\n"
     (found,) = [each for each in mutations("some.module", text) if each.kind == "comparison"]
     assert (found.function, found.lines) == ("A.b", (4, 4))
@@ -83,14 +83,14 @@ def test_a_mutation_knows_its_function_and_changes_nothing_else() -> None:
     ]
 
 
-def test_a_name_stays_when_lines_come_before() -> None:
+def test_name_of_a_mutation_does_not_depend_on_line_numbers() -> None:
     text = "def f():\n    return a < b\n"
     names = [each.name for each in mutations("some.module", text)]
     assert [each.name for each in mutations("some.module", f"# new\nb = c\n\n\n{text}")] == names
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_mutation_of_the_reference_has_a_name_of_its_own_and_compiles(module: str) -> None:
+def test_every_mutation_of_the_reference_has_a_unique_name_and_compiles(module: str) -> None:
     text = text_of(module)
     found = mutations(module, text)
     assert [name for name, count in Counter(each.name for each in found).items() if count > 1] == []

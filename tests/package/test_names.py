@@ -20,14 +20,14 @@ def _imported(tree: ast.AST) -> set[str]:
     return {name.name for each in ours for name in each.names}
 
 
-def test_the_suite_uses_every_name_that_is_offered_and_no_other() -> None:
+def test_suite_uses_exactly_the_public_names() -> None:
     files = Path(*conformance.__path__).rglob("*.py")
     used = set().union(*(_imported(ast.parse(file.read_text(encoding="utf-8"))) for file in files))
     assert used == set(trafficdist.__all__)
 
 
 @pytest.mark.parametrize("name", trafficdist.__all__)
-def test_each_name_is_there_and_no_module_hides_it(name: str) -> None:
+def test_each_public_name_exists_and_is_not_hidden_by_a_module(name: str) -> None:
     assert getattr(trafficdist, name) is not None
     assert not Path(trafficdist.__file__).with_name(name).with_suffix(".py").exists()
 
@@ -37,7 +37,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = trafficdist.nothing
 
 
-def test_importing_the_face_imports_no_other_package() -> None:
+def test_importing_the_public_package_imports_no_other() -> None:
     asked = (
         "import sys, trafficdist; print(*(each for each in sys.modules if each.startswith(('harness', 'reference'))))"
     )

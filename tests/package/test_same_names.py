@@ -57,7 +57,7 @@ def test_pytest_judges_a_requirement_of_the_project(installed: Installed, projec
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_a_package_of_the_project_that_was_imported_before_is_named(installed: Installed, project: Path) -> None:
+def test_project_package_imported_before_is_named(installed: Installed, project: Path) -> None:
     if not (project / "harness/__init__.py").exists():
         pytest.skip("a folder without __init__.py does not hide a package")
     asked = "import harness, trafficdist; trafficdist.Cluster"

@@ -26,7 +26,7 @@ def test_manifests_that_texts_name_are_installed(installed: Installed, name: str
     assert (installed.folder / "share/trafficdist" / name).read_bytes() == (ROOT / name).read_bytes()
 
 
-def test_nothing_comes_from_the_checkout(installed: Installed, tmp_path: Path) -> None:
+def test_no_module_is_imported_from_the_checkout(installed: Installed, tmp_path: Path) -> None:
     places = "import harness, reference, conformance as c; print(harness.__file__, reference.__file__, c.__file__)"
     found = installed.run("python", "-c", places, cwd=tmp_path)
     assert [Path(each).parents[1] for each in found.stdout.split()] == [installed.packages] * 3, found.stderr
@@ -55,7 +55,7 @@ def test_workers_find_what_is_installed(installed: Installed, tmp_path: Path) ->
         (["doctor", "--backend", "netns"], "kernel"),
     ],
 )
-def test_command_answers(installed: Installed, tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_installed_command_runs(installed: Installed, tmp_path: Path, arguments: list[str], said: str) -> None:
     answer = installed.run("trafficdist", *arguments, cwd=tmp_path)
     assert (answer.returncode, said in answer.stdout) == (0, True), answer.stdout + answer.stderr
 
@@ -68,7 +68,7 @@ def test_cluster_boots_and_ends(installed: Installed, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_types_reach_those_who_import_it(installed: Installed, tmp_path: Path) -> None:
+def test_importing_projects_see_the_types(installed: Installed, tmp_path: Path) -> None:
     scenario = "from harness.model.topology import parse_topology\nreveal_type(parse_topology('a=1').nodes)\n"
     (tmp_path / "scenario.py").write_text(scenario, encoding="utf-8")
     python = f"--python-executable={installed.folder}/bin/python"

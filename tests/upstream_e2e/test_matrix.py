@@ -37,7 +37,7 @@ def trial(mutant: str, noticed: Mapping[str, float] | None = None) -> Trial:
     return Trial(mutant, "1.37.2", "abc", "2026-11-24", seed=1, specs=7, noticed=noticed or {})
 
 
-def test_each_fault_is_one_that_a_cluster_with_a_real_control_plane_can_have_and_that_we_notice() -> None:
+def test_each_fault_is_possible_with_a_real_control_plane_and_killed_by_this_suite() -> None:
     names = [name for group in records.groups() for name in group.mutants]
     assert len(names) == len(set(names))
     assert [name for name in names if name not in MUTANTS or not records.in_real_plane(name)] == []
@@ -52,7 +52,7 @@ def _states() -> Iterator[tuple[str, Callable[..., State]]]:
 
 
 @pytest.mark.parametrize("made", [pytest.param(made, id=name) for name, made in _states()])
-def test_a_fault_reads_slices_without_endpoints_as_kube_apiserver_gives_them(made: Callable[..., State]) -> None:
+def test_proxy_mutants_accept_slices_with_null_endpoints(made: Callable[..., State]) -> None:
     state = made("a1", Behaviour.of(Features()))
     for endpoints in (None, [{"addresses": ["10.244.1.2"], "conditions": {"ready": True}}], None):
         state.receive("endpointslices", {**SLICE, "endpoints": endpoints}, deleted=False)
@@ -68,13 +68,13 @@ def _planners() -> Iterator[tuple[str, Planner]]:
 
 
 @pytest.mark.parametrize("planned", [pytest.param(made, id=name) for name, made in _planners()])
-def test_a_fault_of_a_controller_finds_slices_without_endpoints_too(planned: Planner) -> None:
+def test_controller_mutants_accept_slices_with_null_endpoints(planned: Planner) -> None:
     service = make_service(trafficDistribution="PreferClose")
     existing = [{**each, "endpoints": None} for each in apply(plan(service))]
     planned(service, pods_on("abc"), NODES, existing, features=Features(), zones=ZoneTable(Features(), NODES))
 
 
-def test_a_spec_that_skips_has_noticed_too_or_the_cluster_was_not_what_it_wants() -> None:
+def test_skipped_spec_is_recorded_as_detected_with_its_reason() -> None:
     ends = [Result(ZONE, SKIPPED, 1.0, "need\nthree zones"), Result(HINTS, PASSED, 9.0)]
     told = records.trial_of("x", ends, kubernetes="1.37.2", commit="abc", date="2026-11-24", seed=1)
     assert (dict(told.noticed), told.specs, told.why) == (
@@ -84,7 +84,7 @@ def test_a_spec_that_skips_has_noticed_too_or_the_cluster_was_not_what_it_wants(
     )
 
 
-def test_what_was_tried_is_not_tried_again_with_the_same_version() -> None:
+def test_finished_trial_is_not_repeated_with_the_same_version() -> None:
     known = {"leaks-five-percent": trial("leaks-five-percent")}
     assert "leaks-five-percent" not in list(records.left(known, "1.37.2"))
     assert "leaks-five-percent" in list(records.left(known, "1.38.0"))
@@ -118,19 +118,19 @@ def test_as_many_references_come_first_as_faults_run_at_once(tried: list[str]) -
     assert tried == [NO_FAULT, NO_FAULT, "skips-zone-tier"]
 
 
-def test_a_fault_that_could_not_be_tried_is_left_and_the_others_are_not(tried: list[str]) -> None:
+def test_untestable_fault_is_left_out_and_others_are_tried(tried: list[str]) -> None:
     assert matrix.main([]) == ExitCode.DISTRUST
     assert tried == [NO_FAULT, *GROUPS[0].mutants]
     assert list(records.left(records.read(), "1.37.2")) == ["node-as-zone"]
 
 
-def test_nothing_is_tried_where_the_reference_does_not_pass(tried: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_fault_is_tried_where_the_reference_fails(tried: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matrix, "_try", lambda suite, specs, fault: tried.append(fault) or trial(fault, {"x": 1.0}))
     assert matrix.main([]) == ExitCode.FAILED
     assert tried == [NO_FAULT]
 
 
-def test_matrix_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_matrix_round_trips_through_its_file(tmp_path: Path) -> None:
     known = {name: trial(name, {"Topology Hints should x": 30.2}) for name in (NO_FAULT, "skips-zone-tier")}
     known["node-as-zone"] = replace(trial("node-as-zone"), why="x: 'y'")
     records.write(known, tmp_path / "new/matrix.yaml")
@@ -138,7 +138,7 @@ def test_matrix_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert records.read(tmp_path / "none.yaml") == {}
 
 
-def test_page_says_what_passes_what_is_noticed_and_what_has_not_run() -> None:
+def test_page_shows_passed_detected_and_missing_trials() -> None:
     noticed = {"Topology Hints should distribute endpoints evenly": 31.0, ZONE.removeprefix("[sig-network] "): 8.6}
     known = {
         NO_FAULT: trial(NO_FAULT),
@@ -155,7 +155,7 @@ def test_page_says_what_passes_what_is_noticed_and_what_has_not_run() -> None:
     assert rows[2].endswith("| not run yet | - |")
 
 
-def test_the_seven_specs_are_told_apart_by_few_words() -> None:
+def test_seven_specs_have_distinct_short_names() -> None:
     name = "Traffic Distribution should route traffic {} when using {}"
     assert page._words(name.format("correctly between pods on multiple nodes", "PreferSameZone")) == (
         "PreferSameZone on multiple nodes"
@@ -165,7 +165,7 @@ def test_the_seven_specs_are_told_apart_by_few_words() -> None:
     assert page._words("Topology Hints should distribute endpoints evenly") == "Topology Hints"
 
 
-def test_page_is_what_the_matrix_makes() -> None:
+def test_page_equals_the_generated_one() -> None:
     known, ours = records.read(), records.ours()
     again = "make it again: python -m tests.upstream_e2e.page"
     written, compared = (each.read_text(encoding="utf-8") for each in (page.PAGE, page.COMPARISON))
@@ -178,13 +178,13 @@ def _without_ours(text: str) -> str:
     return re.sub(r"\| [^|]* \|$", "|", text, flags=re.MULTILINE)
 
 
-def test_the_draft_says_what_would_notice_each_fault_that_passes() -> None:
+def test_draft_states_what_would_detect_each_passing_fault() -> None:
     draft = (records.ROOT / "docs/upstream-draft.md").read_text(encoding="utf-8")
     passing = [name for name, each in records.read().items() if not each.noticed and name != NO_FAULT]
     assert [name for name in passing if f"`{name}`" not in draft] == []
 
 
-def test_every_fault_that_was_tried_was_tried_beside_a_reference_that_passes() -> None:
+def test_every_trial_has_a_passing_reference() -> None:
     known = records.read()
     assert not known or known[NO_FAULT].noticed == {}
     assert all(each in MUTANTS or each == NO_FAULT for each in known)

@@ -47,18 +47,18 @@ def report(*entries: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [{"SuiteDescription": "Kubernetes e2e suite", "SpecReports": entries}]
 
 
-def test_what_was_not_chosen_is_no_result_and_what_skipped_is() -> None:
+def test_unselected_spec_has_no_result_and_skipped_spec_has_one() -> None:
     told = results(report(entry(ZONE, "passed", seconds=9.04), entry(AFFINITY, "skipped")))
     assert told == [Result(ZONE, PASSED, 9.0)]
     assert results(report(entry(ZONE, "skipped", why="need 3 zones"))) == [Result(ZONE, SKIPPED, 1.0, "need 3 zones")]
 
 
 @pytest.mark.parametrize("state", ["failed", "panicked", "timedout", "interrupted", "aborted", "pending"])
-def test_whatever_else_ginkgo_says_is_a_failure(state: str) -> None:
+def test_any_other_ginkgo_state_is_a_failure(state: str) -> None:
     assert results(report(entry(ZONE, state, why="words")))[0] == Result(ZONE, FAILED, 1.0, "words")
 
 
-def test_set_up_that_fails_is_told_and_one_that_works_is_not() -> None:
+def test_only_failed_setup_is_reported() -> None:
     entries = (
         entry("", "failed", why="no nodes", kind="SynchronizedBeforeSuite"),
         entry("", "passed", kind="AfterSuite"),
@@ -66,14 +66,14 @@ def test_set_up_that_fails_is_told_and_one_that_works_is_not() -> None:
     assert results(report(*entries)) == [Result("SynchronizedBeforeSuite", FAILED, 1.0, "no nodes")]
 
 
-def test_specs_that_run_alone_are_not_chosen_and_those_of_topology_are_whatever_their_marks() -> None:
+def test_serial_specs_are_excluded_and_topology_specs_are_always_selected() -> None:
     marked = f"{ZONE} [Feature:Traffic Distribution]"
     dry = report(*(entry(each, "passed") for each in (AFFINITY, marked, DISRUPTIVE)))
     assert chosen(dry, ["Traffic Distribution", "Services"]) == sorted([AFFINITY, marked])
     assert chosen(dry, ["Topology Hints"]) == []
 
 
-def test_names_are_the_same_in_all_versions_without_their_marks() -> None:
+def test_names_without_labels_are_the_same_in_all_versions() -> None:
     assert short(AFFINITY) == "Services should have session affinity work"
     assert (group_of(ZONE), group_of("[sig-network] [Feature:X] Services should x"), group_of("DNS should x")) == (
         "Traffic Distribution",
@@ -82,18 +82,18 @@ def test_names_are_the_same_in_all_versions_without_their_marks() -> None:
     )
 
 
-def test_focus_means_this_spec_alone() -> None:
+def test_focus_selects_exactly_one_spec() -> None:
     assert focus("[a] b=c (d)") == r"--ginkgo.focus=\[a\]\ b=c\ \(d\)$"
 
 
-def test_specs_of_services_alone_can_be_exempt_and_a_skip_is_no_pass() -> None:
+def test_only_service_specs_can_be_exempt_and_a_skip_is_not_a_pass() -> None:
     ends = [Result(ZONE, SKIPPED, 0.0, "few nodes"), Result(AFFINITY, FAILED, 1.0, "late")]
     exempt = [Exempt(short(ZONE), "never"), Exempt(short(AFFINITY), "why", ("reference",))]
     assert [each.spec for each in unmet("reference", ends, exempt)] == [ZONE]
     assert [each.spec for each in unmet("kube-proxy nftables", ends, exempt)] == [ZONE, AFFINITY]
 
 
-def test_table_has_a_row_a_spec_and_says_what_is_wrong() -> None:
+def test_table_has_one_row_per_spec_and_shows_errors() -> None:
     ran = {
         "reference": [Result(ZONE, PASSED, 31.0), Result(AFFINITY, FAILED, 4.0, "late\n  indeed")],
         "kube-proxy nftables": [Result(ZONE, FAILED, 130.0, "wrong zone")],

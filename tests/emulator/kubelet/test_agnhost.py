@@ -80,7 +80,7 @@ def test_netexec_serves_its_name_and_environment_and_logs(backend: NetnsBackend,
     eventually(lambda: re.search(lines, "\n".join(logged(kubelet, "web"))), within=10, describe="the lines of the log")
 
 
-def test_netexec_goes_on_for_its_delay_after_sigterm(backend: NetnsBackend, kubelet: Kubelet) -> None:
+def test_netexec_serves_during_its_delay_after_sigterm(backend: NetnsBackend, kubelet: Kubelet) -> None:
     address = run(backend, "web", **{**NETEXEC, "args": ["netexec", "--delay-shutdown=5"]})
     backend.api.delete("pods", "default", "web")
     eventually(lambda: ask(backend, address, "/readyz").code == 503, within=20, describe="SIGTERM to have come")

@@ -76,7 +76,7 @@ def dial(pod: Host, address: str, port: int = 8080, *, request: str = "hostname"
 
 @pytest.mark.parametrize("protocol", ["http", "udp"])
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
-def test_dial_says_who_answered_each_try(client: Host, target: Host, protocol: str, family: Any) -> None:
+def test_dial_reports_which_pod_answered_each_try(client: Host, target: Host, protocol: str, family: Any) -> None:
     found = dial(client, target.addresses[family], tries=3, protocol=protocol)
     assert found == {"responses": ["target"] * 3}
 
@@ -87,13 +87,13 @@ def test_clients_see_their_own_address(client: Host, target: Host) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["http", "udp"])
-def test_a_refusal_is_told_in_the_words_of_go(client: Host, target: Host, protocol: str) -> None:
+def test_refusal_has_the_error_text_of_go(client: Host, target: Host, protocol: str) -> None:
     found = dial(client, target.addresses["IPv4"], CLOSED, protocol=protocol, tries=2)
     assert ["connection refused" in each for each in found["errors"]] == [True, True]
     assert "responses" not in found
 
 
-def test_a_connection_without_a_word_says_nothing_unless_it_fails(client: Host, target: Host) -> None:
+def test_connect_command_is_silent_unless_it_fails(client: Host, target: Host) -> None:
     def connect(address: str, port: int) -> object:
         place = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
         command = quote(f"/agnhost connect {place} --timeout=1s")
@@ -152,7 +152,7 @@ def test_sigterm_ends_a_container_after_its_delay(network: Network, run: Run) ->
         get(pod, "/hostname")
 
 
-def test_sigkill_ends_a_container_at_once(network: Network, run: Run) -> None:
+def test_sigkill_ends_a_container_immediately(network: Network, run: Run) -> None:
     pod, codes = network.add_pod("a1"), list[int]()
     container = run(pod, Command(delay_shutdown=60), ended=codes.append)
     container.terminate()
@@ -175,17 +175,19 @@ def test_sigkill_ends_a_container_at_once(network: Network, run: Run) -> None:
         ("pause", (), (), Command(serves=False)),
     ],
 )
-def test_command_lines(image: str, command: tuple[str, ...], arguments: tuple[str, ...], parsed: object) -> None:
+def test_command_lines_are_parsed(
+    image: str, command: tuple[str, ...], arguments: tuple[str, ...], parsed: object
+) -> None:
     assert command_of(image, command, arguments) == parsed
 
 
 @pytest.mark.parametrize("line", ["netexec --nothing=1", "netexec --http-port=x", "netexec here", "webhook"])
-def test_what_is_not_emulated_is_refused(line: str) -> None:
+def test_unsupported_command_is_refused(line: str) -> None:
     with pytest.raises(CommandError):
         command_of(EMULATED_AGNHOST, (), shlex.split(line))
 
 
-def test_pause_has_no_other_program() -> None:
+def test_pause_image_contains_no_other_program() -> None:
     with pytest.raises(NoProgramError, match="sleep"):
         command_of("pause", ("sleep",), ("1",))
 
@@ -198,9 +200,7 @@ def test_pause_has_no_other_program() -> None:
         ("agnhost:2.53", "trafficdist components fetch agnhost --from source"),
     ],
 )
-def test_an_image_that_is_missing_says_why(
-    image: str, said: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_image_has_a_reason(image: str, said: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAFFICDIST_CACHE", str(tmp_path))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     with pytest.raises(MissingImageError, match=re.escape(said)):
@@ -265,7 +265,7 @@ def without_numbers(answer: HttpAnswer, pod: Host) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("path", [*(f"/dial?{each}" for each in _DIALS), *_PATHS])
-def test_the_real_one_answers_the_same(client: Host, target: Host, real: Host, path: str) -> None:
+def test_real_agnhost_gives_the_same_answers(client: Host, target: Host, real: Host, path: str) -> None:
     asked = path.format(target=target.addresses["IPv4"], target6=target.addresses["IPv6"])
     assert without_numbers(get(client, asked), client) == without_numbers(get(real, asked), real)
 
@@ -279,7 +279,7 @@ def test_the_real_one_answers_the_same(client: Host, target: Host, real: Host, p
     ],
 )
 @pytest.mark.usefixtures("patient")
-def test_the_real_one_fails_in_the_same_words(
+def test_real_agnhost_fails_with_the_same_messages(
     client: Host, target: Host, real: Host, protocol: str, failure: tuple[str, str]
 ) -> None:
     place, words = failure

@@ -38,7 +38,7 @@ FIELDS = FieldValues(POD, ("10.244.1.2", "fd00::2"), ("10.0.0.2", "fd00::1"))
         ("status.hostIPs", "10.0.0.2,fd00::1"),
     ],
 )
-def test_fields_have_values(path: str, value: str) -> None:
+def test_field_references_are_resolved(path: str, value: str) -> None:
     container = {"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": path}}}]}
     assert environment_of(container, FIELDS, {}) == {"X": value}
 
@@ -76,6 +76,6 @@ def test_variables_refer_to_those_before_them() -> None:
         {"envFrom": [{"configMapRef": {"name": "a"}}]},
     ],
 )
-def test_what_is_not_to_be_had_is_refused(container: dict[str, Any]) -> None:
+def test_unresolvable_reference_is_refused(container: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         environment_of(container, FIELDS, {})

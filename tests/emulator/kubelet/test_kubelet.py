@@ -201,13 +201,13 @@ def test_each_container_ends_after_its_own_hook(backend: NetnsBackend, api: Api)
     eventually(lambda: is_gone(api, "web"), within=5, describe="the pod to be gone")
 
 
-def test_the_grace_period_ends_what_would_go_on(api: Api) -> None:
+def test_grace_period_limits_container_shutdown(api: Api) -> None:
     run(api, server("web", "a1", "--delay-shutdown=60", terminationGracePeriodSeconds=1))
     api.delete("pods", "default", "web")
     eventually(lambda: is_gone(api, "web"), within=5, describe="the pod to be gone")
 
 
-def test_deletion_by_force_ends_a_pod_at_once(
+def test_forced_deletion_ends_a_pod_immediately(
     backend: NetnsBackend, api: Api, hosts: dict[tuple[str, str], Host]
 ) -> None:
     run(api, server("web", "a1", "--delay-shutdown=60"))
@@ -224,7 +224,7 @@ def test_deletion_by_force_ends_a_pod_at_once(
         ({"args": ["netexec", "--no-such-flag"]}, "CrashLoopBackOff"),
     ],
 )
-def test_what_cannot_run_says_why(api: Api, container: Object, reason: str) -> None:
+def test_pod_that_cannot_run_has_a_reason(api: Api, container: Object, reason: str) -> None:
     pod = server("web")
     pod["spec"]["containers"][0] |= container
     api.create("pods", "default", pod)
@@ -280,7 +280,7 @@ def test_a_script_runs_with_its_environment_and_is_logged(backend: NetnsBackend,
 
 
 @pytest.mark.skipif(shutil.which("ping", path=PATH) is None, reason="ping is not installed")
-def test_a_script_pings(backend: NetnsBackend, kubelet: Kubelet) -> None:
+def test_script_can_ping(backend: NetnsBackend, kubelet: Kubelet) -> None:
     address = run(backend.api, server("web", "b1"))["status"]["podIP"]
     backend.api.create("pods", "default", script(f"ping -c 1 -W 2 {address}", restartPolicy="Never"))
     becomes(backend.api, "job", lambda seen: seen["status"].get("phase") == "Succeeded")
@@ -312,7 +312,7 @@ def test_a_script_that_succeeds_is_not_started_again_on_failure_only(backend: Ne
     becomes(backend.api, "job", lambda seen: seen["status"].get("phase") == "Succeeded")
 
 
-def test_a_program_that_is_not_there_could_not_be_started(backend: NetnsBackend, kubelet: Kubelet) -> None:
+def test_missing_program_is_reported_as_a_start_error(backend: NetnsBackend, kubelet: Kubelet) -> None:
     backend.api.create("pods", "default", script("", restartPolicy="Never", container={"command": ["no-such"]}))
     seen = becomes(backend.api, "job", lambda pod: pod["status"].get("phase") == "Failed")
     ended = state(seen)["terminated"]
@@ -320,7 +320,7 @@ def test_a_program_that_is_not_there_could_not_be_started(backend: NetnsBackend,
     assert ended["message"].endswith('exec: "no-such": executable file not found in $PATH')
 
 
-def test_a_program_that_cannot_start_waits_as_one_that_crashes(backend: NetnsBackend, kubelet: Kubelet) -> None:
+def test_program_that_cannot_start_backs_off_like_a_crashing_one(backend: NetnsBackend, kubelet: Kubelet) -> None:
     backend.api.create("pods", "default", script("", container={"command": ["no-such"]}))
     becomes(backend.api, "job", partial(waits_after, 1))
     seen = becomes(backend.api, "job", lambda pod: state(pod)["waiting"]["reason"] == "CrashLoopBackOff")
@@ -423,14 +423,14 @@ def test_names_of_services_resolve_in_pods(backend: NetnsBackend, kubelet: Kubel
     assert [line.split()[0] for line in logged(kubelet).splitlines()] == [address, address, dns.address]
 
 
-def test_a_pod_with_an_old_name_is_another_one(api: Api) -> None:
+def test_recreated_pod_with_the_same_name_is_a_new_pod(api: Api) -> None:
     before = run(api, server("web"))
     api.delete("pods", "default", "web", grace_seconds=0)
     after = run(api, server("web"))
     assert before["status"]["podIP"] != after["status"]["podIP"]
 
 
-def test_pods_outlive_an_api_server_that_comes_back(backend: NetnsBackend, api: Api) -> None:
+def test_pods_survive_an_api_server_restart(backend: NetnsBackend, api: Api) -> None:
     before = run(api, server("web"))
     run(api, server("gone"))
     backend.control_plane.stop_api_server()

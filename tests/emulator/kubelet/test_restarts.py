@@ -7,12 +7,12 @@ import pytest
 from emulator.kubelet.container_running import Restarts
 
 
-def test_pauses_grow_from_none_to_five_minutes() -> None:
+def test_restart_delay_grows_from_zero_to_five_minutes() -> None:
     restarts = Restarts("Always")
     assert [restarts.pause(1) for _ in range(8)] == [0, 10, 20, 40, 80, 160, 300, 300]
 
 
-def test_who_ran_well_is_started_at_once() -> None:
+def test_container_that_ran_long_restarts_immediately() -> None:
     restarts = Restarts("Always")
     assert [restarts.pause(ran) for ran in (1, 1, 1, 601, 1)] == [0, 10, 20, 0, 10]
 
@@ -21,6 +21,6 @@ def test_who_ran_well_is_started_at_once() -> None:
     ("policy", "after_success", "after_failure"),
     [("Always", True, True), ("OnFailure", False, True), ("Never", False, False)],
 )
-def test_policy_decides(policy: str, after_success: bool, after_failure: bool) -> None:
+def test_restart_policy_decides_whether_to_restart(policy: str, after_success: bool, after_failure: bool) -> None:
     restarts = Restarts(policy)
     assert (restarts.again(0), restarts.again(1)) == (after_success, after_failure)

@@ -143,7 +143,7 @@ def test_program_cannot_reach_the_machine_s_network(inside: Runs) -> None:
             assert ended.code != 0, f"{address}: {ended.output}"
 
 
-def test_no_such_program_is_told_as_by_a_container_runtime(inside: Runs) -> None:
+def test_missing_program_is_reported_as_by_a_container_runtime(inside: Runs) -> None:
     with pytest.raises(NoProgramError, match=r'^exec: "nope": executable file not found in \$PATH$'):
         inside.run("nope")
     with pytest.raises(NoProgramError, match=r'^exec: "/nope": stat /nope: no such file or directory$'):
@@ -160,7 +160,7 @@ def test_programs_of_one_sandbox_share_files_and_processes(inside: Runs) -> None
     assert sleeping.wait(10) == 128 + 15
 
 
-def test_program_has_no_descriptors_but_its_own_three(inside: Runs) -> None:
+def test_program_has_only_three_descriptors(inside: Runs) -> None:
     inside.start("sleep", "600")
     assert inside.sh("ls /proc/$$/fd; exit").output == "0\n1\n2\n"
 
@@ -178,7 +178,7 @@ def test_signal_ends_a_program(inside: Runs) -> None:
     assert sleeping.wait(10) == 128 + 15
 
 
-def test_no_signal_is_blocked_in_a_program_though_all_are_where_its_kubelet_runs(make: Callable[[], Runs]) -> None:
+def test_program_starts_with_no_blocked_signals(make: Callable[[], Runs]) -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
     try:
         inside = make()
@@ -194,7 +194,7 @@ def test_closed_process_is_killed(inside: Runs) -> None:
     )
 
 
-def test_close_ends_all_and_what_they_have_started(inside: Runs) -> None:
+def test_close_ends_all_programs_and_their_children(inside: Runs) -> None:
     reading, writing = os.pipe()
     process = inside.start("/bin/sh", "-c", "(setsid sleep 600 &); sleep 600", output=writing)
     os.close(writing)
@@ -222,7 +222,7 @@ def test_program_has_a_controlling_terminal_if_wanted(inside: Runs) -> None:
     os.close(ours)
 
 
-def test_programs_end_with_whom_they_were_started_by_also_after_sigkill(inside: Runs) -> None:
+def test_programs_end_with_their_starter_even_after_sigkill(inside: Runs) -> None:
     script = textwrap.dedent("""
         import os
         from emulator.kubelet.sandbox import PATH, Sandbox

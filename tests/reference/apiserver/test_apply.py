@@ -31,7 +31,7 @@ def test_field_sets_survive_their_json_form() -> None:
     assert decode(encode(paths)) == paths
 
 
-def test_apply_creates_and_owns_what_it_names(api: ApiServer) -> None:
+def test_apply_creates_and_owns_its_fields(api: ApiServer) -> None:
     created = applied(api, service(ports=[{"port": 80}], sessionAffinity="ClientIP"))
     port = ("f:spec", "f:ports", 'k:{"port":80,"protocol":"TCP"}')
     assert owners(created)["me"] == {port, (*port, "f:port"), ("f:spec", "f:sessionAffinity")}
@@ -48,13 +48,13 @@ def test_field_that_is_left_out_is_removed(api: ApiServer) -> None:
     assert [each["port"] for each in ports] == [81]
 
 
-def test_field_of_somebody_else_is_kept(api: ApiServer) -> None:
+def test_field_of_another_manager_is_kept(api: ApiServer) -> None:
     applied(api, service(ports=[{"port": 80}]))
     api.patch("services", "default", "web", {"spec": {"trafficDistribution": "PreferSameZone"}})
     assert applied(api, service(ports=[{"port": 80}]))["spec"]["trafficDistribution"] == "PreferSameZone"
 
 
-def test_field_that_somebody_else_changed_conflicts(api: ApiServer) -> None:
+def test_field_changed_by_another_manager_conflicts(api: ApiServer) -> None:
     applied(api, service(ports=[{"port": 80}], sessionAffinity="ClientIP"))
     with pytest.raises(ApiError, match='conflict with "me"') as refused:
         applied(api, service(ports=[{"port": 80}], sessionAffinity="None"), "you")
@@ -68,7 +68,7 @@ def test_same_value_is_owned_by_both(api: ApiServer) -> None:
     assert set(owners(applied(api, service(ports=[{"port": 80}]), "you"))) == {"me", "you"}
 
 
-def test_force_takes_the_field_over(api: ApiServer) -> None:
+def test_force_transfers_ownership_of_the_field(api: ApiServer) -> None:
     applied(api, service(ports=[{"port": 80}], sessionAffinity="ClientIP"))
     forced = applied(api, service(sessionAffinity="None"), "you", force=True)
     assert forced["spec"]["sessionAffinity"] == "None"
@@ -82,7 +82,7 @@ def test_update_takes_ownership_of_what_it_changes(api: ApiServer) -> None:
     assert ("f:spec", "f:sessionAffinity") in found["unknown"] - found["me"]
 
 
-def test_object_that_was_never_applied_belongs_to_before(api: ApiServer) -> None:
+def test_fields_of_an_unapplied_object_belong_to_before_first_apply(api: ApiServer) -> None:
     api.create("services", "default", service(ports=[{"port": 80}], sessionAffinity="ClientIP"))
     with pytest.raises(ApiError, match='conflict with "before-first-apply"'):
         applied(api, service(sessionAffinity="None"))

@@ -58,7 +58,7 @@ def until_synced(output: IO[str]) -> set[tuple[str, ...]]:
     return {tuple(each.split()[:3]) for each in lines}
 
 
-def test_informers_see_what_is_there_and_what_changes(api: ApiServer, output: IO[str]) -> None:
+def test_informers_see_existing_objects_and_changes(api: ApiServer, output: IO[str]) -> None:
     seen = until_synced(output)
     assert seen <= {("ADDED", "nodes", "a1"), ("ADDED", "services", "web")}  # handlers may run after the sync
     rest = {("ADDED", "nodes", "a1"), ("ADDED", "services", "web")} - seen
@@ -79,7 +79,7 @@ def test_informers_open_watches_that_begin_with_a_list(server: HttpServer, outpu
     assert not any("limit=" in each for each in queries)  # the informers never fell back to a list
 
 
-def test_informers_come_back_when_the_server_ends_watches(api: ApiServer, server: HttpServer, output: IO[str]) -> None:
+def test_informers_reconnect_after_the_server_ends_watches(api: ApiServer, server: HttpServer, output: IO[str]) -> None:
     until_synced(output)
     server.end_watches()
     api.create("nodes", "", {"metadata": {"name": "b1"}})

@@ -45,11 +45,11 @@ def receive(connection: Connection, data: bytes) -> None:
         b"POST /api HTTP/1.1\r\nContent-Length: %d" % (MAX_BODY_BYTES + 1),
     ],
 )
-def test_what_is_not_plain_is_left_to_aiohttp(head: bytes) -> None:
+def test_unusual_requests_are_passed_to_aiohttp(head: bytes) -> None:
     assert parse(head) is None
 
 
-def test_a_plain_request_is_read_with_its_first_value_of_a_name() -> None:
+def test_plain_request_uses_the_first_value_of_a_parameter() -> None:
     head = parse(b"PUT /a/b?x=1&x=2&y HTTP/1.1\r\nHost: a\r\nContent-Length:  3 ")
     assert head is not None
     asked = head.with_body(b"abcdef")
@@ -57,7 +57,7 @@ def test_a_plain_request_is_read_with_its_first_value_of_a_name() -> None:
     assert asked.query == {"x": "1", "y": ""}
 
 
-def test_requests_in_pieces_and_several_at_once_are_answered_in_order() -> None:
+def test_split_and_pipelined_requests_are_answered_in_order() -> None:
     answered: list[HttpRequest] = []
     connection, transport = connected(answered, Others())
     stream = GET + b"PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody" + GET
@@ -68,14 +68,14 @@ def test_requests_in_pieces_and_several_at_once_are_answered_in_order() -> None:
     assert transport.written.count(b"HTTP/1.1 200 OK") == 5
 
 
-def test_a_read_goes_on_where_the_one_before_it_ended() -> None:
+def test_each_read_continues_after_the_previous_one() -> None:
     connection, _ = connected([], Others())
     buffer = connection.get_buffer(-1)
     buffer[:2][:] = b"ab"  # asyncio passes the records of one read as slices of the buffer
     assert bytes(buffer[:2]) == b"ab"
 
 
-def test_a_watch_and_all_after_it_go_to_aiohttp() -> None:
+def test_watch_and_all_later_requests_are_passed_to_aiohttp() -> None:
     answered: list[HttpRequest] = []
     connection, transport = connected(answered, others := Others())
     watch = b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -85,7 +85,7 @@ def test_a_watch_and_all_after_it_go_to_aiohttp() -> None:
     assert transport.written.count(b"HTTP/1.1 200 OK") == 1
 
 
-def test_nothing_is_worked_on_while_the_client_does_not_read() -> None:
+def test_no_request_is_processed_while_the_client_does_not_read() -> None:
     answered: list[HttpRequest] = []
     connection, transport = connected(answered, Others())
     connection.pause_writing()
@@ -103,5 +103,5 @@ def test_an_answer_carries_its_warnings() -> None:
 
 
 @pytest.mark.parametrize("text", ['unknown field "a\r\nSet-Cookie: b"', "a\x00", "\x7f"])
-def test_a_warning_that_no_header_can_carry_is_left_out(text: str) -> None:
+def test_warning_that_does_not_fit_a_header_is_omitted(text: str) -> None:
     assert encode(Response(201, b"{}", (text, "b"))) == encode(Response(201, b"{}", ("b",)))

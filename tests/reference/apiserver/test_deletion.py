@@ -24,7 +24,7 @@ def gone(api: ApiServer, resource: str, namespace: str, name: str) -> bool:
     return name not in [each["metadata"]["name"] for each in api.list(resource, namespace)]
 
 
-def test_object_without_grace_goes_at_once(api: ApiServer) -> None:
+def test_object_without_grace_period_is_deleted_immediately(api: ApiServer) -> None:
     api.create("configmaps", "default", config())
     api.delete("configmaps", "default", "c")
     assert gone(api, "configmaps", "default", "c")
@@ -35,7 +35,7 @@ def test_missing_object_is_not_found(api: ApiServer) -> None:
         api.delete("configmaps", "default", "c")
 
 
-def test_pod_on_a_node_is_marked_and_stays(api: ApiServer) -> None:
+def test_scheduled_pod_is_marked_as_terminating(api: ApiServer) -> None:
     api.create("pods", "default", pod())
     api.delete("pods", "default", "p")
     meta = api.get("pods", "default", "p")["metadata"]
@@ -57,7 +57,7 @@ def test_second_deletion_only_shortens_the_grace_period(api: ApiServer) -> None:
         assert api.get("pods", "default", "p")["metadata"]["deletionGracePeriodSeconds"] == expected
 
 
-def test_pod_without_a_node_goes_at_once(api: ApiServer) -> None:
+def test_unscheduled_pod_is_deleted_immediately(api: ApiServer) -> None:
     api.create("pods", "default", pod(node=""))
     api.delete("pods", "default", "p")
     assert gone(api, "pods", "default", "p")
@@ -74,7 +74,7 @@ def test_object_stays_until_its_last_finalizer_is_gone(api: ApiServer) -> None:
 
 
 @pytest.mark.parametrize("options", [DeleteOptions(uid="other"), DeleteOptions(resource_version="1")])
-def test_precondition_that_does_not_hold_is_a_conflict(api: ApiServer, options: DeleteOptions) -> None:
+def test_failed_precondition_is_a_conflict(api: ApiServer, options: DeleteOptions) -> None:
     api.create("configmaps", "default", config())
     with pytest.raises(ApiError, match="precondition") as refused:
         delete(api.registry, ObjectRef("configmaps", "default", "c"), options, Call())
@@ -82,13 +82,13 @@ def test_precondition_that_does_not_hold_is_a_conflict(api: ApiServer, options: 
     assert not gone(api, "configmaps", "default", "c")
 
 
-def test_dry_deletion_deletes_nothing(api: ApiServer) -> None:
+def test_dry_run_deletion_deletes_nothing(api: ApiServer) -> None:
     api.create("configmaps", "default", config())
     delete(api.registry, ObjectRef("configmaps", "default", "c"), DeleteOptions(), Call(dry_run=True))
     assert not gone(api, "configmaps", "default", "c")
 
 
-def test_collection_deletion_takes_what_is_selected(api: ApiServer) -> None:
+def test_collection_deletion_deletes_selected_objects(api: ApiServer) -> None:
     for name, color in (("a", "red"), ("b", "red"), ("c", "blue")):
         api.create("configmaps", "default", config(name, labels={"color": color}))
     selection = select(api.registry.strategy("configmaps"), "default", "color=red")
@@ -96,7 +96,7 @@ def test_collection_deletion_takes_what_is_selected(api: ApiServer) -> None:
     assert [each["metadata"]["name"] for each in api.list("configmaps")] == ["c"]
 
 
-def test_namespace_goes_with_all_that_is_in_it(api: ApiServer) -> None:
+def test_namespace_deletion_deletes_its_objects(api: ApiServer) -> None:
     api.create("namespaces", "", {"metadata": {"name": "shop"}})
     api.create("configmaps", "shop", config())
     api.create("pods", "shop", pod())

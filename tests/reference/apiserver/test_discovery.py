@@ -39,7 +39,7 @@ def test_groups_are_listed(http: Http) -> None:
     assert http("GET", "/apis/discovery.k8s.io/v1")[1]["resources"][0]["kind"] == "EndpointSlice"
 
 
-def test_clients_that_would_like_everything_at_once_are_told_of_the_groups(http: Any) -> None:
+def test_aggregated_discovery_request_gets_the_group_list(http: Any) -> None:
     with http.open("GET", "/apis", Accept=AGGREGATED) as response:
         assert response.headers["Content-Type"] == "application/json"
         assert json.loads(response.read())["kind"] == "APIGroupList"
@@ -97,7 +97,7 @@ def test_openapi_describes_topology_keys_where_they_exist(
 
 
 @pytest.mark.parametrize(("minor", "described"), [(32, False), (33, True)])
-def test_openapi_describes_node_hints_since_they_exist(
+def test_openapi_describes_node_hints_from_their_release_on(
     server: HttpServer, api: ApiServer, http: Http, minor: int, described: bool
 ) -> None:
     server.replace(ApiServer(Features((1, minor)), predecessor=api))
@@ -135,7 +135,7 @@ def test_kubeconfig_for_another_address_names_the_certificate(server: HttpServer
         (30, {}, None),
     ],
 )  # fmt: skip
-def test_metrics_tell_feature_gates(
+def test_metrics_show_feature_gates(
     server: HttpServer, http: Any, minor: int, gates: dict[str, bool], line: str | None
 ) -> None:
     server.replace(ApiServer(Features((1, minor), gates)))
@@ -145,7 +145,7 @@ def test_metrics_tell_feature_gates(
     assert found == ([line] if line else [])
 
 
-def test_metrics_are_not_for_everybody(server: HttpServer, http: Any) -> None:
+def test_metrics_require_the_token(server: HttpServer, http: Any) -> None:
     token = server.add_user("guest")
     code, status = http("GET", "/metrics", Authorization=f"Bearer {token}")
     assert (code, status["message"]) == (403, 'forbidden: User "guest" cannot get path "/metrics"')

@@ -83,14 +83,14 @@ def be_read(api: ApiServer) -> None:
 
 @given(sent=st.lists(requests(), min_size=1, max_size=6))
 @settings(max_examples=250, suppress_health_check=list(HealthCheck))
-def test_no_request_is_too_odd(sent: list[Sent]) -> None:
+def test_malformed_requests_get_a_client_error(sent: list[Sent]) -> None:
     check(sent)
 
 
 @pytest.mark.slow
 @given(sent=st.lists(requests(), min_size=1, max_size=20))
 @settings(max_examples=6_000, suppress_health_check=list(HealthCheck))
-def test_no_request_is_too_odd_for_a_minute(sent: list[Sent]) -> None:
+def test_malformed_requests_get_a_client_error_for_a_minute(sent: list[Sent]) -> None:
     check(sent)
 
 
@@ -122,7 +122,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize(("sent", "code", "said"), BOMBS.values(), ids=list(BOMBS))
-def test_what_grows_while_it_is_read_is_refused_at_once(sent: Sent, code: int, said: str) -> None:
+def test_yaml_that_expands_is_refused_immediately(sent: Sent, code: int, said: str) -> None:
     asking = Asking()
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {}}
     assert asking(Sent("POST", CONFIG_MAPS, orjson.dumps(made))).code == 201
@@ -133,14 +133,14 @@ def test_what_grows_while_it_is_read_is_refused_at_once(sent: Sent, code: int, s
     assert said in json.loads(answer.body)["message"]
 
 
-def test_who_may_not_write_is_refused_before_the_body_is_read() -> None:
+def test_forbidden_write_is_refused_before_its_body_is_read() -> None:
     asking = Asking()
     token = asking.users.add(User("nobody"))
     assert asking(Sent("POST", CONFIG_MAPS, b"{", YAML), token=token).code == 403
 
 
 @pytest.mark.parametrize("token", ["\udcff\udcfe", "é", "\x00"])
-def test_a_token_of_odd_bytes_is_unknown(token: str) -> None:
+def test_token_with_unusual_bytes_is_unauthorized(token: str) -> None:
     assert Asking()(Sent("GET", CONFIG_MAPS, b""), token=token).code == 401
 
 
@@ -149,7 +149,7 @@ def test_yaml_without_aliases_is_read() -> None:
     assert json.loads(Asking()(Sent("POST", CONFIG_MAPS, body, YAML)).body)["data"] == {"a": "b"}
 
 
-def test_a_connection_that_never_speaks_is_closed() -> None:
+def test_silent_connection_is_closed() -> None:
     server = HttpServer(ApiServer(), silence_seconds=0.1)
     server.start()
     try:

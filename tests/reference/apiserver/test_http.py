@@ -29,7 +29,7 @@ def service(name: str = "web", **spec: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer wrong", "Basic YTpi"])
-def test_without_the_token_is_unauthorized(http: Http, authorization: str) -> None:
+def test_request_without_token_is_unauthorized(http: Http, authorization: str) -> None:
     code, status = http("GET", SERVICES, Authorization=authorization)
     assert (code, status["kind"], status["reason"]) == (401, "Status", "Unauthorized")
 
@@ -40,7 +40,7 @@ def test_health_needs_no_token(http: Any, path: str) -> None:
         assert (response.status, response.read()) == (200, b"ok")
 
 
-def test_object_lives_through_its_verbs(http: Http) -> None:
+def test_object_can_be_used_with_every_verb(http: Http) -> None:
     assert http("POST", SERVICES, service())[0] == 201
     code, read = http("GET", f"{SERVICES}/web")
     assert (code, read["spec"]["ports"][0]["port"]) == (200, 80)
@@ -110,7 +110,7 @@ def test_invalid_object_names_its_causes(http: Http) -> None:
     assert [each["field"] for each in status["details"]["causes"]] == ["spec.trafficDistribution"]
 
 
-def test_body_that_is_no_json_is_a_bad_request(http: Http) -> None:
+def test_body_that_is_not_json_is_a_bad_request(http: Http) -> None:
     assert http("POST", SERVICES, b"{")[0] == 400
 
 
@@ -126,7 +126,7 @@ def test_client_that_prefers_protobuf_gets_json(http: Any) -> None:
         assert response.headers["Content-Type"] == "application/json"
 
 
-def test_client_that_takes_only_protobuf_is_told(http: Http) -> None:
+def test_client_that_accepts_only_protobuf_is_refused(http: Http) -> None:
     assert http("GET", SERVICES, Accept="application/vnd.kubernetes.protobuf")[0] == 406
 
 
@@ -176,7 +176,7 @@ def test_apply_patch_creates(http: Http) -> None:
     assert (code, created["metadata"]["managedFields"][0]["manager"]) == (201, "me")
 
 
-def test_pages_over_http(http: Http) -> None:
+def test_lists_can_be_paged_over_http(http: Http) -> None:
     for name in "abc":
         http("POST", SERVICES, service(name))
     _, first = http("GET", f"{SERVICES}?limit=2")
@@ -195,7 +195,7 @@ def test_table_has_the_columns_of_the_kind(http: Http) -> None:
     assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
 
 
-def test_metadata_only(http: Http) -> None:
+def test_metadata_can_be_requested_alone(http: Http) -> None:
     http("POST", SERVICES, service())
     accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
     _, found = http("GET", SERVICES, Accept=accept)
@@ -221,7 +221,7 @@ def test_too_large_a_body_is_refused(http: Http) -> None:
     assert (code, status["reason"]) == (413, "RequestEntityTooLarge")
 
 
-def test_events_are_one_thing_under_two_groups(http: Http) -> None:
+def test_events_are_shared_by_two_groups(http: Http) -> None:
     event = {
         "metadata": {"name": "e"},
         "regarding": {"kind": "Node", "name": "a1"},
@@ -248,7 +248,7 @@ def test_warnings_are_those_of_the_release(
         assert ("PreferSameZone" in response.headers.get("Warning", "")) == warned
 
 
-def test_requests_are_remembered(http: Http, server: HttpServer) -> None:
+def test_requests_are_recorded(http: Http, server: HttpServer) -> None:
     http("GET", f"{SERVICES}?limit=5", Accept="application/json", User_Agent="probe/1")
     record = server.requests()[-1]
     assert (record.method, record.path, record.query) == ("GET", SERVICES, "limit=5")
@@ -264,7 +264,7 @@ def test_further_sockets_are_served(server: HttpServer) -> None:
         assert response.read() == b"ok"
 
 
-def test_stopped_server_is_gone_and_can_be_stopped_again() -> None:
+def test_stopped_server_is_unreachable_and_can_be_stopped_again() -> None:
     server = HttpServer(ApiServer())
     server.start()
     server.stop()

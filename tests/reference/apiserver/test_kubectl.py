@@ -105,7 +105,7 @@ def test_diff_shows_what_would_change(kubectl: Kubectl, manifest: str) -> None:
         kubectl("diff", "-f", "-", stdin=manifest.replace("port: 80,", "port: 81,"))
 
 
-def test_server_side_apply(kubectl: Kubectl, api: ApiServer) -> None:
+def test_server_side_apply_works(kubectl: Kubectl, api: ApiServer) -> None:
     kubectl("apply", "--server-side", "-f", "-", stdin=MANIFEST)
     kubectl("apply", "--server-side", "-f", "-", stdin=MANIFEST.replace("targetPort: 8080", "targetPort: 8081"))
     service = api.get("services", "default", "web")
@@ -139,7 +139,7 @@ def test_get_yaml_reads_back(kubectl: Kubectl, manifest: str) -> None:
     assert kubectl("apply", "-f", "-", stdin=written) == "endpointslice.discovery.k8s.io/web-1 configured\n"
 
 
-def test_get_selects(kubectl: Kubectl, manifest: str) -> None:
+def test_get_supports_selectors(kubectl: Kubectl, manifest: str) -> None:
     assert kubectl("get", "pods", "-l", "app in (web),!color", "-o", "name") == "pod/web-1\n"
     assert kubectl("get", "pods", "--field-selector", "spec.nodeName=b1", "-o", "name") == ""
 
@@ -152,13 +152,13 @@ def test_get_selects(kubectl: Kubectl, manifest: str) -> None:
         ("merge", '{"spec":{"ports":[{"name":"http","port":80,"targetPort":1},{"name":"metrics","port":9090}]}}'),
     ],
 )
-def test_patch_of_every_type(kubectl: Kubectl, manifest: str, api: ApiServer, type_: str, patch: str) -> None:
+def test_every_patch_type_works(kubectl: Kubectl, manifest: str, api: ApiServer, type_: str, patch: str) -> None:
     kubectl("patch", "service", "web", "--type", type_, "-p", patch)
     ports = api.get("services", "default", "web")["spec"]["ports"]
     assert [(each["port"], each["targetPort"]) for each in ports] == [(80, 1), (9090, 9090)]
 
 
-def test_label_and_annotate(kubectl: Kubectl, manifest: str, api: ApiServer) -> None:
+def test_label_and_annotate_work(kubectl: Kubectl, manifest: str, api: ApiServer) -> None:
     kubectl("label", "node", "a1", "topology.kubernetes.io/zone=b", "--overwrite")
     kubectl("annotate", "service", "web", "note=hello")
     kubectl("label", "service", "web", "app-")
@@ -168,7 +168,7 @@ def test_label_and_annotate(kubectl: Kubectl, manifest: str, api: ApiServer) -> 
     assert "app" not in (meta.get("labels") or {})
 
 
-def test_delete_waits_until_things_are_gone(kubectl: Kubectl, manifest: str, api: ApiServer) -> None:
+def test_delete_waits_until_objects_are_deleted(kubectl: Kubectl, manifest: str, api: ApiServer) -> None:
     kubectl("delete", "service/web", "endpointslice/web-1")
     kubectl("delete", "pod", "web-1", "--grace-period=0", "--force")
     assert [api.list(each) for each in ("services", "endpointslices", "pods")] == [[], [], []]
@@ -196,21 +196,21 @@ def test_namespace_is_deleted_with_its_contents(kubectl: Kubectl, api: ApiServer
         (("node", "a1"), "topology.kubernetes.io/zone=a"),
     ],
 )
-def test_describe(kubectl: Kubectl, manifest: str, what: tuple[str, str], shows: str) -> None:
+def test_describe_works(kubectl: Kubectl, manifest: str, what: tuple[str, str], shows: str) -> None:
     assert shows in kubectl("describe", *what)
 
 
-def test_describe_endpoint_slice(kubectl: Kubectl, manifest: str, minor: int) -> None:
+def test_describe_shows_an_endpoint_slice(kubectl: Kubectl, manifest: str, minor: int) -> None:
     if minor < 21:
         pytest.skip(f"kubectl 1.{minor} describes only the EndpointSlices of discovery.k8s.io/v1beta1")
     assert "10.244.1.2" in kubectl("describe", "endpointslice", "web-1")
 
 
-def test_explain(kubectl: Kubectl) -> None:
+def test_explain_works(kubectl: Kubectl) -> None:
     assert "traffic" in kubectl("explain", "service.spec.trafficDistribution")
 
 
-def test_questions_of_access_are_answered(kubectl: Kubectl) -> None:
+def test_can_i_is_answered(kubectl: Kubectl) -> None:
     assert kubectl("auth", "can-i", "delete", "nodes").strip() == "yes"
 
 
@@ -245,7 +245,7 @@ def test_commands_that_write_protobuf_are_understood(kubectl: Kubectl, api: ApiS
     assert port == {"name": "80-http", "protocol": "TCP", "port": 80, "targetPort": "http", "nodePort": 30080}
 
 
-def test_limited_user_is_told_what_is_missing(
+def test_limited_user_sees_the_missing_permission(
     kubectl: Kubectl, server: HttpServer, environment: dict[str, str], tmp_path: Path
 ) -> None:
     token = server.add_user("guest", [{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}])

@@ -79,7 +79,7 @@ def _is_served(client: Api, method: str, path: str) -> bool:
     return answer.code != 405 and NOT_SERVED not in str(answer.body.get("message"))
 
 
-def test_what_is_listed_is_what_is_served(client: Api) -> None:
+def test_listed_paths_equal_the_served_ones(client: Api) -> None:
     documented = _operations(client.request("GET", "/openapi/v2").body)
     asked = _candidates(client, documented)
     asked = {

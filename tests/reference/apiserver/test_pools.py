@@ -13,7 +13,7 @@ def service(name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], **spec}}
 
 
-def test_freed_number_is_used_only_when_nothing_else_is_left() -> None:
+def test_freed_number_is_reused_last() -> None:
     pool = NumberPool(1, 3)
     assert [pool.take_any(), pool.take_any()] == [1, 2]
     pool.give(1)
@@ -22,7 +22,7 @@ def test_freed_number_is_used_only_when_nothing_else_is_left() -> None:
         pool.take_any()
 
 
-def test_freed_number_ahead_is_passed_over() -> None:
+def test_freed_number_ahead_is_skipped() -> None:
     pool = NumberPool(1, 3)
     pool.take(1)
     pool.give(1)
@@ -61,7 +61,7 @@ def test_requested_address_is_honoured_once(api: ApiServer) -> None:
     assert refused.value.status["details"]["causes"][0]["field"] == "spec.clusterIPs"
 
 
-def test_refused_and_dry_writes_keep_nothing(api: ApiServer) -> None:
+def test_refused_and_dry_run_writes_allocate_nothing(api: ApiServer) -> None:
     ports = [{"port": 80, "nodePort": 30001}]
     api.create("services", "default", service("a", type="NodePort", ports=ports))
     for _ in range(2):  # if a rejected write kept its address, the second attempt would fail differently

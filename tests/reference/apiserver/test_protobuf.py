@@ -38,14 +38,14 @@ def read(version: str, kind: str, *parts: bytes) -> dict[str, Any]:
     return found
 
 
-def test_what_is_empty_in_protobuf_is_left_out_as_in_json() -> None:
+def test_empty_protobuf_fields_are_omitted_as_in_json() -> None:
     meta = data(1, "web") + data(2, "") + number(7, 0) + data(8, b"") + data(11, data(1, "app") + data(2, "a"))
     assert read("v1", "Namespace", data(1, meta), data(2, b""), data(3, data(1, ""))) == {
         "metadata": {"name": "web", "labels": {"app": "a"}}
     }
 
 
-def test_false_that_somebody_said_is_kept() -> None:
+def test_explicit_false_is_kept() -> None:
     conditions = number(1, 0) + number(2, 1)
     endpoint = data(1, "10.0.0.1") + data(1, "10.0.0.2") + data(2, conditions)
     assert read("discovery.k8s.io/v1", "EndpointSlice", data(2, endpoint))["endpoints"] == [
@@ -60,7 +60,7 @@ def test_ports_are_numbers_or_names() -> None:
     assert found == [{"port": 80, "targetPort": 8080}, {"port": 81, "targetPort": "http"}]
 
 
-def test_fields_of_embedded_messages_stand_in_their_parent() -> None:
+def test_fields_of_embedded_messages_are_in_their_parent() -> None:
     probe = data(1, data(2, data(1, "/ready") + data(2, number(2, 8080)))) + number(2, 5)
     container = data(1, "c") + data(11, probe)
     spec = data(2, container) + data(1, data(1, "scratch") + data(2, data(2, data(1, "Memory"))))
@@ -72,7 +72,7 @@ def test_fields_of_embedded_messages_stand_in_their_parent() -> None:
     }
 
 
-def test_times_quantities_bytes_and_negative_numbers() -> None:
+def test_times_quantities_bytes_and_negative_numbers_are_decoded() -> None:
     lease = number(2, -1) + data(4, number(1, 1700000000) + number(2, 5000))
     assert read("coordination.k8s.io/v1", "Lease", data(2, lease))["spec"] == {
         "leaseDurationSeconds": -1,
@@ -92,18 +92,18 @@ def test_options_of_deletion_are_the_same_in_every_group() -> None:
     [b"{}", b"k8s\0\x0a\x05a", sent("v1", "Namespace", b"\x0a"), sent("v1", "Namespace", b"\x0b"),
      sent("v1", "Namespace", number(1, 3)), b"k8s\0" + number(1, 1), sent("v1", "Namespace", b"\x80")],
 )  # fmt: skip
-def test_what_cannot_be_read_is_an_error(body: bytes) -> None:
+def test_malformed_message_is_an_error(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         read_object(body)
 
 
 @pytest.mark.parametrize("body", [b"k8s\0", sent("v1", "Gateway", b"")])
-def test_unknown_kind_is_told_apart(body: bytes) -> None:
+def test_unknown_kind_is_distinguished(body: bytes) -> None:
     with pytest.raises(UnknownKindError):
         read_object(body)
 
 
-def test_table_has_all_that_it_refers_to() -> None:
+def test_schema_table_contains_every_referenced_message() -> None:
     table = json.loads(files("reference.apiserver").joinpath("wire.json").read_text())
     named = {entry[1] for fields in table["messages"].values() for entry in fields.values() if "." in entry[1]}
     assert named | set(table["kinds"].values()) <= table["messages"].keys()

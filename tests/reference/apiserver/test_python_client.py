@@ -31,7 +31,7 @@ def service(name: str = "web") -> client.V1Service:
     return client.V1Service(metadata=client.V1ObjectMeta(name=name), spec=spec)
 
 
-def test_service_lives_through_its_verbs(core: client.CoreV1Api) -> None:
+def test_service_can_be_used_with_every_verb(core: client.CoreV1Api) -> None:
     created = core.create_namespaced_service("default", service())
     assert created.spec.cluster_ip.startswith("10.96.")
     created.spec.session_affinity = "ClientIP"
@@ -53,7 +53,7 @@ def test_stale_replace_conflicts(core: client.CoreV1Api) -> None:
     assert (refused.value.status, refused.value.reason) == (409, "Conflict")
 
 
-def test_node_namespace_and_pod(core: client.CoreV1Api) -> None:
+def test_node_namespace_and_pod_can_be_created(core: client.CoreV1Api) -> None:
     core.create_node(client.V1Node(metadata=client.V1ObjectMeta(name="a1", labels={"zone": "a"})))
     core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name="shop")))
     spec = client.V1PodSpec(containers=[client.V1Container(name="c", image="i")], node_name="a1")
@@ -113,7 +113,7 @@ def test_dynamic_client_discovers_and_applies(connection: client.ApiClient, tmp_
 
 
 @pytest.mark.skipif(importlib.util.find_spec("kubernetes.informer") is None, reason="this client has no informer")
-def test_informer_follows(core: client.CoreV1Api, api: ApiServer) -> None:
+def test_informer_receives_changes(core: client.CoreV1Api, api: ApiServer) -> None:
     from kubernetes.informer import SharedInformer  # noqa: PLC0415 - newer clients only
 
     core.create_namespaced_service("default", service())
@@ -133,7 +133,7 @@ def test_informer_follows(core: client.CoreV1Api, api: ApiServer) -> None:
         informer.stop()
 
 
-def test_pod_is_asked_by_its_name_and_port(core: client.CoreV1Api, api: ApiServer) -> None:
+def test_pod_proxy_reaches_a_pod_by_name_and_port(core: client.CoreV1Api, api: ApiServer) -> None:
     """The client escapes `:` in a path as %3A."""
     api.create("pods", "default", {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     with pytest.raises(client.ApiException, match="address not allowed"):

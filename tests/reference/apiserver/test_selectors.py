@@ -56,7 +56,7 @@ def test_bad_label_selector_is_a_bad_request(api: ApiServer, selector: str) -> N
         ("spec.type=ClusterIP", True),
     ],
 )
-def test_field_selector(api: ApiServer, selector: str, *, matches: bool) -> None:
+def test_field_selector_matches(api: ApiServer, selector: str, *, matches: bool) -> None:
     tests = parse_fields(selector, api.registry.strategy("services"))
     assert all(test(SERVICE) for test in tests) is matches
 
@@ -67,7 +67,7 @@ def test_unknown_field_is_a_bad_request(api: ApiServer) -> None:
     assert refused.value.code == 400
 
 
-def test_selection_by_namespace(api: ApiServer) -> None:
+def test_objects_can_be_selected_by_namespace(api: ApiServer) -> None:
     strategy = api.registry.strategy("services")
     assert select(strategy, "shop").matches(SERVICE)
     assert not select(strategy, "other").matches(SERVICE)

@@ -68,14 +68,14 @@ def netns(netns_allowed: None) -> Iterator[Namespace]:
         yield namespace
 
 
-def test_connections_are_refused_while_it_is_away(server: HttpServer) -> None:
+def test_connections_are_refused_while_the_server_is_down(server: HttpServer) -> None:
     server.replace(None)
     assert is_refused(("127.0.0.1", port_of(server)))
     server.replace(None)
     assert is_refused(("127.0.0.1", port_of(server)))
 
 
-def test_it_comes_back_where_it_was_with_what_was_stored(server: HttpServer, api: ApiServer, http: Http) -> None:
+def test_restarted_server_has_its_address_and_objects(server: HttpServer, api: ApiServer, http: Http) -> None:
     http("POST", CONFIGS, {"metadata": {"name": "a"}})
     for _ in range(3):
         server.replace(None)
@@ -83,7 +83,7 @@ def test_it_comes_back_where_it_was_with_what_was_stored(server: HttpServer, api
         assert http("GET", f"{CONFIGS}/a")[0] == 200  # the same port, certificate and token
 
 
-def test_it_comes_back_at_another_release(server: HttpServer, api: ApiServer, http: Http) -> None:
+def test_server_can_restart_as_another_release(server: HttpServer, api: ApiServer, http: Http) -> None:
     service = {"metadata": {"name": "web"}, "spec": {"trafficDistribution": "PreferClose", "ports": [{"port": 80}]}}
     path = "/api/v1/namespaces/default/services"
     http("POST", path, service)
@@ -92,19 +92,19 @@ def test_it_comes_back_at_another_release(server: HttpServer, api: ApiServer, ht
     assert "trafficDistribution" not in http("GET", f"{path}/web")[1]["spec"]
 
 
-def test_kept_connection_ends(server: HttpServer, connection: http.client.HTTPSConnection) -> None:
+def test_keep_alive_connection_is_closed_on_stop(server: HttpServer, connection: http.client.HTTPSConnection) -> None:
     server.replace(None)
     assert is_cut(connection)
 
 
-def test_kept_connection_does_not_reach_the_next_one(
+def test_keep_alive_connection_does_not_reach_the_restarted_server(
     server: HttpServer, api: ApiServer, connection: http.client.HTTPSConnection
 ) -> None:
     server.replace(ApiServer(Features((1, 29)), predecessor=api))
     assert is_cut(connection)
 
 
-def test_watch_ends_as_it_should(server: HttpServer, api: ApiServer, http: Any) -> None:
+def test_watch_ends_cleanly(server: HttpServer, api: ApiServer, http: Any) -> None:
     api.create("configmaps", "default", {"metadata": {"name": "a"}})
     with http.open("GET", f"{CONFIGS}?watch=true") as stream:
         assert json.loads(stream.readline())["object"]["metadata"]["name"] == "a"
@@ -112,7 +112,7 @@ def test_watch_ends_as_it_should(server: HttpServer, api: ApiServer, http: Any) 
         assert stream.readline() == b""
 
 
-def test_watch_goes_on_from_where_it_was_if_nothing_was_missed(server: HttpServer, api: ApiServer, http: Any) -> None:
+def test_watch_resumes_if_no_event_was_missed(server: HttpServer, api: ApiServer, http: Any) -> None:
     revision = api.create("configmaps", "default", {"metadata": {"name": "a"}})["metadata"]["resourceVersion"]
     server.replace(heir := ApiServer(predecessor=api))
     with http.open("GET", f"{CONFIGS}?watch=true&resourceVersion={revision}") as stream:
@@ -122,7 +122,7 @@ def test_watch_goes_on_from_where_it_was_if_nothing_was_missed(server: HttpServe
         assert json.loads(stream.readline())["object"]["code"] == 410
 
 
-def test_handshake_that_is_under_way_gets_nobody(server: HttpServer, api: ApiServer) -> None:
+def test_pending_handshake_reaches_no_server(server: HttpServer, api: ApiServer) -> None:
     with socket.create_connection(("127.0.0.1", port_of(server)), timeout=10) as raw:
         time.sleep(0.01)  # the server resets connections that it has not accepted yet
         server.replace(None)
@@ -138,7 +138,7 @@ def test_port_stays_reserved(server: HttpServer) -> None:
 
 
 @pytest.mark.parametrize("address", [("127.0.0.1", 0), ("::1", 0)])
-def test_socket_of_a_caller_comes_back(server: HttpServer, api: ApiServer, address: tuple[str, int]) -> None:
+def test_socket_of_a_caller_is_served_again(server: HttpServer, api: ApiServer, address: tuple[str, int]) -> None:
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     sock = socket.create_server(address, family=family)
     where = sock.getsockname()[:2]
@@ -150,7 +150,7 @@ def test_socket_of_a_caller_comes_back(server: HttpServer, api: ApiServer, addre
         assert not is_refused(where, family)
 
 
-def test_socket_that_comes_while_it_is_away_is_served_later(server: HttpServer, api: ApiServer) -> None:
+def test_socket_added_while_the_server_is_down_is_served_later(server: HttpServer, api: ApiServer) -> None:
     server.replace(None)
     sock = socket.create_server(("127.0.0.1", 0))
     where = sock.getsockname()
@@ -161,7 +161,7 @@ def test_socket_that_comes_while_it_is_away_is_served_later(server: HttpServer, 
 
 
 @pytest.mark.parametrize("port", [0, 443])
-def test_socket_in_another_network_namespace_comes_back(
+def test_socket_in_another_netns_is_served_again(
     server: HttpServer, api: ApiServer, netns: Namespace, port: int
 ) -> None:
     with netns.entered():
@@ -174,7 +174,7 @@ def test_socket_in_another_network_namespace_comes_back(
             assert is_refused(where) == (there is None)
 
 
-def test_requests_stay_on_record(server: HttpServer, api: ApiServer, http: Http) -> None:
+def test_recorded_requests_survive_a_restart(server: HttpServer, api: ApiServer, http: Http) -> None:
     http("GET", f"{CONFIGS}?limit=1")
     server.replace(None)
     server.replace(api)
@@ -182,7 +182,7 @@ def test_requests_stay_on_record(server: HttpServer, api: ApiServer, http: Http)
     assert [each.query for each in server.requests()] == ["limit=1", "limit=2"]
 
 
-def test_server_may_begin_and_end_away(api: ApiServer) -> None:
+def test_server_can_start_and_end_in_the_stopped_state(api: ApiServer) -> None:
     server = HttpServer(api)
     server.replace(None)
     server.start()
@@ -190,7 +190,7 @@ def test_server_may_begin_and_end_away(api: ApiServer) -> None:
     server.stop()
 
 
-def test_clients_that_hold_on_cost_no_time(server: HttpServer, api: ApiServer, http: Any) -> None:
+def test_open_connections_do_not_delay_the_stop(server: HttpServer, api: ApiServer, http: Any) -> None:
     streams = [http.open("GET", f"{CONFIGS}?watch=true&allowWatchBookmarks=true") for _ in range(10)]
     took = []
     for there in (None, api, None, api, None):
@@ -203,7 +203,7 @@ def test_clients_that_hold_on_cost_no_time(server: HttpServer, api: ApiServer, h
     assert max(took) < 0.2  # allow for a busy machine
 
 
-def test_answered_writes_outlive_a_change_of_servers(
+def test_acknowledged_writes_survive_a_restart(
     server: HttpServer, api: ApiServer, connection: http.client.HTTPSConnection
 ) -> None:
     written: list[str] = []

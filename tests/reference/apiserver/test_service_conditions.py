@@ -44,7 +44,7 @@ def test_conditions_are_stored_through_the_status(api: ApiServer) -> None:
     assert stored["status"]["conditions"][0]["observedGeneration"] == 1
 
 
-def test_write_of_the_object_leaves_them_alone(api: ApiServer) -> None:
+def test_write_of_the_object_does_not_change_conditions(api: ApiServer) -> None:
     before = write(api, condition())
     spec = {**before["spec"], "trafficDistribution": "PreferSameZone"}
     after = api.update("services", "default", {**before, "spec": spec, "status": {}})
@@ -53,7 +53,7 @@ def test_write_of_the_object_leaves_them_alone(api: ApiServer) -> None:
     assert after["status"]["conditions"] == before["status"]["conditions"]
 
 
-def test_strategic_patch_merges_them_by_type(api: ApiServer) -> None:
+def test_strategic_patch_merges_conditions_by_type(api: ApiServer) -> None:
     write(api, condition(), condition("Other"))
     patch = {"status": {"conditions": [{"type": "Other", "status": "False"}, condition("Third")]}}
     after = api.patch("services", "default", "web", patch, content_type=STRATEGIC, subresource="status")
@@ -61,7 +61,7 @@ def test_strategic_patch_merges_them_by_type(api: ApiServer) -> None:
     assert types_and_values(after) == expected
 
 
-def test_those_of_two_appliers_stand_side_by_side(http: Http) -> None:
+def test_conditions_of_two_appliers_coexist(http: Http) -> None:
     for manager, kind in (("one", "TrafficDistributionAccepted"), ("two", "two.example.com/Accepted")):
         config = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
         config["status"] = {"conditions": [condition(kind)]}
@@ -100,12 +100,12 @@ def test_malformed_condition_is_refused(api: ApiServer, wrong: dict[str, Any], s
     assert said in str(refused.value)
 
 
-def test_two_of_a_type_are_refused(api: ApiServer) -> None:
+def test_two_conditions_of_a_type_are_refused(api: ApiServer) -> None:
     with pytest.raises(ApiError, match=r'conditions\[1\].type: Duplicate value: "TrafficDistributionAccepted"'):
         write(api, condition(), condition(status="False"))
 
 
-def test_release_without_conditions_does_not_have_them(api: ApiServer) -> None:
+def test_release_without_conditions_drops_them(api: ApiServer) -> None:
     write(api, condition())
     old = ApiServer(Features((1, 19)), predecessor=api)
     assert "conditions" not in old.get("services", "default", "web")["status"]

@@ -65,16 +65,14 @@ WAYS = pytest.mark.parametrize("write", [by_put, by_patch, by_apply])
 KINDS = pytest.mark.parametrize("plural", sorted(SPECS))
 
 
-def test_each_kind_with_a_status_is_here() -> None:
+def test_each_kind_with_a_status_has_a_case() -> None:
     assert set(SPECS) == {each.resource.plural for each in strategies() if each.resource.has_status}
 
 
 @WAYS
 @KINDS
 @pytest.mark.parametrize("field", sorted(METADATA))
-def test_metadata_change_with_the_status_as_upstream_has_it(
-    api: ApiServer, write: Write, plural: str, field: str
-) -> None:
+def test_status_write_changes_metadata_as_upstream(api: ApiServer, write: Write, plural: str, field: str) -> None:
     was, wanted = METADATA[field]
     live = create(api, plural, **{field: was})
     before, found = live["metadata"][field], write(api, plural, live, {"metadata": {field: wanted}})["metadata"][field]
@@ -95,9 +93,7 @@ def test_spec_does_not_change_with_the_status(api: ApiServer, write: Write, plur
 @WAYS
 @KINDS
 @pytest.mark.parametrize("field", ["uid", "creationTimestamp", "generation", "deletionTimestamp"])
-def test_what_the_server_sets_does_not_change_with_the_status(
-    api: ApiServer, write: Write, plural: str, field: str
-) -> None:
+def test_status_write_does_not_change_server_fields(api: ApiServer, write: Write, plural: str, field: str) -> None:
     live = create(api, plural)
     wanted = {"generation": 99, "uid": live["metadata"]["uid"]}.get(field, "2001-02-03T04:05:06Z")
     written = write(api, plural, live, {"metadata": {field: wanted, "labels": {"is": "here"}}})
@@ -106,7 +102,7 @@ def test_what_the_server_sets_does_not_change_with_the_status(
 
 @WAYS
 @KINDS
-def test_metadata_are_checked_with_the_status(api: ApiServer, write: Write, plural: str) -> None:
+def test_status_write_validates_metadata(api: ApiServer, write: Write, plural: str) -> None:
     live = create(api, plural)
     change = {"metadata": {"labels": {"a/b/c": "x"}}}
     if "labels" in KEPT.get(plural, ()):
@@ -118,7 +114,7 @@ def test_metadata_are_checked_with_the_status(api: ApiServer, write: Write, plur
 
 
 @pytest.mark.parametrize("plural", ["services", "pods"])
-def test_who_applies_a_status_owns_the_labels_in_it_and_no_spec(api: ApiServer, plural: str) -> None:
+def test_applying_a_status_owns_its_labels_and_not_the_spec(api: ApiServer, plural: str) -> None:
     live = create(api, plural)
     change = {"metadata": {"labels": {"is": "here"}, "ownerReferences": [OWNER]}, "spec": SPECS[plural][1]}
     entries = by_apply(api, plural, live, change)["metadata"]["managedFields"]
@@ -128,7 +124,7 @@ def test_who_applies_a_status_owns_the_labels_in_it_and_no_spec(api: ApiServer, 
     assert set(mine["f:metadata"]) == owned
 
 
-def test_last_finalizer_may_go_with_the_status(api: ApiServer) -> None:
+def test_status_write_can_remove_the_last_finalizer(api: ApiServer) -> None:
     live = create(api, "services", finalizers=["example.org/x"])
     api.delete("services", "default", "web")
     by_patch(api, "services", live, {"metadata": {"finalizers": None}})

@@ -14,7 +14,7 @@ def told(events: list[Event]) -> list[tuple[str, str, str]]:
     return [(each.type, each.resource, each.object.get("metadata", {}).get("name", "")) for each in events]
 
 
-def test_present_state_comes_first_and_then_one_synced(api: ApiServer) -> None:
+def test_current_state_comes_first_and_then_one_synced_event(api: ApiServer) -> None:
     api.create("nodes", "", node("b1"))
     api.create("nodes", "", node("a1"))
     events: list[Event] = []
@@ -22,7 +22,7 @@ def test_present_state_comes_first_and_then_one_synced(api: ApiServer) -> None:
     assert told(events) == [("ADDED", "nodes", "a1"), ("ADDED", "nodes", "b1"), ("SYNCED", "", "")]
 
 
-def test_event_is_there_when_the_write_returns(api: ApiServer) -> None:
+def test_event_is_delivered_before_the_write_returns(api: ApiServer) -> None:
     events: list[Event] = []
     api.subscribe(["nodes"], events.append)
     api.create("nodes", "", node("a1"))
@@ -42,7 +42,7 @@ def test_subscribers_share_one_object(api: ApiServer) -> None:
     assert first[-1].object is second[-1].object is api.get("nodes", "", "a1")
 
 
-def test_event_does_not_change_later(api: ApiServer) -> None:
+def test_event_is_immutable(api: ApiServer) -> None:
     events: list[Event] = []
     api.subscribe(["nodes"], events.append)
     api.create("nodes", "", node("a1", zone="a"))
@@ -50,7 +50,7 @@ def test_event_does_not_change_later(api: ApiServer) -> None:
     assert [each.object["metadata"]["labels"]["zone"] for each in events[1:]] == ["a", "b"]
 
 
-def test_nothing_comes_after_close(api: ApiServer) -> None:
+def test_no_event_arrives_after_close(api: ApiServer) -> None:
     events: list[Event] = []
     subscription = api.subscribe(["nodes"], events.append)
     subscription.close()
@@ -58,7 +58,7 @@ def test_nothing_comes_after_close(api: ApiServer) -> None:
     assert told(events) == [("SYNCED", "", "")]
 
 
-def test_other_resources_are_not_told(api: ApiServer) -> None:
+def test_other_resources_cause_no_event(api: ApiServer) -> None:
     events: list[Event] = []
     api.subscribe(["services"], events.append)
     api.create("nodes", "", node("a1"))

@@ -54,19 +54,19 @@ def test_field_that_a_release_does_not_know_is_not_served(new: ApiServer) -> Non
     assert old.list("services") == [served]
 
 
-def test_field_is_back_when_the_release_that_knows_it_is(new: ApiServer) -> None:
+def test_field_returns_with_the_release_that_has_it(new: ApiServer) -> None:
     before = new.get("services", "default", "web")
     again = ApiServer(NEW, predecessor=ApiServer(OLD, predecessor=new))
     assert again.get("services", "default", "web") == before
 
 
-def test_write_by_a_release_that_does_not_know_a_field_loses_it(new: ApiServer) -> None:
+def test_write_by_a_release_without_a_field_drops_it(new: ApiServer) -> None:
     old = ApiServer(OLD, predecessor=new)
     old.patch("services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
     assert "trafficDistribution" not in spec(ApiServer(NEW, predecessor=old))
 
 
-def test_even_a_write_that_changes_nothing_else_loses_it(new: ApiServer) -> None:
+def test_write_without_other_changes_drops_it_too(new: ApiServer) -> None:
     old = ApiServer(OLD, predecessor=new)
     before = old.get("services", "default", "web")
     after = old.update("services", "default", before)
@@ -75,13 +75,13 @@ def test_even_a_write_that_changes_nothing_else_loses_it(new: ApiServer) -> None
     assert "trafficDistribution" not in spec(ApiServer(NEW, predecessor=old))
 
 
-def test_write_of_the_status_loses_it_too(new: ApiServer) -> None:
+def test_write_of_the_status_drops_it_too(new: ApiServer) -> None:
     old = ApiServer(OLD, predecessor=new)
     old.update_status("services", "default", {**old.get("services", "default", "web"), "status": {}})
     assert "trafficDistribution" not in spec(ApiServer(NEW, predecessor=old))
 
 
-def test_two_releases_on_the_way_hide_more_and_less() -> None:
+def test_two_releases_hide_different_fields() -> None:
     api = ApiServer()
     api.create("endpointslices", "default", slice_of(BOTH, None))
     zones_only = {"forZones": BOTH["forZones"]}
@@ -112,7 +112,7 @@ def test_each_release_serves_the_fields_of_its_types(minor: int, fields: set[str
     assert known & spec(successor(api, minor)).keys() == fields
 
 
-def test_release_that_is_asked_for_a_field_that_it_lost_serves_it_again() -> None:
+def test_release_serves_a_removed_field_again_after_its_gate_is_set() -> None:
     api = ApiServer(Features((1, 21), {"ServiceTopology": True}))
     api.create("services", "default", service(topologyKeys=["rack"]))
     api = successor(api, 37)
@@ -122,7 +122,7 @@ def test_release_that_is_asked_for_a_field_that_it_lost_serves_it_again() -> Non
         assert spec(api)["topologyKeys"] == ["rack"]
 
 
-def test_switched_off_gate_hides_nothing(new: ApiServer) -> None:
+def test_disabled_gate_hides_nothing(new: ApiServer) -> None:
     api = successor(new, 31, ServiceTrafficDistribution=False)
     assert spec(api)["trafficDistribution"] == "PreferClose"
     changed = api.patch("services", "default", "web", {"metadata": {"labels": {"a": "b"}}})
@@ -131,7 +131,7 @@ def test_switched_off_gate_hides_nothing(new: ApiServer) -> None:
     assert "trafficDistribution" not in other["spec"]
 
 
-def test_revisions_and_addresses_go_on(new: ApiServer) -> None:
+def test_revisions_and_addresses_continue(new: ApiServer) -> None:
     before = new.get("services", "default", "web")
     api = ApiServer(OLD, predecessor=new)
     created = api.create("services", "default", service("other"))
@@ -142,14 +142,14 @@ def test_revisions_and_addresses_go_on(new: ApiServer) -> None:
     assert refused.value.code == 422
 
 
-def test_address_of_a_service_that_went_later_is_free(new: ApiServer) -> None:
+def test_address_of_a_later_deleted_service_is_free(new: ApiServer) -> None:
     address = spec(new)["clusterIP"]
     api = ApiServer(OLD, predecessor=new)
     api.delete("services", "default", "web")
     assert api.create("services", "default", service(clusterIP=address))["spec"]["clusterIP"] == address
 
 
-def test_predecessor_has_nothing_more_to_say(new: ApiServer) -> None:
+def test_former_server_sends_no_more_events(new: ApiServer) -> None:
     events: list[Event] = []
     subscription = new.subscribe(["services"], events.append)
     api = ApiServer(OLD, predecessor=new)
@@ -162,7 +162,7 @@ def test_predecessor_has_nothing_more_to_say(new: ApiServer) -> None:
     subscription.close()
 
 
-def test_subscribers_see_what_the_release_knows(new: ApiServer) -> None:
+def test_subscribers_see_only_fields_of_the_release(new: ApiServer) -> None:
     events: list[Event] = []
     api = ApiServer(OLD, predecessor=new)
     api.subscribe(["services"], events.append)
@@ -171,13 +171,13 @@ def test_subscribers_see_what_the_release_knows(new: ApiServer) -> None:
     assert all("trafficDistribution" not in each.object.get("spec", {}) for each in events)
 
 
-def test_kinds_that_were_added_stay(new: ApiServer) -> None:
+def test_added_kinds_are_preserved(new: ApiServer) -> None:
     strategy = new.registry.strategy("configmaps")
     new.add_kind(strategy)
     assert ApiServer(OLD, predecessor=new).registry.strategy("configmaps") is strategy
 
 
-def test_write_that_changes_nothing_is_none_where_nothing_is_hidden() -> None:
+def test_unchanged_write_is_skipped_if_nothing_is_hidden() -> None:
     api = ApiServer(NEW)
     api.create("services", "default", service())
     old = ApiServer(OLD, predecessor=api)

@@ -133,7 +133,7 @@ def test_timed_watch_ends_with_a_bookmark(watching: Any) -> None:
         assert {each["type"] for each in stream} == {"BOOKMARK"}
 
 
-def test_object_moves_into_and_out_of_a_label_selection(api: ApiServer, watching: Any) -> None:
+def test_object_that_enters_or_leaves_a_label_selection_is_added_or_deleted(api: ApiServer, watching: Any) -> None:
     create(api, "a")
     create(api, "b", app="web")
     with watching("labelSelector=app%3Dweb") as stream:
@@ -146,7 +146,7 @@ def test_object_moves_into_and_out_of_a_label_selection(api: ApiServer, watching
         assert told(stream, 4) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a"), ("DELETED", "b")]
 
 
-def test_object_that_left_is_shown_as_it_was(api: ApiServer, watching: Any) -> None:
+def test_deleted_event_shows_the_last_matching_state(api: ApiServer, watching: Any) -> None:
     create(api, "a", app="web")
     with watching("labelSelector=app") as stream:
         next(stream)
@@ -156,7 +156,7 @@ def test_object_that_left_is_shown_as_it_was(api: ApiServer, watching: Any) -> N
     assert left["resourceVersion"] == api.get("configmaps", "default", "a")["metadata"]["resourceVersion"]
 
 
-def test_headless_services_are_left_out_as_kube_proxy_asks(api: ApiServer, watching: Any) -> None:
+def test_headless_services_are_excluded_by_the_selector_of_kube_proxy(api: ApiServer, watching: Any) -> None:
     path = "/api/v1/services"
     query = "labelSelector=%21service.kubernetes.io%2Fservice-proxy-name&fieldSelector=spec.clusterIP%21%3DNone"
     with watching(query, path) as stream:
@@ -166,21 +166,21 @@ def test_headless_services_are_left_out_as_kube_proxy_asks(api: ApiServer, watch
         assert told(stream, 1) == [("ADDED", "web")]
 
 
-def test_other_namespaces_are_not_told(api: ApiServer, watching: Any) -> None:
+def test_other_namespaces_are_not_watched(api: ApiServer, watching: Any) -> None:
     with watching() as stream:
         api.create("configmaps", "kube-system", {"metadata": {"name": "a"}})
         create(api, "b")
         assert told(stream, 1) == [("ADDED", "b")]
 
 
-def test_watch_of_tables(api: ApiServer, watching: Any) -> None:
+def test_tables_can_be_watched(api: ApiServer, watching: Any) -> None:
     create(api, "a")
     with watching(Accept="application/json;as=Table;v=v1;g=meta.k8s.io") as stream:
         table = next(stream)["object"]
     assert (table["kind"], table["rows"][0]["cells"][0]) == ("Table", "a")
 
 
-def test_burst_arrives_whole_and_in_order(api: ApiServer, watching: Any) -> None:
+def test_burst_arrives_completely_and_in_order(api: ApiServer, watching: Any) -> None:
     with watching() as stream:
         for index in range(500):
             create(api, f"c{index}")
@@ -194,7 +194,7 @@ def test_all_watches_can_be_ended(server: HttpServer, watching: Any) -> None:
         assert all(each["type"] == "BOOKMARK" for each in stream)
 
 
-def test_client_that_does_not_read_is_cut_off_and_holds_up_nobody(
+def test_client_that_does_not_read_is_disconnected_and_blocks_no_other(
     api: ApiServer, server: HttpServer, watching: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "MAX_WAITING_BYTES", 200_000)
@@ -205,9 +205,7 @@ def test_client_that_does_not_read_is_cut_off_and_holds_up_nobody(
         assert count_until_cut(deaf) < 400
 
 
-def test_watch_that_asks_for_an_unknown_form_is_refused_and_the_others_go_on(
-    api: ApiServer, watching: Any, http: Any
-) -> None:
+def test_watch_in_an_unknown_format_is_refused_and_others_continue(api: ApiServer, watching: Any, http: Any) -> None:
     table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     current = create(api, "a")["metadata"]["resourceVersion"]
     with watching(f"resourceVersion={current}") as stream:
@@ -218,7 +216,7 @@ def test_watch_that_asks_for_an_unknown_form_is_refused_and_the_others_go_on(
         assert told(stream, 1) == [("ADDED", "b")]
 
 
-def test_watch_that_comes_while_the_server_goes_away_does_not_outlive_it(api: ApiServer) -> None:
+def test_watch_opened_during_the_stop_ends_with_the_server(api: ApiServer) -> None:
     loop = asyncio.new_event_loop()
     hub = watch.Hub(api.registry.store, loop)
     hub.close()

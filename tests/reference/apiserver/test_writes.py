@@ -47,7 +47,7 @@ def test_server_keeps_no_reference_to_the_callers_object(api: ApiServer) -> None
     assert api.get("services", "default", "web")["spec"]["ports"][0]["port"] == 80
 
 
-def test_name_is_taken_once(api: ApiServer) -> None:
+def test_name_can_be_used_once(api: ApiServer) -> None:
     api.create("services", "default", service())
     error = refusal(lambda: api.create("services", "default", service()))
     assert (error.code, error.reason, str(error)) == (409, "AlreadyExists", 'services "web" already exists')
@@ -59,7 +59,7 @@ def test_namespace_must_exist(api: ApiServer) -> None:
 
 
 @pytest.mark.parametrize("namespace", ["default", "kube-system"])
-def test_cluster_begins_with_these_namespaces(api: ApiServer, namespace: str) -> None:
+def test_new_cluster_has_the_default_namespaces(api: ApiServer, namespace: str) -> None:
     assert api.get("namespaces", "", namespace)["metadata"]["name"] == namespace
 
 
@@ -91,7 +91,7 @@ def test_update_without_a_version_overwrites(api: ApiServer) -> None:
     assert updated["spec"]["sessionAffinity"] == "ClientIP"
 
 
-def test_update_of_another_life_of_the_object_conflicts(api: ApiServer) -> None:
+def test_update_with_the_uid_of_a_deleted_object_conflicts(api: ApiServer) -> None:
     old = api.create("services", "default", service())
     api.delete("services", "default", "web")
     api.create("services", "default", service())
@@ -99,12 +99,12 @@ def test_update_of_another_life_of_the_object_conflicts(api: ApiServer) -> None:
     assert "Precondition failed: UID" in str(refusal(lambda: api.update("services", "default", stale)))
 
 
-def test_update_that_changes_nothing_is_no_write(api: ApiServer) -> None:
+def test_update_without_changes_is_not_a_write(api: ApiServer) -> None:
     created = api.create("services", "default", service())
     assert api.update("services", "default", service())["metadata"] == created["metadata"]
 
 
-def test_update_leaves_the_status_alone(api: ApiServer) -> None:
+def test_update_does_not_change_the_status(api: ApiServer) -> None:
     ingress = {"loadBalancer": {"ingress": [{"ip": "198.18.1.1", "ipMode": "VIP"}]}}
     created = api.create("services", "default", service(type="LoadBalancer"))
     api.update_status("services", "default", {**created, "status": ingress})

@@ -35,13 +35,13 @@ def log() -> _Log:
     return _Log()
 
 
-def test_subscriber_is_told_what_is_there_and_what_comes(server: ApiServer, log: _Log) -> None:
+def test_subscriber_receives_existing_objects_and_changes(server: ApiServer, log: _Log) -> None:
     Informer(server).subscribe(["configmaps"], log.append)
     server.create("configmaps", "default", _config_map("two"))
     assert log.since() == [("ADDED", "one"), ("SYNCED", ""), ("ADDED", "two")]
 
 
-def test_events_stop_while_the_server_is_away(server: ApiServer, log: _Log) -> None:
+def test_events_stop_while_the_server_is_down(server: ApiServer, log: _Log) -> None:
     informer = Informer(server)
     informer.subscribe(["configmaps"], log.append)
     informer.disconnect()
@@ -50,7 +50,7 @@ def test_events_stop_while_the_server_is_away(server: ApiServer, log: _Log) -> N
     assert log.since() == []
 
 
-def test_subscriber_is_told_just_what_it_missed(server: ApiServer, log: _Log) -> None:
+def test_subscriber_receives_only_missed_events(server: ApiServer, log: _Log) -> None:
     server.create("configmaps", "default", _config_map("same"))
     server.create("configmaps", "default", _config_map("changed"))
     informer = Informer(server)
@@ -65,7 +65,7 @@ def test_subscriber_is_told_just_what_it_missed(server: ApiServer, log: _Log) ->
     assert log.since() == [("MODIFIED", "changed"), ("ADDED", "new"), ("DELETED", "one"), ("SYNCED", "")]
 
 
-def test_changes_are_watched_again_after_a_return(server: ApiServer, log: _Log) -> None:
+def test_watch_resumes_after_the_server_returns(server: ApiServer, log: _Log) -> None:
     informer = Informer(server)
     informer.subscribe(["configmaps"], log.append)
     informer.disconnect()
@@ -75,7 +75,7 @@ def test_changes_are_watched_again_after_a_return(server: ApiServer, log: _Log) 
     assert log.since() == [("DELETED", "one")]
 
 
-def test_calls_fail_as_connections_do_while_the_server_is_away(server: ApiServer) -> None:
+def test_calls_fail_with_connection_errors_while_the_server_is_down(server: ApiServer) -> None:
     informer = Informer(server)
     informer.disconnect()
     with pytest.raises(ConnectionRefusedError, match="away"):
@@ -84,7 +84,7 @@ def test_calls_fail_as_connections_do_while_the_server_is_away(server: ApiServer
     assert informer.get("configmaps", "default", "one")["metadata"]["name"] == "one"
 
 
-def test_subscription_made_while_the_server_is_away_begins_with_its_return(server: ApiServer, log: _Log) -> None:
+def test_subscription_made_while_the_server_is_down_starts_on_its_return(server: ApiServer, log: _Log) -> None:
     informer = Informer()
     informer.subscribe(["configmaps"], log.append)
     assert log.since() == []
@@ -92,7 +92,7 @@ def test_subscription_made_while_the_server_is_away_begins_with_its_return(serve
     assert log.since() == [("ADDED", "one"), ("SYNCED", "")]
 
 
-def test_closed_subscription_hears_nothing_of_a_return(server: ApiServer, log: _Log) -> None:
+def test_closed_subscription_receives_nothing_after_the_return(server: ApiServer, log: _Log) -> None:
     informer = Informer(server)
     watch = informer.subscribe(["configmaps"], log.append)
     watch.close()

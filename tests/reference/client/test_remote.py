@@ -45,9 +45,7 @@ def _next(events: Events) -> tuple[str, str]:
     return event.type, (event.object.get("metadata") or {}).get("name", "")
 
 
-def test_subscriber_hears_what_is_there_then_that_it_is_all_then_each_change(
-    api: ApiServer, client: RemoteClient
-) -> None:
+def test_subscriber_receives_existing_objects_then_synced_then_changes(api: ApiServer, client: RemoteClient) -> None:
     api.create("services", "default", _service("old"))
     events: Events = queue.SimpleQueue()
     client.subscribe(["services", "endpointslices"], events.put)
@@ -58,7 +56,7 @@ def test_subscriber_hears_what_is_there_then_that_it_is_all_then_each_change(
     assert [_next(events), _next(events)] == [("ADDED", "new"), ("DELETED", "old")]
 
 
-def test_second_subscriber_hears_the_same_at_once(api: ApiServer, client: RemoteClient) -> None:
+def test_second_subscriber_receives_the_same_immediately(api: ApiServer, client: RemoteClient) -> None:
     api.create("services", "default", _service("web"))
     first: Events = queue.SimpleQueue()
     client.subscribe(["services"], first.put)
@@ -68,7 +66,7 @@ def test_second_subscriber_hears_the_same_at_once(api: ApiServer, client: Remote
     assert [second.get_nowait().type, second.get_nowait().type] == ["ADDED", "SYNCED"]
 
 
-def test_what_was_missed_while_the_server_was_away_is_told_when_it_is_back(
+def test_missed_events_are_delivered_when_the_server_returns(
     api: ApiServer, server: HttpServer, client: RemoteClient
 ) -> None:
     api.create("services", "default", _service("old"))
@@ -84,7 +82,7 @@ def test_what_was_missed_while_the_server_was_away_is_told_when_it_is_back(
     assert _next(events) == ("DELETED", "old")
 
 
-def test_caught_up_means_that_events_have_been_told(api: ApiServer, client: RemoteClient) -> None:
+def test_caught_up_client_has_delivered_its_events(api: ApiServer, client: RemoteClient) -> None:
     events: Events = queue.SimpleQueue()
     client.subscribe(["services"], events.put)
     for number in range(20):
@@ -109,7 +107,7 @@ def test_client_reads_and_writes(client: RemoteClient) -> None:
     assert refused.value.reason == "NotFound"
 
 
-def test_watch_goes_on_after_a_list_that_was_refused(api: ApiServer, server: HttpServer) -> None:
+def test_watch_continues_after_a_refused_list(api: ApiServer, server: HttpServer) -> None:
     kubeconfig = server.kubeconfig(token="of nobody")
     client = RemoteClient(kubeconfig)
     events: Events = queue.SimpleQueue()

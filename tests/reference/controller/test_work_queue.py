@@ -9,7 +9,7 @@ from reference.controller.work_queue import FIRST_PERMANENT_RETRY, FIRST_RETRY, 
 A, B = ("default", "a"), ("default", "b")
 
 
-def test_keys_come_in_the_order_in_which_they_were_added_and_once() -> None:
+def test_keys_are_returned_once_in_the_order_they_were_added() -> None:
     queue = WorkQueue()
     for key in (A, B, A):
         queue.add(key)
@@ -27,7 +27,7 @@ def test_queue_is_idle_only_when_the_work_is_done() -> None:
     assert queue.is_idle
 
 
-def test_key_added_during_its_work_is_due_again() -> None:
+def test_key_added_while_it_is_processed_is_queued_again() -> None:
     queue = WorkQueue()
     queue.add(A)
     queue.pop(0)
@@ -37,7 +37,7 @@ def test_key_added_during_its_work_is_due_again() -> None:
     assert queue.pop(0) == A
 
 
-def test_delayed_key_comes_when_it_is_due() -> None:
+def test_delayed_key_is_returned_when_due() -> None:
     queue = WorkQueue()
     queue.add_at(A, 5.0)
     assert (queue.pop(4.9), queue.next_due(), queue.is_idle) == (None, 5.0, False)
@@ -53,7 +53,7 @@ def test_the_earlier_of_two_delays_counts(first: float, second: float) -> None:
     assert [queue.pop(10.0), queue.pop(10.0)] == [A, None]
 
 
-def test_key_added_now_does_not_come_a_second_time_later() -> None:
+def test_key_added_now_replaces_its_delayed_entry() -> None:
     queue = WorkQueue()
     queue.add_at(A, 5.0)
     queue.add(A)
@@ -85,7 +85,7 @@ def test_key_that_keeps_failing_is_dropped() -> None:
     assert queue.is_idle
 
 
-def test_success_forgets_failures() -> None:
+def test_success_resets_the_failure_count() -> None:
     queue = WorkQueue()
     fail(queue, 0.0, retriable=True)
     queue.pop(1.0)
@@ -93,7 +93,7 @@ def test_success_forgets_failures() -> None:
     assert fail(queue, 0.0, retriable=True) == FIRST_RETRY
 
 
-def test_only_a_hopeful_retry_keeps_the_queue_from_being_idle() -> None:
+def test_queue_is_idle_despite_retries_that_cannot_succeed() -> None:
     retriable, permanent = WorkQueue(), WorkQueue()
     fail(retriable, 0.0, retriable=True)
     fail(permanent, 0.0, retriable=False)
@@ -101,7 +101,7 @@ def test_only_a_hopeful_retry_keeps_the_queue_from_being_idle() -> None:
     assert permanent.pop(FIRST_PERMANENT_RETRY) == A
 
 
-def test_new_reason_makes_a_hopeless_key_count_again() -> None:
+def test_new_reason_makes_a_hopeless_key_count_as_busy() -> None:
     queue = WorkQueue()
     fail(queue, 0.0, retriable=False)
     queue.add_at(A, 50.0)

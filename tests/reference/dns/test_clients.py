@@ -120,18 +120,18 @@ def expected(pods: Pods, node: str, family: str = "IPv4") -> list[str]:
 
 
 @pytest.mark.parametrize("node", SEEN)
-def test_dig_is_told_of_its_zone(pods: Pods, node: str) -> None:
+def test_dig_gets_the_addresses_of_its_zone(pods: Pods, node: str) -> None:
     assert pods.dig(node, WEB) == expected(pods, node)
     assert pods.dig(node, WEB, "AAAA", family="IPv6") == expected(pods, node, "IPv6")
     assert len(pods.dig(node, f"_http._tcp.{WEB}", "SRV")) == 2 * len(SEEN[node])  # addresses of both families
 
 
 @pytest.mark.parametrize("options", [(), ("+noedns",), ("+tcp",), ("+bufsize=512",), ("+nocookie", "+bufsize=1232")])
-def test_dig_gets_large_answers_whole(pods: Pods, options: tuple[str, ...]) -> None:
+def test_dig_gets_complete_large_answers(pods: Pods, options: tuple[str, ...]) -> None:
     assert len(pods.dig("b1", "large.default.svc.cluster.local", *options)) == 300
 
 
-def test_dig_is_told_what_does_not_exist(pods: Pods) -> None:
+def test_dig_gets_nxdomain_for_unknown_names(pods: Pods) -> None:
     answer = pods.run("a1", "dig", f"@{pods.dns.addresses['IPv4']}", f"none.{WEB}")
     assert "status: NXDOMAIN" in answer
     assert "ns.dns.cluster.local." in answer
@@ -166,7 +166,7 @@ def test_resolver_of_a_library_finds_short_names(pods: Pods) -> None:
     assert sorted(each.to_text() for each in answer) == expected(pods, "b1")
 
 
-def test_the_machine_keeps_its_own_files(pods: Pods) -> None:
+def test_files_of_the_machine_are_unchanged(pods: Pods) -> None:
     said = pods.run("a1", "cat", "/etc/resolv.conf", resolv_conf=pods.resolv_conf())
     assert said == pods.resolv_conf()
     assert pods.run("a1", "cat", "/etc/resolv.conf") != said

@@ -13,7 +13,7 @@ from tests.reference.dns.cluster import HOST, WITH_KEYS, DnsCluster, at, full, t
 A1 = "10.1.0.0"
 
 
-def test_keys_that_come_and_go_tell_clients_apart_and_together_again() -> None:
+def test_added_and_removed_keys_split_and_merge_client_groups() -> None:
     cluster, resolver = DnsCluster(), Resolver(ClusterIndex())
     api = cluster.api = ApiServer(WITH_KEYS)
 

@@ -45,16 +45,16 @@ ROWS = {
 
 
 @pytest.mark.parametrize(("keys", "there", "chosen"), ROWS.values(), ids=ROWS)
-def test_first_key_that_some_endpoint_meets_decides(keys: tuple[str, ...], there: str, chosen: str) -> None:
+def test_first_key_with_a_matching_endpoint_decides(keys: tuple[str, ...], there: str, chosen: str) -> None:
     endpoints = [place(each) for each in there.split()]
     assert [each.name for each in select(keys, CLIENT, endpoints)] == chosen.split()
 
 
-def test_client_without_a_label_is_not_near_endpoints_without_it() -> None:
+def test_missing_labels_do_not_match_each_other() -> None:
     assert list(select(["rack"], place("a1").labels, [place("a2"), place("b1")])) == []
 
 
-def test_client_that_nobody_knows_is_told_of_all() -> None:
+def test_unknown_client_gets_all_endpoints() -> None:
     endpoints = [place("a1"), Place("somewhere", frozenset())]
     assert list(select(["zone"], None, endpoints)) == endpoints
 
@@ -64,7 +64,7 @@ KEYS = st.lists(st.sampled_from(["host", "rack", "zone", "none"]), unique=True)
 
 
 @given(NAMES, KEYS)
-def test_more_keys_never_take_an_answer_away(names: list[str], keys: list[str]) -> None:
+def test_additional_keys_never_empty_an_answer(names: list[str], keys: list[str]) -> None:
     endpoints = [place(each) for each in names]
     answers = [list(select(keys[:count], CLIENT, endpoints)) for count in range(1, len(keys) + 1)]
     assert all(longer == shorter or not shorter for shorter, longer in pairwise(answers))

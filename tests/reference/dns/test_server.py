@@ -102,7 +102,7 @@ NO_DATA = [
 
 
 @pytest.mark.parametrize(("name", "kind"), NO_DATA)
-def test_name_that_has_no_such_record_exists(cluster: DnsCluster, name: str, kind: str) -> None:
+def test_existing_name_without_the_record_type_is_not_nxdomain(cluster: DnsCluster, name: str, kind: str) -> None:
     cluster.create_service()
     answer = cluster.ask(name, kind)
     assert (rcode(answer), told(answer)) == ("NOERROR", [])
@@ -123,7 +123,7 @@ ABSENT = [
 
 
 @pytest.mark.parametrize("name", ABSENT)
-def test_name_that_does_not_exist_is_said_not_to(cluster: DnsCluster, name: str) -> None:
+def test_unknown_name_is_nxdomain(cluster: DnsCluster, name: str) -> None:
     cluster.create_service()
     answer = cluster.ask(name)
     assert (rcode(answer), told(answer)) == ("NXDOMAIN", [])
@@ -140,12 +140,12 @@ def test_names_outside_of_the_zone_are_refused(cluster: DnsCluster) -> None:
     assert rcode(cluster.ask("example.org.")) == "REFUSED"
 
 
-def test_zone_says_what_it_is(cluster: DnsCluster) -> None:
+def test_zone_has_its_soa_and_ns_records(cluster: DnsCluster) -> None:
     assert told(cluster.ask("dns-version.cluster.local.", "TXT")) == ['"1.1.0"']
     assert told(cluster.ask("cluster.local.", "SOA"))[0].startswith("ns.dns.cluster.local. hostmaster.cluster.local. ")
 
 
-def test_names_are_the_same_in_any_case_and_come_back_as_asked(cluster: DnsCluster) -> None:
+def test_names_are_case_insensitive_and_returned_as_queried(cluster: DnsCluster) -> None:
     cluster.create_headless()
     cluster.publish("web", at("10.0.0.1"))
     for name in ("web", "WeB", "WEB"):
@@ -153,32 +153,32 @@ def test_names_are_the_same_in_any_case_and_come_back_as_asked(cluster: DnsClust
         assert (told(answer), str(answer.question[0].name).partition(".")[0]) == (["10.0.0.1"], name)
 
 
-def test_question_for_any_type_gets_addresses(cluster: DnsCluster) -> None:
+def test_query_for_any_type_returns_addresses(cluster: DnsCluster) -> None:
     ip = cluster.create_service()["spec"]["clusterIP"]
     assert cluster.addresses(kind="ANY") == [ip]
 
 
-def test_client_is_told_of_its_own_zone(zones: DnsCluster) -> None:
+def test_client_gets_the_endpoints_of_its_zone(zones: DnsCluster) -> None:
     assert zones.addresses(client=A) == ["10.0.0.1"]
     assert zones.addresses(client=B) == ["10.0.0.2"]
     assert told(zones.ask("_http._tcp.web", "SRV", client=A)) == ["0 100 80 10-0-0-1.web.default.svc.cluster.local."]
 
 
-def test_unknown_client_is_told_of_all(zones: DnsCluster) -> None:
+def test_unknown_client_gets_all_endpoints(zones: DnsCluster) -> None:
     assert zones.addresses(client="127.0.1.9") == ["10.0.0.1", "10.0.0.2"]
 
 
-def test_client_whose_node_is_gone_is_told_of_all(zones: DnsCluster) -> None:
+def test_client_on_a_deleted_node_gets_all_endpoints(zones: DnsCluster) -> None:
     zones.locate("client-a", "", A)
     assert zones.addresses(client=A) == ["10.0.0.1", "10.0.0.2"]
 
 
-def test_name_of_one_endpoint_means_the_same_everywhere(zones: DnsCluster) -> None:
+def test_name_of_one_endpoint_is_the_same_for_all_clients(zones: DnsCluster) -> None:
     for client in (A, B):
         assert zones.addresses("10-0-0-2.web", client=client) == ["10.0.0.2"]
 
 
-def test_hard_keys_that_nothing_meets_leave_no_address(zones: DnsCluster) -> None:
+def test_required_keys_without_a_match_return_no_address(zones: DnsCluster) -> None:
     zones.api.patch("services", "default", "web", {"spec": {"topologyKeys": ["kubernetes.io/hostname"]}})
     answer = zones.ask("web", client=A)
     assert (rcode(answer), told(answer)) == ("NOERROR", [])
@@ -190,13 +190,13 @@ def test_keys_of_a_live_service_are_followed(zones: DnsCluster) -> None:
         assert zones.addresses(client=A) == seen
 
 
-def test_client_that_moves_is_told_of_the_other_zone(zones: DnsCluster) -> None:
+def test_client_that_moves_gets_the_endpoints_of_its_new_zone(zones: DnsCluster) -> None:
     assert zones.addresses(client=A) == ["10.0.0.1"]
     zones.locate("client-a", "b3", A)
     assert zones.addresses(client=A) == ["10.0.0.2"]
 
 
-def test_endpoint_that_moves_is_told_elsewhere(zones: DnsCluster) -> None:
+def test_endpoint_that_moves_is_returned_in_its_new_zone(zones: DnsCluster) -> None:
     assert zones.addresses(client=A) == ["10.0.0.1"]
     zones.locate("pod-b", "a3", "10.0.0.2")
     assert zones.addresses(client=A) == ["10.0.0.1", "10.0.0.2"]
@@ -221,7 +221,7 @@ def test_each_change_shows_in_the_next_answer(zones: DnsCluster) -> None:
         assert zones.addresses(client=A if number % 2 == 0 else B) == ips
 
 
-def test_service_that_goes_is_gone_and_one_that_comes_is_there(zones: DnsCluster) -> None:
+def test_deleted_service_disappears_and_new_service_appears(zones: DnsCluster) -> None:
     assert zones.addresses(client=A) == ["10.0.0.1"]
     zones.api.delete("services", "default", "web")
     assert rcode(zones.ask("web", client=A)) == "NXDOMAIN"
@@ -230,7 +230,7 @@ def test_service_that_goes_is_gone_and_one_that_comes_is_there(zones: DnsCluster
     assert zones.addresses(client=A) == ["10.0.0.1", "10.0.0.2"]
 
 
-def test_slice_that_changes_its_service_counts_for_the_new_one_only(zones: DnsCluster) -> None:
+def test_slice_that_changes_its_service_counts_only_for_the_new_one(zones: DnsCluster) -> None:
     zones.create_headless("other")
     assert zones.addresses(client=A) == ["10.0.0.1"]
     labels = {"kubernetes.io/service-name": "other"}
@@ -239,7 +239,7 @@ def test_slice_that_changes_its_service_counts_for_the_new_one_only(zones: DnsCl
     assert zones.addresses("other", client=A) == ["10.0.0.1", "10.0.0.2"]
 
 
-def test_without_the_gate_keys_mean_nothing() -> None:
+def test_keys_are_ignored_without_the_gate() -> None:
     with DnsCluster() as cluster:
         cluster.server.stop()
         cluster.server = DnsServer(cluster.api, features=Features())
@@ -250,7 +250,7 @@ def test_without_the_gate_keys_mean_nothing() -> None:
             assert cluster.addresses(client=A) == ["10.0.0.1"]
 
 
-def test_first_address_is_another_one_each_time(cluster: DnsCluster) -> None:
+def test_order_of_addresses_rotates(cluster: DnsCluster) -> None:
     cluster.create_headless()
     cluster.publish("web", *(at(f"10.0.0.{number}") for number in range(1, 5)))
     firsts = {told(cluster.ask("web"))[0] for _ in range(100)}  # misses one of four with probability 1e-12
@@ -267,26 +267,26 @@ def large(cluster: DnsCluster) -> DnsCluster:
 
 
 @pytest.mark.parametrize(("payload", "most"), [(None, 512), (512, 512), (1232, 1232), (4096, 4096), (65535, 4096)])
-def test_large_answer_is_cut_to_what_the_client_takes(large: DnsCluster, payload: int | None, most: int) -> None:
+def test_large_answer_is_truncated_to_the_clients_size(large: DnsCluster, payload: int | None, most: int) -> None:
     answer = large.ask("web", payload=payload)
     assert answer.flags & dns.flags.TC
     assert most - 16 <= len(answer.to_wire(max_size=65535)) <= most
     assert answer.edns == (0 if payload else -1)
 
 
-def test_large_answer_is_whole_over_tcp(large: DnsCluster) -> None:
+def test_large_answer_is_complete_over_tcp(large: DnsCluster) -> None:
     answer = large.ask("web", tcp=True)
     assert not answer.flags & dns.flags.TC
     assert len(set(told(answer))) == 300
 
 
-def test_large_service_record_is_empty_when_cut(large: DnsCluster) -> None:
+def test_truncated_srv_answer_is_empty(large: DnsCluster) -> None:
     cut, whole = large.ask("web", "SRV"), large.ask("web", "SRV", tcp=True)
     assert (told(cut), bool(cut.flags & dns.flags.TC)) == ([], True)
     assert len(told(whole)) == len(whole.additional) == 300
 
 
-def test_further_records_are_left_out_where_they_do_not_fit(cluster: DnsCluster) -> None:
+def test_additional_records_are_omitted_if_they_do_not_fit(cluster: DnsCluster) -> None:
     cluster.create_headless()
     cluster.publish("web", *(at(f"10.0.0.{number}") for number in range(1, 8)))
     small, large = cluster.ask("web", "SRV", payload=600), cluster.ask("web", "SRV")
@@ -313,7 +313,7 @@ def query(name: str = "web.default.svc.cluster.local.") -> dns.message.Message:
     return dns.message.make_query(name, "A")
 
 
-def test_nonsense_is_refused_and_answers_are_not_answered(cluster: DnsCluster) -> None:
+def test_malformed_queries_are_refused_and_responses_are_ignored(cluster: DnsCluster) -> None:
     wire = query().to_wire()
     answer = wire[:2] + bytes([wire[2] | 0x80]) + wire[3:]
     notify = wire[:2] + bytes([dns.opcode.NOTIFY << 3]) + wire[3:]
@@ -332,7 +332,7 @@ def test_zone_is_not_transferred(cluster: DnsCluster, kind: str) -> None:
     assert rcode(reply) == "REFUSED"
 
 
-def test_several_queries_on_one_connection_in_pieces(cluster: DnsCluster) -> None:
+def test_split_queries_on_one_connection_are_answered(cluster: DnsCluster) -> None:
     ip = cluster.create_service()["spec"]["clusterIP"]
     cluster.settle()
     queries = [query() for _ in range(3)]
@@ -345,7 +345,9 @@ def test_several_queries_on_one_connection_in_pieces(cluster: DnsCluster) -> Non
             assert (answer.id, told(answer)) == (each.id, [ip])
 
 
-def test_odd_objects_are_reported_and_harm_nobody_else(cluster: DnsCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_malformed_objects_are_reported_and_do_not_affect_others(
+    cluster: DnsCluster, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster.create_headless()
     cluster.publish("web", at("10.0.0.1"))
     with caplog.at_level(logging.ERROR):

@@ -41,11 +41,13 @@ def minima(weights: tuple[int, ...], endpoints: int, features: Features = KEP, *
         ((40, 41, 42, 43), 400, [81, 83, 85, 87]),
     ],
 )
-def test_the_tables_of_the_kep(weights: tuple[int, ...], endpoints: int, expected: object, features: Features) -> None:
+def test_allocation_equals_the_tables_of_the_kep(
+    weights: tuple[int, ...], endpoints: int, expected: object, features: Features
+) -> None:
     assert minima(weights, endpoints, features) == expected
 
 
-def test_a_release_lets_a_zone_reach_twenty_percent_and_the_kep_does_not() -> None:
+def test_releases_allow_exactly_twenty_percent_overload_and_the_kep_does_not() -> None:
     five_equal_zones = (4, 4, 4, 4, 4)  # 6 endpoints: 1.2 per zone
     assert minima(five_equal_zones, 6, RELEASED) == [1, 1, 1, 1, 1]
     assert minima(five_equal_zones, 6) == "Overloaded"
@@ -79,7 +81,7 @@ def test_hints_stay_up_to_thirty_percent_with_the_kep() -> None:
     assert minima(weights, 4, RELEASED, keep=True) == "Overloaded"
 
 
-def test_hints_go_when_thirty_percent_are_reached() -> None:
+def test_hints_are_removed_at_thirty_percent() -> None:
     assert minima((13, 7), 20, keep=True) == [11, 6]
     assert minima((13, 7), 2, keep=True) == "Overloaded"  # 1.3 and 0.7: exactly 30% over
 
@@ -93,7 +95,7 @@ def test_refusal_names_the_numbers() -> None:
     )
 
 
-def test_what_is_wrong_with_the_nodes_is_passed_on() -> None:
+def test_node_error_is_passed_on() -> None:
     refusal = Refusal("OneZone", "Nodes only ready in one zone")
     assert allocate(refusal, 100, rules(KEP).to_add) is refusal
 

@@ -30,7 +30,7 @@ def accepted_for(value: str, features: Features | None = None, **spec: Any) -> C
 
 
 @pytest.mark.parametrize("value", ["PreferClose", "PreferSameZone", "PreferSameNode", "example.org/Known"])
-def test_value_that_decides_is_accepted(value: str) -> None:
+def test_effective_value_is_accepted(value: str) -> None:
     found = accepted_for(value)
     assert (found.type, found.status, found.reason) == (ACCEPTED, "True", "Supported")
 
@@ -45,7 +45,7 @@ def test_value_that_decides_is_accepted(value: str) -> None:
         ("example.org/Known", Features(), AUTO, "OverriddenByAnnotation"),
     ],
 )
-def test_value_that_does_not_decide_is_not_accepted(
+def test_ineffective_value_is_not_accepted(
     value: str, features: Features, annotations: dict[str, str], reason: str
 ) -> None:
     found = accepted_for(value, features, annotations=annotations)
@@ -84,7 +84,7 @@ def test_hints_that_were_not_stored_are_not_programmed() -> None:
     assert zones_only.reason == "EndpointWithoutNodeHints"
 
 
-def test_what_is_not_accepted_is_not_programmed_and_not_honored() -> None:
+def test_value_that_is_not_accepted_is_neither_programmed_nor_honored() -> None:
     decided_by = mechanism(make_service(trafficDistribution="example.org/Other"), Features())
     found = programmed(accepted(decided_by), decided_by, [], "")
     assert (found.status, found.reason) == ("False", "NotAccepted")
@@ -110,7 +110,7 @@ DONE = Condition(PROGRAMMED, "True", "HintsPopulated", "")
         ([], [f"n{n:02}" for n in range(12)], "Unknown", ["n09 and 2 more"]),
     ],
 )
-def test_hints_are_honored_when_every_node_said_so(
+def test_hints_are_honored_when_every_node_acknowledged_them(
     behind: list[str], silent: list[str], status: str, named: list[str]
 ) -> None:
     found = honored(DONE, behind, silent)
@@ -129,7 +129,7 @@ def present(**fields: Any) -> Object:
     }
 
 
-def test_conditions_that_say_the_same_are_not_written() -> None:
+def test_unchanged_conditions_are_not_written() -> None:
     assert merged([present()], [DONE], generation=None, now=NOW) is None
     assert merged([], [], generation=None, now=NOW) is None
 
@@ -138,7 +138,7 @@ def test_conditions_that_say_the_same_are_not_written() -> None:
     ("before", "since"),
     [({"status": "False"}, NOW), ({"reason": "Other"}, THEN), ({"message": "other"}, THEN)],
 )
-def test_transition_time_changes_with_the_status_only(before: dict[str, str], since: str) -> None:
+def test_transition_time_changes_only_with_the_status(before: dict[str, str], since: str) -> None:
     assert merged([present(**before)], [DONE], generation=None, now=NOW) == [present(lastTransitionTime=since)]
 
 
@@ -147,7 +147,7 @@ def test_observed_generation_is_that_of_the_service() -> None:
     assert found["observedGeneration"] == 7
 
 
-def test_conditions_of_others_stay_and_ours_go_when_they_are_not_wanted() -> None:
+def test_disabled_controller_removes_only_its_own_conditions() -> None:
     other = {"type": "example.org/TrafficDistributionAccepted", "status": "True"}
     assert merged([present(), other], [], generation=None, now=NOW) == [other]
     assert merged([other], [DONE], generation=None, now=NOW) == [other, present(lastTransitionTime=NOW)]

@@ -17,7 +17,7 @@ from tests.reference.endpointslice.objects import addresses, endpoints, make_nod
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 
 
-def test_state_from_before_the_start_is_worked_on() -> None:
+def test_objects_from_before_the_start_are_processed() -> None:
     live = Live()
     live.create_service()
     live.run_pod()
@@ -66,7 +66,7 @@ def test_controller_of_an_older_release_does_not_know_newer_values() -> None:
         assert "hints" not in live.the_endpoint()
 
 
-def test_slices_hold_as_many_endpoints_as_told() -> None:
+def test_slice_size_is_configurable() -> None:
     with Live(max_endpoints_per_slice=2) as live:
         live.create_service()
         for number in range(5):
@@ -117,7 +117,7 @@ def foreign_slice(name: str = "by-hand") -> Object:
     }
 
 
-def test_slices_of_others_are_never_touched() -> None:
+def test_foreign_slices_are_never_changed() -> None:
     with Live() as live:
         foreign = live.api.create("endpointslices", "default", foreign_slice())
         live.create_service()
@@ -126,7 +126,7 @@ def test_slices_of_others_are_never_touched() -> None:
         assert live.slices() == [foreign]
 
 
-def test_changed_slice_is_put_right() -> None:
+def test_changed_slice_is_corrected() -> None:
     with Live() as live:
         live.create_service()
         live.run_pod()
@@ -135,7 +135,7 @@ def test_changed_slice_is_put_right() -> None:
         assert live.pods_in_slices() == ["p1"]
 
 
-def test_deleted_slice_is_made_again() -> None:
+def test_deleted_slice_is_created_again() -> None:
     with Live() as live:
         live.create_service()
         live.run_pod()
@@ -144,7 +144,7 @@ def test_deleted_slice_is_made_again() -> None:
         assert live.pods_in_slices() == ["p1"]
 
 
-def test_slice_that_somebody_took_over_is_left_to_them_and_replaced() -> None:
+def test_slice_taken_over_by_another_controller_is_replaced() -> None:
     with Live() as live:
         live.create_service()
         live.run_pod()
@@ -205,7 +205,7 @@ def test_failure_is_a_warning_on_the_service() -> None:
         assert event["involvedObject"]["uid"] == service["metadata"]["uid"]
 
 
-def test_conflict_is_tried_again_on_the_newer_slice() -> None:
+def test_conflict_is_retried_on_the_newer_slice() -> None:
     with Live() as live:
         live.create_service()
         live.settle()
@@ -225,7 +225,7 @@ def test_conflict_is_tried_again_on_the_newer_slice() -> None:
 
 
 @pytest.mark.parametrize("reason", ["InternalError", "ServiceUnavailable", "Timeout", "AlreadyExists"])
-def test_passing_failures_are_tried_again_until_they_have_passed(reason: str) -> None:
+def test_transient_failures_are_retried(reason: str) -> None:
     with Live() as live:
         live.meddler.before["create"] = failing([reason] * 4)
         live.create_service()
@@ -234,7 +234,7 @@ def test_passing_failures_are_tried_again_until_they_have_passed(reason: str) ->
         assert live.failures() == [f"Error updating Endpoint Slices for Service default/web: refused: {reason}"]
 
 
-def test_slice_that_is_gone_before_it_is_deleted_is_no_failure() -> None:
+def test_slice_deleted_meanwhile_is_not_a_failure() -> None:
     with Live() as live:
         live.create_service()
         live.settle()
@@ -246,7 +246,7 @@ def test_slice_that_is_gone_before_it_is_deleted_is_no_failure() -> None:
         assert live.failures() == []
 
 
-def test_changes_while_a_write_is_under_way_are_one_more_write() -> None:
+def test_changes_during_a_write_cause_one_more_write() -> None:
     with Live() as live:
         live.create_service()
         for number in range(20):
@@ -260,7 +260,7 @@ def test_changes_while_a_write_is_under_way_are_one_more_write() -> None:
         assert live.meddler.writes in (["update"], ["update", "update"])
 
 
-def test_controller_that_has_nothing_to_do_writes_nothing() -> None:
+def test_idle_controller_writes_nothing() -> None:
     with Live() as live:
         live.create_service("web", trafficDistribution="PreferSameNode")
         live.create_service("odd", clusterIP="None", ports=[])
@@ -298,12 +298,12 @@ def test_stopped_controller_leaves_slices_and_writes_no_more() -> None:
     assert live.api.list("endpointslices", "default") == before
 
 
-def test_controller_starts_once() -> None:
+def test_controller_can_start_only_once() -> None:
     with Live() as live, pytest.raises(RuntimeError):
         live.controller.start()
 
 
-def test_writers_in_parallel_lead_to_the_same_slices_as_one_after_the_other() -> None:
+def test_parallel_writers_create_the_same_slices_as_sequential_ones() -> None:
     with Live(max_endpoints_per_slice=7) as live:
         services = [live.create_service(f"web{n}", trafficDistribution="PreferSameNode") for n in range(5)]
 

@@ -59,11 +59,13 @@ def hints_for(where: str, **options: Any) -> str:
         ("aaa", {"a": "4"}, "---"),
     ],
 )
-def test_the_tables_of_the_kep(where: str, cpus: Mapping[str, str], expected: str, features: Features) -> None:
+def test_hints_equal_the_tables_of_the_kep(
+    where: str, cpus: Mapping[str, str], expected: str, features: Features
+) -> None:
     assert hints_for(where, nodes=nodes(**cpus)) == expected
 
 
-def test_four_hundred_endpoints_are_shared_out_by_cpu() -> None:
+def test_four_hundred_endpoints_are_allocated_by_cpu() -> None:
     found = hints_for("a" * 400, nodes=nodes(a="40", b="41", c="42", d="43"))
     assert Counter(found) == {"a": 97, "b": 99, "c": 101, "d": 103}
 
@@ -87,7 +89,7 @@ def test_releases_before_1_23_hint_endpoints_that_are_not_ready() -> None:
     assert hinted(slices_for(service, pods_on("abc", ready=False), nodes=THREE)) == "---"
 
 
-def test_endpoint_without_zone_ends_all_hints() -> None:
+def test_endpoint_without_zone_removes_all_hints() -> None:
     planned = plan(auto(), pods_on("abcabx"), nodes=THREE | {"x1": make_node("x1", "", ready=False)})
     assert hinted(apply(planned)) == "------"
     assert refusals(planned) == {"ZoneUnknown"}
@@ -110,7 +112,7 @@ def test_each_family_has_its_own_hints() -> None:
     assert found == {"IPv4": 0, "IPv6": 3}
 
 
-def test_reasons_say_why_there_are_no_hints() -> None:
+def test_missing_hints_have_a_reason() -> None:
     planned = plan(auto(), pods_on("ab"), nodes=THREE)
     assert planned.reasons[1] == "Insufficient number of endpoints (2 endpoints, 3 zones)"
     assert refusals(planned) == {"TooFewEndpoints"}
@@ -122,12 +124,12 @@ def test_slices_that_are_right_are_not_written() -> None:
     assert (len(planned.create), planned.update, planned.delete) == (1, (), ())
 
 
-def test_addition_that_needs_it_is_shared_out() -> None:
+def test_addition_beyond_the_threshold_reallocates_hints() -> None:
     existing = slices_for(auto(), pods_on("abc"), nodes=THREE)
     assert hinted(slices_for(auto(), pods_on("abcaaa"), existing, nodes=THREE)) == "bbccaa"
 
 
-def test_removal_that_needs_it_is_shared_out() -> None:
+def test_removal_beyond_the_threshold_reallocates_hints() -> None:
     existing = slices_for(auto(), pods_on("aabbcc"), nodes=THREE)
     after = slices_for(auto(), [*pods_on("aabb"), pods_on("aabbcc")[4]], existing, nodes=THREE)
     assert hinted(after) == "-----"
@@ -140,13 +142,13 @@ def test_node_change_within_the_threshold_writes_nothing() -> None:
     assert plan(auto(), pods_on("abcabc"), existing, nodes=nodes(a="5", b="5", c="4")).is_empty
 
 
-def test_node_change_beyond_the_threshold_shares_out_anew() -> None:
+def test_node_change_beyond_the_threshold_reallocates_hints() -> None:
     existing = slices_for(auto(), pods_on("aaaabbbbcccc"), nodes=THREE)
     after = slices_for(auto(), pods_on("aaaabbbbcccc"), existing, nodes=nodes(a="4", b="4", c="16"))
     assert Counter(hinted(after)) == {"a": 2, "b": 2, "c": 8}
 
 
-def test_hints_stay_between_twenty_and_thirty_percent_but_do_not_come() -> None:
+def test_hints_between_twenty_and_thirty_percent_are_kept_but_not_added() -> None:
     existing = slices_for(auto(), pods_on("aabb"), nodes=nodes(a="4", b="4"))
     grown = nodes(a="5", b="3")  # 2.5 and 1.5 endpoints: 25% over
     assert plan(auto(), pods_on("aabb"), existing, nodes=grown).is_empty
@@ -155,13 +157,13 @@ def test_hints_stay_between_twenty_and_thirty_percent_but_do_not_come() -> None:
     assert hinted(apply(released, existing)) == "----"
 
 
-def test_endpoints_of_zones_where_nobody_listens_are_for_others() -> None:
+def test_endpoints_of_zones_without_nodes_are_allocated_to_other_zones() -> None:
     with_dead = THREE | {"d1": make_node("d1", ready=False)}
     assert Counter(hints_for("abcd" * 3, nodes=with_dead)) == {"a": 4, "b": 4, "c": 4}
     assert Counter(hints_for("abcd" * 3, nodes=with_dead, features=RELEASED))["d"] == 3
 
 
-def test_hints_of_another_form_are_put_right() -> None:
+def test_hints_of_another_form_are_replaced() -> None:
     (existing,) = slices_for(auto(), pods_on("abc"), nodes=THREE)
     first, *others = existing["endpoints"]
     for wrong in ({}, None, {"forZones": [{"name": "a"}, {"name": "b"}]}, {"forZones": [{"name": "z"}]}):
@@ -169,7 +171,7 @@ def test_hints_of_another_form_are_put_right() -> None:
         assert hinted(slices_for(auto(), pods_on("abc"), [tampered], nodes=THREE)) == "abc"
 
 
-def test_annotation_taken_away_takes_the_hints_away() -> None:
+def test_removing_the_annotation_removes_the_hints() -> None:
     existing = slices_for(auto(), pods_on("abc"), nodes=THREE)
     assert hinted(slices_for(make_service(), pods_on("abc"), existing, nodes=THREE)) == "---"
 
@@ -196,7 +198,7 @@ def test_no_zone_is_overloaded_and_a_second_sync_writes_nothing(
 
 @settings(max_examples=200)
 @given(st.text("abc", max_size=30), clusters, st.integers(2, 10))
-def test_a_second_sync_of_a_release_writes_nothing_once_hints_are_there(
+def test_second_sync_of_a_release_writes_nothing_once_hints_exist(
     where: str, cluster: dict[str, Object], size: int
 ) -> None:
     existing = slices_for(auto(), pods_on(where), nodes=cluster, max_endpoints=size, features=RELEASED)

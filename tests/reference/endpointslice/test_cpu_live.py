@@ -34,7 +34,7 @@ def events(live: Live) -> list[tuple[str, str, str]]:
 ENABLED = ("Normal", "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled, addressType: IPv4")
 
 
-def test_hints_come_and_go_with_nodes() -> None:
+def test_hints_are_added_and_removed_with_nodes() -> None:
     with Live() as live:
         create_auto_service(live)
         run_pods(live, "a1", "b1", "a2")
@@ -94,7 +94,7 @@ def test_refusal_is_a_warning_with_the_reason_once() -> None:
         assert len(events(live)) == 1
 
 
-def test_hints_that_go_with_the_annotation_are_announced() -> None:
+def test_removal_of_hints_with_the_annotation_is_announced() -> None:
     with Live() as live:
         run_pods(live, "a1", "b1", "a2")
         create_auto_service(live)
@@ -105,7 +105,7 @@ def test_hints_that_go_with_the_annotation_are_announced() -> None:
         assert hinted(live.slices()) == "---"
 
 
-def test_restarted_controller_announces_nothing_that_was_there() -> None:
+def test_restarted_controller_does_not_announce_existing_hints() -> None:
     with Live() as live:
         run_pods(live, "a1", "b1", "a2")
         create_auto_service(live)
@@ -116,7 +116,7 @@ def test_restarted_controller_announces_nothing_that_was_there() -> None:
         assert events(live) == [ENABLED]
 
 
-def test_annotation_takes_over_from_the_field_and_hands_back() -> None:
+def test_annotation_overrides_the_field_until_it_is_removed() -> None:
     with Live() as live:
         run_pods(live, "a1", "a1", "a1")
         live.create_service(trafficDistribution="PreferSameZone")

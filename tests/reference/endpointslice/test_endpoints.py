@@ -54,7 +54,7 @@ def test_ready_is_serving_and_not_terminating_or_published_anyway(
     assert endpoint["conditions"] == {"ready": ready or publish, "serving": serving, "terminating": terminating}
 
 
-def test_pod_without_a_ready_condition_does_not_serve() -> None:
+def test_pod_without_a_ready_condition_is_not_serving() -> None:
     pod = make_pod()
     pod["status"]["conditions"] = [{"type": "Initialized", "status": "True"}]
     assert the_endpoint(make_service(), pod)["conditions"]["serving"] is False
@@ -205,7 +205,7 @@ def test_port_sets_are_equal_whatever_order_and_spelled_out_defaults() -> None:
     assert port_key(spelled) == port_key([{"name": "a", "port": 1, "protocol": "UDP"}, {"port": 2}])
 
 
-def test_two_pods_with_one_address_are_two_endpoints() -> None:
+def test_two_pods_with_the_same_address_are_two_endpoints() -> None:
     pods = [make_pod("p1", ips=["10.0.0.1"]), make_pod("p2", ips=["10.0.0.1"])]
     assert addresses(slices_for(make_service(), pods)) == ["10.0.0.1", "10.0.0.1"]
 
@@ -227,7 +227,7 @@ def test_projection_differs_with_all_that_slices_depend_on(change: Any) -> None:
     assert projection(make_pod(**change)) != projection(make_pod())
 
 
-def test_projection_does_not_see_what_slices_do_not_show() -> None:
+def test_projection_ignores_fields_that_slices_do_not_contain() -> None:
     pod = make_pod()
     pod["status"]["startTime"] = "2026-01-01T00:00:00Z"
     pod["metadata"]["resourceVersion"] = "77"

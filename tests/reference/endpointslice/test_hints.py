@@ -44,7 +44,7 @@ def hints_of(value: str | None, pod: Object | None = None, **options: Any) -> Ob
         (None, None),
     ],
 )
-def test_hints_name_the_endpoints_own_place_as_the_value_says(value: str | None, expected: Object | None) -> None:
+def test_hints_name_the_endpoints_own_zone_or_node(value: str | None, expected: Object | None) -> None:
     assert hints_of(value) == expected
 
 
@@ -62,7 +62,7 @@ def test_hints_name_the_endpoints_own_place_as_the_value_says(value: str | None,
         ("1.37", "PreferSameNode", NODE_A1),
     ],
 )
-def test_a_release_knows_the_values_of_its_time(version: str, value: str, expected: Object | None) -> None:
+def test_release_accepts_only_its_own_values(version: str, value: str, expected: Object | None) -> None:
     assert hints_of(value, features=release(version)) == expected
 
 
@@ -104,7 +104,7 @@ def test_releases_before_1_33_name_an_unknown_zone_with_an_empty_name() -> None:
     assert hints_of("PreferClose", nodes=nodes, features=release("1.33")) is None
 
 
-def test_unknown_place_means_no_hints() -> None:
+def test_unknown_zone_and_node_mean_no_hints() -> None:
     decided_by = mechanism(make_service(trafficDistribution="PreferSameNode"), Features())
     assert endpoint_hints({"addresses": ["10.0.0.1"], "conditions": {"ready": True}}, decided_by) is None
 
@@ -151,7 +151,7 @@ def test_annotation_wins_over_the_field_and_the_old_annotation_over_the_new(
         ("1.37", TOPOLOGY_MODE, CpuHeuristic),
     ],
 )
-def test_a_release_reads_the_annotations_of_its_time(version: str, key: str, expected: type) -> None:
+def test_release_reads_only_its_own_annotations(version: str, key: str, expected: type) -> None:
     service = make_service(annotations={key: "Auto"})
     assert type(mechanism(service, release(version))) is expected
 
@@ -220,7 +220,7 @@ def test_node_that_changed_zone_changes_zone_and_hint() -> None:
     "tampered",
     [None, {}, {"forZones": [{"name": "b"}]}, {"forZones": [{"name": "a"}, {"name": "b"}]}, NODE_A1],
 )
-def test_hints_that_somebody_changed_are_put_right(tampered: Object | None) -> None:
+def test_changed_hints_are_corrected(tampered: Object | None) -> None:
     service = make_service(trafficDistribution="PreferSameZone")
     (existing,) = slices_for(service, [make_pod()])
     (endpoint,) = existing["endpoints"]

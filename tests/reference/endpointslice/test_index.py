@@ -47,7 +47,7 @@ def two_services() -> ClusterIndex:
         ({"other": "x"}, set()),
     ],
 )
-def test_pod_concerns_the_services_that_select_it(labels: dict[str, str], expected: set[Key]) -> None:
+def test_pod_affects_the_services_that_select_it(labels: dict[str, str], expected: set[Key]) -> None:
     index = two_services()
     pod = make_pod(labels=labels)
     assert send(index, "ADDED", pod) == expected
@@ -55,20 +55,20 @@ def test_pod_concerns_the_services_that_select_it(labels: dict[str, str], expect
     assert pods_of(index, WEB) == pods_of(index, DB) == set()
 
 
-def test_pod_of_another_namespace_concerns_nobody() -> None:
+def test_pod_of_another_namespace_affects_no_service() -> None:
     pod = make_pod()
     pod["metadata"]["namespace"] = "other"
     assert send(two_services(), "ADDED", pod) == set()
 
 
-def test_relabelled_pod_concerns_the_service_that_it_leaves_and_the_one_that_it_joins() -> None:
+def test_relabelled_pod_affects_its_old_and_new_service() -> None:
     index = two_services()
     send(index, "ADDED", make_pod(labels={"app": "web"}))
     assert send(index, "MODIFIED", make_pod(labels={"app": "db", "tier": "back"})) == {WEB, DB}
     assert (pods_of(index, WEB), pods_of(index, DB)) == (set(), {"p1"})
 
 
-def test_pod_update_that_no_slice_shows_concerns_nobody_but_is_kept() -> None:
+def test_pod_update_without_effect_on_slices_affects_no_service_but_is_stored() -> None:
     index = two_services()
     send(index, "ADDED", make_pod())
     pod = make_pod()
@@ -77,7 +77,7 @@ def test_pod_update_that_no_slice_shows_concerns_nobody_but_is_kept() -> None:
     assert list(index.pods_of(WEB)) == [pod]
 
 
-def test_service_finds_pods_that_were_there_before() -> None:
+def test_service_finds_existing_pods() -> None:
     index = index_of(make_pod("p1"), make_pod("p2", labels={"app": "db"}))
     assert send(index, "ADDED", make_service()) == {WEB}
     assert pods_of(index) == {"p1"}
@@ -113,7 +113,7 @@ def node_index() -> ClusterIndex:
     return index
 
 
-def test_node_concerns_only_services_with_pods_on_it() -> None:
+def test_node_affects_only_services_with_pods_on_it() -> None:
     index = node_index()
     assert send(index, "MODIFIED", make_node("a1", "z")) == {WEB}
     assert send(index, "DELETED", make_node("b1")) == {DB}
@@ -121,7 +121,7 @@ def test_node_concerns_only_services_with_pods_on_it() -> None:
     assert send(index, "ADDED", make_node("c1")) == set()
 
 
-def test_node_update_without_a_new_zone_concerns_nobody() -> None:
+def test_node_update_without_a_new_zone_affects_no_service() -> None:
     node = make_node("a1")
     node["status"] = {"conditions": []}
     assert send(node_index(), "MODIFIED", node) == set()
@@ -139,7 +139,7 @@ CHANGES = st.lists(
 
 
 @given(CHANGES)
-def test_members_are_what_the_selectors_say_after_any_changes(changes: list[tuple[str, str, Any]]) -> None:
+def test_members_match_the_selectors_after_any_changes(changes: list[tuple[str, str, Any]]) -> None:
     index, state = ClusterIndex(), {}
     for kind, name, value in changes:
         old = state.pop((kind, name), None)

@@ -51,7 +51,7 @@ def test_gauges_add_up_over_services() -> None:
     assert counted.values("endpoints_desired") == {"": 1}
 
 
-def test_services_are_counted_by_value_and_a_value_once_counted_stays() -> None:
+def test_services_are_counted_by_value_and_values_remain_exposed() -> None:
     counted = Counted()
     name = "services_count_by_traffic_distribution"
     counted.sync(trafficDistribution="PreferClose")
@@ -96,7 +96,7 @@ def test_annotation_is_the_topology_of_changed_slices() -> None:
     assert counted.values("endpointslices_changed_per_sync_count") == expected
 
 
-def test_each_family_is_an_observation_of_its_own() -> None:
+def test_each_family_is_a_separate_observation() -> None:
     counted = Counted()
     counted.sync(make_pod(ips=["10.0.0.1", "fd00::1"]), ipFamilies=["IPv4", "IPv6"])
     assert list(counted.values("endpointslices_changed_per_sync_count").values()) == [2]
@@ -111,7 +111,7 @@ def test_each_family_is_an_observation_of_its_own() -> None:
         ("1.30", set()),
     ],
 )
-def test_a_release_has_the_metrics_of_its_time(version: str, missing: set[str]) -> None:
+def test_release_has_only_its_own_metrics(version: str, missing: set[str]) -> None:
     names = {each.name.removeprefix("endpoint_slice_controller_") for each in Metrics(release(version)).collect()}
     everything = {each.name.removeprefix("endpoint_slice_controller_") for each in Metrics(Features()).collect()}
     assert everything - names == missing
@@ -128,13 +128,13 @@ def test_counters_are_exposed_without_a_suffix() -> None:
 
 
 @pytest.mark.parametrize(("features", "expected"), [(Features(), "failure"), (RELEASED, "error")])
-def test_failed_syncs_are_called_as_the_kep_or_the_release_does(features: Features, expected: str) -> None:
+def test_failed_sync_metric_has_the_name_of_the_kep_or_release(features: Features, expected: str) -> None:
     metrics = Metrics(features)
     metrics.synced("failure")
     assert f'syncs{{result="{expected}"}} 1.0' in generate_latest(metrics).decode()  # type: ignore[arg-type]
 
 
-def test_buckets_count_what_is_no_more_than_their_edge() -> None:
+def test_buckets_count_values_up_to_their_bound() -> None:
     counted = Counted()
     counted.sync(*make_pods(2))
     counted.sync(*make_pods(3))
@@ -142,7 +142,7 @@ def test_buckets_count_what_is_no_more_than_their_edge() -> None:
     assert [found[f'{{le="{edge}"}}'] for edge in ("2", "4", "32768", "+Inf")] == [1, 2, 2, 2]
 
 
-def test_old_releases_count_every_value_that_they_do_not_know_as_one() -> None:
+def test_old_releases_count_unknown_values_together() -> None:
     counted = Counted(release("1.32"))
     counted.sync(trafficDistribution="PreferSameNode")
     expected = {'{traffic_distribution="ImplementationSpecific"}': 1.0}

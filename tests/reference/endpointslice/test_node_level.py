@@ -49,17 +49,17 @@ def own(node: str) -> Object:
     return {"forNodes": [{"name": node}]}
 
 
-def test_a_service_that_asks_has_node_hints_and_another_has_not() -> None:
+def test_only_a_service_that_requests_them_has_node_hints() -> None:
     assert hints(make_service(**ASKING), pods_on("a1"), "manual") == {"a1": own("a1")}
     assert hints(make_service(), pods_on(*NODES), "manual") == dict.fromkeys(NODES)
     assert hints(make_service(**ASKING), pods_on("a1"), "manual", features=OFF) == {"a1": None}
 
 
-def test_endpoints_that_are_not_ready_have_none() -> None:
+def test_unready_endpoints_have_no_node_hints() -> None:
     assert hints(make_service(**ASKING), pods_on("a1", ready=False), "manual") == {"a1": None}
 
 
-def test_zone_hints_that_would_be_there_otherwise_stay() -> None:
+def test_zone_hints_are_preserved() -> None:
     service = make_service(**ASKING, trafficDistribution="PreferClose")
     assert hints(service, pods_on("a1"), "manual") == {"a1": {"forZones": [{"name": "a"}], **own("a1")}}
 
@@ -97,7 +97,7 @@ def test_an_endpoint_that_is_not_ready_is_not_missing() -> None:
         [{"apiVersion": "example.org/v1", "kind": "DaemonSet", "name": "dns", "uid": "1"}],
     ],
 )
-def test_one_pod_of_no_or_another_daemon_set_ends_it(owners: list[Object]) -> None:
+def test_one_pod_of_no_or_another_daemon_set_removes_node_hints(owners: list[Object]) -> None:
     pods = [*pods_on("a1"), make_pod("odd", "a2", ips=["10.244.9.1"])]
     pods[1]["metadata"]["ownerReferences"] = owners
     assert hints(make_service(), pods, "automatic:daemonset") == {"a1": None, "a2": None}
@@ -123,7 +123,7 @@ def test_all_criteria_must_be_met() -> None:
         ("automatic", "Disabled", True),
     ],
 )
-def test_annotation_opts_in_and_out(approach: str, value: str | None, hinted: bool) -> None:
+def test_annotation_enables_and_disables_node_hints(approach: str, value: str | None, hinted: bool) -> None:
     service = make_service(annotations={} if value is None else {KEY: value})
     assert hints(service, pods_on("a1"), f"{approach}:daemonset") == {"a1": own("a1") if hinted else None}
     assert hints(service, pods_on("a1", owners=[]), f"{approach}:daemonset") == {"a1": None}
@@ -139,13 +139,13 @@ def test_a_second_sync_writes_nothing(value: str | None) -> None:
 
 
 @pytest.mark.parametrize("features", [OFF, Features((1, 32), {"NodeLevelTopology": False})])
-def test_node_hints_end_with_the_gate_and_with_the_annotation(features: Features) -> None:
+def test_removing_gate_or_annotation_removes_node_hints(features: Features) -> None:
     before = apply(plan_service(make_service(**ASKING), pods_on("a1"), NODES, (), features=ON))
     assert hints(make_service(**ASKING), pods_on("a1"), "manual", features=features, existing=before) == {"a1": None}
     assert hints(make_service(), pods_on("a1"), "manual", existing=before) == {"a1": None}
 
 
-def test_node_hints_go_beside_those_by_cpu_and_change_nothing_about_them() -> None:
+def test_node_hints_do_not_change_hints_by_cpu() -> None:
     service = make_service(annotations={KEY: "Auto"})
     nodes = {name: make_node(name) for name in ("a1", "b1")}
     existing: list[Object] = []
@@ -160,7 +160,7 @@ def test_node_hints_go_beside_those_by_cpu_and_change_nothing_about_them() -> No
     ]
 
 
-def test_plan_says_why_and_whether_other_nodes_matter() -> None:
+def test_plan_states_the_reason_and_whether_other_nodes_matter() -> None:
     def planned(approach: str) -> Any:
         config = NodeLevel.parse(approach)
         return plan_service(make_service(), pods_on("a1"), NODES, (), features=ON, node_level=config)
@@ -203,7 +203,7 @@ def node_hinted(live: Live) -> list[str]:
     )
 
 
-def test_hints_come_and_go_with_nodes_without_endpoints() -> None:
+def test_hints_change_with_nodes_without_endpoints() -> None:
     features = Features(gates={"NodeLevelTopology": True})
     with Live(features=features, node_level=NodeLevel.parse("automatic:missing=1")) as live:
         live.create_service()
@@ -216,7 +216,7 @@ def test_hints_come_and_go_with_nodes_without_endpoints() -> None:
         assert node_hinted(live) == ["a1", "a2"]
 
 
-def test_hints_go_when_a_pod_leaves_its_daemon_set() -> None:
+def test_hints_are_removed_when_a_pod_leaves_its_daemon_set() -> None:
     features = Features(gates={"NodeLevelTopology": True})
     with Live(features=features, node_level=NodeLevel.parse("automatic:daemonset")) as live:
         live.create_service()
@@ -230,7 +230,7 @@ def test_hints_go_when_a_pod_leaves_its_daemon_set() -> None:
     st.lists(st.tuples(st.sampled_from(list(NODES)), st.booleans()), min_size=1, max_size=8),
     st.sampled_from([None, "PreferClose"]),
 )
-def test_nodes_use_their_endpoints_and_others_what_they_would_use_without(
+def test_nodes_without_endpoints_behave_as_without_node_hints(
     placed: list[tuple[str, bool]], value: str | None
 ) -> None:
     pods = [make_pod(f"p{n}", node, ips=[f"10.244.1.{n + 1}"], ready=ready) for n, (node, ready) in enumerate(placed)]

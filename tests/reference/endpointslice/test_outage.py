@@ -38,7 +38,7 @@ def live() -> Iterator[Outage]:
         yield live
 
 
-def test_changes_while_it_was_away_are_caught_up(live: Outage) -> None:
+def test_changes_during_the_outage_are_processed(live: Outage) -> None:
     live.informer.disconnect()
     live.api.delete("pods", "default", "p1", grace_seconds=0)
     live.run_pod("p3", "a2", ips=["10.244.1.3"])
@@ -48,14 +48,14 @@ def test_changes_while_it_was_away_are_caught_up(live: Outage) -> None:
     assert len(endpoints(live.slices("late"))) == 2
 
 
-def test_service_deleted_while_it_was_away_loses_its_slices(live: Outage) -> None:
+def test_slices_of_a_service_deleted_during_the_outage_are_deleted(live: Outage) -> None:
     live.informer.disconnect()
     live.api.delete("services", "default", "web")
     live.replace(live.api)
     assert live.slices() == []
 
 
-def test_slice_deleted_while_it_was_away_comes_back(live: Outage) -> None:
+def test_slice_deleted_during_the_outage_is_created_again(live: Outage) -> None:
     live.informer.disconnect()
     for each in live.api.list("endpointslices", "default"):
         live.api.delete("endpointslices", "default", each["metadata"]["name"])
@@ -63,14 +63,14 @@ def test_slice_deleted_while_it_was_away_comes_back(live: Outage) -> None:
     assert live.pods_in_slices() == ["p1", "p2"]
 
 
-def test_return_without_changes_writes_nothing(live: Outage) -> None:
+def test_outage_without_changes_causes_no_writes(live: Outage) -> None:
     before = live.slices(), live.api.get("services", "default", "web")
     live.informer.disconnect()
     live.replace(live.api)
     assert (live.slices(), live.api.get("services", "default", "web")) == before
 
 
-def test_write_that_finds_it_gone_is_tried_again_when_it_is_back(live: Outage) -> None:
+def test_failed_write_is_retried_after_the_outage(live: Outage) -> None:
     """A change arrives, and the server stops before the controller's write."""
     arrived = Event("MODIFIED", "pods", unready(live.api.get("pods", "default", "p1")))
     live.informer.disconnect()

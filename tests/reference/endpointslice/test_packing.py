@@ -34,7 +34,7 @@ def test_new_slices_are_filled_one_after_the_other(pods: int, max_endpoints: int
     assert sorted(sizes(slices_for(make_service(), PODS[:pods], max_endpoints=max_endpoints))) == expected
 
 
-def test_a_slice_holds_100_endpoints_unless_told_otherwise() -> None:
+def test_slice_holds_100_endpoints_by_default() -> None:
     assert sorted(sizes(slices_for(make_service(), make_pods(250)))) == [50, 100, 100]
 
 
@@ -55,7 +55,9 @@ def test_a_slice_holds_100_endpoints_unless_told_otherwise() -> None:
         ((3,), 3, 17, (1, 1, 0)),  # one new slice, and the rest fits into the old slice
     ],
 )
-def test_writes_are_few(counts: tuple[int, ...], kept: int, added: int, expected: tuple[int, int, int]) -> None:
+def test_number_of_writes_is_small(
+    counts: tuple[int, ...], kept: int, added: int, expected: tuple[int, int, int]
+) -> None:
     existing = existing_of(*counts)
     total = sum(counts)
     pods = PODS[:kept] + PODS[total : total + added]

@@ -71,7 +71,7 @@ def test_changed_service_labels_rewrite_the_slice_and_nothing_else_of_it() -> No
 
 
 @pytest.mark.parametrize("before", [0, 1, 2, 3])
-def test_planning_changes_nothing_that_it_is_given(before: int) -> None:
+def test_planning_does_not_modify_its_input(before: int) -> None:
     service = make_service(trafficDistribution="PreferSameNode", labels={"team": "x"})
     pods, existing = make_pods(2), slices_for(make_service(), make_pods(before))
     given = repr((service, pods, existing))
@@ -171,14 +171,14 @@ def test_service_that_is_being_deleted_gets_no_new_slices() -> None:
     assert plan(service, [make_pod()]).is_empty
 
 
-def test_slice_that_is_being_deleted_does_not_count() -> None:
+def test_slice_being_deleted_is_ignored() -> None:
     (existing,) = slices_for(make_service(), [make_pod()])
     existing["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     planned = plan(make_service(), [make_pod()], [existing])
     assert (len(planned.create), planned.update, planned.delete) == (1, (), ())
 
 
-def test_slices_of_a_deleted_service_go_and_slices_without_owner_stay() -> None:
+def test_slices_of_a_deleted_service_are_deleted_and_ownerless_ones_kept() -> None:
     owned = slices_for(make_service(), [make_pod()])
     (ownerless,) = slices_for(make_service(), [make_pod()])
     ownerless["metadata"]["ownerReferences"] = []

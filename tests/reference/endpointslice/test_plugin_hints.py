@@ -60,7 +60,7 @@ def hints_by(answer: Answer, *pods: Any) -> list[object]:
     return [each.get("hints") for each in endpoints(planned.create)]
 
 
-def test_hints_are_written_as_the_heuristic_says() -> None:
+def test_hints_of_the_heuristic_are_written() -> None:
     both = Hints(zones=["b", "c"], nodes=["a2"])
     assert hints_by(everything(both)) == [
         {"forZones": [{"name": "b"}, {"name": "c"}], "forNodes": [{"name": "a2"}]},
@@ -69,11 +69,11 @@ def test_hints_are_written_as_the_heuristic_says() -> None:
     assert hints_by(lambda *_: {}) == [None]
 
 
-def test_place_that_is_named_twice_is_written_once() -> None:
+def test_duplicate_zone_or_node_is_written_once() -> None:
     assert hints_by(everything(Hints(zones=["a", "b", "a"]))) == [{"forZones": [{"name": "a"}, {"name": "b"}]}]
 
 
-def test_it_sees_ready_endpoints_of_all_slices_of_one_family() -> None:
+def test_heuristic_receives_ready_endpoints_of_one_family() -> None:
     heuristic = Answering(lambda *_: {})
     pods = [make_pod("p1", ips=["10.0.0.1"]), make_pod("p2", "b1", ips=["10.0.0.2"]), make_pod("p3", ready=False)]
     plan(service, pods, heuristics={VALUE: heuristic}, max_endpoints=1)
@@ -81,7 +81,7 @@ def test_it_sees_ready_endpoints_of_all_slices_of_one_family() -> None:
     assert set(seen) == {Endpoint("10.0.0.1", "p1", "a1", "a"), Endpoint("10.0.0.2", "p2", "b1", "b")}
 
 
-def test_it_sees_all_nodes_with_their_labels() -> None:
+def test_heuristic_receives_all_nodes_with_their_labels() -> None:
     heuristic = Answering(lambda *_: {})
     nodes = {**NODES, "n1": make_node("n1", "", labels={"example.org/rack": "r1"})}
     plan(service, [make_pod()], heuristics={VALUE: heuristic}, nodes=nodes)
@@ -90,7 +90,7 @@ def test_it_sees_all_nodes_with_their_labels() -> None:
     assert (seen["a1"].zone, sorted(seen)) == ("a", sorted(nodes))
 
 
-def test_each_family_is_asked_for_alone() -> None:
+def test_heuristic_is_called_once_per_family() -> None:
     heuristic = Answering(everything(Hints(zones=["b"])))
     dual = make_service(trafficDistribution=VALUE, ipFamilies=["IPv4", "IPv6"])
     planned = plan(dual, [make_pod(ips=["10.0.0.1", "fd00::1"])], heuristics={VALUE: heuristic})
@@ -98,7 +98,7 @@ def test_each_family_is_asked_for_alone() -> None:
     assert all("hints" in each for each in endpoints(planned.create))
 
 
-def test_nobody_is_asked_about_no_endpoints() -> None:
+def test_heuristic_is_not_called_without_endpoints() -> None:
     heuristic = Answering(raising(RuntimeError("no endpoints")))
     assert plan(service, [make_pod(ready=False)], heuristics={VALUE: heuristic}).failure == ""
 
@@ -117,7 +117,7 @@ def test_nobody_is_asked_about_no_endpoints() -> None:
         (lambda *_: {STRANGER: Hints(zones=["a"])}, "an endpoint that it was not given: Endpoint(address='192.0.2.1'"),
     ],
 )
-def test_bad_answer_leaves_no_hints_and_names_the_heuristic(answer: Answer, said: str) -> None:
+def test_invalid_result_removes_hints_and_names_the_heuristic(answer: Answer, said: str) -> None:
     planned = plan(service, [make_pod()], heuristics={VALUE: Answering(answer)})
     assert "hints" not in endpoints(planned.create)[0]
     assert planned.failure.startswith(f"heuristic {VALUE}")
@@ -148,7 +148,7 @@ def test_annotation_wins_over_a_heuristic() -> None:
     assert not isinstance(mechanism(annotated, Features(), {VALUE}), Plugin)
 
 
-def test_broken_heuristic_is_an_event_once_and_endpoints_stay_right() -> None:
+def test_broken_heuristic_causes_one_event_and_correct_endpoints() -> None:
     with Live(heuristics={VALUE: Answering(raising(RuntimeError("out of order")))}) as live:
         live.create_service(trafficDistribution=VALUE)
         live.run_pod("p1")
@@ -158,14 +158,14 @@ def test_broken_heuristic_is_an_event_once_and_endpoints_stay_right() -> None:
         assert f"heuristic {VALUE} broke off: RuntimeError('out of order')" in failure
 
 
-def test_hints_that_the_api_refuses_are_not_tried_and_endpoints_stay_right() -> None:
+def test_invalid_hints_are_not_written_and_endpoints_are_correct() -> None:
     with Live(heuristics={VALUE: Answering(everything(Hints(zones=["no zone"])))}) as live:
         live.create_service(trafficDistribution=VALUE)
         live.run_pod()
         assert live.pods_in_slices() == ["p1"]
 
 
-def test_new_labels_of_any_node_ask_the_heuristic_again() -> None:
+def test_changed_node_labels_call_the_heuristic_again() -> None:
     by_rack = Answering(lambda all_, nodes: dict.fromkeys(all_, Hints(zones=[nodes["b1"].labels.get("rack", "none")])))
     with Live(heuristics={VALUE: by_rack}) as live:
         live.create_service(trafficDistribution=VALUE)

@@ -149,7 +149,7 @@ def test_order_of_pods_and_slices_does_not_matter(worlds: list[World], random: A
 
 
 @given(histories)
-def test_hints_depend_on_nothing_but_the_endpoint_and_the_service(worlds: list[World]) -> None:
+def test_hints_depend_only_on_the_endpoint_and_the_service(worlds: list[World]) -> None:
     decided_by = mechanism(worlds[-1].service, Features())
     for endpoint in endpoints(live_through(worlds)):
         bare = {key: value for key, value in endpoint.items() if key != "hints"}
@@ -157,7 +157,7 @@ def test_hints_depend_on_nothing_but_the_endpoint_and_the_service(worlds: list[W
 
 
 @given(histories)
-def test_node_hints_stand_beside_zone_hints_and_only_on_ready_endpoints(worlds: list[World]) -> None:
+def test_node_hints_accompany_zone_hints_on_ready_endpoints_only(worlds: list[World]) -> None:
     for endpoint in endpoints(live_through(worlds)):
         hints = endpoint.get("hints", {})
         assert not hints or endpoint["conditions"]["ready"]
@@ -178,7 +178,7 @@ def test_one_changed_pod_costs_one_write_in_each_family(pods_before: list[Object
 
 
 @given(histories)
-def test_memo_changes_no_plan(worlds: list[World]) -> None:
+def test_plan_is_the_same_without_the_memo(worlds: list[World]) -> None:
     existing: list[Object] = []
     memo = Memo()
     for world in chain.from_iterable((each, each) for each in worlds):
@@ -189,7 +189,7 @@ def test_memo_changes_no_plan(worlds: list[World]) -> None:
 
 
 @given(pod_lists, st.permutations(["a", "b", ""]))
-def test_memo_sees_new_zones_and_new_versions_of_pods(pods: list[Object], zones: list[str]) -> None:
+def test_memo_detects_new_zones_and_pod_versions(pods: list[Object], zones: list[str]) -> None:
     memo, service = Memo(), make_service(trafficDistribution="PreferSameNode")
     for zone in zones:
         nodes = {"a1": make_node("a1", zone)}

@@ -22,7 +22,7 @@ def send(index: SliceIndex, event_type: EventType, obj: Object) -> Any:
     return set(index.apply(Event(event_type, "endpointslices", obj)))
 
 
-def test_slice_of_somebody_else_is_not_kept() -> None:
+def test_foreign_slice_is_not_stored() -> None:
     index = SliceIndex()
     foreign = make_slice()
     foreign["metadata"]["labels"][MANAGED_BY] = "me"
@@ -30,19 +30,19 @@ def test_slice_of_somebody_else_is_not_kept() -> None:
     assert index.of(WEB) == ()
 
 
-def test_unknown_managed_slice_concerns_its_service() -> None:
+def test_unknown_managed_slice_affects_its_service() -> None:
     index = SliceIndex()
     assert send(index, "ADDED", make_slice()) == {WEB}
     assert index.of(WEB) == (make_slice(),)
 
 
-def test_echo_of_an_own_write_concerns_nobody() -> None:
+def test_event_of_an_own_write_affects_no_service() -> None:
     index = SliceIndex()
     index.written(make_slice(5))
     assert send(index, "ADDED", make_slice(5)) == set()
 
 
-def test_older_echo_does_not_undo_a_later_write() -> None:
+def test_older_event_does_not_undo_a_later_write() -> None:
     index = SliceIndex()
     index.written(make_slice(5))
     index.written(make_slice(9))
@@ -50,14 +50,14 @@ def test_older_echo_does_not_undo_a_later_write() -> None:
     assert index.of(WEB) == (make_slice(9),)
 
 
-def test_newer_version_was_written_by_somebody_else() -> None:
+def test_newer_version_comes_from_another_client() -> None:
     index = SliceIndex()
     index.written(make_slice(5))
     assert send(index, "MODIFIED", make_slice(6)) == {WEB}
     assert index.of(WEB) == (make_slice(6),)
 
 
-def test_echoes_of_a_slice_that_was_deleted_since_do_not_bring_it_back() -> None:
+def test_events_of_a_deleted_slice_do_not_restore_it() -> None:
     index = SliceIndex()
     index.written(make_slice(5))
     index.deleted(make_slice(5))
@@ -67,14 +67,14 @@ def test_echoes_of_a_slice_that_was_deleted_since_do_not_bring_it_back() -> None
     assert send(index, "ADDED", make_slice(8, uid="u2")) == {WEB}
 
 
-def test_slice_deleted_by_somebody_else_concerns_its_service() -> None:
+def test_slice_deleted_by_another_client_affects_its_service() -> None:
     index = SliceIndex()
     index.written(make_slice(5))
     assert send(index, "DELETED", make_slice(6)) == {WEB}
     assert index.of(WEB) == ()
 
 
-def test_slice_that_changed_hands_concerns_its_service() -> None:
+def test_slice_with_a_new_manager_affects_its_service() -> None:
     index = SliceIndex()
     index.written(make_slice(5))
     foreign = make_slice(6)
@@ -83,7 +83,7 @@ def test_slice_that_changed_hands_concerns_its_service() -> None:
     assert index.of(WEB) == ()
 
 
-def test_slice_that_changed_its_service_concerns_both() -> None:
+def test_slice_moved_to_another_service_affects_both() -> None:
     index = SliceIndex()
     index.written(make_slice(5))
     moved = make_slice(6)

@@ -80,7 +80,7 @@ def test_nodes_that_have_not_acknowledged_the_newest_hints_are_named() -> None:
         assert conditions(live)["Honored"][0] == "True"
 
 
-def test_new_node_and_lost_lease_make_it_unknown_again() -> None:
+def test_new_node_or_lost_lease_resets_honored_to_unknown() -> None:
     with Live(conditions=True) as live:
         preferring_service(live)
         acknowledge(live, *NODES)
@@ -93,7 +93,7 @@ def test_new_node_and_lost_lease_make_it_unknown_again() -> None:
         assert message(live, "Honored") == "nothing is known of a2"
 
 
-def test_unready_endpoints_end_what_was_programmed() -> None:
+def test_unready_endpoints_make_programmed_false() -> None:
     with Live(conditions=True) as live:
         preferring_service(live)
         assert conditions(live)["Programmed"][0] == "True"
@@ -109,7 +109,7 @@ def test_slice_that_is_refused_is_not_programmed() -> None:
         assert conditions(live)["Programmed"] == ("False", "SyncFailed")
 
 
-def test_annotation_on_a_live_service_overrides_and_gives_back() -> None:
+def test_annotation_on_a_live_service_overrides_until_it_is_removed() -> None:
     with Live(conditions=True) as live:
         preferring_service(live)
         for value, expected in (("Auto", "OverriddenByAnnotation"), ("Disabled", "Supported")):
@@ -118,7 +118,7 @@ def test_annotation_on_a_live_service_overrides_and_gives_back() -> None:
             assert conditions(live)["Accepted"][1] == expected
 
 
-def test_conditions_go_with_the_field_and_those_of_others_stay() -> None:
+def test_removing_the_field_removes_only_own_conditions() -> None:
     with Live(conditions=True) as live:
         preferring_service(live)
         live.settle()
@@ -137,13 +137,13 @@ def test_service_without_the_field_is_never_written() -> None:
         assert live.api.get("services", "default", "web") == before
 
 
-def test_controller_writes_no_conditions_unless_told_to() -> None:
+def test_controller_writes_no_conditions_by_default() -> None:
     with Live() as live:
         preferring_service(live)
         assert conditions(live) == {}
 
 
-def test_conflict_is_tried_again_on_the_newer_service() -> None:
+def test_conflict_is_retried_on_the_newer_service() -> None:
     with Live(conditions=True) as live:
         original = live.meddler.update_status
 
@@ -157,7 +157,7 @@ def test_conflict_is_tried_again_on_the_newer_service() -> None:
         assert list(conditions(live)) == [FOREIGN["type"], "Accepted", "Programmed", "Honored"]
 
 
-def test_status_is_written_when_it_changes_and_not_otherwise() -> None:
+def test_status_is_written_only_when_it_changes() -> None:
     with Live(conditions=True) as live:
         preferring_service(live)
         acknowledge(live, *NODES)

@@ -22,7 +22,7 @@ def weights(*nodes: Object, features: Features | None = None) -> dict[str, int] 
     return dict(shares.weights) if isinstance(shares, ZoneShares) else shares.why
 
 
-def test_zones_weigh_as_much_as_the_cpu_of_their_nodes() -> None:
+def test_zones_are_weighted_by_the_cpu_of_their_nodes() -> None:
     nodes = (make_node("a1", cpu="12"), make_node("a2", cpu="8"), make_node("b1", cpu="16"), make_node("c1", cpu="14"))
     assert weights(*nodes) == {"a": 20_000, "b": 16_000, "c": 14_000}
 
@@ -50,16 +50,16 @@ def test_one_node_without_zone_leaves_all_shares_unknown() -> None:
     assert weights(make_node("a1"), make_node("b1"), make_node("n1", "")) == "NodesUnknown"
 
 
-def test_one_zone_has_nothing_to_share() -> None:
+def test_one_zone_has_no_allocation() -> None:
     assert weights(make_node("a1"), make_node("a2")) == "OneZone"
     assert weights(make_node("a1"), make_node("a2"), features=RELEASED) == "NodesUnknown"
 
 
-def test_a_cluster_without_ready_nodes_says_so() -> None:
+def test_cluster_without_ready_nodes_is_reported() -> None:
     assert table(make_node("a1", ready=False)).shares == Refusal("OneZone", "No nodes are ready")
 
 
-def test_nodes_come_change_and_go() -> None:
+def test_added_changed_and_deleted_nodes_are_tracked() -> None:
     zones = table(make_node("a1"), make_node("b1"))
     zones.put("c1", make_node("c1", cpu="500m"))
     zones.put("a1", make_node("a1", cpu="2"))
@@ -81,5 +81,5 @@ def test_version_grows_only_when_a_sum_may_have_changed() -> None:
     ("quantity", "expected"),
     [("4", 4000), ("1.5", 1500), ("250m", 250), ("1m", 1), ("100u", 1), ("2k", 2_000_000), ("1e1", 10_000), ("-1", 0)],
 )
-def test_quantities_are_read_in_thousandths_of_cores(quantity: str, expected: int) -> None:
+def test_quantities_are_parsed_as_millicores(quantity: str, expected: int) -> None:
     assert milli_cpu(quantity) == expected

@@ -35,13 +35,13 @@ def test_the_example_is_installed() -> None:
     assert isinstance(found["trafficdist.dev/PreferNextZone"], PreferNextZone)
 
 
-def test_a_heuristic_is_made_once() -> None:
+def test_heuristic_is_instantiated_once() -> None:
     found = installed_heuristics()
     assert found["trafficdist.dev/PreferNextZone"] is found["trafficdist.dev/PreferNextZone"]
 
 
 @pytest.mark.usefixtures("_other_package")
-def test_packages_bring_theirs() -> None:
+def test_installed_packages_add_heuristics() -> None:
     found = installed_heuristics()
     assert {"example.org/Dict", "trafficdist.dev/PreferNextZone"} <= set(found)
     assert len(found) >= 4
@@ -49,6 +49,6 @@ def test_packages_bring_theirs() -> None:
 
 @pytest.mark.usefixtures("_other_package")
 @pytest.mark.parametrize("value", ["example.org/Missing", "example.org/Angry"])
-def test_one_that_cannot_be_loaded_is_named(value: str) -> None:
+def test_heuristic_that_cannot_be_loaded_is_named(value: str) -> None:
     with pytest.raises(HeuristicError, match=f"heuristic {value} .* cannot be loaded"):
         installed_heuristics()[value]

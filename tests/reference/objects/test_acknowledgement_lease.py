@@ -13,13 +13,13 @@ def lease(name: str = "service-proxy-a1", namespace: str = "kube-system", said: 
     return {"metadata": {"name": name, "namespace": namespace, "annotations": annotations}, "spec": {}}
 
 
-def test_names_lead_to_nodes_and_back() -> None:
+def test_lease_names_and_node_names_round_trip() -> None:
     assert lease_name("a1") == "service-proxy-a1"
     assert node_of(lease(lease_name("node-1.example"))) == "node-1.example"
 
 
 @pytest.mark.parametrize("other", [lease("kube-scheduler"), lease(namespace="kube-node-lease")])
-def test_other_leases_are_no_nodes(other: Object) -> None:
+def test_other_leases_belong_to_no_node(other: Object) -> None:
     assert node_of(other) == ""
 
 
@@ -33,7 +33,7 @@ def test_lease_without_annotations_acknowledges_nothing() -> None:
     assert revision_of({"metadata": {"name": "service-proxy-a1", "annotations": None}}) is None
 
 
-def test_another_revision_leaves_the_rest() -> None:
+def test_new_revision_preserves_the_rest() -> None:
     before = lease(said="7")
     after = with_revision(before, 8)
     assert (revision_of(before), revision_of(after)) == (7, 8)

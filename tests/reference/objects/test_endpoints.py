@@ -19,11 +19,11 @@ from reference.objects.endpoints import any_hints, is_ready, name_of
         ({}, True),
     ],
 )
-def test_only_an_endpoint_that_denies_it_is_not_ready(conditions: Object, ready: bool) -> None:
+def test_endpoint_is_ready_unless_it_says_false(conditions: Object, ready: bool) -> None:
     assert is_ready(conditions) is ready
 
 
-def test_endpoint_is_called_like_its_pod_or_else_by_its_address() -> None:
+def test_endpoint_is_named_after_its_pod_or_its_address() -> None:
     endpoint = {"addresses": ["10.244.1.1"]}
     assert name_of({**endpoint, "targetRef": {"kind": "Pod", "name": "web-1"}}) == "web-1"
     assert name_of(endpoint) == name_of({**endpoint, "targetRef": None}) == "10.244.1.1"

@@ -71,11 +71,11 @@ def test_first_key_with_an_endpoint_decides(keys: str, client: str, endpoints: s
     assert matched(keys, client, endpoints) == expected
 
 
-def test_no_keys_match_nobody() -> None:
+def test_empty_keys_match_no_endpoint() -> None:
     assert first_match((), labels("a1"), ["a1"], labels) == ("", ())
 
 
-def test_value_that_is_empty_is_a_value() -> None:
+def test_empty_label_value_matches_itself() -> None:
     empty: Labels = frozenset({("rack", "")})
     assert first_match(["rack"], empty, ["x", "y"], lambda name: empty if name == "x" else frozenset()) == (
         "rack",
@@ -88,14 +88,14 @@ key_lists = st.lists(st.sampled_from(["host", "rack", "zone", "region"]), unique
 
 
 @given(key_lists, nodes, st.lists(nodes))
-def test_final_star_changes_nothing_but_no_match(keys: list[str], client: str, endpoints: list[str]) -> None:
+def test_final_star_matches_only_when_nothing_else_does(keys: list[str], client: str, endpoints: list[str]) -> None:
     hard = first_match(keys, labels(client), endpoints, labels)
     soft = first_match([*keys, ANY], labels(client), endpoints, labels)
     assert soft == (hard if hard[1] else (ANY, tuple(endpoints)))
 
 
 @given(key_lists, nodes, st.lists(nodes), nodes)
-def test_one_endpoint_more_never_makes_a_later_key_decide(
+def test_added_endpoint_never_makes_a_later_key_decide(
     keys: list[str], client: str, endpoints: list[str], joining: str
 ) -> None:
     key, _ = first_match(keys, labels(client), [*endpoints, joining], labels)
@@ -104,7 +104,7 @@ def test_one_endpoint_more_never_makes_a_later_key_decide(
 
 
 @given(key_lists, nodes, st.lists(nodes))
-def test_those_who_match_are_all_that_share_the_value_of_the_key(
+def test_matching_endpoints_are_all_with_the_same_label_value(
     keys: list[str], client: str, endpoints: list[str]
 ) -> None:
     key, chosen = first_match(keys, labels(client), endpoints, labels)

@@ -96,7 +96,7 @@ def test_pods_from_before_the_start_get_locators() -> None:
         assert live.locators() == {"web": on("a1", "10.0.0.1", "fd00::1")}
 
 
-def test_locator_comes_with_the_pod_and_goes_with_it(live: Live) -> None:
+def test_locator_is_created_and_deleted_with_its_pod(live: Live) -> None:
     live.create_pod()
     assert live.locators() == {"web": on("a1")}
     live.delete_pod()
@@ -111,14 +111,14 @@ def test_locator_follows_addresses(live: Live) -> None:
     assert live.locators() == {"web": on("a1", "10.0.0.2", "fd00::2")}
 
 
-def test_pod_that_is_not_scheduled_has_no_place_until_it_is(live: Live) -> None:
+def test_unscheduled_pod_has_no_node_until_it_is_scheduled(live: Live) -> None:
     live.create_pod(node="")
     assert live.locators() == {"web": on("")}
     live.api.patch("pods", "default", "web", {"spec": {"nodeName": "b1"}})
     assert live.locators() == {"web": on("b1")}
 
 
-def test_pod_that_has_ended_has_no_addresses_and_keeps_its_place(live: Live) -> None:
+def test_ended_pod_has_no_addresses_and_keeps_its_node(live: Live) -> None:
     live.create_pod()
     live.report("web", "10.0.0.1")
     live.report("web", "10.0.0.1", phase="Succeeded")
@@ -149,7 +149,7 @@ def test_deleted_node_leaves_neither_name_nor_labels_and_a_new_one_brings_both(l
     assert live.locators() == {"web": on("a1", "10.0.0.1")}
 
 
-def test_what_changes_nothing_about_the_place_writes_nothing(live: Live) -> None:
+def test_irrelevant_changes_cause_no_write(live: Live) -> None:
     live.create_pod()
     live.report("web", "10.0.0.1")
 
@@ -175,7 +175,7 @@ def test_a_second_controller_writes_nothing(live: Live) -> None:
     assert live.written_by(start) == []
 
 
-def test_a_burst_of_changes_of_one_pod_is_written_less_often(live: Live) -> None:
+def test_burst_of_changes_of_one_pod_causes_fewer_writes(live: Live) -> None:
     live.create_pod()
 
     def change() -> None:
@@ -187,7 +187,7 @@ def test_a_burst_of_changes_of_one_pod_is_written_less_often(live: Live) -> None
     assert live.locators() == {"web": on("a1", "10.0.0.49")}
 
 
-def test_what_others_do_to_locators_is_put_right(live: Live) -> None:
+def test_changes_of_locators_by_others_are_corrected(live: Live) -> None:
     live.create_pod()
     live.settle()
     live.api.patch("podlocators", "default", "web", {"nodeName": "b1"})
@@ -216,7 +216,7 @@ def test_recreated_pod_has_its_locator(live: Live) -> None:
     assert live.locators() == {"web": on("b1")}
 
 
-def test_changes_while_the_server_was_away_are_caught_up(live: Live) -> None:
+def test_changes_during_a_server_outage_are_processed(live: Live) -> None:
     for name in ("stays", "goes"):
         live.create_pod(name)
     live.settle()
@@ -228,7 +228,7 @@ def test_changes_while_the_server_was_away_are_caught_up(live: Live) -> None:
     assert live.locators() == {"stays": on("a1"), "comes": on("b1")}
 
 
-def test_namespace_that_ends_takes_its_locators_with_it(live: Live) -> None:
+def test_deleting_a_namespace_deletes_its_locators(live: Live) -> None:
     live.api.create("namespaces", "", {"metadata": {"name": "shop"}})
     spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "a1"}
     for number in range(20):

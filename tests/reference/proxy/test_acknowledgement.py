@@ -85,9 +85,7 @@ def test_hints_in_the_kernel_are_acknowledged(counting: Counting, written: Ackno
     assert spec["holderIdentity"] == "a1"
 
 
-def test_what_is_not_about_hints_is_acknowledged_with_the_next_that_is(
-    counting: Counting, written: Acknowledgement
-) -> None:
+def test_other_changes_are_acknowledged_with_the_next_hints(counting: Counting, written: Acknowledgement) -> None:
     work(written, slice_event(17, hinted=False))
     work(
         written,
@@ -99,9 +97,7 @@ def test_what_is_not_about_hints_is_acknowledged_with_the_next_that_is(
 
 
 @pytest.mark.parametrize("last", [slice_event(18, hinted=False), slice_event(18, kind="DELETED")])
-def test_slices_that_lose_their_hints_are_acknowledged(
-    counting: Counting, written: Acknowledgement, last: Event
-) -> None:
+def test_removed_hints_are_acknowledged(counting: Counting, written: Acknowledgement, last: Event) -> None:
     work(written, slice_event(17))
     acknowledged(counting, 17)
 
@@ -110,7 +106,7 @@ def test_slices_that_lose_their_hints_are_acknowledged(
     acknowledged(counting, 18)
 
 
-def test_many_changes_at_once_are_few_writes(counting: Counting, written: Acknowledgement) -> None:
+def test_burst_of_changes_causes_few_lease_writes(counting: Counting, written: Acknowledgement) -> None:
     for version in range(1, 1001):
         work(written, slice_event(version))
 
@@ -118,7 +114,7 @@ def test_many_changes_at_once_are_few_writes(counting: Counting, written: Acknow
     assert counting.updates < 10
 
 
-def test_a_lease_that_somebody_else_changed_is_read_again(counting: Counting, written: Acknowledgement) -> None:
+def test_lease_changed_by_another_client_is_read_again(counting: Counting, written: Acknowledgement) -> None:
     work(written, slice_event(17))
     acknowledged(counting, 17)
     lease = counting.api.get("leases", "kube-system", lease_name("a1"))
@@ -129,7 +125,7 @@ def test_a_lease_that_somebody_else_changed_is_read_again(counting: Counting, wr
     acknowledged(counting, 18)
 
 
-def test_an_acknowledgement_that_could_not_be_written_is_written_later(
+def test_failed_acknowledgement_is_written_later(
     counting: Counting, written: Acknowledgement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reference.proxy.acknowledgement.RETRY_SECONDS", 0.01)
@@ -162,7 +158,7 @@ def hinted() -> Object:
     return {**body, "metadata": metadata, "addressType": "IPv4", "ports": [{"name": "", "port": 80, "protocol": "TCP"}]}
 
 
-def test_a_write_that_hangs_does_not_hold_up_the_rules(node: Namespace, hinted: Object) -> None:
+def test_hanging_write_does_not_delay_the_rules(node: Namespace, hinted: Object) -> None:
     hanging = Hanging()
     with node.entered():
         proxy = ServiceProxy("a1", hanging, pod_cidrs=[], acknowledge=True)  # type: ignore[arg-type]
@@ -180,7 +176,7 @@ def test_a_write_that_hangs_does_not_hold_up_the_rules(node: Namespace, hinted: 
     proxy.stop()
 
 
-def test_a_proxy_writes_no_lease_unless_asked(node: Namespace, hinted: Object) -> None:
+def test_proxy_writes_no_lease_by_default(node: Namespace, hinted: Object) -> None:
     counting = Counting()
     counting.api.create("endpointslices", "default", hinted)
     with node.entered():

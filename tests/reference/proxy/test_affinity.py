@@ -61,7 +61,7 @@ def test_a_client_keeps_its_endpoint_of_external_addresses(
         assert cluster.ask("a2-2", address, port, protocol=protocol, count=30) in PODS
 
 
-def test_each_client_has_an_endpoint_of_its_own(cluster: Cluster) -> None:
+def test_each_client_has_its_own_endpoint(cluster: Cluster) -> None:
     services = [cluster_ip(sticky(cluster, *ALL), "IPv4") for _ in range(12)]
 
     chosen = [{cluster.ask(client, each, count=3) for each in services} for client in ("a1-2", "a1-3")]
@@ -69,7 +69,7 @@ def test_each_client_has_an_endpoint_of_its_own(cluster: Cluster) -> None:
     assert all(len(each) > 1 and each <= PODS for each in chosen)
 
 
-def test_a_client_whose_endpoint_leaves_goes_to_another_one_and_stays_there(cluster: Cluster) -> None:
+def test_client_of_a_removed_endpoint_moves_to_another_and_stays(cluster: Cluster) -> None:
     service = sticky(cluster, *ALL)
     address, usable = cluster_ip(service, "IPv4"), list(ALL)
 
@@ -83,7 +83,7 @@ def test_a_client_whose_endpoint_leaves_goes_to_another_one_and_stays_there(clus
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_others_that_come_and_go_move_no_client(cluster: Cluster, protocol: str) -> None:
+def test_adding_and_removing_other_endpoints_moves_no_client(cluster: Cluster, protocol: str) -> None:
     service = sticky(cluster, *ALL)
     address = cluster_ip(service, "IPv6")
     mine = cluster.ask("a1-3", address, protocol=protocol)
@@ -95,7 +95,7 @@ def test_others_that_come_and_go_move_no_client(cluster: Cluster, protocol: str)
             assert cluster.ask("a1-3", address, protocol=protocol, count=8) == mine
 
 
-def test_an_endpoint_that_terminates_gives_its_clients_away_and_its_open_connections_last(cluster: Cluster) -> None:
+def test_clients_return_to_a_terminating_endpoint_only_if_no_other_is_ready(cluster: Cluster) -> None:
     service = sticky(cluster, "a1-2", "b1-2")
     address = cluster_ip(service, "IPv4")
     mine = cluster.ask("a1-3", address)
@@ -119,7 +119,7 @@ def test_affinity_works_within_what_topology_allows(cluster: Cluster) -> None:
     assert cluster.ask("a1-3", address, count=30) == "b1-2"
 
 
-def test_a_client_inside_may_not_take_its_endpoint_to_policy_local(cluster: Cluster) -> None:
+def test_affinity_of_an_internal_client_does_not_bypass_policy_local(cluster: Cluster) -> None:
     """A node has two lists for an address: one for clients inside, and one for clients outside the cluster."""
     service = sticky(cluster, "b1-2", "a1-2", type="NodePort", **LOCAL)
     port, node = node_port(service), cluster.hosts["a1"].addresses["IPv4"]
@@ -129,7 +129,7 @@ def test_a_client_inside_may_not_take_its_endpoint_to_policy_local(cluster: Clus
     assert cluster.ask("a2-2", node, port, count=20) in {"a1-2", "b1-2"}
 
 
-def test_a_client_is_forgotten_when_its_time_is_over(cluster: Cluster) -> None:
+def test_client_is_forgotten_after_its_timeout(cluster: Cluster) -> None:
     address = cluster_ip(sticky(cluster, "a1-2", seconds=1), "IPv4")
     cluster.ask("a1-3", address)
     assert len(remembered(cluster, "a1", address)) == 1
@@ -137,7 +137,7 @@ def test_a_client_is_forgotten_when_its_time_is_over(cluster: Cluster) -> None:
     eventually(lambda: not remembered(cluster, "a1", address), within=5, describe="forgetting")
 
 
-def test_each_use_makes_the_time_begin_anew(cluster: Cluster) -> None:
+def test_each_connection_restarts_the_timeout(cluster: Cluster) -> None:
     address = cluster_ip(sticky(cluster, *ALL, seconds=1), "IPv4")
     since = used = time.monotonic()
     chosen: set[object] = set()
@@ -155,7 +155,7 @@ def test_each_use_makes_the_time_begin_anew(cluster: Cluster) -> None:
     assert len(chosen) == 1
 
 
-def test_the_longest_time_is_a_day_and_the_usual_one_three_hours(cluster: Cluster) -> None:
+def test_timeout_is_at_most_a_day_and_three_hours_by_default(cluster: Cluster) -> None:
     sticky(cluster, "a1-2", seconds=86_400)
     cluster.service("a1-2", sessionAffinity="ClientIP")
 
@@ -165,7 +165,7 @@ def test_the_longest_time_is_a_day_and_the_usual_one_three_hours(cluster: Cluste
     assert "timeout 3h : meta mark" in text
 
 
-def test_affinity_that_is_switched_on_and_off_takes_effect(cluster: Cluster) -> None:
+def test_enabling_and_disabling_affinity_takes_effect(cluster: Cluster) -> None:
     service = cluster.service(*ALL)
     address = cluster_ip(service, "IPv4")
     assert len(cluster.ask("a1-3", address, count=60).split()) == 4
@@ -178,7 +178,7 @@ def test_affinity_that_is_switched_on_and_off_takes_effect(cluster: Cluster) -> 
         assert len(cluster.ask("a1-3", address, count=60).split()) == most
 
 
-def test_a_new_proxy_knows_the_clients_of_the_former_one(cluster: Cluster) -> None:
+def test_restarted_proxy_keeps_the_clients_of_the_former_one(cluster: Cluster) -> None:
     services = [cluster_ip(sticky(cluster, *ALL), family) for family in FAMILIES for _ in range(4)]
     before = [cluster.ask("a1-3", each) for each in services]
 

@@ -112,7 +112,7 @@ def untranslated(service: ServiceAddress) -> Stale:
     return Stale(service, (service.address, service.port))
 
 
-def test_only_connections_to_the_endpoint_that_left_are_deleted(tracked: Tracked) -> None:
+def test_only_connections_to_the_removed_endpoint_are_deleted(tracked: Tracked) -> None:
     to_a, to_b, other = Stale(tracked.first, tracked.a), Stale(tracked.first, tracked.b), untranslated(tracked.second)
     tracked.connect(tracked.first)
     tracked.connect(tracked.second, 1)
@@ -123,7 +123,7 @@ def test_only_connections_to_the_endpoint_that_left_are_deleted(tracked: Tracked
     assert tracked.connections() == tracked.named(to_b, other)
 
 
-def test_connections_of_a_frontend_that_is_gone_are_deleted(tracked: Tracked) -> None:
+def test_connections_of_a_removed_frontend_are_deleted(tracked: Tracked) -> None:
     tracked.connect(tracked.first)
 
     for endpoint in (tracked.a, tracked.b):
@@ -144,7 +144,7 @@ def test_connections_that_were_never_translated_are_deleted_when_their_address_b
     assert (kept, tracked.connections()) == (tracked.named(untranslated(tracked.second)), set())
 
 
-def test_everything_else_than_what_is_right_can_be_deleted(tracked: Tracked) -> None:
+def test_all_connections_except_allowed_ones_can_be_deleted(tracked: Tracked) -> None:
     tracked.connect(tracked.first)
     tracked.connect(tracked.second)
     allowed = {tracked.first: frozenset({tracked.a}), tracked.second: frozenset[Endpoint]()}
@@ -154,7 +154,7 @@ def test_everything_else_than_what_is_right_can_be_deleted(tracked: Tracked) -> 
     assert tracked.connections() == tracked.named(Stale(tracked.first, tracked.a))
 
 
-def test_a_connection_that_is_gone_already_is_no_error(tracked: Tracked) -> None:
+def test_already_deleted_connection_is_not_an_error(tracked: Tracked) -> None:
     tracked.connect(tracked.first)
     flows = tracked.flows()
 
@@ -164,7 +164,7 @@ def test_a_connection_that_is_gone_already_is_no_error(tracked: Tracked) -> None
     assert len(tracked.flows()) == len(flows) - 1
 
 
-def test_a_connection_that_awaits_an_answer_has_a_second_chance(tracked: Tracked) -> None:
+def test_connection_that_awaits_a_reply_is_checked_again(tracked: Tracked) -> None:
     tracked.connect(tracked.first)
     tracked.answer(tracked.first)
     stale = Stale(tracked.first, tracked.a)
@@ -186,7 +186,7 @@ def test_an_endpoint_that_came_back_keeps_its_connections(tracked: Tracked) -> N
     assert tracked.connections() == before
 
 
-def test_the_rules_and_we_compute_the_same_tag(tracked: Tracked) -> None:
+def test_rules_and_proxy_compute_the_same_tag(tracked: Tracked) -> None:
     tracked.connect(tracked.first)
 
     for endpoint in (tracked.a, tracked.b):
@@ -204,7 +204,7 @@ def test_entries_are_counted(tracked: Tracked) -> None:
 
 
 @pytest.mark.parametrize("protocol", [17, 6])
-def test_an_entry_of_another_layout_is_read_too(protocol: int) -> None:
+def test_entry_with_another_layout_is_parsed(protocol: int) -> None:
     """The entry has a zone attribute after the ports."""
     ports = nested(2, attribute(1, bytes([protocol])), attribute(2, b"\x12\x34"), attribute(3, b"\0\x35"))
     sent = nested(1, attribute(1, b"\x0a\0\0\1"), attribute(2, b"\x0a\x60\0\1")) + ports + attribute(3, b"\0\7")

@@ -150,7 +150,7 @@ def test_policies_choose_the_list_by_direction(policies: str, specs: str, expect
     assert tuple(map(shown, (decision.cluster_ip, decision.outside, decision.inside))) == expected
 
 
-def test_external_policy_says_nothing_for_a_service_without_external_address() -> None:
+def test_external_policy_is_ignored_for_a_service_without_external_address() -> None:
     decision = decided("2@b1", replace(CLUSTER, external_local=True))
 
     assert (shown(decision.cluster_ip), decision.outside) == ("2", None)
@@ -187,7 +187,7 @@ def test_node_without_zone_uses_everything_but_a_hint_with_the_empty_name_matche
     assert shown(decide(CLUSTER, named, place).cluster_ip) == "1"
 
 
-def test_ready_is_looked_at_before_terminating() -> None:
+def test_ready_is_checked_before_terminating() -> None:
     published = endpoint("1@b1")._replace(terminating=True)
 
     assert shown(decide(CLUSTER, [published, endpoint("2@b1 terminating")], A1).cluster_ip) == "1"
@@ -212,7 +212,7 @@ def test_ready_is_looked_at_before_terminating() -> None:
         ("", A1, "cluster IP: reject (no endpoint at all)"),
     ],
 )
-def test_reasons_say_what_decided(specs: str, place: Place, expected: str) -> None:
+def test_reasons_state_the_deciding_rule(specs: str, place: Place, expected: str) -> None:
     assert expected in "\n".join(decided(specs, place=place).reasons)
 
 
@@ -249,7 +249,7 @@ HINTED = "1@a1 zone=a node=a1 | 2@a2 zone=a node=a2 | 3@b1 zone=b node=b1"
         (34, {"PreferSameTrafficDistribution": False}, "", "a", "1 2"),
     ],
 )
-def test_hints_as_each_release_read_them(
+def test_hints_are_read_as_by_each_release(
     version: int, gates: dict[str, bool], annotation: str, zone: str, expected: str
 ) -> None:
     port = replace(CLUSTER, topology_annotation=annotation)
@@ -289,11 +289,11 @@ def test_node_level_hints_need_no_annotation_and_no_zone(features: Features, pla
         (NODE_LEVEL[1], "", "1"),
     ],
 )
-def test_without_a_local_endpoint_other_hints_count_as_ever(features: Features, annotation: str, expected: str) -> None:
+def test_other_hints_apply_without_a_local_endpoint(features: Features, annotation: str, expected: str) -> None:
     port = replace(CLUSTER, topology_annotation=annotation)
     assert shown(decided(ON_TWO_NODES, port, Place("a2", "a"), features).cluster_ip) == expected
 
 
-def test_node_hints_count_for_nothing_while_no_gate_says_so() -> None:
+def test_node_hints_are_ignored_without_their_gate() -> None:
     features = Features((1, 32), {"NodeLevelTopology": False})
     assert shown(decided("1@a1 node=a1 | 2@b1 node=b1", features=features).cluster_ip) == "1 2"

@@ -46,7 +46,7 @@ def ready(known: list[Endpoint]) -> list[Endpoint]:
 
 
 @given(endpoints, places)
-def test_any_ready_endpoint_means_that_the_cluster_list_has_ready_ones_only(known: list[Endpoint], at: Place) -> None:
+def test_cluster_list_has_only_ready_endpoints_if_there_are_any(known: list[Endpoint], at: Place) -> None:
     used = chosen(decide(PLAIN, known, at))
 
     assert bool(ready(known)) <= bool(used)
@@ -61,9 +61,7 @@ def test_one_ready_endpoint_without_hint_switches_the_filter_off(known: list[End
 
 
 @given(endpoints, places, st.booleans())
-def test_endpoints_that_are_not_ready_change_nothing_while_one_is(
-    known: list[Endpoint], at: Place, leaving: bool
-) -> None:
+def test_unready_endpoints_change_nothing_while_one_is_ready(known: list[Endpoint], at: Place, leaving: bool) -> None:
     unready = Endpoint("10.244.0.9", 80, ready=False, serving=leaving, terminating=leaving)
     one = Endpoint("10.244.0.8", 80, zone_hints=frozenset("a"), node_hints=frozenset({"a1"}))
 
@@ -123,7 +121,7 @@ def test_local_lists_hold_local_endpoints_only_and_terminating_ones_last(
 
 
 @given(endpoints, places, ports)
-def test_reject_means_nothing_anywhere_and_drop_means_something_elsewhere(
+def test_reject_means_no_endpoint_anywhere_and_drop_means_endpoints_only_elsewhere(
     known: list[Endpoint], at: Place, port: ServicePort
 ) -> None:
     usable = [each for each in known if each.ready or (each.serving and each.terminating)]

@@ -22,7 +22,7 @@ def _dumped(*, timeout: int, expiration: int, port: int = 0) -> bytes:
     return bytes(4) + nested(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, element)
 
 
-def test_client_whose_time_was_made_longer_is_added_with_a_timeout_that_is_as_long() -> None:
+def test_client_with_an_extended_time_is_added_with_the_longer_timeout() -> None:
     """The kernel rejects an element that expires after its timeout (ERANGE)."""
     for timeout, expiration, again in ((2_000, 9_000, 9_000), (9_000, 2_000, 9_000)):
         dumped = [_dumped(timeout=timeout, expiration=expiration)]
@@ -33,7 +33,7 @@ def test_client_whose_time_was_made_longer_is_added_with_a_timeout_that_is_as_lo
         assert found == [struct.pack(">Q", each) for each in (again, expiration)]
 
 
-def test_elements_that_a_pass_left_out_are_read_by_the_next() -> None:
+def test_elements_missed_by_one_pass_are_read_by_the_next() -> None:
     """1 of 40 reads after a load of 4,000 elements returned 4,000 elements, of which only 3,072 were distinct."""
     one, two, three = ([_dumped(timeout=9_000, expiration=9_000, port=port)] for port in (1, 2, 3))
     passes = iter([[*one, *one, *two], [*one, *three, *three], [*one, *two, *three], []])

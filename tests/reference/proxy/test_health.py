@@ -42,7 +42,7 @@ TAINTED = node(spec={"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "effec
 DELETED = node(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
 
 
-def test_who_has_nothing_to_do_is_healthy_and_up_to_date(clock: Clock) -> None:
+def test_idle_proxy_is_healthy_and_up_to_date(clock: Clock) -> None:
     health = made(clock)
     clock.now += 1_000
 
@@ -52,7 +52,7 @@ def test_who_has_nothing_to_do_is_healthy_and_up_to_date(clock: Clock) -> None:
     assert body["lastUpdated"] == body["currentTime"] == "1970-01-01T00:33:20+00:00"
 
 
-def test_a_change_may_wait_for_the_timeout_and_not_longer(clock: Clock) -> None:
+def test_change_may_wait_at_most_for_the_timeout(clock: Clock) -> None:
     health = made(clock)
     health.queued()
     clock.now += 59
@@ -82,7 +82,7 @@ def test_a_change_that_is_in_the_kernel_no_longer_waits(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("obj", [TAINTED, DELETED])
-def test_a_node_that_is_about_to_go_gets_no_traffic_and_its_proxy_lives(clock: Clock, obj: dict[str, Any]) -> None:
+def test_node_being_deleted_gets_no_traffic_and_its_proxy_is_live(clock: Clock, obj: dict[str, Any]) -> None:
     health = made(clock)
     health.node(obj, deleted=False)
 
@@ -93,7 +93,7 @@ def test_a_node_that_is_about_to_go_gets_no_traffic_and_its_proxy_lives(clock: C
     assert "nodeEligible" not in ask(health, "/livez")[1]
 
 
-def test_a_node_object_that_is_gone_counts_as_going_until_there_is_another(clock: Clock) -> None:
+def test_deleted_node_counts_as_being_deleted_until_it_is_created_again(clock: Clock) -> None:
     health = made(clock)
     health.node(node(), deleted=True)
     gone = ask(health)[0]

@@ -72,7 +72,7 @@ def test_a_tainted_node_is_not_eligible_until_the_taint_goes(cluster: Cluster) -
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_health_check_node_port_tells_which_nodes_have_endpoints(cluster: Cluster, family: str) -> None:
+def test_health_check_node_port_shows_which_nodes_have_endpoints(cluster: Cluster, family: str) -> None:
     _, port = balanced(cluster, "a1-2", "a1-3", "b1-2")
 
     assert checks(cluster, port, family) == {"a1": (200, 2, "2"), "a2": (503, 0, "0"), "b1": (200, 1, "1")}
@@ -88,7 +88,7 @@ def test_a_health_check_node_port_names_the_service(cluster: Cluster) -> None:
     assert json.loads(body) == expected
 
 
-def test_health_checks_count_ready_endpoints_whatever_hints_say(cluster: Cluster) -> None:
+def test_health_checks_count_ready_endpoints_regardless_of_hints(cluster: Cluster) -> None:
     service, port = balanced(cluster, "a1-2 zone=b", "a1-3 terminating", "b1-2 zone=b")
     before = checks(cluster, port)
 
@@ -121,7 +121,7 @@ def test_with_policy_cluster_there_is_no_health_check_node_port(cluster: Cluster
         get(cluster, cluster.hosts["a1"].addresses["IPv4"], port)
 
 
-def test_a_single_stack_service_is_checked_in_its_family_alone(cluster: Cluster) -> None:
+def test_single_stack_service_is_checked_only_in_its_family(cluster: Cluster) -> None:
     _, port = balanced(cluster, "a1-2", ipFamilyPolicy="SingleStack")
 
     assert get(cluster, cluster.hosts["a1"].addresses["IPv4"], port)[0] == 200
@@ -135,7 +135,7 @@ def no_local(cluster: Cluster, node: str) -> dict[tuple[str, str], float]:
     return {(each.labels["traffic_policy"], each.labels["ip_family"]): each.value for each in metric.samples}
 
 
-def test_services_dropped_for_want_of_a_local_endpoint_are_counted_while_they_are(cluster: Cluster) -> None:
+def test_services_without_a_local_endpoint_are_counted(cluster: Cluster) -> None:
     before = no_local(cluster, "a2")
     service, _ = balanced(cluster, "a1-2", internalTrafficPolicy="Local", ipFamilyPolicy="SingleStack")
     during = no_local(cluster, "a2")
@@ -173,9 +173,7 @@ def test_proxies_of_one_process_may_share_a_thread(node: Namespace, shared: Serv
         sock.close()
 
 
-def test_a_port_that_somebody_else_has_is_told_and_taken_once_it_is_free(
-    node: Namespace, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_port_in_use_is_reported_and_bound_once_free(node: Namespace, caplog: pytest.LogCaptureFixture) -> None:
     api = ApiServer()
     with node.entered():
         proxy = ServiceProxy("a1", api, pod_cidrs=[])

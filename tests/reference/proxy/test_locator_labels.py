@@ -139,7 +139,7 @@ RUNNING = st.fixed_dictionaries({name: st.sampled_from(NODES) for name in PODS})
 
 @given(PLACES, RUNNING, st.lists(CHANGES, max_size=15))
 @settings(max_examples=60)
-def test_decisions_are_those_of_a_proxy_that_watches_nodes(
+def test_decisions_equal_those_of_a_proxy_that_watches_nodes(
     places: dict[str, dict[str, str]], running: dict[str, str], changes: list[tuple[Any, ...]]
 ) -> None:
     cluster = Cluster()
@@ -158,7 +158,7 @@ def test_decisions_are_those_of_a_proxy_that_watches_nodes(
             assert tables[0] == tables[1]
 
 
-def test_proxy_with_locators_follows_its_own_node_alone(node: Namespace) -> None:
+def test_proxy_with_locators_watches_only_its_own_node(node: Namespace) -> None:
     api = ApiServer(FEATURES)
     controller = PodLocatorController(api)
     options: dict[str, Any] = {"pod_cidrs": ["10.244.0.0/16"], "features": FEATURES}

@@ -45,7 +45,7 @@ def test_each_ip_family_has_its_series_since_1_33() -> None:
     assert key(name) not in samples
 
 
-def test_before_1_33_one_series_stands_for_both() -> None:
+def test_before_1_33_one_series_covers_both_families() -> None:
     metrics = made(32)
     metrics.last_synced.update(IPv4=7.0, IPv6=8.0)
     metrics.failures.update(IPv4=2, IPv6=3)
@@ -86,7 +86,7 @@ def test_services_without_local_endpoint_are_a_gauge_by_policy() -> None:
     assert f"# TYPE kubeproxy_{name} gauge" in metrics.answer("/metrics")[2].decode()
 
 
-def test_changes_are_counted_and_wait_until_they_are_done() -> None:
+def test_changes_are_counted_as_pending_until_applied() -> None:
     metrics = made()
     metrics.seen["endpointslices"], metrics.done["endpointslices"] = 5, 3
 
@@ -110,7 +110,7 @@ def test_answers_of_the_health_port_are_counted() -> None:
     assert not any("created" in name for name, _ in samples)
 
 
-def test_the_metrics_port_tells_the_mode_too() -> None:
+def test_metrics_port_shows_the_mode() -> None:
     assert made().answer("/proxyMode")[2] == b"nftables"
     assert made().answer("/healthz")[0] == 200
     assert made().answer("/elsewhere")[0] == 404

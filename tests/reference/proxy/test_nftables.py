@@ -108,7 +108,7 @@ def test_elements_are_read_back_as_they_were_loaded(nft: NftSocket, loaded: tupl
     assert own.keys() == {socket.inet_aton("10.244.1.0"), socket.inet_aton("10.0.0.2")}
 
 
-def test_changes_make_the_chains_that_they_need(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
+def test_changes_create_the_chains_they_need(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
     kernel, table = loaded
     table.put("web", Entries({SERVICE: (A, B)}, {SERVICE: (A,)}, frozenset({A[0]})))
 
@@ -127,7 +127,7 @@ def test_changes_make_the_chains_that_they_need(nft: NftSocket, loaded: tuple[Ke
     assert read_back(nft, "IPv4", "hairpin") == {socket.inet_aton(A[0]) * 2: b""}
 
 
-def test_source_ranges_come_change_and_go(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
+def test_source_ranges_can_be_added_changed_and_removed(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
     kernel, table = loaded
     seen = []
     for ranges in (("10.0.0.0/8",), ("192.0.2.7/32", "198.51.100.0/24"), ("10.0.0.0/8",), ()):
@@ -142,7 +142,7 @@ def test_source_ranges_come_change_and_go(nft: NftSocket, loaded: tuple[KernelTa
     assert [first.keys(), gone] == [{KEY}, {}]
 
 
-def test_a_service_that_goes_leaves_no_element(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
+def test_deleted_service_leaves_no_element(nft: NftSocket, loaded: tuple[KernelTable, Table]) -> None:
     kernel, table = loaded
     table.put("web", NOTHING)
 
@@ -164,7 +164,7 @@ def test_a_refused_transaction_names_the_object_and_changes_nothing(
     assert len(read_back(nft, "IPv4", "endpoints") or ()) == 1
 
 
-def test_a_large_ruleset_comes_in_parts_when_the_send_buffer_is_small(
+def test_large_ruleset_is_sent_in_parts_if_the_send_buffer_is_small(
     nft: NftSocket, loaded: tuple[KernelTable, Table]
 ) -> None:
     kernel, _ = loaded
@@ -178,7 +178,7 @@ def test_a_large_ruleset_comes_in_parts_when_the_send_buffer_is_small(
     assert read_back(nft, "IPv4", "services", STAGING) is None
 
 
-def test_deleting_what_is_not_there_is_nothing(nft: NftSocket) -> None:
+def test_deleting_a_missing_table_is_harmless(nft: NftSocket) -> None:
     kernel = KernelTable(nft, "IPv6")
 
     kernel.delete()
@@ -188,7 +188,7 @@ def test_deleting_what_is_not_there_is_nothing(nft: NftSocket) -> None:
     assert read_back(nft, "IPv6", "services") is None
 
 
-def test_what_another_version_left_is_replaced(nft: NftSocket, nft_list) -> None:  # type: ignore[no-untyped-def]
+def test_rules_of_another_version_are_replaced(nft: NftSocket, nft_list) -> None:  # type: ignore[no-untyped-def]
     other = """table ip trafficdist {
         map affinity { type ipv4_addr : mark; flags timeout; elements = { 10.0.0.1 timeout 1h : 0x1 }; }
         set endpoints { type ipv4_addr; }

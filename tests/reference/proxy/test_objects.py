@@ -133,12 +133,12 @@ def test_slices_without_service_of_host_names_or_for_other_proxies_are_ignored()
     assert read_slice(foreign) is None
 
 
-def test_what_is_no_address_is_an_error_that_names_it() -> None:
+def test_invalid_address_is_an_error_that_names_it() -> None:
     with pytest.raises(ValueError, match=r"'10\.244\.1\.300' is not an IP address"):
         only_endpoint({"addresses": ["10.244.1.300"]})
 
 
-def test_a_node_says_its_zone_addresses_and_pod_cidrs() -> None:
+def test_node_has_zone_addresses_and_pod_cidrs() -> None:
     node = {
         "metadata": {"name": "a1", "labels": {"topology.kubernetes.io/zone": "a", "kubernetes.io/hostname": "x"}},
         "spec": {"podCIDRs": ["10.244.1.0/24"]},

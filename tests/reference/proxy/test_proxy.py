@@ -28,7 +28,7 @@ from tests.reference.proxy.conftest import FAMILIES, Cluster, read_back
 from tests.reference.proxy.test_routing import cluster_ip
 
 
-def test_the_zone_label_of_the_own_node_is_followed(cluster: Cluster) -> None:
+def test_proxy_follows_the_zone_label_of_its_node(cluster: Cluster) -> None:
     address = cluster_ip(cluster.service("a1-2 zone=a", "b1-2 zone=b"), "IPv4")
     assert cluster.ask("a2", address) == "a1-2"
 
@@ -41,7 +41,7 @@ def test_the_zone_label_of_the_own_node_is_followed(cluster: Cluster) -> None:
     assert (moved, cluster.ask("a2", address)) == ("b1-2", "a1-2")
 
 
-def test_it_explains_what_it_does(cluster: Cluster) -> None:
+def test_proxy_explains_its_decisions(cluster: Cluster) -> None:
     name = cluster.service("a1-2 zone=a", "b1-2")["metadata"]["name"]
 
     explained = cluster.proxies["a1"].explain("default", name)
@@ -53,7 +53,7 @@ def test_it_explains_what_it_does(cluster: Cluster) -> None:
     assert f"default/{name}:tcp/TCP IPv4" in cluster.proxies["a1"].decisions()
 
 
-def test_the_ruleset_can_be_looked_at_as_text(cluster: Cluster) -> None:
+def test_ruleset_is_available_as_text(cluster: Cluster) -> None:
     address = cluster_ip(cluster.service("a1-2"), "IPv6")
 
     text = cluster.proxies["a1"].ruleset_text()
@@ -63,7 +63,7 @@ def test_the_ruleset_can_be_looked_at_as_text(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("affinity", ["None", "ClientIP"])
-def test_a_new_proxy_replaces_what_a_former_one_left_without_loss(cluster: Cluster, affinity: str) -> None:
+def test_restarted_proxy_replaces_old_rules_without_loss(cluster: Cluster, affinity: str) -> None:
     service, client = cluster.service("a1-2", "b1-2", sessionAffinity=affinity), cluster.hosts["a1-3"].namespace
     every = [(protocol, cluster_ip(service, family)) for protocol in ("TCP", "UDP") for family in FAMILIES]
 
@@ -166,7 +166,7 @@ def test_rules_that_change_lose_no_datagram(cluster: Cluster) -> None:
     assert {type(each) for each in outcomes} == {Reached}
 
 
-def test_a_udp_client_that_goes_on_is_moved_when_its_endpoint_leaves(cluster: Cluster) -> None:
+def test_active_udp_client_is_moved_when_its_endpoint_is_removed(cluster: Cluster) -> None:
     service = cluster.service("a1-2")
     stream = cluster.loop.connect(Probe(cluster.hosts["a1-3"].namespace, "UDP", cluster_ip(service, "IPv4"), 80))
     before = stream.ask()
@@ -201,7 +201,7 @@ def test_a_udp_client_that_is_older_than_the_rules_is_moved_when_its_endpoint_le
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_noted_of_udp_connections_goes_after_their_endpoint(cluster: Cluster, family: str) -> None:
+def test_records_of_udp_connections_are_removed_with_their_endpoint(cluster: Cluster, family: str) -> None:
     with cluster.hosts["a1"].namespace.entered():
         nft = NftSocket()
 
@@ -278,9 +278,7 @@ def test_a_deleted_service_leaves_no_rule(cluster: Cluster) -> None:
     assert address not in cluster.proxies["a1"].ruleset_text()
 
 
-def test_after_an_error_of_the_kernel_everything_is_loaded_anew(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_kernel_error_causes_a_full_reload(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     service = cluster.service("a1-2")
     with cluster.hosts["a1"].namespace.entered():
         intruder = NftSocket()
@@ -296,7 +294,7 @@ def test_after_an_error_of_the_kernel_everything_is_loaded_anew(
     assert cluster.ask("a1-3", cluster_ip(service, "IPv4")) == "b1-2"
 
 
-def test_cleanup_takes_the_rules_away(node: Namespace, nft: NftSocket) -> None:
+def test_cleanup_removes_the_rules(node: Namespace, nft: NftSocket) -> None:
     with node.entered():
         proxy = ServiceProxy("a1", ApiServer(), pod_cidrs=["10.244.0.0/16"])
     proxy.start()
@@ -313,7 +311,7 @@ def test_cleanup_takes_the_rules_away(node: Namespace, nft: NftSocket) -> None:
     assert (loaded, left, read_back(nft, "IPv4", "services")) == ({}, {}, None)
 
 
-def test_rules_stay_while_the_api_server_is_away_and_what_was_missed_comes_after(cluster: Cluster) -> None:
+def test_rules_remain_during_an_api_server_outage_and_are_updated_afterwards(cluster: Cluster) -> None:
     """A second proxy in the same cluster. The other proxies keep their API server."""
     kept, changed, gone = (cluster.service("a1-2", ipFamilyPolicy="SingleStack") for _ in range(3))
     client = Informer(cluster.api)

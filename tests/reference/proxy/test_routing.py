@@ -41,9 +41,7 @@ def test_hints_keep_traffic_in_the_zone(cluster: Cluster, family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_pods_keep_their_address_and_who_reaches_itself_gets_an_answer(
-    cluster: Cluster, family: Any, protocol: str
-) -> None:
+def test_pods_keep_their_source_address_and_can_reach_themselves(cluster: Cluster, family: Any, protocol: str) -> None:
     address = cluster_ip(cluster.service("a1-2", "b1-2"), family)
     pod, node = cluster.hosts["a1-2"].addresses[family], cluster.hosts["a1"].addresses[family]
 
@@ -120,7 +118,7 @@ def test_external_local_policy_gives_traffic_from_inside_the_whole_list(cluster:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_external_local_policy_holds_for_pods_of_other_nodes_at_node_ports(
+def test_external_local_policy_applies_to_pods_of_other_nodes_at_node_ports(
     cluster: Cluster, family: Any, protocol: str
 ) -> None:
     port = node_port(cluster.service("a1-2", "b1-2", type="NodePort", **LOCAL), protocol)

@@ -99,7 +99,7 @@ def test_identities_are_different_for_different_backends_of_one_frontend() -> No
         assert {each & LOCAL_LIST for each in found} == {bit}
 
 
-def test_a_service_with_more_endpoints_than_fit_uses_as_many_as_do() -> None:
+def test_service_with_too_many_endpoints_uses_as_many_as_fit() -> None:
     endpoints = [Endpoint(f"10.{each >> 8}.{each & 255}.1", 80) for each in range(MOST_ENDPOINTS + 5)]
 
     action = entries(PORT, *endpoints).services[CLUSTER_IP]
@@ -125,7 +125,7 @@ A, B, C, D = (("10.244.1.1", n) for n in range(4))
         ((A, B), (C, D), (D, C)),
     ],
 )
-def test_who_has_a_slot_keeps_it(current: RuleAction | None, wanted: RuleAction, slots: RuleAction) -> None:
+def test_endpoint_keeps_its_slot(current: RuleAction | None, wanted: RuleAction, slots: RuleAction) -> None:
     assert place(current, wanted) == slots
 
 
@@ -133,7 +133,7 @@ endpoints = st.lists(st.builds(lambda n: ("10.0.0.1", n), st.integers(0, 12)), m
 
 
 @given(endpoints, endpoints)
-def test_slots_hold_what_is_wanted_and_move_only_the_last_ones(
+def test_slots_hold_the_wanted_endpoints_and_only_the_last_ones_move(
     current: tuple[ruleset.Endpoint, ...], wanted: tuple[ruleset.Endpoint, ...]
 ) -> None:
     slots = place(current, wanted)
@@ -144,7 +144,7 @@ def test_slots_hold_what_is_wanted_and_move_only_the_last_ones(
     assert all(current.index(each) >= len(wanted) for each in moved)
 
 
-def test_text_is_nft_text() -> None:
+def test_ruleset_text_is_valid_nft_syntax() -> None:
     action = (("10.244.1.2", 8080),)
     ruleset = Ruleset(
         "IPv4", ("10.244.0.0/16",), ("10.244.1.0/24",), {CLUSTER_IP: action}, {CLUSTER_IP: "drop"}, frozenset()

@@ -41,7 +41,7 @@ def targets(state: State) -> Any:
     return dict(state.ruleset("IPv4", ()).services)
 
 
-def test_a_slice_that_cannot_be_read_leaves_the_rules_as_they_were() -> None:
+def test_unreadable_slice_does_not_change_the_rules() -> None:
     state = state_with(slice_with("10.244.1.2"))
 
     state.receive("endpointslices", slice_with("10.244.1.300"), deleted=False)
@@ -51,7 +51,7 @@ def test_a_slice_that_cannot_be_read_leaves_the_rules_as_they_were() -> None:
     assert "'10.244.1.300' is not an IP address" in str(state.unreadable["default", "web"])
 
 
-def test_a_slice_that_cannot_be_read_is_the_explanation_of_its_service_alone() -> None:
+def test_unreadable_slice_explains_only_its_own_service() -> None:
     state = state_with(slice_with("10.244.1.300"))
     state.receive("services", make_service("other"), deleted=False)
     state.compute()
@@ -74,7 +74,7 @@ def test_a_service_that_could_be_read_in_part_leaves_nothing_behind() -> None:
     assert targets(state) == {}
 
 
-def test_a_health_check_port_goes_to_its_next_service_in_whatever_order_changes_come() -> None:
+def test_health_check_port_moves_to_its_next_service_for_any_order_of_changes() -> None:
     state = State("a1", NEWEST)
     checked = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31000}
     state.receive("services", make_service("old", **checked), deleted=False)
@@ -98,7 +98,7 @@ def test_slices_may_come_before_their_service() -> None:
     assert targets(state_with(slice_with("10.244.1.2"))) == {FRONTEND: (("10.244.1.2", 8080),)}
 
 
-def test_a_node_that_cannot_be_read_changes_nothing() -> None:
+def test_unreadable_node_changes_nothing() -> None:
     state = state_with(slice_with("10.244.1.2"))
     labels = {"topology.kubernetes.io/zone": "a"}
     node: Object = {"metadata": {"name": "a1", "labels": labels}}
@@ -110,7 +110,7 @@ def test_a_node_that_cannot_be_read_changes_nothing() -> None:
     assert state.explain("default", "web").startswith("node a1, zone (none)")
 
 
-def test_decisions_are_told_for_each_service_port() -> None:
+def test_decisions_are_reported_for_each_service_port() -> None:
     state = state_with(slice_with("10.244.1.2", "10.244.2.2"))
 
     (told,) = state.decisions().values()

@@ -100,7 +100,7 @@ def test_an_endpoint_that_leaves_is_deleted_after_the_count() -> None:
     assert changes.stale == [Stale(ONE, A)]
 
 
-def test_a_change_that_is_undone_before_it_is_taken_is_none() -> None:
+def test_change_undone_before_it_is_applied_has_no_effect() -> None:
     table = Table("IPv4")
     table.put("web", forwards(ONE, A))
     table.take_changes()
@@ -124,7 +124,7 @@ def test_with_affinity_an_endpoint_keeps_its_identity_wherever_it_stands() -> No
     assert not any(isinstance(each, EndpointElement) for each in changes.first_add)
 
 
-def test_a_frontend_belongs_to_whoever_had_it_first_until_that_one_leaves() -> None:
+def test_frontend_belongs_to_its_first_service_until_that_is_removed() -> None:
     table = Table("IPv4")
     table.put("first", forwards(ONE, A))
     table.put("second", forwards(ONE, B))
@@ -137,7 +137,7 @@ def test_a_frontend_belongs_to_whoever_had_it_first_until_that_one_leaves() -> N
     assert table.conflicts("second") == []
 
 
-def test_a_hairpin_element_stays_as_long_as_somebody_needs_it() -> None:
+def test_hairpin_element_remains_while_any_service_needs_it() -> None:
     table = Table("IPv4")
     table.put("first", Entries({}, {}, frozenset({"10.244.1.1"})))
     table.put("second", Entries({}, {}, frozenset({"10.244.1.1"})))
@@ -149,7 +149,7 @@ def test_a_hairpin_element_stays_as_long_as_somebody_needs_it() -> None:
     assert taken(table).later_delete == [HairpinElement("10.244.1.1")]
 
 
-def test_a_new_udp_frontend_had_connections_that_nobody_translated() -> None:
+def test_new_udp_frontend_may_have_untranslated_connections() -> None:
     table = Table("IPv4")
 
     table.put("web", forwards(ONE, A))
@@ -216,7 +216,7 @@ wanted = st.builds(
 
 @settings(max_examples=200)
 @given(st.lists(st.tuples(st.sampled_from(("first", "second")), wanted, st.booleans()), max_size=12))
-def test_changes_lead_to_what_is_wanted_with_no_hole_on_the_way(steps: list[tuple[str, Entries, bool]]) -> None:
+def test_changes_reach_the_wanted_rules_without_gaps(steps: list[tuple[str, Entries, bool]]) -> None:
     table, kernel = Table("IPv4"), Kernel()
     for owner, entries, take in [*steps, ("first", NOTHING, True)]:
         table.put(owner, entries)

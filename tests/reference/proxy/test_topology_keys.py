@@ -76,7 +76,7 @@ def test_keys_choose_among_usable_endpoints(keys: str, endpoints: str, expected:
     ("gates", "expected"), [({}, "a1 a2 b1"), ({"ServiceTopology": False}, "a1 a2 b1"), (GATE, "a1")]
 )
 @pytest.mark.parametrize("version", [20, 37])
-def test_keys_count_while_their_gate_is_on(version: int, gates: dict[str, bool], expected: str) -> None:
+def test_keys_apply_while_their_gate_is_on(version: int, gates: dict[str, bool], expected: str) -> None:
     behaviour = Behaviour.of(Features((1, version), gates))
     assert shown(decided("host", "a1 a2 b1", behaviour=behaviour).cluster_ip) == expected
 
@@ -111,7 +111,7 @@ def test_policy_local_comes_before_keys(policies: str, keys: str, endpoints: str
     assert tuple(map(shown, (decision.cluster_ip, decision.outside, decision.inside))) == expected
 
 
-def test_released_proxy_looks_at_nothing_else_while_the_gate_is_on() -> None:
+def test_released_proxy_ignores_policies_and_hints_while_the_gate_is_on() -> None:
     released = Behaviour.of(Features(gates=GATE, follows="released"))
     local = replace(NODE_PORT, internal_local=True)
     keyed = decided("zone", "a1 a2 b1", local, released)
@@ -189,7 +189,7 @@ def test_labels_come_from_the_nodes_of_the_endpoints() -> None:
     assert reached(started("zone", behaviour=OFF)) == "a1 a2 b1"
 
 
-def test_keys_of_a_live_service_can_be_changed_and_taken_away() -> None:
+def test_keys_of_a_live_service_can_be_changed_and_removed() -> None:
     state = started("host")
     seen = []
     for keys in (("zone",), ("none", "*"), ("none",), (), ("host",)):
@@ -206,13 +206,13 @@ def test_keys_of_a_live_service_can_be_changed_and_taken_away() -> None:
         (node("a1", rack="r9"), "a1"),
     ],
 )
-def test_label_of_any_node_can_change(relabelled: Object, expected: str) -> None:
+def test_changed_label_of_any_node_takes_effect(relabelled: Object, expected: str) -> None:
     state = started("rack")
     state.receive("nodes", relabelled, deleted=False)
     assert reached(state) == expected
 
 
-def test_endpoint_is_found_once_its_node_is() -> None:
+def test_endpoint_matches_once_its_node_exists() -> None:
     state = started("zone", nodes=("a1",))
     assert reached(state) == "a1"
     state.receive("nodes", node("a2"), deleted=False)
@@ -221,18 +221,18 @@ def test_endpoint_is_found_once_its_node_is() -> None:
     assert reached(state) == "a1"
 
 
-def test_proxy_whose_node_is_not_known_matches_nobody_but_for_the_star() -> None:
+def test_proxy_with_an_unknown_node_matches_only_the_star() -> None:
     assert reached(started("zone", nodes=("a2", "b1"))) == "reject"
     assert reached(started("zone", "*", nodes=("a2", "b1"))) == "a1 a2 b1"
 
 
-def test_proxy_whose_node_is_deleted_goes_on_with_the_labels_that_it_had() -> None:
+def test_proxy_with_a_deleted_node_uses_its_last_labels() -> None:
     state = started("zone")
     state.receive("nodes", node("a1"), deleted=True)
     assert reached(state) == "a2"
 
 
-def test_only_services_with_the_key_that_changed_are_decided_anew() -> None:
+def test_only_services_with_the_changed_key_are_decided_again() -> None:
     state = started("zone")
     before = state.decided
     for relabelled in (node("a2"), node("a2", rack="r9"), node("a1", rack="r9"), node("c1", rack="r1")):
@@ -244,7 +244,7 @@ def test_only_services_with_the_key_that_changed_are_decided_anew() -> None:
     assert state.decided == before + 1
 
 
-def test_nothing_is_decided_anew_where_no_service_has_keys() -> None:
+def test_label_changes_have_no_effect_without_topology_keys() -> None:
     state = started()
     before = state.decided
     state.receive("nodes", node("b1", zone="a"), deleted=False)
@@ -252,7 +252,7 @@ def test_nothing_is_decided_anew_where_no_service_has_keys() -> None:
     assert state.decided == before
 
 
-def test_changes_of_labels_are_told_by_key() -> None:
+def test_label_changes_are_reported_by_key() -> None:
     labels = NodeLabels()
     assert labels.receive(node("a1")) == {"host", "rack", "zone"}
     assert labels.receive(node("a1")) == set()

@@ -21,7 +21,7 @@ def counted(*values: float) -> Histogram:
     return histogram
 
 
-def test_each_bucket_counts_what_is_no_more_than_its_edge() -> None:
+def test_each_bucket_counts_values_up_to_its_bound() -> None:
     assert exposed(counted(0.5, 2, 3, 9), place="here") == {
         ("size_bucket", "0.5"): 1,
         ("size_bucket", "2"): 2,
@@ -32,11 +32,11 @@ def test_each_bucket_counts_what_is_no_more_than_its_edge() -> None:
     }
 
 
-def test_two_together_count_what_both_have_and_change_neither() -> None:
+def test_sum_of_two_histograms_changes_neither() -> None:
     one, other = counted(1, 9), counted(3)
     assert exposed(one + other) == exposed(counted(1, 9, 3))
     assert (exposed(one), exposed(other)) == (exposed(counted(1, 9)), exposed(counted(3)))
 
 
-def test_nothing_counted_is_zeros() -> None:
+def test_empty_histogram_has_zero_counts() -> None:
     assert set(exposed(Histogram((1,))).values()) == {0}

@@ -60,13 +60,13 @@ def test_a_handler_gets_the_path_and_gives_code_headers_and_body(serving: Servin
     assert (code, headers["X-Weight"], headers["Content-Length"], body) == (503, "0", "8", b"/healthz")
 
 
-def test_each_socket_has_a_handler_of_its_own(serving: Serving) -> None:
+def test_each_socket_has_its_own_handler(serving: Serving) -> None:
     ports = [serve(serving, lambda path, name=name: plain(200, name)) for name in ("one", "two", "three")]  # type: ignore[misc]
 
     assert [get(port)[2] for port in ports] == [b"one", b"two", b"three"]
 
 
-def test_a_removed_socket_is_closed_and_the_others_stay(serving: Serving) -> None:
+def test_removed_socket_is_closed_and_others_remain(serving: Serving) -> None:
     gone, port = listener(), serve(serving, echo)
     serving.listen(gone, echo)
     address = gone.getsockname()
@@ -80,7 +80,7 @@ def test_a_removed_socket_is_closed_and_the_others_stay(serving: Serving) -> Non
     assert get(port, "/here")[2] == b"/here"
 
 
-def test_an_answer_larger_than_the_socket_takes_arrives_whole(serving: Serving) -> None:
+def test_response_larger_than_the_socket_buffer_arrives_completely(serving: Serving) -> None:
     port = serve(serving, lambda path: plain(200, "x" * (8 << 20)))
 
     assert len(get(port)[2]) == 8 << 20
@@ -102,16 +102,14 @@ def test_a_slow_client_does_not_keep_others_waiting(serving: Serving) -> None:
         assert get(port, "/fast")[2] == b"/fast"
 
 
-def test_a_client_that_says_nothing_more_is_sent_away(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_client_is_disconnected(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reference.serving.http.PATIENCE_SECONDS", 0.05)
     port = serve(serving, echo)
 
     assert exchange(port, b"GET /") == b""
 
 
-def test_a_client_has_as_long_for_the_answer_as_it_had_for_its_request(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_response_has_the_same_time_limit_as_the_request(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("reference.serving.http.time", SimpleNamespace(monotonic=lambda: now))
     large = plain(200, "x" * (8 << 20))
@@ -141,21 +139,19 @@ def test_a_client_has_as_long_for_the_answer_as_it_had_for_its_request(
         (b"GET /elsewhere HTTP/1.1\r\n\r\n", b"404 Not Found"),
     ],
 )
-def test_what_cannot_be_answered_is_said(serving: Serving, request_: bytes, status: bytes) -> None:
+def test_invalid_request_gets_an_error_status(serving: Serving, request_: bytes, status: bytes) -> None:
     port = serve(serving, not_found)
 
     assert exchange(port, request_).startswith(b"HTTP/1.1 " + status + b"\r\n")
 
 
-def test_head_has_the_headers_alone(serving: Serving) -> None:
+def test_head_returns_only_headers(serving: Serving) -> None:
     code, headers, body = get(serve(serving, echo), "/four", method="HEAD")
 
     assert (code, headers["Content-Length"], body) == (200, "5", b"")
 
 
-def test_a_handler_that_fails_is_logged_and_the_others_go_on(
-    serving: Serving, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failing_handler_is_logged_and_others_continue(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
     port = serve(serving, lambda path: plain(200 // len(path[1:]), ""))
 
     with caplog.at_level(logging.ERROR):
@@ -178,7 +174,7 @@ def test_stopping_closes_everything_and_leaves_no_thread() -> None:
     assert "serving" not in {each.name for each in threading.enumerate()}
 
 
-def test_one_that_was_never_started_can_be_stopped() -> None:
+def test_server_that_was_never_started_can_be_stopped() -> None:
     serving = Serving()
     made = listener()
     serving.listen(made, echo)
@@ -189,7 +185,7 @@ def test_one_that_was_never_started_can_be_stopped() -> None:
 
 
 @pytest.mark.parametrize("answer", [(299, {}, b""), (200, {"X": "\u2713"}, b""), (200, {}, "text"), None])
-def test_a_handler_that_answers_nonsense_fails_alone(
+def test_handler_with_an_invalid_result_fails_alone(
     serving: Serving, caplog: pytest.LogCaptureFixture, answer: Any
 ) -> None:
     assert get(serve(serving, lambda path: answer))[0] == 500

@@ -24,7 +24,7 @@ def test_staging_modules_are_pinned_to_the_same_release_and_other_folders_left_o
     assert text.endswith("replace (\n\tk8s.io/api => k8s.io/api v0.34.10\n\ta.io/b v1.0.0 => c.io/d v1.2.3\n)\n")
 
 
-def test_go_behaves_as_in_the_official_build() -> None:
+def test_go_settings_equal_those_of_the_official_build() -> None:
     text = modules.go_mod(KUBE_PROXY, Version(1, 34, 10), DESCRIBED)
     assert "\ngo 1.25.0\n" in text
     assert "\ngodebug default=go1.25\n" in text
@@ -36,32 +36,32 @@ def test_pre_releases_have_staging_modules_of_the_same_name() -> None:
     assert modules.release_version(modules.staging_version(version)) == version
 
 
-def test_the_version_is_stamped_into_both_packages_that_say_it() -> None:
+def test_version_is_set_in_both_packages_that_report_it() -> None:
     flags = " ".join(modules.build_flags(KUBE_PROXY, Version(1, 34, 10)))
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
         assert f"-X {package}.gitVersion=v1.34.10 -X {package}.gitMajor=1 -X {package}.gitMinor=34" in flags
 
 
-def test_a_release_without_a_known_commit_says_so() -> None:
+def test_release_without_a_known_commit_has_a_marker() -> None:
     assert ".gitCommit=unknown " in " ".join(modules.build_flags(KUBE_PROXY, Version(1, 34, 10), time="2026"))
 
 
-def test_etcd_knows_its_version_and_its_modules_need_no_replacement() -> None:
+def test_etcd_has_its_version_and_needs_no_module_replacement() -> None:
     text = modules.go_mod(ETCD, Version(3, 6, 4), {"Go": "1.24", "Replace": []})
     assert "require go.etcd.io/etcd/server/v3 v3.6.4\n" in text
     assert not any("-X" in flag for flag in modules.build_flags(ETCD, Version(3, 6, 4)))
 
 
-def test_kind_is_not_stamped_with_the_variables_of_another() -> None:
+def test_kind_is_built_without_version_variables_of_kubernetes() -> None:
     assert modules.build_flags(KIND, Version(0, 33, 0), commit="abc") == ["-mod=mod", "-trimpath", "-ldflags=-s -w"]
 
 
-def test_what_was_compiled_for_components_serves_a_command_of_ours() -> None:
+def test_own_command_reuses_the_build_cache_of_components() -> None:
     assert "\n\nexclude (\n\tk8s.io/api v0.34.10\n)\n\n" in modules.go_mod(E2E, Version(1, 34, 10), DESCRIBED)
     assert "exclude" not in modules.go_mod(KUBE_PROXY, Version(1, 34, 10), DESCRIBED)
 
 
-def test_what_has_no_command_of_its_own_gets_ours() -> None:
+def test_component_without_a_command_gets_a_generated_one() -> None:
     assert "to compile e2e v1.34.10" in modules.go_mod(E2E, Version(1, 34, 10), DESCRIBED)
     text = modules.go_file(E2E)
     assert "\npackage main\n" in text

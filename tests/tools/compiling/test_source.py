@@ -88,7 +88,7 @@ def resolve(wanted: str, go: Go, heard: Heard | None = None) -> str:
 
 
 @needs_go
-def test_a_component_is_compiled_with_its_staging_modules_and_says_its_version(
+def test_component_is_compiled_with_its_staging_modules_and_reports_its_version(
     modules: Modules, go: Go, cache: Cache
 ) -> None:
     modules.kubernetes(2)
@@ -111,7 +111,7 @@ def test_a_minor_version_is_its_newest_patch_also_where_only_staging_lists_it(mo
 
 
 @needs_go
-def test_a_patch_that_is_listed_but_not_served_is_passed_over_and_said(modules: Modules, go: Go) -> None:
+def test_patch_that_is_listed_but_not_served_is_skipped_with_a_message(modules: Modules, go: Go) -> None:
     modules.kubernetes(9)
     modules.publish(BASE, "v0.34.10", f"module {BASE}\n", {})
     heard = Heard()
@@ -120,9 +120,7 @@ def test_a_patch_that_is_listed_but_not_served_is_passed_over_and_said(modules: 
 
 
 @needs_go
-def test_a_patch_whose_staging_modules_are_not_all_there_gives_way_to_an_older_one(
-    modules: Modules, go: Go, cache: Cache
-) -> None:
+def test_patch_without_all_staging_modules_is_replaced_by_an_older_one(modules: Modules, go: Go, cache: Cache) -> None:
     modules.kubernetes(9)
     modules.kubernetes(10)
     (modules.folder / BASE / "@v" / "v0.34.10.zip").unlink()
@@ -135,7 +133,7 @@ def test_a_patch_whose_staging_modules_are_not_all_there_gives_way_to_an_older_o
 
 
 @needs_go
-def test_a_version_that_does_not_exist_names_those_that_do(modules: Modules, go: Go) -> None:
+def test_unknown_version_lists_the_existing_ones(modules: Modules, go: Go) -> None:
     modules.kubernetes(2)
     modules.kubernetes(3)
     with pytest.raises(UsageError, match=r"no kube-proxy 1\.34\.7; of 1\.34 it has 1\.34\.2, 1\.34\.3"):
@@ -145,14 +143,14 @@ def test_a_version_that_does_not_exist_names_those_that_do(modules: Modules, go:
 
 
 @needs_go
-def test_a_go_that_is_too_old_is_said_with_the_remedy(modules: Modules, go: Go) -> None:
+def test_old_go_is_reported_with_the_remedy(modules: Modules, go: Go) -> None:
     modules.kubernetes(2, go="1.99")
     with pytest.raises(UnavailableError, match=r"Go 1\.99 or newer is needed.*GOTOOLCHAIN=auto"):
         resolve("1.34", go)
 
 
 @needs_go
-def test_a_module_proxy_that_is_down_is_said_with_the_remedy(
+def test_unreachable_module_proxy_is_reported_with_the_remedy(
     modules: Modules, go: Go, closed_port: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOPROXY", closed_port)
@@ -163,7 +161,7 @@ def test_a_module_proxy_that_is_down_is_said_with_the_remedy(
 
 
 @needs_go
-def test_a_compilation_that_fails_leaves_nothing_but_its_complaint(modules: Modules, go: Go, cache: Cache) -> None:
+def test_failed_compilation_leaves_only_its_error(modules: Modules, go: Go, cache: Cache) -> None:
     modules.kubernetes(2)
     modules.publish(
         "k8s.io/kubernetes", "v1.34.3", "module k8s.io/kubernetes\ngo 1.21\n", {"cmd/kube-proxy/p.go": "oops"}
@@ -174,19 +172,21 @@ def test_a_compilation_that_fails_leaves_nothing_but_its_complaint(modules: Modu
     assert list((cache.folder / "partial").rglob("module-*")) == []
 
 
-def test_no_go_at_all_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_go_is_reported_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnavailableError, match=r"compiling needs `go` on the PATH.*--from release"):
         find_go()
 
 
-def test_a_full_disk_is_said_with_the_remedy() -> None:
+def test_full_disk_is_reported_with_the_remedy() -> None:
     words = "k8s.io/api/core/v1: write $WORK/b001/_pkg_.a: no space left on device"
     assert "GOCACHE" in str(explain(words, ["build"]))
 
 
 @needs_go
-def test_little_room_is_said_before_the_work(monkeypatch: pytest.MonkeyPatch, modules: Modules, tmp_path: Path) -> None:
+def test_low_disk_space_is_reported_before_compiling(
+    monkeypatch: pytest.MonkeyPatch, modules: Modules, tmp_path: Path
+) -> None:
     monkeypatch.setattr(source, "_ROOM", 1 << 62)
     release = source.SourceRelease(Version(1, 34, 2), tmp_path)
     with pytest.raises(UnavailableError, match=r"are free for the cache .* make room"):

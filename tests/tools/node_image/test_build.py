@@ -59,7 +59,7 @@ def make(engine: Written, tmp_path: Path) -> Callable[[], str]:
     return lambda: Maker(engine, Cache(tmp_path / "cache"), Watcher(), command.files()).make(gathered)
 
 
-def test_image_is_built_once_of_the_same(make: Callable[[], str], engine: Written) -> None:
+def test_same_inputs_build_the_image_once(make: Callable[[], str], engine: Written) -> None:
     assert (make(), make()) == (NAME, NAME)
     assert engine.asked.count("build --network") == 1
 
@@ -71,7 +71,7 @@ def test_another_program_makes_another_image(make: Callable[[], str], engine: Wr
     assert engine.asked.count("build --network") == 2
 
 
-def test_programs_of_the_node_may_be_run(make: Callable[[], str], engine: Written) -> None:
+def test_programs_of_the_node_are_executable(make: Callable[[], str], engine: Written) -> None:
     make()
     assert engine.sent["usr/bin/kubelet"] == engine.sent["usr/local/bin/entrypoint"] == 0o755
     assert engine.sent["kind/version"] == 0o644
@@ -108,7 +108,7 @@ def test_build_that_fails_leaves_nothing(make: Callable[[], str], engine: Writte
     assert engine.asked[-1] == "image prune"
 
 
-def test_what_a_killed_build_left_goes_with_the_next_call(make: Callable[[], str], tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_build_are_removed_by_the_next(make: Callable[[], str], tmp_path: Path) -> None:
     make()
     left = tmp_path / "cache" / "partial" / "node-image-v1.34.2-build"
     left.mkdir()

@@ -23,27 +23,27 @@ def test_newest_image_of_the_release_is_found(install: Install) -> None:
     assert command.there(Recipe(parse_wanted("1.34"))) == "trafficdist.dev/kind-node:v1.34.12"
 
 
-def test_image_that_is_not_there_is_named_with_the_command_that_makes_it(install: Install) -> None:
+def test_missing_image_is_reported_with_the_command_that_builds_it(install: Install) -> None:
     install("docker", "echo v1.33.9")
     with pytest.raises(UnavailableError, match=r"make kind-image KUBERNETES=1\.34"):
         command.there(Recipe(parse_wanted("1.34")))
 
 
-def test_engine_that_does_not_answer_is_named_before_any_work(install: Install, tmp_path: Path) -> None:
+def test_unresponsive_engine_is_reported_before_any_work(install: Install, tmp_path: Path) -> None:
     install("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
     install("go", "exit 99")
     with pytest.raises(UnavailableError, match="docker does not answer; start it"):
         command.make(Recipe(parse_wanted("1.34")), cache=Cache(tmp_path), watcher=Watcher())
 
 
-def test_release_that_is_too_old_needs_no_engine_to_be_refused(install: Install, tmp_path: Path) -> None:
+def test_old_release_is_refused_without_an_engine(install: Install, tmp_path: Path) -> None:
     install("docker", "exit 1")
     with pytest.raises(UsageError, match=r"not 1\.30"):
         command.make(Recipe(parse_wanted("1.30")), cache=Cache(tmp_path), watcher=Watcher())
 
 
 @pytest.mark.parametrize("arguments", [("create", "--bundle", "BUNDLE", "id"), ("exec", "--process", "PROCESS", "id")])
-def test_runtime_asks_for_everything_but_the_one_capability(
+def test_runtime_requests_all_capabilities_except_one(
     install: Install, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     said = command.put_runtime(tmp_path / "runtime")

@@ -21,7 +21,7 @@ registry.k8s.io/etcd:3.6.5-0
 """
 
 
-def test_each_image_says_its_program_and_version() -> None:
+def test_each_image_has_its_program_and_version() -> None:
     assert parse_list(LISTED) == [
         Named("registry.k8s.io/kube-apiserver:v1.34.12", "kube-apiserver", "1.34.12"),
         Named("registry.k8s.io/kube-proxy:v1.34.12", "kube-proxy", "1.34.12"),
@@ -44,11 +44,11 @@ def test_image_without_version_is_refused_by_name() -> None:
         (Version(3, 4, 1), Version(3, 7, 0)),  # no match: the newest of all, without pre-releases
     ],
 )
-def test_version_that_is_not_to_be_had_has_a_nearest_one(wanted: Version, taken: Version) -> None:
+def test_unavailable_version_has_a_nearest_one(wanted: Version, taken: Version) -> None:
     assert nearest(wanted, [Version(3, 7, 0), Version(3, 6, 8), Version(3, 6, 5), Version(3, 8, 0, "alpha.0")]) == taken
 
 
-def test_nothing_is_nearest_where_nothing_is_listed() -> None:
+def test_empty_list_has_no_nearest_version() -> None:
     assert nearest(Version(3, 6, 5), []) is None
 
 

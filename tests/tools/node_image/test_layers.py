@@ -27,7 +27,7 @@ def _program(tmp_path: Path, text: str = "proxy") -> Path:
     return tmp_path / text
 
 
-def test_image_has_its_program_where_it_was_wanted(tmp_path: Path) -> None:
+def test_image_has_its_program_at_the_requested_path(tmp_path: Path) -> None:
     image = Image(("example/proxy:1",), {"/usr/local/bin/proxy": _program(tmp_path)}, ("/usr/local/bin/proxy",))
     written = _written(tmp_path, image)
     (listed,) = json.loads(written["index.json"])["manifests"]
@@ -41,14 +41,14 @@ def test_image_has_its_program_where_it_was_wanted(tmp_path: Path) -> None:
         assert (member.name, member.mode, member.uid) == ("usr/local/bin/proxy", 0o755, 0)
 
 
-def test_each_name_of_an_image_names_the_same_manifest(tmp_path: Path) -> None:
+def test_all_names_of_an_image_refer_to_the_same_manifest(tmp_path: Path) -> None:
     written = _written(tmp_path, Image(("a:1", "a@sha256:12"), {"/a": _program(tmp_path)}))
     listed = json.loads(written["index.json"])["manifests"]
     assert [each["annotations"][NAME] for each in listed] == ["a:1", "a@sha256:12"]
     assert len({each["digest"] for each in listed}) == 1
 
 
-def test_shared_layer_is_there_once(tmp_path: Path) -> None:
+def test_shared_layer_is_stored_once(tmp_path: Path) -> None:
     under = layer([program("/usr/sbin/nft", b"nft")])
     one = Image(("a:1",), {"/a": _program(tmp_path, "a")}, under=under)
     other = Image(("b:1",), {"/b": _program(tmp_path, "b")}, under=under)
@@ -58,7 +58,7 @@ def test_shared_layer_is_there_once(tmp_path: Path) -> None:
     assert len([name for name in written if name.startswith("blobs/")]) == 3 + 2 + 2  # layers, configs, manifests
 
 
-def test_archive_of_the_same_is_the_same(tmp_path: Path) -> None:
+def test_archive_is_reproducible(tmp_path: Path) -> None:
     image = Image(("a:1",), {"/a": _program(tmp_path)})
     write([image], tmp_path / "one.tar")
     write([image], tmp_path / "two.tar")

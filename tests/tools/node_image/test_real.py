@@ -36,14 +36,14 @@ def _judge(image: str, ids: Sequence[str], results: Path, *options: str) -> None
 
 
 @pytest.mark.timeout(900)
-def test_some_requirements_are_met_on_a_cluster_of_the_image_that_is_there(node_image: str, tmp_path: Path) -> None:
+def test_cluster_of_the_existing_image_passes_some_requirements(node_image: str, tmp_path: Path) -> None:
     _judge(node_image, SMALLEST, tmp_path / "results", "--families", "IPv4")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.usefixtures("network")
-def test_image_is_made_once_and_leaves_nothing_but_itself(engine: ContainerEngine, tmp_path: Path) -> None:
+def test_image_is_built_once_and_leaves_nothing_else(engine: ContainerEngine, tmp_path: Path) -> None:
     try:
         find_go()
     except UnavailableError as error:

@@ -27,12 +27,12 @@ Package: perl
 """
 
 
-def test_what_packages_need_is_read_without_versions_and_alternatives() -> None:
+def test_dependencies_are_read_without_versions_and_alternatives() -> None:
     assert needs(STATUS)["nftables"] == {"libnftables1", "libc6"}
     assert needs(STATUS)["libnftables1"] == {"dpkg", "libjansson4", "libc6"}
 
 
-def test_closure_has_what_is_needed_at_any_distance_but_no_installers() -> None:
+def test_closure_has_all_transitive_dependencies_except_installers() -> None:
     assert closure(["nftables"], needs(STATUS)) == ["libc6", "libjansson4", "libnftables1", "nftables"]
 
 
@@ -52,7 +52,7 @@ def _file_system(files: dict[str, str]) -> tarfile.TarFile:
     return tarfile.open(fileobj=io.BytesIO(written.getvalue()))
 
 
-def test_files_of_other_packages_stay_behind() -> None:
+def test_files_of_other_packages_are_excluded() -> None:
     archive = _file_system(
         {
             "./var/lib/dpkg/status": "Package: kmod\nDepends: libkmod2\n\nPackage: libkmod2\n\nPackage: perl\n",

@@ -34,7 +34,7 @@ def read(folder: Path, *tests: list[str]) -> dict[str, str]:
     return published.excerpts(folder)
 
 
-def test_what_explains_a_failure_comes_first_and_binary_files_are_left_out(made: Path) -> None:
+def test_explanation_of_a_failure_comes_first_and_binary_files_are_omitted(made: Path) -> None:
     files = {"kube-proxy-a1.log": "log\n", "path-a1.pcap": b"\0", "pods.yaml": "p\n", "explanation.txt": "why\n",
              "rules-a1-nft.txt": "rules\n", "path-a1.txt": "path"}  # fmt: skip
     found = read(made, write(made, "fails", files))

@@ -105,7 +105,7 @@ def test_the_folder_names_a_mode_where_a_proxy_was_judged(profiles: list[str], l
 
 
 @pytest.mark.parametrize("made", [section, as_html])
-def test_the_matrix_says_whose_decisions_alone_were_judged(made: Callable[..., str]) -> None:
+def test_matrix_marks_implementations_judged_by_decisions(made: Callable[..., str]) -> None:
     shown = made([entry("1.37/a/b", judges=DECISIONS)], TODAY)
     assert "kube-proxy v1.37.2 nftables (decisions)" in shown
     assert judged.KEY in shown
@@ -138,7 +138,7 @@ def test_a_run_on_the_shelf_is_verified_from_its_compressed_history(run: Forged,
     assert list((tmp_path / "shelf").glob(".*")) == []
 
 
-def test_the_page_beside_a_report_says_what_is_not_met_and_how_to_check(run: Forged, tmp_path: Path) -> None:
+def test_page_next_to_a_report_lists_unmet_requirements_and_how_to_verify(run: Forged, tmp_path: Path) -> None:
     said = (shelved(run, tmp_path) / "README.md").read_text(encoding="utf-8")
     assert said.startswith("# p 1.0 ")
     assert "- ✗ `KEP-2/leaks` (MUST): *" in said
@@ -149,7 +149,7 @@ def test_the_page_beside_a_report_says_what_is_not_met_and_how_to_check(run: For
     assert "    trafficdist verify .\n" in said
 
 
-def test_a_newer_report_takes_the_place_of_an_older_one(run: Forged, tmp_path: Path) -> None:
+def test_newer_report_replaces_an_older_one(run: Forged, tmp_path: Path) -> None:
     (shelved(run, tmp_path) / "of-before.txt").write_text("old")
     assert not (shelved(run, tmp_path) / "of-before.txt").exists()
 
@@ -203,7 +203,7 @@ def test_the_page_of_a_published_report_shows_the_excerpts(run: Forged, tmp_path
     assert write(str(target), run.requirements).read_text(encoding="utf-8").count("<section") > 0
 
 
-def test_what_verify_refuses_does_not_come_onto_the_shelf(run: Forged, tmp_path: Path) -> None:
+def test_report_refused_by_verify_is_not_added(run: Forged, tmp_path: Path) -> None:
     before = shelved(run, tmp_path / "shelf") / "report.yaml"
     text = before.read_text()
     run.report["run"]["retries"] = 1
@@ -218,7 +218,7 @@ def test_what_verify_refuses_does_not_come_onto_the_shelf(run: Forged, tmp_path:
     assert not (tmp_path / "shelf").exists()
 
 
-def test_a_report_that_no_release_made_stands_on_the_shelf_and_is_not_verified(run: Forged, shelf: Path) -> None:
+def test_report_of_an_unreleased_version_is_listed_as_unverified(run: Forged, shelf: Path) -> None:
     run.report["suite"]["version"] = "1.1.dev0"
     run.rewrite(_of_a_checkout)
     assert run.checks() == ["release"]
@@ -250,7 +250,7 @@ def test_a_run_without_a_file_that_its_report_names_is_refused(run: Forged, tmp_
     assert [str(each) for each in refused] == ["artifacts: junit.xml is missing"]
 
 
-def test_what_is_no_folder_of_a_run_is_wrong_use(run: Forged, tmp_path: Path) -> None:
+def test_folder_without_a_run_is_a_usage_error(run: Forged, tmp_path: Path) -> None:
     assert command("add", tmp_path / "nothing").exit_code == 4
     (run.folder / "report.yaml").unlink()
     result = command("add", run.folder)
@@ -316,7 +316,7 @@ def test_an_index_needs_its_place_in_the_page(run: Forged, shelf: Path) -> None:
     assert not (shelf / "index.html").exists()
 
 
-def test_what_was_verified_is_remembered_until_a_file_changes(run: Forged, shelf: Path) -> None:
+def test_verification_is_cached_until_a_file_changes(run: Forged, shelf: Path) -> None:
     before = made(run, shelf)
     assert memory.entries(shelf, refuse) == list(before.values())
     (shelf / before["p"].place / "evidence.txt").write_text("nothing to see here")
@@ -325,7 +325,7 @@ def test_what_was_verified_is_remembered_until_a_file_changes(run: Forged, shelf
     assert made(run, shelf)["kube-proxy"] == before["kube-proxy"]
 
 
-def test_what_was_verified_stays_so_when_requirements_change(run: Forged, shelf: Path) -> None:
+def test_verified_report_remains_verified_when_requirements_change(run: Forged, shelf: Path) -> None:
     made(run, shelf)
     changed = run.requirements[1:]
     assert index.write(shelf, lambda: changed, TODAY)[0].refused == ""
@@ -333,7 +333,7 @@ def test_what_was_verified_stays_so_when_requirements_change(run: Forged, shelf:
     assert index.write(shelf, lambda: run.requirements, TODAY)[0].refused == ""
 
 
-def test_what_was_verified_stays_so_when_a_later_release_shows_more_of_it(run: Forged, shelf: Path) -> None:
+def test_verified_report_remains_verified_when_a_later_release_stores_more_fields(run: Forged, shelf: Path) -> None:
     before = made(run, shelf)
     of_before = json.loads((shelf / "index.json").read_text(encoding="utf-8"))
     for each in of_before["reports"]:
@@ -342,13 +342,13 @@ def test_what_was_verified_stays_so_when_a_later_release_shows_more_of_it(run: F
     assert memory.entries(shelf, refuse) == list(before.values())
 
 
-def test_a_shelf_without_reports_is_wrong_use(tmp_path: Path) -> None:
+def test_shelf_without_reports_is_a_usage_error(tmp_path: Path) -> None:
     result = command("index", "--shelf", tmp_path)
     assert result.exit_code == 4
     assert "there is no report.yaml in it" in result.output
 
 
-def test_names_of_others_are_shown_and_not_obeyed() -> None:
+def test_foreign_names_are_escaped() -> None:
     page = as_html([entry(project=ODD, url=f"javascript:{ODD}")], TODAY)
     assert "<script" not in page
     assert "\u202e" not in page
@@ -395,7 +395,7 @@ def test_the_index_of_two_hundred_reports_takes_less_than_five_seconds(many: Pat
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_the_index_has_no_error_asks_nobody_and_axe_finds_nothing_serious(
+def test_index_has_no_errors_external_requests_or_serious_axe_findings(
     chromium: Page, run: Forged, shelf: Path, axe: str, dark: bool
 ) -> None:
     made(run, shelf)
@@ -410,7 +410,7 @@ def test_the_index_has_no_error_asks_nobody_and_axe_finds_nothing_serious(
     assert [each for each in chromium.requests if not each.startswith(("file:", "about:"))] == []
 
 
-def test_a_matrix_keeps_its_features_and_implementations_in_sight_as_it_scrolls(chromium: Page) -> None:
+def test_matrix_headers_stay_visible_while_scrolling(chromium: Page) -> None:
     chromium.size(700)
     chromium.open((ROOT / "reports" / "index.html").as_uri())
     chromium.run("document.querySelector('.scroll').scrollTo({top: 300, left: 200, behavior: 'instant'})")
@@ -424,7 +424,7 @@ def test_a_matrix_keeps_its_features_and_implementations_in_sight_as_it_scrolls(
     assert seen == "300,200,0,0,0,0"
 
 
-def test_the_published_index_is_what_the_command_makes(tmp_path: Path) -> None:
+def test_published_index_equals_the_generated_one(tmp_path: Path) -> None:
     ours = Path(shutil.copytree(ROOT / "reports", tmp_path / "reports"))
     made_on = (ours / "index.html").read_text(encoding="utf-8").partition("as of ")[2][:10]
     names = ("index.html", "README.md", "index.json")

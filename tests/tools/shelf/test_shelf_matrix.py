@@ -22,13 +22,13 @@ def of_features(**cells: str) -> dict[str, dict[str, str]]:
     return {"DNS": cells}
 
 
-def test_a_cell_tells_what_is_not_claimed_from_what_did_not_run() -> None:
+def test_cell_distinguishes_not_claimed_from_not_run() -> None:
     one = entry(features=of_features(Asked="✗ 0/2"), unclaimed=("Asked", "NotClaimed"))
     cells = {name: cell(one, "DNS", name) for name in ("Asked", "NotClaimed", "NotRun")}
     assert cells == {"Asked": "✗ 0/2, not claimed", "NotClaimed": "·", "NotRun": "-"}
 
 
-def test_a_cell_says_how_much_of_it_the_documentation_states() -> None:
+def test_cell_states_how_many_deviations_are_documented() -> None:
     said = [Stated(KUBE_PROXY["project"], frozenset({"KEP-1/r"}), "so it is", "https://example.org/doc")]
     one = entry("1.37/a-b/1-x", features=of_features(ServiceDNS="✗ 1/2"), unmet=(unmet(),))
     two = replace(one, unmet=(unmet(), unmet("KEP-1/other")))
@@ -40,7 +40,7 @@ def test_a_cell_says_how_much_of_it_the_documentation_states() -> None:
         assert "https://example.org/doc" in shown
 
 
-def test_each_cell_that_is_not_green_leads_to_its_sentence_and_evidence() -> None:
+def test_each_cell_that_is_not_green_links_its_requirement_and_evidence() -> None:
     place = "1.37/a-b/1-x"
     one = entry(place, features=of_features(ServiceDNS="✗ 1/2"), unmet=(unmet(sentence="It answers."),))
     said, page = section([one], TODAY), as_html([one], TODAY)
@@ -86,13 +86,13 @@ def test_a_feature_works_since_the_first_of_the_newest_versions_that_do(cells: s
         ("- {project: a, requirements: [b], says: c, where: javascript:d}", "want the address"),
     ],
 )
-def test_what_documentation_states_is_read_with_care(text: str, why: str, tmp_path: Path) -> None:
+def test_documented_deviations_are_validated(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "stated.yaml").write_text(text)
     with pytest.raises(UsageError, match=re.escape(why)):
         stated.read(tmp_path)
 
 
-def test_what_stands_in_our_list_of_stated_deviations_is_what_reports_do_not_meet() -> None:
+def test_documented_deviations_equal_unmet_requirements_in_reports() -> None:
     reports = memory.entries(ROOT / "reports", refuse)
     unmet = {(each.project, one.id) for each in reports for one in each.unmet}
     listed = {(each.project, name) for each in stated.read(ROOT / "reports") for name in each.requirements}

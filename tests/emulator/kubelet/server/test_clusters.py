@@ -57,7 +57,7 @@ def kubeconfig(backend: NetnsBackend, tmp_path: Path) -> Path:
     return path
 
 
-def test_kubelets_say_where_they_serve(backend: NetnsBackend) -> None:
+def test_kubelets_report_their_address(backend: NetnsBackend) -> None:
     for node in backend.api.list("nodes", ""):
         assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
 

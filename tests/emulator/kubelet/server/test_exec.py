@@ -52,7 +52,9 @@ def test_program_that_reads_no_input_ends(execute: Callable[..., Any]) -> None:
         (("nobody", "--", "true"), 'pods "nobody" not found'),
     ],
 )
-def test_what_cannot_run_is_told(execute: Callable[..., Any], arguments: tuple[str, ...], said: str) -> None:
+def test_program_that_cannot_run_is_reported(
+    execute: Callable[..., Any], arguments: tuple[str, ...], said: str
+) -> None:
     done = execute(*arguments)
     assert done.returncode == 1
     assert said in done.stderr
@@ -92,7 +94,7 @@ def start(core: Any) -> Iterator[Callable[..., Any]]:
         each.sock.shutdown()  # the client leaves it open when the server closes the WebSocket
 
 
-def test_python_client_talks_with_a_program(start: Callable[..., Any]) -> None:
+def test_python_client_exchanges_input_and_output_with_a_program(start: Callable[..., Any]) -> None:
     program = start("sh", "-c", 'read line; echo "got $line"; echo bad >&2; exit 7')
     program.write_stdin("hello\n")
     program.run_forever(timeout=20)
@@ -100,7 +102,7 @@ def test_python_client_talks_with_a_program(start: Callable[..., Any]) -> None:
 
 
 @pytest.mark.skipif(shutil.which("stty") is None, reason="unavailable: there is no stty")
-def test_terminal_has_the_size_that_the_client_says(start: Callable[..., Any]) -> None:
+def test_terminal_has_the_size_requested_by_the_client(start: Callable[..., Any]) -> None:
     program = start("sh", "-c", "read line; stty size; test -t 0 && test -t 1 && test -t 2 && echo terminal", tty=True)
     program.write_channel(4, json.dumps({"Width": 123, "Height": 45}))
     program.write_stdin("go\n")
@@ -109,14 +111,14 @@ def test_terminal_has_the_size_that_the_client_says(start: Callable[..., Any]) -
     assert program.returncode == 0
 
 
-def test_program_ends_when_its_client_goes(start: Callable[..., Any], container: Any) -> None:
+def test_program_ends_when_its_client_disconnects(start: Callable[..., Any], container: Any) -> None:
     program = start("sleep", "1000")
     eventually(lambda: container.programs, within=20, describe="the program")
     program.close()
     eventually(lambda: container.programs[0].poll() is not None, within=20, describe="its end")
 
 
-def test_client_that_never_reads_holds_up_nobody(
+def test_client_that_never_reads_does_not_block_others(
     start: Callable[..., Any], container: Any, execute: Callable[..., Any]
 ) -> None:
     start("sh", "-c", "while true; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done")

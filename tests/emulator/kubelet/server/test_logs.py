@@ -74,7 +74,7 @@ def test_lines_have_their_times(get: Callable[..., Any], log: ContainerLog) -> N
     assert (code, text) == (200, f"{log.lines()[-1].time} three\n")
 
 
-def test_a_follower_gets_what_comes_until_the_container_ends(
+def test_follower_receives_lines_until_the_container_ends(
     kubectl: Callable[..., Any], kubeconfig: Path, log: ContainerLog, tmp_path: Path
 ) -> None:
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
@@ -90,14 +90,14 @@ def test_a_follower_gets_what_comes_until_the_container_ends(
         assert following.wait(20) == 0
 
 
-def test_the_log_before_the_last_start(get: Callable[..., Any], container: Any) -> None:
+def test_previous_log_is_that_before_the_last_start(get: Callable[..., Any], container: Any) -> None:
     assert get("/p/log?previous=true") == (400, 'previous terminated container "c" in pod "p" not found')
     container.previous_log = ContainerLog()
     container.previous_log.write(b"before\n")
     assert get("/p/log?previous=true") == (200, "before\n")
 
 
-def test_a_container_that_waits_has_none(get: Callable[..., Any], container: Any) -> None:
+def test_waiting_container_has_no_log(get: Callable[..., Any], container: Any) -> None:
     container.log = None
     container.state.state = {"waiting": {"reason": "ImagePullBackOff"}}
     said = 'container "c" in pod "p" is waiting to start: trying and failing to pull image'
@@ -118,7 +118,7 @@ def test_a_container_that_waits_has_none(get: Callable[..., Any], container: Any
         ("/p/exec?command=true", 400, "Upgrade request required"),
     ],
 )
-def test_what_is_refused(get: Callable[..., Any], path: str, code: int, said: str) -> None:
+def test_invalid_log_requests_are_refused(get: Callable[..., Any], path: str, code: int, said: str) -> None:
     found = get(path)
     assert (found[0], said in found[1]) == (code, True), found
 
@@ -134,7 +134,7 @@ def test_a_node_whose_kubelet_has_ended_is_an_error(get: Callable[..., Any], kub
 
 
 @pytest.mark.parametrize("path", ["/p/log", "/p/exec?command=true&stdout=true"])
-def test_another_server_in_its_place_is_not_trusted(api: ApiServer, kubelet: Any, address: str, path: str) -> None:
+def test_another_server_at_its_address_is_not_trusted(api: ApiServer, kubelet: Any, address: str, path: str) -> None:
     server = HttpServer(api, kubelet_tls=KubeletTrust().of_api_server())
     server.reach_pods(socket.socket)
     server.start()
@@ -149,7 +149,7 @@ def test_another_server_in_its_place_is_not_trusted(api: ApiServer, kubelet: Any
         server.stop()
 
 
-def test_who_may_not_read_logs_is_told_so(get: Callable[..., Any], server: HttpServer) -> None:
+def test_forbidden_log_request_is_refused(get: Callable[..., Any], server: HttpServer) -> None:
     rules = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "pods/exec"]}
     token = server.add_user("guest", [rules])
     code, said = get("/p/log", token)
@@ -165,7 +165,7 @@ def test_a_client_without_a_certificate_is_not_served(kubelet: Any, address: str
         urllib.request.urlopen(f"https://{address}:10250/healthz", context=tls, timeout=20).read()
 
 
-def test_followers_who_go_leave_nothing(kubectl: Any, kubeconfig: Path, container: Any) -> None:
+def test_disconnected_followers_leave_nothing(kubectl: Any, kubeconfig: Path, container: Any) -> None:
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
     with subprocess.Popen(["kubectl", "logs", "-f", "p"], env=environment, stdout=subprocess.PIPE) as following:
         assert following.stdout is not None

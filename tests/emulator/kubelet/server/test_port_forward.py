@@ -57,7 +57,7 @@ def port_of(sock: socket.socket) -> int:
     return int(sock.getsockname()[1])
 
 
-def test_bytes_go_both_ways(forward: Callable[..., Any], listening: socket.socket) -> None:
+def test_bytes_pass_in_both_directions(forward: Callable[..., Any], listening: socket.socket) -> None:
     forwarded = forward(port_of(listening))
     with closing(forwarded.socket(port_of(listening))) as here, listening.accept()[0] as pod:
         here.settimeout(20)
@@ -69,7 +69,7 @@ def test_bytes_go_both_ways(forward: Callable[..., Any], listening: socket.socke
     assert forwarded.error(port_of(listening)) is None
 
 
-def test_each_port_has_a_connection_of_its_own(forward: Callable[..., Any], listening: socket.socket) -> None:
+def test_each_port_has_its_own_connection(forward: Callable[..., Any], listening: socket.socket) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         forwarded = forward(port_of(listening), port_of(other))
         with other.accept()[0] as second, listening.accept()[0] as first:
@@ -80,7 +80,7 @@ def test_each_port_has_a_connection_of_its_own(forward: Callable[..., Any], list
             forwarded.close()
 
 
-def test_port_where_nobody_listens_is_an_error_of_its_channel(forward: Callable[..., Any]) -> None:
+def test_port_without_listener_is_an_error_on_its_channel(forward: Callable[..., Any]) -> None:
     with closed_port() as port, closing((forwarded := forward(port)).socket(port)) as here:
         here.settimeout(20)
         assert here.recv(1) == b""
@@ -116,7 +116,7 @@ def test_connections_end_with_the_server(
         ("ports=80", "v5.channel.k8s.io", "unable to upgrade: the server accepts SPDY/3.1+portforward.k8s.io and v4"),
     ],
 )
-def test_what_cannot_be_forwarded_is_refused(server: HttpServer, query: str, protocol: str, said: str) -> None:
+def test_invalid_forward_request_is_refused(server: HttpServer, query: str, protocol: str, said: str) -> None:
     headers = {"Authorization": f"Bearer {server.token}", "Connection": "Upgrade", "Upgrade": "websocket"}
     headers |= {"Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
     path = f"/api/v1/namespaces/default/pods/p/portforward?{query}"
@@ -135,7 +135,9 @@ def test_what_cannot_be_forwarded_is_refused(server: HttpServer, query: str, pro
         (("get", "create"), 400, "Upgrade request required"),
     ],
 )
-def test_who_may_not_is_told_so(server: HttpServer, rights: tuple[str, ...], code: int, said: str) -> None:
+def test_forbidden_forward_request_is_refused(
+    server: HttpServer, rights: tuple[str, ...], code: int, said: str
+) -> None:
     rule = {"verbs": list(rights), "apiGroups": [""], "resources": ["pods/portforward"]}
     headers = {"Authorization": f"Bearer {server.add_user('guest', [rule])}"}
     tls = ssl.create_default_context(cadata=server.ca_pem)

@@ -70,7 +70,7 @@ def served(chunks: Sequence[bytes]) -> tuple[Wire, list[SpdyStream], list[bytes]
     return asyncio.run(serve())
 
 
-def test_the_dictionary_is_that_of_the_protocol() -> None:
+def test_compression_dictionary_is_that_of_the_protocol() -> None:
     assert (len(DICTIONARY), zlib.adler32(DICTIONARY)) == (1423, 0xE3C6A7C2)
 
 
@@ -95,7 +95,7 @@ def test_frames_are_read_however_they_are_cut(size: int) -> None:
     assert wire.got.endswith(control(6, struct.pack("!I", 7))), "the client's ping comes back"
 
 
-def test_a_reply_says_nothing_but_is_decompressed_in_its_turn() -> None:
+def test_reply_headers_are_decompressed_in_order_and_ignored() -> None:
     client = Client()
     _, opened, _ = served([client.opening(1, {"a": "b"}, kind=2) + client.opening(2, HEADERS)])
     assert [(each.number, each.headers) for each in opened] == [(2, HEADERS)]
@@ -114,10 +114,10 @@ def test_settings_are_skipped() -> None:
         "80030006 00000003 000000",  # a ping with a truncated number
     ],
 )
-def test_what_is_no_spdy_ends_the_connection(broken: str) -> None:
+def test_invalid_spdy_ends_the_connection(broken: str) -> None:
     wire, opened, _ = served([bytes.fromhex(broken) + control(6, struct.pack("!I", 1))])
     assert (opened, wire.got) == ([], b"")
 
 
-def test_headers_that_would_fill_the_memory_end_the_connection() -> None:
+def test_oversized_headers_end_the_connection() -> None:
     assert served([Client().opening(1, {"a": "x" * (1 << 21)}) + control(6, struct.pack("!I", 1))])[0].got == b""

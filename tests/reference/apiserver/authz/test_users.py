@@ -46,13 +46,15 @@ def shop(api: ApiServer) -> None:
          'delete resource "namespaces" in API group "" in the namespace "shop"'),
     ],
 )  # fmt: skip
-def test_who_may_not_is_told_what(http: Http, server: HttpServer, request_line: str, named: str, said: str) -> None:
+def test_forbidden_request_names_verb_and_resource(
+    http: Http, server: HttpServer, request_line: str, named: str, said: str
+) -> None:
     token = server.add_user("guest")
     answer = ask(http, token, *request_line.split(" "))
     assert answer == (403, f'{named} is forbidden: User "guest" cannot {said}')
 
 
-def test_rules_of_a_user_hold_everywhere(http: Http, server: HttpServer) -> None:
+def test_rules_of_a_user_apply_in_every_namespace(http: Http, server: HttpServer) -> None:
     token = server.add_user("guest", [READ_PODS])
     assert ask(http, token, "GET", PODS)[0] == ask(http, token, "GET", "/api/v1/pods")[0] == 200
     assert ask(http, token, "DELETE", f"{PODS}/p")[0] == 403
@@ -76,20 +78,20 @@ def test_rule_covers_subresources_that_it_names(
     assert (ask(http, token, "GET", f"{PODS}/p:80/proxy/")[0] != 403) is allowed
 
 
-def test_token_ends(http: Http, server: HttpServer) -> None:
+def test_token_expires(http: Http, server: HttpServer) -> None:
     revoked, old = server.add_user("guest", [READ_PODS]), server.add_user("guest", [READ_PODS], seconds=0)
     server.revoke(revoked)
     assert ask(http, revoked, "GET", PODS) == ask(http, old, "GET", PODS) == (401, "Unauthorized")
 
 
-def test_users_stay_when_the_server_is_replaced(http: Http, api: ApiServer, server: HttpServer) -> None:
+def test_users_survive_replacement_of_the_server(http: Http, api: ApiServer, server: HttpServer) -> None:
     token = server.add_user("guest", [READ_PODS])
     server.replace(ApiServer(predecessor=api))
     assert ask(http, token, "GET", PODS)[0] == 200
 
 
 @pytest.mark.parametrize(("verb", "allowed"), [("list", True), ("create", False)])
-def test_review_says_what_a_user_may(http: Http, server: HttpServer, verb: str, allowed: bool) -> None:
+def test_access_review_reports_permissions(http: Http, server: HttpServer, verb: str, allowed: bool) -> None:
     token = server.add_user("guest", [READ_PODS])
     spec: dict[str, Any] = {"resourceAttributes": {"verb": verb, "resource": "pods", "namespace": "shop"}}
     _, review = http("POST", f"{AS}selfsubjectaccessreviews", {"spec": spec}, Authorization=f"Bearer {token}")
@@ -108,7 +110,7 @@ def test_review_in_protobuf_is_read(http: Http, server: HttpServer) -> None:
     assert answer["spec"]["resourceAttributes"] == {"namespace": "shop", "verb": "create", "resource": "pods"}
 
 
-def test_everybody_may_look_around_and_ask_who_he_is(http: Http, server: HttpServer) -> None:
+def test_every_user_may_use_discovery_and_self_reviews(http: Http, server: HttpServer) -> None:
     token = server.add_user("guest")
     assert ask(http, token, "GET", "/version")[0] == ask(http, token, "GET", "/api/v1")[0] == 200
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

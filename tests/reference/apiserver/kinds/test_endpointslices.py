@@ -25,7 +25,7 @@ def test_lists_and_port_fields_are_defaulted(rules, slice_of):
     assert created["ports"] == [{"port": 80, "name": "", "protocol": "TCP"}]
 
 
-def test_conditions_are_left_as_they_are(rules, slice_of, endpoint):
+def test_conditions_are_not_defaulted(rules, slice_of, endpoint):
     created = rules.create("endpointslices", slice_of(endpoint(conditions={"serving": True})))
     assert created["endpoints"][0]["conditions"] == {"serving": True}
 
@@ -143,7 +143,7 @@ def test_thousand_endpoints_fit_and_one_more_does_not(rules, slice_of, endpoint)
 
 
 @pytest.mark.parametrize(("version", "limit"), [("1.20", 100), ("1.21", 20000)])
-def test_limit_of_ports_was_raised(rules, slice_of, version, limit):
+def test_limit_of_ports_depends_on_the_release(rules, slice_of, version, limit):
     obj = slice_of(ports=[{"name": f"p{n}", "port": 1} for n in range(limit + 1)])
     assert rules.refusals("endpointslices", obj, version=version) == [
         f"ports: Too many: {limit + 1}: must have at most {limit} items"
@@ -196,7 +196,7 @@ def test_update_keeps_disabled_hints_only_while_in_use(rules, slice_of, endpoint
     assert hints_of(rules.update("endpointslices", old, new, version="1.24", gates=gates)) == [kept]
 
 
-def test_server_without_node_hints_drops_them_also_when_stored(rules, slice_of, endpoint):
+def test_server_without_node_hints_drops_stored_ones(rules, slice_of, endpoint):
     old = rules.create("endpointslices", slice_of(endpoint(hints=BOTH)))
     assert hints_of(rules.update("endpointslices", old, old, version="1.32")) == [{"forZones": ZONES}]
 
@@ -229,7 +229,7 @@ def test_generation_counts_endpoints_ports_and_labels(slice_of, endpoint, change
     assert EndpointSlices().spec_changed(new, old) is counted
 
 
-def test_names_as_addresses_are_warned_of(slice_of):
+def test_names_as_addresses_cause_a_warning(slice_of):
     assert EndpointSlices().warnings(slice_of(addressType="FQDN")) == [
         "spec.addressType: FQDN endpoints are deprecated"
     ]

@@ -28,6 +28,6 @@ CASES = [
 
 
 @pytest.mark.parametrize(("error", "message", "reason"), CASES)
-def test_error_reads_as_released(error, message, reason):
+def test_error_text_equals_the_released_one(error, message, reason):
     assert error.as_cause() == {"reason": reason, "message": message, "field": error.field}
     assert str(error) == f"{error.field}: {message}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 
-def test_node_keeps_the_status_that_it_comes_with(rules, node):
+def test_created_node_keeps_its_status(rules, node):
     status = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "4"}}
     assert rules.create("nodes", node(status=status))["status"] == status
 
@@ -16,7 +16,7 @@ def test_everything_of_the_capacity_is_allocatable_unless_said_otherwise(rules, 
 
 
 @pytest.mark.parametrize("spec", [{"podCIDR": "10.244.1.0/24"}, {"podCIDRs": ["10.244.1.0/24"]}])
-def test_one_pod_range_and_many_say_the_same(rules, node, spec):
+def test_pod_cidr_and_pod_cidrs_are_synchronized(rules, node, spec):
     created = rules.create("nodes", node(**spec))["spec"]
     assert created == {"podCIDR": "10.244.1.0/24", "podCIDRs": ["10.244.1.0/24"]}
 
@@ -52,13 +52,13 @@ def test_node_is_refused(rules, node, fields, said):
     assert rules.refusals("nodes", node(**fields))[0].startswith(said)
 
 
-def test_status_write_is_checked_too(rules, node):
+def test_status_write_is_validated(rules, node):
     old = rules.create("nodes", node())
     [refused] = rules.update_status("nodes", old, {**old, "status": {"allocatable": {"cpu": "lots"}}})[1]
     assert refused.startswith("status.allocatable[cpu]: Invalid value")
 
 
-def test_update_keeps_the_status_and_takes_the_labels(rules, node):
+def test_update_keeps_the_status_and_changes_the_labels(rules, node):
     old = rules.create("nodes", node(status={"capacity": {"cpu": "4"}}))
     new = rules.update("nodes", old, node(labels={"topology.kubernetes.io/zone": "zone-b"}))
     assert new["status"] == old["status"]

@@ -36,7 +36,7 @@ def test_namespace_is_active_and_labelled_with_its_name(rules):
     assert created["metadata"]["labels"] == {"kubernetes.io/metadata.name": "shop"}
 
 
-def test_finalizers_of_a_namespace_are_not_for_clients(rules):
+def test_clients_cannot_set_finalizers_of_a_namespace(rules):
     old = rules.create("namespaces", named("shop", namespace=""))
     assert rules.update("namespaces", old, {**old, "spec": {"finalizers": []}})["spec"] == old["spec"]
 
@@ -54,7 +54,7 @@ CORE = {
 }
 
 
-def test_event_has_two_shapes():
+def test_event_is_served_in_two_groups():
     [view] = Events.views
     newer = view.from_stored(CORE)
     assert newer["apiVersion"] == view.api_version == "events.k8s.io/v1"
@@ -63,7 +63,7 @@ def test_event_has_two_shapes():
     assert view.to_stored(newer) == CORE
 
 
-def test_event_stands_in_the_namespace_of_its_object(rules):
+def test_event_is_in_the_namespace_of_its_object(rules):
     assert rules.refusals("events", CORE) == []
     wrong = {**CORE, "involvedObject": {"kind": "Service", "namespace": "shop", "name": "web"}}
     assert rules.refusals("events", wrong) == [
@@ -71,7 +71,7 @@ def test_event_stands_in_the_namespace_of_its_object(rules):
     ]
 
 
-def test_event_of_a_cluster_wide_object_stands_in_default(rules):
+def test_event_of_a_cluster_wide_object_is_in_the_default_namespace(rules):
     assert rules.refusals("events", {**CORE, "involvedObject": {"kind": "Node", "name": "a1"}}) == []
 
 
@@ -112,14 +112,14 @@ def test_object_is_accepted(rules, plural, obj):
     assert rules.refusals(plural, obj) == []
 
 
-def test_immutable_configuration_stays(rules):
+def test_immutable_configuration_cannot_change(rules):
     old = rules.create("configmaps", named(data={"a": "1"}, immutable=True))
     assert rules.update_refusals("configmaps", old, {**old, "data": {"a": "2"}}) == [
         "data: Forbidden: field is immutable when `immutable` is set"
     ]
 
 
-def test_range_may_gain_a_family_and_lose_none(rules):
+def test_service_cidr_may_gain_a_family_but_not_lose_one(rules):
     old = rules.create("servicecidrs", named(namespace="", spec={"cidrs": ["10.96.0.0/16"]}))
     more = {**old, "spec": {"cidrs": ["10.96.0.0/16", "fd00:10:96::/112"]}}
     assert rules.update_refusals("servicecidrs", old, more) == []

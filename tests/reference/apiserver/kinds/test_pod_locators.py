@@ -43,25 +43,25 @@ def manifest_takes(obj):
 
 
 @pytest.mark.parametrize("fields", GOOD, ids=str)
-def test_both_take_what_is_right(rules, fields):
+def test_crd_and_server_accept_valid_locators(rules, fields):
     assert rules.refusals("podlocators", locator(fields)) == []
     assert manifest_takes(locator(fields))
 
 
 @pytest.mark.parametrize("fields", BAD.values(), ids=BAD)
-def test_both_refuse_what_is_wrong(rules, fields):
+def test_crd_and_server_refuse_invalid_locators(rules, fields):
     assert rules.refusals("podlocators", locator(fields)) != []
     assert not manifest_takes(locator(fields))
 
 
 @pytest.mark.parametrize("fields", WRONG_TYPES, ids=str)
-def test_both_refuse_wrong_types(rules, fields):
+def test_crd_and_server_refuse_wrong_types(rules, fields):
     with pytest.raises(ValueError, match="cannot unmarshal"):
         rules.create("podlocators", locator(fields))
     assert not manifest_takes(locator(fields))
 
 
-def test_both_have_the_same_names():
+def test_crd_and_server_have_the_same_names():
     resource, names = PodLocators.resource, CRD["spec"]["names"]
     assert (resource.group, resource.version) == (CRD["spec"]["group"], CRD["spec"]["versions"][0]["name"])
     assert (resource.kind, resource.plural, resource.singular) == (names["kind"], names["plural"], names["singular"])
@@ -69,7 +69,7 @@ def test_both_have_the_same_names():
     assert CRD["metadata"]["name"] == f"{resource.plural}.{resource.group}"
 
 
-def test_both_have_the_same_fields_and_columns():
+def test_crd_and_server_have_the_same_fields_and_columns():
     assert PodLocators.shape.keys() == SCHEMA["properties"].keys()
     columns = [each["name"] for each in CRD["spec"]["versions"][0]["additionalPrinterColumns"]]
     assert [each.name for each in PodLocators().table()] == ["Name", *columns]
@@ -86,7 +86,7 @@ def test_schema_is_structural():
     assert untyped(SCHEMA, "") == []
 
 
-def test_generation_counts_what_a_locator_says(rules):
+def test_generation_counts_changes_of_the_content(rules):
     old = rules.create("podlocators", locator({"nodeName": "a1"}))
     relabelled = copy.deepcopy(old)
     relabelled["metadata"]["labels"] = {"app": "web"}

@@ -27,13 +27,13 @@ def test_grace_period_of_zero_is_kept(rules, pod):
     assert spec["terminationGracePeriodSeconds"] == 0
 
 
-def test_new_pod_is_pending_whatever_it_says(rules, pod):
+def test_new_pod_is_pending_regardless_of_its_status(rules, pod):
     created = rules.create("pods", {**pod(nodeName="a1"), "status": {"phase": "Running", "podIP": "10.244.1.5"}})
     assert created["status"] == {"phase": "Pending"}
     assert created["spec"]["nodeName"] == "a1"
 
 
-def test_port_speaks_tcp_unless_said_otherwise(rules, pod):
+def test_port_protocol_defaults_to_tcp(rules, pod):
     created = rules.create("pods", pod(**with_ports({"containerPort": 80})))
     assert created["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
 
@@ -44,7 +44,7 @@ def test_host_network_pod_has_its_ports_on_the_host(rules, pod):
 
 
 @given(st.lists(st.sampled_from(["server", "server:latest", "server:1", "reg:5000/server@sha256:0"])), st.booleans())
-def test_defaulting_twice_is_defaulting_once(images, host_network):
+def test_defaulting_is_idempotent(images, host_network):
     containers = [{"name": f"c{n}", "image": image, "ports": [{"containerPort": 80}]} for n, image in enumerate(images)]
     obj = {"metadata": {"name": "web"}, "spec": {"containers": containers, "hostNetwork": host_network}}
     Pods().default(obj)
@@ -104,7 +104,7 @@ def test_same_port_name_in_two_containers_is_accepted(rules, pod):
     assert rules.refusals("pods", pod(containers=containers)) == []
 
 
-def test_spec_of_a_pod_is_fixed(rules, pod):
+def test_pod_spec_is_immutable(rules, pod):
     old = rules.create("pods", pod())
     new = copy.deepcopy(old)
     new["spec"]["containers"][0]["ports"] = [{"containerPort": 81}]
@@ -119,7 +119,7 @@ def test_image_of_a_pod_may_change(rules, pod):
     assert rules.update_refusals("pods", old, new) == []
 
 
-def test_node_is_given_once(rules, pod):
+def test_node_can_be_assigned_once(rules, pod):
     waiting, placed = rules.create("pods", pod()), rules.create("pods", pod(nodeName="a1"))
     assert rules.update("pods", waiting, placed)["spec"]["nodeName"] == "a1"
     assert rules.update_refusals("pods", placed, rules.create("pods", pod(nodeName="b1")))
@@ -133,7 +133,7 @@ def test_node_is_given_once(rules, pod):
         {"podIP": "10.244.1.5", "podIPs": [{"ip": "10.244.1.5"}]},
     ],
 )
-def test_one_address_and_many_say_the_same(rules, pod, status):
+def test_pod_ip_and_pod_ips_are_synchronized(rules, pod, status):
     old = rules.create("pods", pod())
     new, refused = rules.update_status("pods", old, {**old, "status": status})
     assert refused == []

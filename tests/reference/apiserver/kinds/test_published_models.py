@@ -49,7 +49,7 @@ def test_every_published_field_is_known(strategy):
 
 
 @pytest.mark.parametrize("strategy", PUBLISHED, ids=lambda each: each.resource.plural)
-def test_check_sees_a_field_that_is_missing(strategy):
+def test_check_detects_a_missing_field(strategy):
     known = dict(strategy.shape)
     del known["metadata"]
     known.pop(shapes.OTHERS, None)

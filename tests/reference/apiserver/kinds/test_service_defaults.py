@@ -31,7 +31,7 @@ FIELDS = st.fixed_dictionaries(
 
 
 @given(FIELDS)
-def test_defaulting_twice_is_defaulting_once(spec):
+def test_defaulting_is_idempotent(spec):
     service = {"metadata": {"name": "web"}, "spec": spec}
     service_defaults.apply(service)
     once = copy.deepcopy(service)
@@ -40,7 +40,7 @@ def test_defaulting_twice_is_defaulting_once(spec):
 
 
 @given(FIELDS, st.sampled_from([("IPv4",), ("IPv6",), ("IPv4", "IPv6"), ("IPv6", "IPv4")]))
-def test_choosing_families_twice_is_choosing_once(spec, cluster):
+def test_family_selection_is_idempotent(spec, cluster):
     service_defaults.choose_families(spec, cluster)
     once = copy.deepcopy(spec)
     service_defaults.choose_families(spec, cluster)
@@ -85,7 +85,7 @@ def test_plain_service_gets_all_defaults(rules, service):
         ({}, None),
     ],
 )
-def test_external_policy_is_defaulted_where_traffic_can_come_from_outside(rules, service, spec, policy):
+def test_external_policy_is_defaulted_for_externally_accessible_services(rules, service, spec, policy):
     assert rules.create("services", service(**spec))["spec"].get("externalTrafficPolicy") == policy
 
 
@@ -94,7 +94,7 @@ def test_external_name_gets_no_traffic_policy_and_no_family(rules, service):
     assert not {"internalTrafficPolicy", "externalTrafficPolicy", "ipFamilies", "ipFamilyPolicy"} & spec.keys()
 
 
-def test_client_affinity_lasts_three_hours(rules, service):
+def test_client_affinity_timeout_defaults_to_three_hours(rules, service):
     spec = rules.create("services", service(sessionAffinity="ClientIP"))["spec"]
     assert spec["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 10800}}
 
@@ -119,7 +119,7 @@ def test_families_follow_from_addresses_policy_and_cluster(rules, service, spec,
     assert rules.create("services", service(**spec))["spec"]["ipFamilies"] == families
 
 
-def test_preferring_dual_stack_is_modest_in_a_single_stack_cluster(rules_of, service):
+def test_prefer_dual_stack_gets_one_family_in_a_single_stack_cluster(rules_of, service):
     spec = rules_of(("IPv6",)).create("services", service(ipFamilyPolicy="PreferDualStack"))["spec"]
     assert (spec["ipFamilies"], spec["ipFamilyPolicy"]) == (["IPv6"], "PreferDualStack")
 
@@ -129,7 +129,7 @@ def test_status_of_a_new_service_is_empty(rules, service):
     assert created["status"] == {"loadBalancer": {}}
 
 
-def test_ingress_address_is_a_virtual_ip_unless_said_otherwise(rules, service):
+def test_ingress_ip_mode_defaults_to_vip(rules, service):
     old = rules.create("services", service(type="LoadBalancer"))
     new, _ = rules.update_status(
         "services", old, {**old, "status": {"loadBalancer": {"ingress": [{"ip": "198.18.1.1"}]}}}
@@ -155,7 +155,7 @@ def test_allocations_follow_from_the_spec(rules, service, spec, wanted):
     assert (found.ip_families, found.cluster_ips, found.node_ports, found.health_check_node_port) == wanted
 
 
-def test_named_node_port_is_held_also_when_none_are_given_out(rules, service):
+def test_explicit_node_port_is_kept_when_allocation_is_disabled(rules, service):
     spec = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False}
     ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81, "nodePort": 30081}]
     assert Services().allocations(rules.create("services", service(ports=ports, **spec)), None).node_ports == (1,)

@@ -47,7 +47,7 @@ GATE = "PreferSameTrafficDistribution"
     ],
 )
 @pytest.mark.parametrize("value", ["PreferSameZone", "PreferSameNode"])
-def test_same_zone_and_same_node_are_values_by_gate(rules, service, value, how, accepted):
+def test_same_zone_and_same_node_require_their_gate(rules, service, value, how, accepted):
     refused = rules.refusals("services", service(trafficDistribution=value), **how)
     said = f'spec.trafficDistribution: Unsupported value: "{value}": supported values: "PreferClose"'
     assert refused == ([] if accepted else [said])
@@ -67,7 +67,7 @@ def test_update_drops_a_disabled_field_that_is_not_in_use(rules, service):
     assert "trafficDistribution" not in rules.update("services", old, new, version="1.30")["spec"]
 
 
-def test_server_that_does_not_know_the_field_drops_it_even_when_stored(rules, service):
+def test_server_without_the_field_drops_stored_values(rules, service):
     old = rules.create("services", service(trafficDistribution="PreferClose"), version="1.31")
     assert "trafficDistribution" not in rules.update("services", old, old, version="1.29")["spec"]
 
@@ -82,13 +82,13 @@ def test_server_that_does_not_know_the_field_drops_it_even_when_stored(rules, se
         ),
     ],
 )
-def test_stored_value_outlives_its_gate_after_the_kep_alone(rules, service, follows, refused):
+def test_stored_value_survives_its_disabled_gate_only_as_the_kep_says(rules, service, follows, refused):
     old = rules.create("services", service(trafficDistribution="PreferSameNode"), version="1.34")
     how = {"version": "1.34", "gates": {GATE: False}, "follows": follows}
     assert rules.update_refusals("services", old, old, **how) == refused
 
 
-def test_value_of_a_gate_that_is_off_does_not_replace_another(rules, service):
+def test_value_with_a_disabled_gate_does_not_replace_another(rules, service):
     old = rules.create("services", service(trafficDistribution="PreferSameNode"), version="1.34")
     new = copy.deepcopy(old)
     new["spec"]["trafficDistribution"] = "PreferSameZone"
@@ -115,7 +115,7 @@ def test_internal_policy_is_dropped_while_disabled(rules, service, version, gate
     )
 
 
-def test_internal_policy_is_not_even_defaulted_while_disabled(rules, service):
+def test_internal_policy_is_not_defaulted_while_disabled(rules, service):
     assert "internalTrafficPolicy" not in rules.create("services", service(), version="1.21")["spec"]
 
 
@@ -133,9 +133,7 @@ def test_internal_policy_is_not_even_defaulted_while_disabled(rules, service):
         ("1.37", {"ServiceTopology": False}, False),
     ],
 )
-def test_topology_keys_live_behind_their_gate_which_later_releases_have_on_request(
-    rules, service, version, gates, kept
-):
+def test_topology_keys_require_their_gate(rules, service, version, gates, kept):
     keys = ["kubernetes.io/hostname", "*"]
     assert stored_value(rules, service(topologyKeys=keys), "topologyKeys", version=version, gates=gates) == (
         keys if kept else None
@@ -146,7 +144,7 @@ TOPOLOGY = {"version": "1.20", "gates": {"ServiceTopology": True}}
 
 
 @pytest.mark.parametrize("version", ["1.20", "1.37"])
-def test_stored_topology_keys_outlive_their_gate(rules, service, version):
+def test_stored_topology_keys_survive_their_disabled_gate(rules, service, version):
     on, off = ({"version": version, "gates": {"ServiceTopology": value}} for value in (True, False))
     old = rules.create("services", service(topologyKeys=["rack"]), **on)
     kept = rules.update("services", old, old, **off)
@@ -203,7 +201,7 @@ def test_topology_keys_do_not_go_with_an_external_policy_of_local(rules, service
     ]
 
 
-def test_neither_of_the_two_can_be_added_to_a_service_that_has_the_other(rules, service):
+def test_topology_keys_and_external_policy_local_exclude_each_other_on_update(rules, service):
     keyed = service(type="NodePort", topologyKeys=["rack"])
     local = service(type="NodePort", externalTrafficPolicy="Local")
     both = service(type="NodePort", externalTrafficPolicy="Local", topologyKeys=["rack"])
@@ -248,12 +246,12 @@ WARNINGS = [
         ({"externalIPs": ["198.19.1.1"]}, 36),
     ],
 )
-def test_nothing_is_deprecated_before_its_time(rules, service, fields, since):
+def test_fields_are_deprecated_from_their_release_on(rules, service, fields, since):
     obj = rules.create("services", service(**fields))
     assert Services().warnings(obj, Features((1, since - 1))) == []
     assert len(Services().warnings(obj, Features((1, since)))) == 1
 
 
 @pytest.mark.parametrize(("fields", "said"), WARNINGS)
-def test_deprecated_and_ignored_fields_are_warned_of(rules, service, fields, said):
+def test_deprecated_and_ignored_fields_cause_warnings(rules, service, fields, said):
     assert Services().warnings(rules.create("services", service(**fields))) == said

@@ -53,7 +53,7 @@ def changed(obj, **spec):
         {"sessionAffinity": "ClientIP"},
     ],
 )
-def test_writing_back_what_was_read_changes_nothing(rules, stored, spec):
+def test_writing_back_a_read_service_changes_nothing(rules, stored, spec):
     old = stored(**spec)
     assert rules.update("services", old, old) == old
 
@@ -61,7 +61,7 @@ def test_writing_back_what_was_read_changes_nothing(rules, stored, spec):
 @pytest.mark.parametrize(
     "spec", [{}, DUAL, {"type": "NodePort"}, {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}]
 )
-def test_writing_back_what_was_created_keeps_what_was_given_out(rules, service, stored, spec):
+def test_writing_back_the_created_manifest_keeps_allocations(rules, service, stored, spec):
     old = stored(**spec)
     assert rules.update("services", old, service(**spec)) == old
 
@@ -100,24 +100,24 @@ def test_node_port_is_not_kept_when_another_port_took_it(rules, stored):
     assert [each.get("nodePort") for each in new] == [None, 30080]
 
 
-def test_second_address_leaves_with_the_policy(rules, stored):
+def test_single_stack_policy_removes_the_second_address(rules, stored):
     old = stored(**DUAL)
     new = rules.update("services", old, changed(old, ipFamilyPolicy="SingleStack"))["spec"]
     assert (new["clusterIPs"], new["ipFamilies"]) == (["10.96.0.7"], ["IPv4"])
 
 
-def test_second_family_comes_with_the_policy(rules, stored):
+def test_dual_stack_policy_adds_the_second_family(rules, stored):
     old = stored()
     new = rules.update("services", old, changed(old, ipFamilyPolicy="PreferDualStack"))["spec"]
     assert (new["clusterIPs"], new["ipFamilies"]) == (["10.96.0.7"], ["IPv4", "IPv6"])
 
 
-def test_leaving_external_name_gets_families_again(rules, stored):
+def test_change_from_external_name_assigns_families(rules, stored):
     old = stored(type="ExternalName", externalName="a.b")
     assert rules.update("services", old, changed(old, type="ClusterIP"))["spec"]["ipFamilies"] == ["IPv4"]
 
 
-def test_status_of_a_load_balancer_goes_with_the_type(rules, stored):
+def test_type_change_removes_the_load_balancer_status(rules, stored):
     old = stored(type="LoadBalancer")
     old["status"] = {"loadBalancer": {"ingress": [{"ip": "198.18.1.1", "ipMode": "VIP"}]}}
     assert rules.update("services", old, changed(old))["status"] == old["status"]
@@ -163,13 +163,13 @@ def test_update_is_refused(rules, stored, spec, change, said):
     assert said in rules.update_refusals("services", old, changed(old, **change))
 
 
-def test_name_of_a_stored_object_is_fixed(rules, stored):
+def test_name_of_a_stored_object_is_immutable(rules, stored):
     old, new = stored(), stored()
     new["metadata"]["name"] = "other"
     assert 'metadata.name: Invalid value: "other": field is immutable' in rules.update_refusals("services", old, new)
 
 
-def test_status_write_leaves_the_spec_alone(rules, stored):
+def test_status_write_does_not_change_the_spec(rules, stored):
     old = stored()
     assert (
         rules.update_status("services", old, changed(old, trafficDistribution="PreferClose"))[0]["spec"] == old["spec"]

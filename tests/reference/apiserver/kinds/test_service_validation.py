@@ -264,13 +264,13 @@ def test_unknown_distribution_is_a_single_error(rules, service, spec):
 
 
 @pytest.mark.parametrize(("follows", "complaints"), [("kep", 0), ("released", 1)])
-def test_distribution_of_a_domain_is_for_those_who_follow_the_kep(rules, service, follows, complaints):
+def test_distribution_with_a_domain_is_accepted_only_as_the_kep_says(rules, service, follows, complaints):
     named = service(trafficDistribution="example.com/mine")
     assert len(rules.update_refusals("services", service(), named, follows=follows)) == complaints
 
 
 @pytest.mark.parametrize("value", ["example.com/", "Example.com/mine", "a/b/c", "example.com/my name", "//"])
-def test_malformed_distribution_is_told_the_form(rules, service, value):
+def test_malformed_distribution_error_states_the_format(rules, service, value):
     refused = rules.refusals("services", service(trafficDistribution=value))
     assert refused
     assert all("must be of the form <domain>/<name>" in each for each in refused)

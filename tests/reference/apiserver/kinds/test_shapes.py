@@ -9,7 +9,7 @@ from reference.apiserver.kinds.services import Services
 from reference.features import Features
 
 
-def test_unknown_fields_are_taken_out_and_named(service):
+def test_unknown_fields_are_removed_and_named(service):
     obj = service(trafficPolicy="PreferZone", ports=[{"port": 80, "prot": "TCP"}])
     obj["metadata"]["colour"] = "red"
     assert sorted(Services().decode(obj, Features())) == ["metadata.colour", "spec.ports[0].prot", "spec.trafficPolicy"]
@@ -37,7 +37,7 @@ def test_null_means_absent(service):
         ({"ports": [{"port": 80, "targetPort": []}]}, "array into Go struct field Service.spec.ports[0].targetPort"),
     ],
 )
-def test_wrong_type_is_told_with_its_path(service, spec, said):
+def test_wrong_type_is_reported_with_its_path(service, spec, said):
     with pytest.raises(ValueError, match="cannot unmarshal") as caught:
         Services().decode(service(**spec), Features())
     assert said in str(caught.value)
@@ -47,7 +47,7 @@ def test_wrong_type_is_told_with_its_path(service, spec, said):
     ("plural", "field", "since"),
     [("services", "trafficDistribution", 30), ("services", "internalTrafficPolicy", 21)],
 )
-def test_field_of_a_newer_version_is_unknown(rules, service, plural, field, since):
+def test_field_of_a_newer_release_is_unknown(rules, service, plural, field, since):
     strategy = rules.by_plural[plural]
     assert strategy.decode(service(**{field: "x"}), Features((1, since - 1))) == [f"spec.{field}"]
     assert strategy.decode(service(**{field: "x"}), Features((1, since))) == []
@@ -55,7 +55,7 @@ def test_field_of_a_newer_version_is_unknown(rules, service, plural, field, sinc
 
 @pytest.mark.parametrize("plural", [each.resource.plural for each in strategies()])
 @pytest.mark.parametrize("part", ["metadata", "spec", "status", "endpoints", "data"])
-def test_no_kind_fails_on_a_text_where_an_object_belongs(rules, plural, part):
+def test_every_kind_refuses_a_string_in_place_of_an_object(rules, plural, part):
     strategy = rules.by_plural[plural]
     obj = {"kind": strategy.resource.kind, "metadata": {"name": "x"}, part: "text"}
     try:

@@ -40,14 +40,14 @@ SHAPE: Shape = {
         {"either": 1, "items": [{"name": "a"}, {}], "open": {"text": "a", "more": [1, {}]}},
     ],
 )
-def test_what_fits_is_left_as_it_is(obj: dict[str, Any]) -> None:
+def test_valid_object_is_unchanged(obj: dict[str, Any]) -> None:
     before = repr(obj)
     assert conform(obj, SHAPE) == []
     assert repr(obj) == before
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), ([{"a": 0}], [{"a": False}])])
-def test_values_that_python_alone_finds_equal_are_not_the_same(one: Any, other: Any) -> None:
+def test_values_equal_only_in_python_are_different(one: Any, other: Any) -> None:
     assert not same(one, other)
 
 
@@ -61,7 +61,7 @@ def test_wrong_type_is_refused_where_the_stored_value_is_equal_for_python() -> N
         api.update("endpointslices", "default", slice_)
 
 
-def test_an_older_version_shares_what_did_not_change_and_keeps_its_own_metadata() -> None:
+def test_older_version_shares_unchanged_parts_and_has_its_own_metadata() -> None:
     api = ApiServer()
     slice_ = {"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}]}
     old = api.create("endpointslices", "default", slice_)

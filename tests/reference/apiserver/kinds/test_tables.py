@@ -63,7 +63,7 @@ SERVICES = [
 
 
 @pytest.mark.parametrize(("spec", "balancer", "wanted"), SERVICES)
-def test_service_row(rules, service, spec, balancer, wanted):
+def test_service_row_has_the_columns_of_kubectl(rules, service, spec, balancer, wanted):
     obj = {**service(**spec), "status": {"loadBalancer": balancer}}
     assert wanted.items() <= row(rules, "services", obj).items()
 
@@ -108,7 +108,7 @@ def test_running_pod_row(rules, pod):
         ({"running": {}}, "Running"),
     ],
 )
-def test_pod_row_tells_what_a_container_waits_for_or_ended_with(rules, pod, container, shown):
+def test_pod_row_shows_why_a_container_waits_or_ended(rules, pod, container, shown):
     state = {"phase": "Running", "containerStatuses": [{"state": container}]}
     assert pod_row(rules, pod, state)["Status"] == shown
 
@@ -140,7 +140,7 @@ def test_node_row_shows_cordon_roles_and_addresses(rules, node):
     assert (shown["Internal-IP"], shown["External-IP"], shown["OS-Image"]) == ("10.0.0.1", "<none>", "<unknown>")
 
 
-def test_event_row(rules):
+def test_event_row_has_the_columns_of_kubectl(rules):
     event = {
         "metadata": {"name": "web.1"},
         "involvedObject": {"kind": "Service", "name": "web"},

@@ -23,7 +23,7 @@ def node(api: ApiServer) -> None:
 
 
 @pytest.mark.usefixtures("node")
-def test_without_a_way_to_nodes_there_are_no_logs(http: Any, api: ApiServer) -> None:
+def test_logs_are_unavailable_without_access_to_nodes(http: Any, api: ApiServer) -> None:
     made = api.get("nodes", "", "a1")
     address = {"type": "InternalIP", "address": "192.0.2.1"}
     api.update_status("nodes", "", {**made, "status": {"addresses": [address]}})
@@ -37,7 +37,7 @@ def test_a_node_without_an_address_is_an_error(http: Any) -> None:
     assert (code, "no preferred addresses found" in status["message"]) == (500, True)
 
 
-def test_a_node_that_is_gone_is_not_found(http: Any) -> None:
+def test_deleted_node_is_not_found(http: Any) -> None:
     code, status = http("GET", f"{PATH}/exec?command=true")
     assert (code, status["message"]) == (404, 'nodes "a1" not found')
 

@@ -89,7 +89,7 @@ def run_pod(api: ApiServer, name: str, address: str, port: int = 0) -> str:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_request_and_answer_are_passed_on(http: Any, pod: str, echo: int, method: str) -> None:
+def test_request_and_response_are_forwarded(http: Any, pod: str, echo: int, method: str) -> None:
     body = None if method == "GET" else b"text"
     path = f"{PODS}/{pod}:{echo}/proxy/dial/it?host=a%20b&host=c&watch=1"
     with http.open(method, path, body, Content_Type="text/plain", X_Asked="me") as answer:
@@ -103,7 +103,7 @@ def test_request_and_answer_are_passed_on(http: Any, pod: str, echo: int, method
     )
 
 
-def test_credentials_and_what_is_of_one_hop_go_no_further(http: Any, pod: str, echo: int) -> None:
+def test_credentials_and_hop_by_hop_headers_are_not_forwarded(http: Any, pod: str, echo: int) -> None:
     with http.open("GET", f"{PODS}/{pod}:{echo}/proxy/", TE="trailers", Accept="text/plain") as answer:
         sent = {name.lower() for name in json.loads(answer.read())["headers"]}
     assert sent & {"authorization", "te", "accept"} == {"accept"}
@@ -111,12 +111,12 @@ def test_credentials_and_what_is_of_one_hop_go_no_further(http: Any, pod: str, e
 
 
 @pytest.mark.parametrize("code", [404, 500, 302])
-def test_refusals_of_the_pod_are_its_own(http: Any, pod: str, echo: int, code: int) -> None:
+def test_error_status_of_the_pod_is_forwarded(http: Any, pod: str, echo: int, code: int) -> None:
     with http.open("GET", f"{PODS}/{pod}:{echo}/proxy/code/{code}") as answer:
         assert (answer.status, json.loads(answer.read())["path"]) == (code, f"/code/{code}")
 
 
-def test_scheme_may_be_named_and_the_first_port_is_meant_without_one(
+def test_scheme_can_be_given_and_the_port_defaults_to_the_first(
     http: Http, api: ApiServer, pod: str, echo: int
 ) -> None:
     run_pod(api, "web-2", IN_THE_CLUSTER, port=echo)
@@ -124,7 +124,7 @@ def test_scheme_may_be_named_and_the_first_port_is_meant_without_one(
         assert http("GET", f"{PODS}/{identifier}/proxy/hostname")[1]["path"] == "/hostname"
 
 
-def test_path_without_an_end_leads_to_the_root(http: Any, pod: str, echo: int) -> None:
+def test_empty_path_is_forwarded_as_root(http: Any, pod: str, echo: int) -> None:
     with http.open("GET", f"{PODS}/{pod}:{echo}/proxy?a=b") as answer:
         assert json.loads(answer.read())["path"] == "/?a=b"
         assert answer.url.endswith("/proxy/?a=b")
@@ -141,9 +141,7 @@ def test_path_without_an_end_leads_to_the_root(http: Any, pod: str, echo: int) -
         ("web-1:many", (503, "error trying to reach service: dial tcp: lookup tcp/many: unknown port")),
     ],
 )
-def test_pods_that_cannot_be_meant_are_refused(
-    http: Http, api: ApiServer, identifier: str, expected: tuple[int, str]
-) -> None:
+def test_invalid_pod_names_are_refused(http: Http, api: ApiServer, identifier: str, expected: tuple[int, str]) -> None:
     run_pod(api, "web-1", IN_THE_CLUSTER)
     run_pod(api, "waiting", "")
     run_pod(api, "own", "127.0.0.1")
@@ -152,7 +150,7 @@ def test_pods_that_cannot_be_meant_are_refused(
     assert (status["kind"], status["code"]) == ("Status", code)
 
 
-def test_pod_where_nobody_listens_is_unavailable(http: Http, pod: str) -> None:
+def test_pod_without_listener_is_unavailable(http: Http, pod: str) -> None:
     with closed_port() as port:
         code, status = http("GET", f"{PODS}/{pod}:{port}/proxy/")
     assert (code, status["reason"]) == (503, "ServiceUnavailable")
@@ -173,22 +171,22 @@ def test_pod_that_does_not_answer_as_http_is_unavailable(http: Http, pod: str, a
         connection.close()
 
 
-def test_answer_that_breaks_off_breaks_off(http: Any, pod: str, echo: int) -> None:
+def test_truncated_response_is_truncated_for_the_client(http: Any, pod: str, echo: int) -> None:
     with http.open("GET", f"{PODS}/{pod}:{echo}/proxy/broken") as answer, pytest.raises(IncompleteRead):
         answer.read()
 
 
-def test_without_a_way_to_pods_the_server_says_so(http: Http, api: ApiServer) -> None:
+def test_missing_access_to_pods_is_reported(http: Http, api: ApiServer) -> None:
     run_pod(api, "web-1", IN_THE_CLUSTER)
     code, status = http("GET", f"{PODS}/web-1:80/proxy/")
     assert (code, "was given no way into the network of pods" in status["message"]) == (503, True)
 
 
-def test_only_who_has_the_token_reaches_pods(http: Http, pod: str, echo: int) -> None:
+def test_pod_access_requires_the_token(http: Http, pod: str, echo: int) -> None:
     assert http("GET", f"{PODS}/{pod}:{echo}/proxy/", Authorization="Bearer wrong")[0] == 401
 
 
-def test_requests_to_pods_wait_for_nobody(http: Http, pod: str, echo: int) -> None:
+def test_requests_to_pods_run_concurrently(http: Http, pod: str, echo: int) -> None:
     """Each of twenty requests waits in its pod for the others; a request for another resource does not wait."""
     with ThreadPoolExecutor(20) as others:
         waiting = [others.submit(http, "GET", f"{PODS}/{pod}:{echo}/proxy/gate") for _ in range(19)]
@@ -198,9 +196,7 @@ def test_requests_to_pods_wait_for_nobody(http: Http, pod: str, echo: int) -> No
         assert [each.result(20)[0] for each in waiting] == [200] * 19
 
 
-def test_server_that_came_back_reaches_pods(
-    http: Http, api: ApiServer, server: HttpServer, pod: str, echo: int
-) -> None:
+def test_restarted_server_reaches_pods(http: Http, api: ApiServer, server: HttpServer, pod: str, echo: int) -> None:
     assert http("GET", f"{PODS}/{pod}:{echo}/proxy/a")[0] == 200
     server.replace(None)
     server.replace(ApiServer(predecessor=api))
@@ -208,7 +204,7 @@ def test_server_that_came_back_reaches_pods(
 
 
 @pytest.mark.parametrize("end", [HttpServer.stop, lambda server: server.replace(None)])
-def test_server_that_goes_away_lets_go_of_pods(
+def test_stopping_server_closes_connections_to_pods(
     http: Http, server: HttpServer, pod: str, end: Callable[[HttpServer], None]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as others:
@@ -221,7 +217,7 @@ def test_server_that_goes_away_lets_go_of_pods(
         assert isinstance(asked.exception(20), OSError)
 
 
-def test_client_that_goes_away_ends_the_request_in_the_pod(server: HttpServer, pod: str) -> None:
+def test_client_disconnect_ends_the_request_in_the_pod(server: HttpServer, pod: str) -> None:
     tls = ssl.create_default_context(cadata=server.ca_pem)
     client = HTTPSConnection(server.url.removeprefix("https://"), context=tls, timeout=20)
     with socket.create_server(("127.0.0.1", 0)) as listening:
