@@ -77,7 +77,7 @@ def test_program_is_hung_after_several_consecutive_checks(monkeypatch: pytest.Mo
         HungSample({"7": "1 2 3"}, {"0100007F:2": 4}),
         HungSample({}, {"0100007F:1": 4}),
     ],
-    ids=["waits for a processor", "has begun a thread", "has read some", "has connected anew", "has ended"],
+    ids=["waits-for-a-processor", "has-started-a-thread", "has-read-data", "has-reconnected", "has-ended"],
 )
 def test_program_that_makes_progress_is_not_hung(later: HungSample) -> None:
     earlier = HungSample({"7": "1 2 3"}, {"0100007F:1": 4})

@@ -28,7 +28,7 @@ print("up", flush=True)
         ("time.sleep(600)", b"news", False),
         ("while True: pass", b"", False),
     ],
-    ids=["has-read-all", "has-nothing-to-do", "has-news-to-read", "is-busy"],
+    ids=["has-read-everything", "has-nothing-to-do", "has-unread-data", "is-busy"],
 )
 def test_program_is_idle_once_it_has_read_everything_and_stopped_working(
     does: str, said: bytes, is_idle: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -69,7 +69,7 @@ def test_program_is_idle_once_it_has_read_everything_and_stopped_working(
         (IdleSample({"7": 50}, busy=True), False),
         (IdleSample({}), False),
     ],
-    ids=["nothing", "hardly", "ran", "a-new-thread-ran", "another-thread", "waits-or-has-news", "has-ended"],
+    ids=["no-cpu", "little-cpu", "ran", "new-thread-ran", "another-thread", "waits-or-has-unread-data", "has-ended"],
 )
 def test_program_that_uses_little_cpu_is_idle(later: IdleSample, is_idle: bool) -> None:
     earlier = IdleSample({"7": 50})

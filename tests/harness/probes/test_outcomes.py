@@ -180,7 +180,7 @@ def in_pieces(connection: socket.socket) -> None:
         (lambda c: None, Unknown("the server closed the connection without sending its name, after b''")),
         (lambda c: c.recv(1), TIMED_OUT),
     ],
-    ids=["in-pieces", "reset", "banner", "foreign", "endless", "closed", "mute"],
+    ids=["in-pieces", "reset", "banner", "foreign", "endless", "closed", "silent"],
 )
 def test_replies_of_other_servers_are_classified(
     wire: Wire, behave: Callable[[socket.socket], None], outcome: Observation

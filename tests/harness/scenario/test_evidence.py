@@ -26,7 +26,7 @@ E1121 08:49:52.000000   27095 a.go:1] "after"
         ("", "no lines"),
         ("one\ntwo\n", "lines without timestamps; these are the last\none\ntwo"),
     ],
-    ids=["since", "nothing since", "empty", "no times"],
+    ids=["recent-lines", "no-recent-lines", "empty", "no-timestamps"],
 )
 def test_log_is_shown_since_the_window(log: str, shown: str) -> None:
     assert since_then(log, OPENED) == shown

@@ -43,6 +43,6 @@ def test_ipv6_packet_is_read() -> None:
     assert str(packet_of(bytes.fromhex(header), bytes.fromhex("2af80050"))) == "[fd00::5]:11000 → [fd00::9]:80"
 
 
-@pytest.mark.parametrize("header", ["", "45", "ff" * 40], ids=["nothing", "cut", "neither"])
+@pytest.mark.parametrize("header", ["", "45", "ff" * 40], ids=["empty", "truncated", "unknown-family"])
 def test_data_that_is_not_an_ip_packet_is_none(header: str) -> None:
     assert packet_of(bytes.fromhex(header)) is None

@@ -244,7 +244,7 @@ def test_empty_connection_uses_the_shell(
 @pytest.mark.parametrize(
     ("repeated", "unsure", "dials"),
     [([5, 5], 0, 2), ([5, 6, 6], 0, 6), ([5, 6, 7], 4, 6)],
-    ids=["nobody repeated a SYN", "somebody did, and not when asked again", "somebody does all the time"],
+    ids=["no repeated SYN", "repeated SYN only at first", "always a repeated SYN"],
 )
 def test_late_host_network_answers_are_doubted_only_with_repeated_syns(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch, repeated: list[int], unsure: int, dials: int
@@ -389,7 +389,7 @@ def of_an_old_client(
         ((1, 2), 4, (), [ANSWER] * 3 + [Unknown]),
         ((0, 0, 0, 0), 4, (TWIN,), [TIMED_OUT] * 4),
     ],
-    ids=["answered now", "later", "never", "nor is its twin", "there is no twin", "nobody is"],
+    ids=["answered now", "answered later", "never answered", "twin not answered either", "no twin", "none answered"],
 )
 def test_doubtful_try_is_repeated_when_a_twin_has_all_answers(
     new_dialer: Callable[..., Dialer],
