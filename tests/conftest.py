@@ -1,7 +1,7 @@
-"""Let tests make network namespaces as an ordinary user, also under pytest-xdist.
+"""Let an ordinary user's tests create network namespaces, also under pytest-xdist.
 
-Only a process without threads can enter a user namespace, and xdist's workers have threads before they load a conftest.
-So the controller enters the namespace, and its workers start inside it.
+Only a process without threads can enter a user namespace. The workers of pytest-xdist have threads before they load a
+conftest. For this reason the controller enters the namespace and starts its workers inside it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ settings.load_profile("no-deadline")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Enter a user namespace if possible; otherwise the tests that need it report the reason.
+    """Enter a user namespace if possible. Otherwise the tests that need one are skipped with the reason.
 
-    A shell starts background processes with SIGINT ignored, and children inherit that, but tests send SIGINT to their
-    own.
+    A shell starts background processes with SIGINT ignored, and their children inherit that. Tests send SIGINT to their
+    own child processes, so the default handler is set again.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def netns_allowed() -> None:
-    """Require permission to make network namespaces; skip with the reason where it is missing."""
+    """Skip the test with a reason if this process may not create network namespaces."""
     try:
         sandbox.enter()
     except UnavailableError as error:

@@ -1,4 +1,4 @@
-"""A closed port that no other process can take."""
+"""A closed port that no other process can bind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from collections.abc import Iterator
 def closed_port() -> Iterator[int]:
     """Yield a TCP port of 127.0.0.1 that refuses connections.
 
-    A socket stays bound to it: otherwise the kernel could give the port to the next process that asks for any.
+    A socket stays bound to the port. Otherwise the kernel could give the port to the next process that requests a free
+    one.
     """
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))

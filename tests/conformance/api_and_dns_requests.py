@@ -1,4 +1,7 @@
-"""Requests to API and DNS servers, and helpers that find incorrect responses. Tags describe each request."""
+"""Requests to API servers and DNS servers, and helpers that find incorrect responses.
+
+Each request has tags that describe it.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +26,17 @@ def has(*every: str) -> Where:
 
 
 def either(*some: Where) -> Where:
-    """Return the requests that any of these selectors matches."""
+    """Return the requests that at least one of these selectors matches."""
     return lambda tags: any(each(tags) for each in some)
 
 
 def wrong_at(right: Answers, answers: Answers) -> list[tuple[str, frozenset[str]]]:
-    """Return the requests whose responses differ from the reference."""
+    """Return the requests whose responses differ from those of the reference."""
     return [each for each in right if right[each] != answers[each]]
 
 
 def judge(where: Where, right: Answers, answers: Answers) -> None:
-    """Fail unless the requests with incorrect responses are a non-empty subset of the expected requests."""
+    """Fail unless at least one request has an incorrect response, and all such requests are among the expected ones."""
     wrong = wrong_at(right, answers)
     assert wrong, "it is right everywhere"
     misplaced = [each for each in wrong if not where(each[1])]

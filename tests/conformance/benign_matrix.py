@@ -1,4 +1,7 @@
-"""The requirements for each benign variant. Nightly runs check all claimed requirements, other runs check a sample."""
+"""Select the requirements to run against each benign variant.
+
+Nightly runs use all claimed requirements, and other runs use a sample.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _PARTS = {
 
 
 def profiles(variant: Mutant) -> set[Profile]:
-    """Return the profiles that test the parts that a variant replaces."""
+    """Return the profiles that test the components a variant replaces."""
     return set().union(*(of for part, of in _PARTS.items() if _replaces(variant, part)))
 
 
@@ -32,7 +35,9 @@ def _replaces(variant: Mutant, part: str) -> bool:
 
 
 def claimed(variant: Mutant, reading: str) -> list[str]:
-    """Return the requirements for the features of a variant in one reading, including those declared as unmet."""
+    """Return the requirements for the features of a variant in one reading of the KEPs, including requirements declared
+    as unmet.
+    """
     return sorted(
         name
         for name, scenario in SCENARIOS.items()
@@ -55,10 +60,13 @@ _KEYS = {"TopologyKeys", "TopologyKeysRouting"}
 
 
 def tried(variant: Mutant, reading: str) -> list[str]:
-    """Return the requirements to run against a variant in one reading: all claimed requirements, without repetition.
+    """Return the requirements to run against a variant in one reading of the KEPs.
 
-    A requirement that is identical in both readings runs again in the released reading only if a replaced part depends
-    on the reading. Other parts belong to the reference, which is certified in both readings.
+    These are all claimed requirements, each once.
+
+    A requirement can be identical in both readings. It then runs again in the released reading only if a replaced
+    component depends on the reading. All other components belong to the reference, which has a certified run in both
+    readings.
     """
     asked = claimed(variant, reading)
     if reading == READINGS[0]:
@@ -78,12 +86,12 @@ def features(requirement: str) -> set[str]:
 
 
 def is_late(name: str) -> bool:
-    """Return whether a variant delays each change by seconds. Such variants run only in nightly runs."""
+    """Return whether a variant delays each change by several seconds. Such variants run only in nightly runs."""
     return bool(re.search(r"(?<!-0)-[13]-s-late$|ten-seconds-late$", name))
 
 
 def sample(name: str) -> tuple[str, ...]:
-    """Return the requirements that are most sensitive to the differences of a variant."""
+    """Return the requirements that react most to the way in which a variant differs."""
     if name in SAMPLES:
         return SAMPLES[name]
     return OF_WATCHES["controller" if name.startswith("controller-") else "proxy"]

@@ -1,4 +1,4 @@
-"""Store the results of benign variants by requirement. An interrupted run resumes if the code is unchanged.
+"""Store the results of benign variants by requirement. An interrupted run resumes if the code has not changed.
 
 `python -m tests.conformance.benign_results` lists the completed variants, their readings, and their failures.
 """
@@ -29,7 +29,10 @@ class Outcome:
 
 
 class Seen:
-    """The results of one variant in one reading. Inconclusive results are discarded, and the next run repeats them."""
+    """The results of one variant in one reading of the KEPs.
+
+    Inconclusive results are not stored, so the next run repeats them.
+    """
 
     def __init__(self, folder: Path, name: str, reading: str) -> None:
         self._path = folder / f"{name}.{reading}.jsonl"
@@ -54,7 +57,7 @@ class Seen:
         return sorted(set(requirements) - told)
 
     def texts(self, verdict: str, requirements: Collection[str]) -> dict[str, str]:
-        """Return the texts of the results with this verdict."""
+        """Return the texts of the results that have this verdict."""
         return {
             name: each.text
             for name, each in sorted(self.outcomes.items())
@@ -63,7 +66,7 @@ class Seen:
 
 
 def folder(of: Path = FOLDER) -> Path:
-    """Return the folder of results for the current code. Create the folder if necessary."""
+    """Return the folder for results of the current code. Create the folder if necessary."""
     made = of / f"benign-{digest()}"
     made.mkdir(parents=True, exist_ok=True)
     return made
@@ -78,7 +81,10 @@ def digest() -> str:
 
 
 def summary(all_of: Mapping[tuple[str, str], Collection[str]], seen_in: Path) -> Iterator[str]:
-    """Return a summary of each variant and reading, with the missing requirements. `all_of` has all requirements."""
+    """Return a summary of each variant and reading that lists the missing requirements.
+
+    `all_of` contains all requirements.
+    """
     whole, trials, failed, seconds, cpu_seconds = 0, 0, 0, 0.0, 0.0
     for (name, reading), requirements in all_of.items():
         seen = Seen(seen_in, name, reading)

@@ -1,4 +1,4 @@
-"""Run the test of a requirement on a cluster with a mutant."""
+"""Run the test of a requirement on a cluster that contains a mutant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Test = Callable[..., None]
 
 @dataclass(frozen=True)
 class Scenario:
-    """A requirement, its test function, and the arguments of each test case."""
+    """A requirement, its test function, and the parameters of each test case."""
 
     requirement: Requirement
     test: Test
@@ -77,7 +77,9 @@ def time_scaled(factor: float) -> Iterator[None]:
 
 @contextmanager
 def fewer_probes(leak: float = 0.25) -> Iterator[None]:
-    """In this context, default checks send fewer probes, and detect only faults of at least this share."""
+    """In this context, default checks send fewer probes and detect only faults that affect at least this share of
+    connections.
+    """
     before = DEFAULT_RATES.leak
     object.__setattr__(DEFAULT_RATES, "leak", leak)
     try:
@@ -87,10 +89,10 @@ def fewer_probes(leak: float = 0.25) -> Iterator[None]:
 
 
 class Rereading(NetnsBackend):
-    """An embedded cluster that can switch between readings of the KEPs."""
+    """An embedded cluster that can switch between the readings of the KEPs."""
 
     def follow(self, reading: str) -> None:
-        """Switch all components to the reading of the KEPs or of released Kubernetes."""
+        """Switch all components to a reading: the text of the KEPs, or the behaviour of released Kubernetes."""
         if self.release.follows != reading:
             self.release = replace(self.release, follows=reading)
             nodes = [node.name for node in self.topology.nodes]
@@ -121,7 +123,7 @@ class Trial:
 
     @contextmanager
     def cluster(self, test: str) -> Iterator[Cluster]:
-        """Yield a new namespace for the test of this name. Later namespaces know which components exited here."""
+        """Yield a new namespace for the test with this name. Later namespaces know which components exited."""
         made = Cluster(
             self._backend,
             f"trial-{next(self._numbers)}",
@@ -138,9 +140,9 @@ class Trial:
                 raise
 
     def outcome(self, requirement_id: str, reading: str = "kep") -> Outcome:
-        """Return the result of a requirement's test, and its duration.
+        """Run a requirement's test. Return the verdict, the duration and the text.
 
-        An inconclusive result of the harness stays inconclusive; any other error counts as a failure.
+        A `HarnessError` makes the result inconclusive. Any other error counts as a failure.
         """
         begin, cpu = time.monotonic(), time.process_time()
         try:

@@ -1,4 +1,4 @@
-"""Boots clusters with mutants."""
+"""Fixture that boots clusters with mutants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conformance.cases import Rereading, Trial
 
 @pytest.fixture
 def trial(tmp_path: Path, netns_allowed: None) -> Iterator[Callable[[Mutant], Trial]]:
-    """Boots a cluster with a mutant."""
+    """Return a function that boots a cluster with a mutant."""
     with ExitStack() as stack:
         numbers = itertools.count(1)
 

@@ -1,6 +1,6 @@
-"""Cases for an EndpointSlice controller: changes of Services, pods and nodes, and the resulting slices.
+"""Cases for an EndpointSlice controller. A case changes Services, pods and nodes, and the controller writes slices.
 
-A case runs without threads or a server. Its clock advances only to the next due time.
+A case runs without threads and without a server. Its clock jumps to the next due time.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ Seen = Mapping[tuple[object, ...], object]
 
 @dataclass(frozen=True)
 class Story:
-    """A release, a configuration, and steps of actions on objects. The first step precedes the controller's start."""
+    """A release, a configuration, and steps.
+
+    Each step is a list of actions on objects. The first step runs before the controller starts.
+    """
 
     features: Features
     node_level: NodeLevel
@@ -230,7 +233,7 @@ class _Teller:
 
 
 def _node_without_endpoint_comes() -> Story:
-    """Add a node without an endpoint, while at most one node may lack an endpoint."""
+    """Return the handwritten case. It adds a node without an endpoint while the configuration allows one such node."""
     teller = _Teller(random.Random(1))
     teller.tidy, teller.owned = True, False
     nodes = [teller.node(name) for name in ("a1", "a2", "b1")]
@@ -353,7 +356,7 @@ def _clock() -> Iterator[_Clock]:
 
 
 def keep(make: Callable[..., EndpointSliceController], story: Story, *, counted: bool) -> list[Seen]:
-    """Run a case on a controller. Returns the written objects after each step, with metrics if `counted`."""
+    """Run a case on a controller. Return the objects written after each step, with metrics if `counted`."""
     store, seen = _Store(), []
 
     def begin() -> tuple[EndpointSliceController, deque[Event]]:

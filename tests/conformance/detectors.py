@@ -1,10 +1,10 @@
-"""List the requirements that detect a mutant but do not name the mutant in `kills`.
+"""List the requirements that detect a mutant but do not list it in `kills`.
 
     python -m tests.conformance.detectors ignores-external-local       # seconds for each requirement that is tried
     python -m tests.conformance.detectors ignores-external-local 'KEP-2086/*'
 
-Each line is a requirement to whose `kills` the mutant can be added. Grids and slow requirements are omitted, because
-they detect most mutants and are not specific.
+Each output line is a requirement, and the mutant can be added to the `kills` of that requirement. Grids and slow
+requirements are left out. They detect most mutants, so they say little about a single one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.conformance.test_mutants import DEAR, SECONDS
 
 
 def asked(mutant: Mutant, patterns: Sequence[str]) -> list[str]:
-    """Return fast requirements on the component of a mutant that do not name the mutant."""
+    """Return the fast requirements that test the component of a mutant and do not list the mutant in `kills`."""
     profile = Profile.SERVICE_PROXY if "proxy" in mutant.changes else Profile.ENDPOINTSLICE_CONTROLLER
     return [
         each
@@ -44,7 +44,7 @@ def asked(mutant: Mutant, patterns: Sequence[str]) -> list[str]:
 
 
 def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the requirements that detect a mutant by its symptom, with the first line of each failure."""
+    """Yield the requirements that detect a mutant by its symptom, each with the first line of the failure."""
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(History(Path(folder) / "history.jsonl")) as history,

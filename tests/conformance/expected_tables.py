@@ -1,8 +1,8 @@
-"""Extract literal tables of expected values from the suite's scenarios, with the state of the cluster.
+"""Extract tables of literal expected values from the scenarios of the suite, together with the cluster's state.
 
-A scenario runs on a stage: a fake cluster without packets, in which Services, slices and nodes are dictionaries.
-The stage records each expectation with the current slices. A scenario stops at the first operation that the stage does
-not support, such as a restart, and its earlier records are used.
+A scenario runs on a stage. A stage is a fake cluster without packets, in which Services, slices and nodes are
+dictionaries. The stage records each expectation and the slices at that time. A scenario stops at the first operation
+that the stage does not support, such as a restart. The expectations recorded before that are used.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Offstage(Exception):  # noqa: N818  it is no error
 
 
 class Stage:
-    """A fake `Cluster` with the operations that tables require."""
+    """A fake `Cluster` with the operations that the tables need."""
 
     def __init__(self) -> None:
         self.said: list[Said] = []
@@ -127,7 +127,7 @@ class Stage:
             del self._slices[service.name, name, family]
 
     def settle(self) -> None:
-        """Return at once, because the stage has nothing to wait for."""
+        """Return immediately. The stage has nothing to wait for."""
 
     def say(
         self,
@@ -192,11 +192,11 @@ def _beside(*_: Any, **__: Any) -> Iterator[_Beside]:
 
 class _Beside:
     def wait_for_samples(self) -> None:
-        """Do nothing, because the stage has no traffic."""
+        """Do nothing. The stage has no traffic."""
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """Raised for a case that a table leaves undefined."""
+    """Do nothing. These expectations contain no table of endpoints."""
 
 
 def _stop(*_: Any, **__: Any) -> None:
@@ -218,7 +218,7 @@ _OFF_STAGE = {f"harness.scenario.{room}" for room in ("affinity", "becoming", "h
 
 
 def tables(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> list[Said]:
-    """Return the expectations of a scenario from all its test cases."""
+    """Return the expectations that all test cases of a scenario record."""
     for module in [each for name, each in sys.modules.items() if name.startswith("conformance.")]:
         for name, value in list(vars(module).items()):
             if name in ON_STAGE or getattr(value, "__module__", "") in _OFF_STAGE:

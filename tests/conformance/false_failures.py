@@ -1,11 +1,11 @@
-"""Count false failures: runs against a correct implementation must never have the verdict `failed`.
+"""Count false failures. A run against a correct implementation must never have the verdict `failed`.
 
     python -m tests.conformance.false_failures [--runs 100] [--of 20] [--workers 2] [--into FILE]
 
-Each run judges the reference by requirements of each profile, drawn by the number of the run; every second run shares
-the machine with a busy loop on each core. Each line of FILE is a run, and existing runs are not repeated, so an
-interrupted series continues where it stopped, and `--runs 10` per night makes a hundred in ten nights. The exit code is
-1 if any run of FILE has a failure.
+Each run judges the reference by some requirements of each profile. The number of the run determines the requirements.
+Every second run competes with a busy loop on each core. FILE has one line per run, and runs in FILE are not repeated,
+so an interrupted series continues. For example, `--runs 10` in each of ten nights makes a hundred runs. The exit code
+is 1 if any run in FILE has a failure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BUSY = "while True: pass"
 
 
 def main() -> int:
-    """Execute the missing runs, print each result, and print a summary. Returns the exit code."""
+    """Execute the missing runs, print each result, and print a summary. Return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=4, help="further runs, until there are a hundred")
     parser.add_argument("--of", type=int, default=20, help="requirements of each profile in a run")
@@ -61,7 +61,7 @@ def runs_in(file: Path) -> list[dict[str, Any]]:
 
 
 def one_run(number: int, of: int, workers: int) -> dict[str, Any]:
-    """Run the requirements of this run against the reference. Returns the result."""
+    """Run the requirements of the run with this number against the reference. Return the result."""
     busy = number % 2 == 1
     ids = drawn(number, of)
     with tempfile.TemporaryDirectory() as folder, busy_loops(os.cpu_count() or 1 if busy else 0):
@@ -91,7 +91,7 @@ def one_run(number: int, of: int, workers: int) -> dict[str, Any]:
 
 
 def drawn(number: int, of: int) -> list[str]:
-    """Return the requirement ids of a run, with the same number for each profile."""
+    """Return the requirement ids of a run. Each profile has the same number of them."""
     chance = random.Random(number)
     found = []
     for profile in Profile:
@@ -113,7 +113,7 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def as_text(run: dict[str, Any]) -> str:
-    """Return one line for the run, and one line for each unmet requirement."""
+    """Return one line for the run and one line for each unmet requirement."""
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(run["verdicts"].items()))
     beside = ", beside busy loops" if run["busy"] else ""
     unmet = [f"  {name}: {said}" for name, said in run["unmet"].items()]
@@ -121,7 +121,7 @@ def as_text(run: dict[str, Any]) -> str:
 
 
 def summary(runs: list[dict[str, Any]]) -> str:
-    """Return a summary of all runs, with and without busy loops."""
+    """Return a summary of all runs, separately for runs with and without busy loops."""
     lines = []
     for busy in (False, True):
         some = [each for each in runs if each["busy"] is busy]

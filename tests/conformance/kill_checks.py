@@ -1,4 +1,4 @@
-"""Check that a failure reports a fault of the implementation. Only such failures count as killing a mutant."""
+"""Check that a failure reports a fault of the implementation. Only such a failure kills a mutant."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Cases for a proxy: objects at its start, changes of the objects, and the resulting behaviour of the proxy.
+"""Cases for a proxy. A case has the objects at the proxy's start and later changes of them.
 
-A case runs without kernel, sockets or threads, which makes runs of many cases on many mutants feasible.
+A case runs without a kernel, sockets or threads, so that many cases can run on many mutants.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ Seen = Mapping[tuple[object, ...], object]
 
 @dataclass(frozen=True)
 class Story:
-    """A release, and steps of simultaneous events. The first step has the objects that exist at the start."""
+    """A release, and steps.
+
+    The events of a step arrive together. The first step has the objects that exist at the start.
+    """
 
     features: Features
     steps: Sequence[Sequence[Event]]
@@ -202,7 +205,7 @@ class _Teller:
 
 
 def stories(count: int, *, steps: int = 5) -> list[Story]:
-    """Deterministic generated cases."""
+    """Return deterministic generated cases."""
     chance = random.Random(536)
     return [_Teller(chance).tell(steps) for _ in range(count)]
 
@@ -211,7 +214,7 @@ def stories(count: int, *, steps: int = 5) -> list[Story]:
 
 
 class _Server:
-    """A fake API client that sends the existing objects and then the events of a case."""
+    """A fake API client that sends the existing objects first and then the events of a case."""
 
     def __init__(self) -> None:
         self.tell: Callable[[Event], None] = lambda event: None
@@ -221,7 +224,7 @@ class _Server:
 
 
 class _Kernel:
-    """A fake of the proxy's kernel interface."""
+    """A fake of the kernel interface that the proxy uses."""
 
     def __init__(self, state: State, pod_cidrs: Sequence[str], metrics: Any, kernel_table: object) -> None:
         self.state, self.metrics, self.stale = state, metrics, set[object]()
@@ -248,7 +251,7 @@ class _Thread:
 
 @contextmanager
 def _no_system() -> Iterator[None]:
-    """Proxies created in this context use no kernel, no sockets and no thread."""
+    """In this context, new proxies use no kernel, no sockets and no thread."""
     with (
         mock.patch.object(proxies, "Kernel", _Kernel),
         mock.patch.object(Listeners, "_listen", lambda self, port: self._open.setdefault(port, [])),
@@ -258,7 +261,7 @@ def _no_system() -> Iterator[None]:
 
 
 def hear(proxy: Callable[..., ServiceProxy], story: Story) -> list[Seen]:
-    """Run a case on a proxy. Returns the behaviour of the proxy after each step."""
+    """Run a case on a proxy. Return the proxy's behaviour after each step."""
     server = _Server()
     seen: list[Seen] = []
     with _no_system():
@@ -286,7 +289,7 @@ KINDS = (
 
 
 def _seen(proxy: ServiceProxy, *, told: bool) -> Seen:
-    """Return the behaviour of a proxy. If `told`, include its health responses and metrics."""
+    """Return the behaviour of a proxy. If `told`, include its health responses and its metrics."""
     found: dict[tuple[object, ...], object] = {}
     for family in FAMILIES:
         rules = proxy._state.ruleset(family, ())

@@ -1,7 +1,7 @@
 """Check and write the entries that each requirement has in the YAML files of the suite.
 
-Each requirement is defined by a test, and has entries in two files. `needs.yaml` lists its cluster prerequisites, which
-a run measures. `coverage.yaml` maps the statements of the documents to requirements.
+A test defines each requirement. The requirement also has entries in two YAML files. `needs.yaml` lists what a cluster
+must provide, as measured by a run. `coverage.yaml` maps the statements of the documents to requirements.
 
     python -m tests.conformance.records add KEP-3015/some-thing    # make requirement ID=KEP-3015/some-thing
     python -m tests.conformance.records check                      # make lint
@@ -48,7 +48,7 @@ class Records:
 
 
 def missing(records: Records, requirements: Iterable[Requirement]) -> list[str]:
-    """Return the missing entries, each with the line to add, and the entries of unknown requirements."""
+    """Return each missing entry with the line to add, and each entry of an unknown requirement."""
     suite = {each.id: each for each in requirements}
     needed = needs.read(records.suite)
     return [
@@ -102,7 +102,7 @@ def by_hand(records: Records, requirement: Requirement) -> str:
 
 
 def add(records: Records, requirement: Requirement, needed: needs.Needs) -> list[str]:
-    """Write the measured needs of a requirement. Returns the changed files."""
+    """Write the measured needs of a requirement. Return the changed files."""
     steps = {
         f"conformance/{needs.FILE}": lambda: _add_needs(records, requirement, needed),
     }
@@ -119,7 +119,10 @@ def _add_needs(records: Records, requirement: Requirement, needed: needs.Needs) 
 
 
 def measure(requirement: Requirement) -> needs.Needs:
-    """Measure the needs of a requirement in a run against the reference. Raises `UsageError` if it is not met."""
+    """Run a requirement against the reference, and return the needs that the run measures.
+
+    Raises `UsageError` if the requirement does not pass.
+    """
     with tempfile.TemporaryDirectory() as folder:
         command = [Path(sys.executable).with_name("trafficdist"), "run", "--run-test", requirement.id, "-n", "0"]
         follow = ["--follow", requirement.as_] if requirement.as_ else []

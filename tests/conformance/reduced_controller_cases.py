@@ -1,4 +1,4 @@
-"""Remove conditions, on which mutants depend, from cases for a controller."""
+"""Remove from a controller's cases the conditions that trigger mutants."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _bare(spec: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _value(*values: str) -> Without:
-    """Ensure that the field never has one of these values."""
+    """Remove these values of trafficDistribution from all Services."""
 
     def changed(spec: Mapping[str, Any]) -> Mapping[str, Any]:
         return _bare(spec, "trafficDistribution") if spec.get("trafficDistribution") in values else spec
@@ -124,7 +124,7 @@ def _missing(story: Story) -> list[Done]:
 
 
 def _many_pods(story: Story) -> Story:
-    """Add three pods that always exist."""
+    """Add three pods that exist during the whole case."""
     pods = [
         (
             "ADDED",
@@ -149,7 +149,7 @@ def _many_pods(story: Story) -> Story:
 
 
 def _empty(story: Story) -> Story:
-    """Start with Nodes only, and never restart the controller."""
+    """Start with only Nodes, and never restart the controller."""
     later = [[each for each in step if each[0] != RESTART] for step in story.steps[1:]]
     nodes = [each for each in story.steps[0] if each[1] == "nodes"]
     return replace(story, steps=[nodes, [each for each in story.steps[0] if each[1] != "nodes"], *later])

@@ -1,4 +1,4 @@
-"""Remove conditions, on which mutants depend, from cases for a proxy."""
+"""Remove from a proxy's cases the conditions that trigger mutants."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def _gate(name: str, *, on: bool) -> Without:
 
 
 def _stays(story: Story) -> Story:
-    """Never add or remove endpoints: each version of a slice also has the endpoints of other versions, as unusable."""
+    """Keep the set of endpoints constant.
+
+    Each version of a slice also contains the endpoints of its other versions, marked as unusable.
+    """
     pools: dict[str, dict[str, Object]] = {}
     for step in story.steps:
         for event in step:

@@ -1,4 +1,4 @@
-"""The durations of requirements in the published run of the reference, used to prefer fast requirements."""
+"""The duration of each requirement in the published run of the reference. Tests prefer fast requirements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @functools.cache
 def seconds() -> dict[str, float]:
-    """Return the seconds of each scenario. Scenarios newer than the published run have a typical duration."""
+    """Return the seconds of each scenario. A scenario that is newer than the published run gets a typical duration."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     known: dict[str, float] = {}
     for file in sorted((ROOT / "reports").glob("**/trafficdist-reference/*/report.yaml")):

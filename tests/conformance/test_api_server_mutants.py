@@ -1,7 +1,7 @@
-"""A mutant of an API server answers exactly those requests incorrectly that the mutant's description covers.
+"""Each mutant of an API server answers only the requests incorrectly that its description names.
 
-Mutants and the reference receive the same requests. Tags describe each request, and `SERVER_SAID` selects the requests
-with incorrect responses by tags.
+Mutants and the reference receive the same requests. Each request has tags, and `SERVER_SAID` names the tags of the
+requests that a mutant answers incorrectly.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NEWEST = "newest"
 
 @dataclass(frozen=True)
 class Request:
-    """An object to create, and an optional update."""
+    """An object to create, and optionally an update of it."""
 
     tags: AbstractSet[str]
     resource: str
@@ -214,7 +214,7 @@ def _server(mutant: Mutant, features: Features, *, predecessor: ApiServer | None
 
 
 def _asked(server: ApiServer, name: str, request: Request) -> list[object]:
-    """The response to a request: the objects or the reason for the rejection, and the warnings."""
+    """The response to a request: the objects or the reason for a rejection, and the warnings."""
     call = Call()
     obj = {**request.obj, "metadata": {**request.obj["metadata"], "name": _named(name)}}
     try:
@@ -273,7 +273,7 @@ def _right_of_servers() -> Answers:
 
 
 def _with_refusals(right: Answers, answers: Answers) -> tuple[Answers, Answers]:
-    """Tag requests that the reference rejects."""
+    """Add a tag to the requests that the reference rejects."""
 
     def tagged(key: tuple[str, frozenset[str]]) -> tuple[str, frozenset[str]]:
         answer = right[key]

@@ -1,4 +1,4 @@
-"""Benign variants pass their requirements, and components that do nothing fail every requirement."""
+"""Benign variants pass their requirements. Components that do nothing fail every requirement."""
 
 from __future__ import annotations
 
@@ -40,12 +40,15 @@ SILENT = (
 
 
 def _patience(variant: Mutant, requirement: str) -> float:
-    """Return a sufficient time scale. Only late variants need longer waits."""
+    """Return the time scale for a requirement.
+
+    It is short if the requirement should fail and the variant delays nothing.
+    """
     return 0.2 if requirement in variant.unmet and not is_late(variant.name) else 1
 
 
 def _expect_met(variant: Mutant, cluster: Trial, requirements: Iterable[str]) -> None:
-    """Expect a variant to fail exactly the requirements that it declares as unmet."""
+    """Expect that a variant fails the requirements that it declares as unmet, and no others."""
     failures = {}
     for each in sorted(requirements):
         with time_scaled(_patience(variant, each)):
@@ -96,7 +99,10 @@ def test_variant_passes_the_requirements_it_affects_most(name: str, trial: Calla
 def test_variant_passes_everything_it_claims(
     name: str, reading: str, first: int, trial: Callable[[Mutant], Trial]
 ) -> None:
-    """Skip requirements with results for the same code. Workers share a variant in groups of `AT_ONCE` requirements."""
+    """Skip requirements that have results for the same code.
+
+    Each worker boots a variant once for `AT_ONCE` requirements.
+    """
     variant, asked = BENIGN[name], _chosen(TRIED[name, reading][first : first + AT_ONCE])
     seen = Seen(folder(), name, reading)
     cluster: Trial | None = None
@@ -149,7 +155,7 @@ def test_each_benign_variant_represents_a_family() -> None:
 
 
 def test_only_topology_keys_depend_on_the_followed_text() -> None:
-    """If parts depended on the reading, their requirements would have to run in both readings."""
+    """If a proxy or a DNS server depended on the reading, its requirements would have to run in both readings."""
     rooms = [ROOT / "reference" / each for each in ("proxy", "dns", "pod_locator")]
     lines = [line.strip() for room in rooms for file in room.rglob("*.py") for line in file.read_text().splitlines()]
     assert [each for each in lines if ".follows" in each] == ['alone = keys and features.follows == "released"']
@@ -171,7 +177,7 @@ def _without_link_local(service: Object, pods: Iterable[Object], *rest: Any, **o
 def test_sync_failure_metric_is_inconclusive_without_a_failed_sync(
     requirement: str, trial: Callable[[Mutant], Trial]
 ) -> None:
-    """A controller may omit an endpoint that is invalid in every slice."""
+    """A controller may omit an endpoint that would be invalid in any slice. No sync fails with such a controller."""
     careful = Mutant("careful", "", controller=partial(EndpointSliceController, plan=_without_link_local))
     cluster = trial(careful)
     with time_scaled(0.1), pytest.raises(InconclusiveError, match="no sync failed"):

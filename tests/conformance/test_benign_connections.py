@@ -1,4 +1,4 @@
-"""Variants translate connections at the place that their description names."""
+"""Variants translate a pod's connections in the netns that their description names: the node's or the pod's."""
 
 from __future__ import annotations
 

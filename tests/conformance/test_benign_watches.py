@@ -1,4 +1,4 @@
-"""Correct components pass with any delay between watches: outcomes do not depend on the order of watches."""
+"""Correct components pass with any delay of single watches, in whatever order the watches deliver changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OF_OTHERS = (
 
 
 def _of(mutant: Mutant) -> list[str]:
-    """Return the requirements that a variant's differences may affect."""
+    """Return the requirements that the differences of a variant may affect."""
     of = profiles(mutant) - {Profile.CLUSTER}
     return sorted(each for each, scenario in SCENARIOS.items() if scenario.requirement.profile in of)
 
@@ -83,7 +83,7 @@ def test_named_requirements_exist() -> None:
     [
         ("SERVICE/removed-endpoint-gets-nothing", True),
         ("CHANGES/ports-of-slices", True),  # many questions in one window
-        # Convergence times are not declared for so many concurrent changes.
+        # No convergence time is declared for so many simultaneous changes.
         pytest.param("INTERACTIONS/node-port", False, marks=pytest.mark.slow),
     ],
 )

@@ -1,6 +1,6 @@
-"""Each mutant that misses changes misses exactly the changes that its description names.
+"""Each mutant that misses changes misses only the changes that its description names.
 
-`CHANGES` are cases of a Service and a slice in which one thing changes; `MISSED` lists the cases in which a mutant
+In each case of `CHANGES`, one property of a Service or a slice changes. `MISSED` lists the cases in which a mutant
 differs from the reference.
 """
 

@@ -1,7 +1,7 @@
-"""Each mutant of a controller is wrong exactly in the cases that its description names.
+"""Each mutant of a controller is wrong only in the cases that its description names.
 
-`SAID` maps each mutant to the conditions that make the mutant wrong, and to the affected output. If any condition is
-missing from a case, the mutant writes the same as the reference in every step.
+`SAID` has, for each mutant, the conditions that trigger its fault and the affected output. A case without one of these
+conditions makes the mutant write the same objects as the reference.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FOLLOWING = {
 
 @dataclass(frozen=True)
 class Said:
-    """The conditions that make a mutant wrong, and the kinds of output that are wrong."""
+    """The conditions that trigger a mutant's fault, and the kinds of output that are then wrong."""
 
     needs: tuple[str, ...]
     at: tuple[str, ...] = HINTS
@@ -235,13 +235,13 @@ def _all() -> list[Story]:
 
 @cache
 def _told(number: int, need: str = "", *, counted: bool) -> tuple[Story, list[Seen]]:
-    """Return a case with one condition removed, and the output of the reference."""
+    """Return a case without the condition `need`, and the output of the reference for it."""
     story = WITHOUT[need](_all()[number]) if need else _all()[number]
     return story, keep(REFERENCE.controller, story, counted=counted)
 
 
 def _counts(name: str) -> bool:
-    """Return whether a mutant may have wrong metrics, which are slow to compare."""
+    """Return whether to compare the metrics of a mutant, which is slow."""
     return "metrics" in SAID[name].at
 
 

@@ -1,4 +1,4 @@
-"""`coverage.yaml` is complete: every section has statements or a reason, and every requirement tests a statement."""
+"""`coverage.yaml` is complete. Every section has statements or a reason, and every requirement tests a statement."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ BESIDE = "requirements: [KEP-1/works], beside: [KEP-1/old]"
 
 
 def changed(old: str, new: str) -> str:
-    """Return the small file with one replacement."""
+    """Return the small file after one replacement."""
     assert old in SMALL
     return SMALL.replace(old, new)
 
 
 @pytest.fixture(scope="module")
 def coverage() -> Coverage:
-    """The coverage of the suite."""
+    """The coverage data of the suite."""
     return load()
 
 

@@ -1,7 +1,7 @@
-"""Each mutant with wrong decisions is wrong exactly in the situations that its description names.
+"""Each mutant of the proxy's decision is wrong only in the situations that its description names.
 
-`SAID` maps each mutant to the conditions that make the mutant wrong. If any condition is missing, the mutant decides
-like the reference. In some situations with all conditions, the mutant decides differently.
+`SAID` has, for each mutant, the conditions that trigger its fault. Without one of these conditions, the mutant decides
+like the reference. In some of the situations with all conditions, the mutant decides differently.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ WITHOUT: Mapping[str, Without] = {
 
 @dataclass(frozen=True)
 class Said:
-    """The conditions that make a mutant wrong, and the affected kinds of addresses."""
+    """The conditions that trigger a mutant's fault, and the affected kinds of addresses."""
 
     needs: tuple[str, ...]
     at: tuple[str, ...] = ADDRESSES
@@ -239,7 +239,7 @@ SAID: Mapping[str, Said] = {
 
 
 def _decides(name: str) -> Callable[..., Decision] | None:
-    """The decision function of each mutant that replaces only this function."""
+    """Return the decision function of a mutant that replaces only this function."""
     proxy = MUTANTS[name].proxy
     state = proxy.keywords.get("state") if isinstance(proxy, partial) else None
     only = isinstance(state, partial) and state.func is State and state.keywords.keys() == {"decide"}
@@ -251,7 +251,10 @@ DECIDING = [name for name in MUTANTS if _decides(name)]
 
 @cache
 def situations() -> list[Question]:
-    """Return deterministic generated situations. All mutants use the first ones; the others are for rarer faults."""
+    """Return deterministic generated situations.
+
+    Most mutants use only the first ones. The others are for faults that are rarely triggered.
+    """
     chance = random.Random(18)
     return [_situation(chance) for _ in range(MOST)]
 
@@ -296,13 +299,13 @@ def _situation(chance: random.Random) -> Question:
 
 @cache
 def _answered(need: str = "") -> list[tuple[Question, Decision]]:
-    """Return all situations with one condition removed, and the correct decisions."""
+    """Return all situations without the condition `need`, and the correct decisions."""
     changed = map(WITHOUT[need], situations()[:SITUATIONS]) if need else situations()
     return [(each, each.answer()) for each in changed]
 
 
 def _what(action: Action | None) -> object:
-    """Return the effect on connections, without reasons and without the order of endpoints."""
+    """Return the effect of a decision on connections, without reasons and without the order of endpoints."""
     return frozenset(each[:2] for each in action.endpoints) if isinstance(action, Forward) else type(action)
 
 

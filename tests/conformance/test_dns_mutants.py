@@ -1,7 +1,7 @@
-"""A mutant of a DNS server answers exactly those queries incorrectly that the mutant's description covers.
+"""Each mutant of a DNS server answers only the queries incorrectly that its description names.
 
-Mutants and the reference receive the same queries. Tags describe each query, and `DNS_SAID` selects the queries with
-incorrect answers by tags.
+Mutants and the reference receive the same queries. Each query has tags, and `DNS_SAID` names the tags of the queries
+that a mutant answers incorrectly.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _right_of_dns() -> Answers:
 
 
 def _aligned(right: Answers, answers: Answers) -> Answers:
-    """Return the same answers, but with the tags of the correct answers."""
+    """Return the same answers with the tags of the correct answers."""
     by_name = {name: answer for (name, _), answer in answers.items()}
     return {(name, tags): by_name[name] for name, tags in right}
 

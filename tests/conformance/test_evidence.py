@@ -1,6 +1,6 @@
-"""The evidence of each kind of failure contains the facts that a reader needs, not only files.
+"""The evidence of each kind of failure contains the facts that explain the failure.
 
-Each row has a mutant, a requirement that the mutant fails, and regular expressions that must match the evidence.
+Each row has a mutant, a requirement that fails for the mutant, and regular expressions that must match the evidence.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TIME = r"\+[\d,]+ ms"
 
 @dataclass(frozen=True)
 class Row:
-    """A failure, the facts in its text, and the facts in its files."""
+    """A failure, the facts expected in its text, and the facts expected in its files."""
 
     mutant: str
     requirement: str

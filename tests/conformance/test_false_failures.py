@@ -1,4 +1,4 @@
-"""An interrupted series of runs continues where it stopped, and keeps its failures."""
+"""An interrupted series of runs continues after its last run, and keeps its failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conformance import false_failures
 
 @pytest.fixture
 def series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A series of fake runs, of which the third fails."""
+    """A series of fake runs. The third run fails."""
 
     def one_run(number: int, of: int, workers: int) -> dict[str, Any]:
         verdicts = {"passed": 4, "failed": 1} if number == 2 else {"passed": 5}

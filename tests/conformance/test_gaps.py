@@ -1,4 +1,4 @@
-"""Reports contain the actual duration of dropped connections, and the actual time until a change takes effect."""
+"""Reports show how long connections were dropped, and how long a change took to take effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEAR_MS = 10.0
 
 
 def steady(cluster: Trial, path: Path) -> Any:
-    """Return the report about a client whose Service moves from one pod to another."""
+    """Move a Service from one pod to another during steady traffic. Return the report about the client."""
     with cluster.cluster(ONE.id) as mine:
         service = mine.create_service()
         a1, b1 = mine.run_servers(on=["a1", "b1"])
@@ -48,7 +48,7 @@ def steady(cluster: Trial, path: Path) -> Any:
 
 
 def unasked_ms(path: Path) -> float:
-    """Return the time without probes at both ends of a client's longest gap, which is 8 ms on an idle machine."""
+    """Return the time without probes at both ends of a client's longest gap, in ms. On an idle machine it is 8 ms."""
     (story,) = judge(read(path).records, path).stories.values()
     samples = next(each.flows["a2"] for each in story.windows if each.flows)
     begin, end = max(lossy_gaps(samples), key=lambda gap: gap[1] - gap[0])
@@ -57,7 +57,7 @@ def unasked_ms(path: Path) -> float:
 
 
 class Clock:
-    """Replaces `time` in mutants, and measures the actual sleep times and the times without rules, in ms."""
+    """Replaces `time` in mutants. Measures in ms how long they sleep and how long the rules are missing."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []
@@ -69,7 +69,7 @@ class Clock:
         self.slept.append((time.monotonic() - begin) * 1000)
 
     def times(self, apply: Callable[..., None]) -> Callable[..., None]:
-        """Wrap `apply` to record its duration if it sleeps, as an upper bound of the time without rules."""
+        """Wrap `apply`. If a call sleeps, record its duration as an upper bound of the time without rules."""
 
         def timed(*arguments: Any) -> None:
             begin, before = time.monotonic(), len(self.slept)

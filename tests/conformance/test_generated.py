@@ -1,4 +1,4 @@
-"""Generated lives: their constraints, reproducibility from the seed on every machine, and shrinking."""
+"""Generated lives of a Service: their constraints, their reproduction from a seed, and their shrinking."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ READY = State(slices=(Slice("s0", (Member(0), Member(3))),))
 
 @functools.cache
 def made() -> list[Life]:
-    """Return lives of each group."""
+    """Return some lives of each group."""
     return [each for group in GROUPS for each in strategies.batch(group, 1, of_seed=7)]
 
 

@@ -1,4 +1,4 @@
-"""The grid covers every possible pair of values, and every possible important triple."""
+"""The grid covers every possible pair of values, and every possible triple of important values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_impossible_combination_has_a_reason() -> None:
 
 
 def test_node_hints_change_nothing_where_hints_do_not_decide() -> None:
-    """Therefore these cells can test proxies without support for node hints."""
+    """For this reason these cells can test proxies that do not support node hints."""
     for cell in (each for each in GRID if not cells.follows_hints(each)):
         for node in cells.ASKED_FROM:
             assert cells.outcome(cell, node, node_hints=False) == cells.outcome(cell, node), cells.name_of(cell)

@@ -1,4 +1,4 @@
-"""Live changes cover every ordered pair of values, with every value of the other dimensions."""
+"""Live changes cover every ordered pair of values, and combine it with every value of the other dimensions."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_documents_decide_every_change_under_either_reading() -> None:
 
 
 def test_endpoints_chosen_between_the_writes_of_a_change_may_answer_meanwhile() -> None:
-    """The result does not depend on whether a proxy first receives the Service or the slices."""
+    """The order in which a proxy receives the Service and the slices does not matter."""
     for change in LIVE:
         for cell, front in _given(change):
             policies = oracle.Policies(cell["internal"], cell["external"])
@@ -78,7 +78,10 @@ def test_endpoints_chosen_between_the_writes_of_a_change_may_answer_meanwhile() 
 
 
 def _seen(change: Change, front: Front) -> Iterator[list[oracle.Endpoint]]:
-    """Yield the endpoints of an address after each slice write of a change and its reversal, named by `name_in`."""
+    """Yield the endpoints of an address after each slice write, for a change and for its reversal.
+
+    `name_in` gives their names.
+    """
     for before, after in (change.cells, change.cells[::-1]):
         slices: dict[str, list[oracle.Endpoint]] = {}
         for each in change_steps.slices(before):
@@ -124,7 +127,7 @@ def test_proxies_with_core_features_see_every_possible_ordered_pair() -> None:
 
 
 class _LivingStage(Stage):
-    """A stage that also supports changes of Services."""
+    """A stage that also supports updates of Services."""
 
     def patch_service(self, service: Service, patch: Any) -> None:
         service.object["spec"] |= patch["spec"]

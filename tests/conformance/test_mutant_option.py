@@ -1,4 +1,4 @@
-"""Runs against mutants are always marked as such."""
+"""The output and the report of a run against a mutant always name the mutant."""
 
 from __future__ import annotations
 

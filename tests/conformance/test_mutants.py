@@ -1,8 +1,8 @@
-"""Every requirement fails for the mutants that it names, with the expected symptom.
+"""Each requirement fails for every mutant in its `kills`, with the expected symptom.
 
-A failing check is slow, because it waits until a time limit. Limits here are short, because the faults of mutants are
-visible immediately. If a mutant survives or fails for another reason, the machine may have been too slow, and the test
-repeats the requirement with normal limits.
+A failing check waits until its time limit. Limits are short here, because the faults of mutants are visible
+immediately. If a mutant survives or the requirement fails for another reason, the machine may have been too slow. The
+test then repeats the requirement with normal limits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.conformance.seconds import seconds
 
 
 def _killers(name: str, *, of_cluster: bool) -> list[str]:
-    """Return the requirements that name a mutant: either requirements on the whole cluster, or on one component."""
+    """Return the requirements whose `kills` list a mutant: those of the whole cluster, or those of one component."""
     return sorted(
         each
         for each, scenario in SCENARIOS.items()
@@ -72,9 +72,9 @@ BY_NIGHT = {each for table in TABLES for each in _rows(table)[1:]}
 
 
 def _some(pairs: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return at most `AT_ONCE` requirements for each mutant. Prefer requirements that no earlier mutant has.
+    """Return at most `AT_ONCE` requirements for each mutant. Prefer requirements that no earlier mutant uses.
 
-    A mutant has no requirement if all its requirements are slow, and belong to other mutants or to nightly runs.
+    A mutant has no requirement if all its requirements are slow and are used by other mutants or by nightly runs.
     """
     given: set[str] = set(BY_NIGHT)
     chosen = {}
@@ -151,7 +151,7 @@ def test_mutant_is_killed_by_the_cluster_as_a_whole(name: str, trial: Callable[[
 
 
 def _survived(name: str, killers: Sequence[str], trial: Callable[[Mutant], Trial]) -> dict[str, str]:
-    """Return the requirements that did not kill a mutant, or failed for another reason, with their texts."""
+    """Return the requirements that did not kill a mutant, or that failed for another reason, with their texts."""
     mutant = MUTANTS[name]
     cluster = trial(mutant)
     failures = {each: _failure(cluster, mutant, each) for each in killers}

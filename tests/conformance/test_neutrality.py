@@ -1,4 +1,4 @@
-"""The suite works without the reference implementation."""
+"""The suite can be listed without the reference implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle of the grid agrees with every literal table of the suite, and satisfies general rules."""
+"""The grid's oracle agrees with every literal table of the suite, and has some general properties."""
 
 from __future__ import annotations
 

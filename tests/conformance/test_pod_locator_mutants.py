@@ -1,6 +1,7 @@
-"""A mutant of a PodLocator controller is wrong exactly at the steps that its description names.
+"""Each mutant of a PodLocator controller is wrong only at the steps that its description names.
 
-Each mutant processes the same steps without threads. `SAID` lists the steps after which the mutant's writes differ.
+Each mutant processes the same steps without threads. `SAID` lists the steps after which a mutant has written something
+else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Mutants of a proxy's parsing, state, rules or reports are wrong exactly in the cases that their descriptions name.
+"""Each mutant of a proxy's parsing, state, rules or reports is wrong only in the cases that its description names.
 
-`SAID` maps each mutant to the conditions that make the mutant wrong, and to the affected behaviour. If any condition is
-missing from a case, the mutant behaves like the reference in every step.
+`SAID` has, for each mutant, the conditions that trigger its fault and the affected behaviour. In a case without one of
+these conditions, the mutant behaves like the reference after every step.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHECK = "health check port"
 
 @dataclass(frozen=True)
 class Said:
-    """The conditions that make a mutant wrong, and the kinds of behaviour that are wrong."""
+    """The conditions that trigger a mutant's fault, and the kinds of behaviour that are then wrong."""
 
     needs: tuple[str, ...]
     at: tuple[str, ...] = EVERYWHERE
@@ -48,7 +48,7 @@ SAID: Mapping[str, Said] = {
     "first-hint-only": Said(("several hints",)),
     "unknown-readiness-means-not-ready": Said(("unknown readiness",), (*EVERYWHERE, CHECK)),
     "unknown-serving-means-no": Said(("unknown serving", "terminating endpoints")),
-    # events missed or remembered
+    # events missed or not forgotten
     "ignores-node-updates": Said(("changes of the node",)),
     "hints-outlive-their-removal": Said(("changes of slices", "hints", "hints that change")),
     "ignores-external-local": Said(("external Local",), (*EXTERNAL, CHECK)),
@@ -197,7 +197,7 @@ def _all() -> list[Story]:
 
 @cache
 def _told(number: int, need: str = "") -> tuple[Story, list[Seen]]:
-    """Return a case with one condition removed, and the behaviour of the reference."""
+    """Return a case without the condition `need`, and the behaviour of the reference for it."""
     story = WITHOUT[need](_all()[number]) if need else _all()[number]
     return story, _answers(REFERENCE, story)
 

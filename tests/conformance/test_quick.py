@@ -1,4 +1,4 @@
-"""A quick run of the suite is deterministic, takes an estimated half a minute, and kills most mutants."""
+"""A quick run always selects the same requirements, is estimated at half a minute, and kills most mutants."""
 
 from __future__ import annotations
 

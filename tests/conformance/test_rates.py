@@ -1,6 +1,6 @@
-"""Mutants with a specified rate have exactly this rate, in every order of events and after every change.
+"""A mutant with a rate in its description has this rate in every order of events and after every change.
 
-Most tests read shares from the kernel's maps after the changes, and some tests count packets.
+Most tests compute shares from the kernel's maps after the changes. A few tests count packets.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def evenly(addresses: Sequence[str]) -> Shares:
 
 
 def leaking(addresses: Sequence[str]) -> Shares:
-    """Send one connection in twenty to an endpoint of another zone, if there is one."""
+    """Return shares that send one connection in twenty to an endpoint of another zone, if there is one."""
     near, far = in_zone(addresses), sorted(set(addresses) - set(in_zone(addresses)))
     if not near or not far:
         return evenly(near or far)

@@ -1,4 +1,4 @@
-"""One command writes the entries of a requirement, and one command lists all missing entries."""
+"""One command writes the entries of a requirement, and another command lists all missing entries."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ documents:
 
 @pytest.fixture
 def records(tmp_path: Path) -> Records:
-    """A checkout whose files contain only the old requirement."""
+    """A checkout whose files contain only the requirement `old`."""
     (tmp_path / "conformance").mkdir()
     for name, text in FILES.items():
         (tmp_path / "conformance" / name).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A skew matrix without an outcome for every cell fails at collection, and the expected routes match the hints."""
+"""A skew matrix must have an outcome for every cell, or collection fails. Its expected routes match the hints."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """No requirement judges hints with a zone overloaded by exactly 20 or 30 %.
 
-At a threshold, the KEP and releases differ, and rounding in kube-controller-manager would determine the result (see
-`reference.endpointslice.allocation`). While pods are added one by one, intermediate states of a scenario may be at a
-threshold.
+At a threshold of exactly 20 or 30 %, the KEP and releases differ, and rounding in kube-controller-manager decides (see
+`reference.endpointslice.allocation`). Intermediate states of a scenario may be at a threshold, because pods are added
+one by one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ JUDGING = ("expect_equal", "expect_within", "window")
 
 
 def _shared_out(cluster: Cluster) -> set[Shared]:
-    """Return the current allocation problem for each Service with the annotation and each family."""
+    """Return the current allocation problem for each family of each Service with the annotation."""
     nodes = {each["metadata"]["name"]: each for each in cluster.api.list("nodes")}
     follows: Literal["kep", "released"] = "kep" if cluster.release.follows == "kep" else "released"
     shares = ZoneTable(Features(follows=follows), nodes).shares

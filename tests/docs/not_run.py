@@ -1,4 +1,6 @@
-"""Documentation commands that no test runs, each with the reason, and commands with exit codes other than 0."""
+"""Two tables for commands in the documentation: commands that no test runs, with the reason, and commands with an exit
+code other than 0.
+"""
 
 from __future__ import annotations
 

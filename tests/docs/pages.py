@@ -1,4 +1,4 @@
-"""Find command lines in the documentation: in blocks, and `trafficdist ...` in running text."""
+"""Find command lines in the documentation, both in code blocks and as `trafficdist ...` in running text."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Shown:
 
     @property
     def program(self) -> str:
-        """The program, after variable assignments."""
+        """The program of the line, which follows the variable assignments."""
         return next((word for word in self.text.split() if not re.match(r"[A-Z_]+=", word)), "")
 
 
@@ -81,7 +81,7 @@ Block = list[tuple[int, str]]
 
 
 def blocks(text: str) -> list[Block]:
-    """Return the fenced and indented blocks, as numbered lines."""
+    """Return the fenced and indented code blocks, with numbered lines."""
     found: list[Block] = [[]]
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -96,7 +96,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def blocks_of_commands(page: str) -> list[list[Shown]]:
-    """Return the blocks that begin with a command, each line as one command without its comment."""
+    """Return the blocks that begin with a command. Each line is one command, without its comment."""
     whole = (_joined(page, block) for block in blocks((ROOT / page).read_text(encoding="utf-8")))
     return [block for block in whole if block and _is_command(block[0].text)]
 
@@ -107,7 +107,7 @@ def commands(page: str) -> list[Shown]:
 
 
 def _joined(page: str, block: Block) -> list[Shown]:
-    """Return the lines of a block; join lines that end with a backslash."""
+    """Return the lines of a block. A line that ends with a backslash is joined with the next one."""
     found: list[Shown] = []
     for number, line in block:
         text = re.sub(r"(^|\s+)#\s.*", "", line).strip()
@@ -129,5 +129,5 @@ def spans(page: str) -> list[str]:
 
 
 def invocations(text: str) -> list[list[str]]:
-    """Return the words after each `trafficdist` of a command line."""
+    """Return the words after each `trafficdist` in a command line."""
     return [shlex.split(each.group())[1:] for each in _OURS.finditer(text)]

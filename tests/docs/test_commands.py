@@ -1,7 +1,7 @@
-"""Each command of the documentation runs as written, except those in a table of reasons.
+"""Each command in the documentation runs as written. A table lists the exceptions with a reason.
 
-A page is a session: its commands run in order, in a folder like a checkout, with a cluster in the kubeconfig. Full runs
-of the suite take hours, so pytest options select a few requirements.
+A page is one session. Its commands run in order, in a folder like a checkout, with a kubeconfig for a cluster. A full
+run of the suite takes hours, so pytest options limit runs to a few requirements.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NIGHTS = ("monday", "tuesday", "wednesday", "last-night/here", "tonight/here")
 
 
 class Session:
-    """A shell with its folder and variables."""
+    """A shell session with its folder and its environment variables."""
 
     def __init__(self, folder: Path, *, requirements: str) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class Session:
         }
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command line. Its exports apply to later ones."""
+        """Run a command line. Variables that it exports are set for later command lines."""
         text = "\n".join(["set -eu", *self._exports, command])
         on_cluster = "--backend kubeconfig" in command or "--probe" in command
         registry = {"TRAFFICDIST_IMAGE_REGISTRY": REGISTRY} if on_cluster else {}  # the cluster pulls no images
@@ -78,7 +78,7 @@ class Session:
 
 @pytest.fixture
 def session(tmp_path: Path, page: str) -> Iterator[Session]:
-    """A folder like a checkout with reports of some nights, and a cluster with Service shop/web."""
+    """A folder like a checkout, with reports of a few nights and a cluster that has Service shop/web."""
     for name in ("deploy", "kind-configs", "reference", "reports"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "runtime").mkdir(mode=0o700)

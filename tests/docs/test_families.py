@@ -1,4 +1,4 @@
-"""The page on families has the requirements, levels and features of the catalogue."""
+"""The page on proxy families agrees with the catalogue on requirements, levels and features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links between pages have existing targets: pages, files and headings."""
+"""All links between pages lead to existing pages, files and headings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINKING = [
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page, as GitHub makes them from headings."""
+    """Return the anchors that GitHub derives from the headings of a page."""
     fenced = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.+)$", fenced, flags=re.MULTILINE)
     plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", each).lower() for each in headings)

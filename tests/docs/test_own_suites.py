@@ -1,4 +1,4 @@
-"""The example package of docs/own-suites.md runs from any folder and is reported."""
+"""The example package of docs/own-suites.md runs from any folder and appears in the report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run the suite; only PYTHONPATH leads to the page's package."""
+    """Run the suite. The package of the page is found only through PYTHONPATH."""
     page = (ROOT / "docs/own-suites.md").read_text(encoding="utf-8")
     for name, text in re.findall(r"^```python\n# (\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         file = tmp_path / "site" / name

@@ -1,4 +1,7 @@
-"""Every `trafficdist` and `make` command in the documentation exists: it is parsed, not run."""
+"""Every `trafficdist` and `make` command in the documentation is valid.
+
+The tests parse the commands and do not run them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ SHOWN = [shown for page in PAGES for shown in commands(page)]
 
 
 def read(words: list[str], *, whole: bool) -> None:
-    """Parse a command line with click; `whole` requires a complete one. Raises `click.UsageError`."""
+    """Parse a command line with click. With `whole`, required arguments must be present. Raises `click.UsageError`."""
     command: click.Command = main
     context = click.Context(main, info_name="trafficdist")
     while isinstance(command, click.Group) and words and not words[0].startswith("-"):

@@ -1,4 +1,4 @@
-"""A background cluster boots, runs commands, is listed and stops; a killed cluster leaves nothing."""
+"""A cluster in the background can boot, run commands, be listed, and stop. A killed cluster leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASK = "import urllib.request as r; print(r.urlopen('http://{clusterIP}:{port}/ho
 
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Keep the state in the test's folder; stop all clusters after the test."""
+    """Use the test's folder for the state of clusters. Stop all clusters after the test."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     yield tmp_path / "trafficdist"
     for state in cluster_state.running():
@@ -294,7 +294,7 @@ def test_boot_failure_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Set the temp folder and home to the test's, without XDG_RUNTIME_DIR."""
+    """Use the test's folder as temp folder and home, and unset XDG_RUNTIME_DIR."""
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

@@ -1,4 +1,4 @@
-"""The example script attaches pods to a bridge: their Service is reachable, and hints apply."""
+"""The example script attaches pods to a bridge. Their Service is reachable, and hints take effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial's proxy meets its claims, and the tutorial shows its recipe."""
+"""The proxy of the tutorial passes its claimed requirements, and the tutorial shows the same recipe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def test_tutorial_shows_the_recipe() -> None:
     any(shutil.which(each, path=search_path()) is None for each in NEEDS), reason=f"unavailable: {' or '.join(NEEDS)}"
 )
 def test_small_proxy_is_certified(tmp_path: Path) -> None:
-    """The proxy meets all claims, and only the unreleased checkout prevents a certificate."""
+    """The proxy passes all claimed requirements.
+
+    The run gives no certificate, only because the checkout is not a release.
+    """
     command = [Path(sys.executable).with_name("trafficdist"), "run", "--proxy", str(RECIPE), "-n", "3"]
     ended = subprocess.run(
         [*command, "--output-dir", str(tmp_path)],

@@ -1,4 +1,7 @@
-"""Builders of a small cluster: nodes a1 a2 b1 b2 c1, a Service that prefers its zone, an endpoint in each zone."""
+"""Builders of a small cluster.
+
+It has nodes a1 a2 b1 b2 c1, and a Service that prefers its zone, with an endpoint in each zone.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def node(
 
 
 def nodes(**changed: Object | None) -> list[Object]:
-    """Return the five nodes; a keyword replaces one, adds one, or removes it (None)."""
+    """Return the five nodes. A keyword replaces or adds a node, or removes it if the value is None."""
     found = {name: node(name, zone) for name, zone in ZONES.items()} | changed
     return [each for each in found.values() if each is not None]
 
@@ -79,7 +82,10 @@ def endpoint(
     nodes: Sequence[str] = (),
     **conditions: bool,
 ) -> Object:
-    """Return a ready endpoint on a node, hinted for its zone; `hints` are the letters of other zones, "" for none."""
+    """Return a ready endpoint on a node, with a hint for its zone.
+
+    `hints` are the letters of other zones; "" means no hint.
+    """
     mine = ZONES.get(place, "") if zone is None else zone
     hinted = [{"name": each} for each in (mine if hints is None else hints)]
     found: Object = {
@@ -138,7 +144,7 @@ def owned(name: str, place: str) -> Object:
 
 
 def labelled(name: str, zone: str, manager: str = "kubectl-label", **more: Any) -> Object:
-    """Return a node whose zone label was written at 10:00."""
+    """Return a node whose zone label was set at 10:00."""
     fields = {"f:metadata": {"f:labels": {"f:topology.kubernetes.io/zone": {}}}}
     made = node(name, zone, **more)
     made["metadata"]["managedFields"] = [{"manager": manager, "time": "2026-11-22T10:00:00Z", "fieldsV1": fields}]
@@ -180,7 +186,7 @@ def objects(
     version: str = "v1.37.0",
     **more: Any,
 ) -> Objects:
-    """Return a cluster with one Service; the default slices have an endpoint in each zone."""
+    """Return a cluster with one Service. By default its slices have an endpoint in each zone."""
     return Objects(
         version, [asked or service()], slices or [of_slice(*EACH_ZONE)], nodes() if on is None else on, **more
     )

@@ -1,4 +1,4 @@
-"""A minimal kubectl, which runs the commands of remedies through the API."""
+"""A minimal kubectl. It runs the commands of remedies through the API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RESOURCES = {"service": "services", "node": "nodes", "pod": "pods"}
 
 
 def run(command: str, api: Api) -> None:
-    """Run commands separated by `;`. Raises `ValueError` for an unknown one."""
+    """Run commands that are separated by `;`. Raises `ValueError` for an unsupported command."""
     for each in command.split(";"):
         _run(shlex.split(each), api)
 

@@ -1,4 +1,4 @@
-"""Causes on a running cluster: how the test creates each, what `explain` reports, and how to apply the remedy."""
+"""Causes on a running cluster. Each row creates a cause, has the expected report, and applies the remedy."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ OLD_KEY = "service.kubernetes.io/topology-aware-hints"
 
 @dataclass(frozen=True)
 class Row:
-    """How to create a cause, its name and nodes, the printed remedy, and how to apply it.
+    """How to create a cause, the expected id, nodes and remedy in the report, and how to apply the remedy.
 
-    `real` is the reason why Kubernetes' own components are not tested, `embedded` why the reference is not; "" if they
-    are. `release` is the cluster's release, with a gate that is on. A note is never the first cause.
+    `real` is the reason why the test cannot use the real Kubernetes components, and `embedded` the reason why it cannot
+    use the reference. "" means that the test can. The cluster has this `release` and these enabled `gates`. If `note`
+    is set, the finding is a note and not a cause.
     """
 
     cause: str
@@ -97,14 +98,14 @@ def _without_keys(shop: Shop) -> None:
 
 
 def _two_annotations(shop: Shop) -> None:
-    """API servers since 1.27 require equal values, and keep values that they already store."""
+    """Set two annotations that differ. API servers since 1.27 reject new differences, but keep stored ones."""
     shop.serve(on=EACH_NODE, annotations={OLD_KEY: "Disabled", **AUTO}, asks=None)
     for component in (Component.API_SERVER, Component.CONTROLLER, Component.PROXY):
         shop.cluster.restart(component, Release())
 
 
 def _not_again(shop: Shop) -> None:
-    """Controllers before 1.34 do not sync again when a node gets its label; a stopped controller stands in for one."""
+    """Label a node late. Controllers before 1.34 do not sync then, which a stopped controller simulates."""
     shop.move("b2", None)
     shop.serve(on=EACH_NODE, annotations=AUTO, asks=None)
     shop.stop_controller()
@@ -115,13 +116,13 @@ def _not_again(shop: Shop) -> None:
 
 
 def by_older_controller(shop: Shop, finding: Finding) -> None:
-    """Run the remedy, and make the controller process the Service."""
+    """Run the remedy, and restart the controller so that it processes the Service."""
     commands(shop, finding)
     shop.start_controller()
 
 
 def _two_slices(shop: Shop) -> None:
-    """Write one of the controller's slices without hints, as if it were new."""
+    """Write a second slice with an endpoint without hints, while the controller is stopped."""
     shop.serve(on=EACH_ZONE)
     shop.stop_controller()
     first = shop.cluster.slices(shop.service)[0]
@@ -169,7 +170,7 @@ def _ready_proxy(shop: Shop) -> None:
 
 
 def _late_label(shop: Shop) -> None:
-    """managedFields records the time of a server-side apply of a label."""
+    """The managedFields of a server-side apply record the time of a label."""
     shop.serve(on=EACH_ZONE)
     labels = {"k8s-app": "calico-node"}
     shop.run_component("calico-node-x", "c1", "calico/node:v3.30", labels, startTime="2020-01-01T00:00:00Z")

@@ -1,4 +1,4 @@
-"""The paragraphs of docs/explain.md, one per cause: `python -m tests.explain.page` writes them."""
+"""The paragraphs of docs/explain.md about causes. `python -m tests.explain.page` writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WORDS = {"fails": "connections fail", "crosses": "crosses zones", "as_asked": "
 
 
 def stale() -> list[str]:
-    """Return the page if its paragraphs differ from those of the causes."""
+    """Return the name of the page in a list if its paragraphs are out of date, or an empty list."""
     return [] if PAGE.read_text(encoding="utf-8") == _whole() else [PAGE.name]
 
 

@@ -1,4 +1,4 @@
-"""Recorded clusters, and the first cause or the note of each."""
+"""Recorded clusters, each with the first cause or the note that `explain` must report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ TWO_FAMILIES = service(clusterIPs=["10.96.0.9", "fd00:96::9"], ipFamilies=["IPv4
 
 @dataclass(frozen=True)
 class Row:
-    """A cluster, its first cause, the affected nodes, and texts in the answer, the remedy and the evidence."""
+    """A cluster, its first cause, the affected nodes, and texts that the explanation, the remedy and the evidence
+    contain.
+    """
 
     cause: str
     seen: Objects

@@ -1,6 +1,6 @@
 """A namespace with Service web on a running cluster, and changes to it.
 
-Tests apply remedies as a user does: they run the printed commands, or do what the text tells a person to do.
+Tests apply a remedy as a user would. They run the printed commands, or follow the text if there is no command.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SYSTEM = "kube-system"
 
 
 class Shop:
-    """A namespace with Service web."""
+    """A namespace with Service `web`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -44,13 +44,13 @@ class Shop:
         self._system: list[tuple[str, str]] = []
 
     def serve(self, *, on: str = "", asks: str | None = "PreferSameZone", **fields: Any) -> None:
-        """Create Service web, and ready pods of it on these nodes."""
+        """Create Service `web`, with a ready pod on each of these nodes."""
         wanted = {"selector": WEB, "traffic_distribution": asks, **fields}
         self.service = self.cluster.create_service("web", **wanted)
         self.run(on)
 
     def run(self, on: str, **options: Any) -> None:
-        """Run one more pod of web on each of these nodes."""
+        """Run one more pod of `web` on each of these nodes."""
         for node in on.split():
             self.cluster.create_pod(f"web-{next(self._numbers)}", node, labels=WEB, **options)
 
@@ -65,7 +65,7 @@ class Shop:
         self.cluster.nodes.move(node, zone)
 
     def set_ready(self, *pods: str, ready: bool = True) -> None:
-        """Report pods as ready or not."""
+        """Set the readiness of pods."""
         for each in pods:
             self.cluster.set_ready(each, ready)
 
@@ -75,7 +75,7 @@ class Shop:
             self.cluster.begin_termination(each)
 
     def stop_controller(self) -> None:
-        """Stop the controller when it is idle."""
+        """Wait until the controller is idle, then stop it."""
         self.cluster.settle()
         self.cluster.stop(Component.CONTROLLER)
 
@@ -83,7 +83,7 @@ class Shop:
         self.cluster.restart(Component.CONTROLLER)
 
     def publish(self, *hints: str, **options: Any) -> None:
-        """Write a slice with endpoints on nodes and hints for zones, like "c1 b"; "c1 " has none."""
+        """Write a slice. Each argument is a node and the hinted zone, such as "c1 b". "c1 " has no hint."""
         pairs = [each.split(" ") for each in hints]
         pods = {each.node: each for each in self.cluster.run_servers(on=[node for node, _ in pairs])}
         self.published = [endpoint(pods[node], zones=[zone] if zone else []) for node, zone in pairs]
@@ -91,7 +91,7 @@ class Shop:
         self.cluster.publish(self.service, self.published, unasked=True, **options)
 
     def create(self, resource: str, obj: dict[str, Any], status: dict[str, Any] | None = None) -> None:
-        """Create an object in kube-system, such as the cluster's own components."""
+        """Create an object in kube-system, such as a component of the cluster."""
         if not any(each["metadata"]["name"] == SYSTEM for each in self.api.list("namespaces")):
             self.api.create("namespaces", "", {"metadata": {"name": SYSTEM}})
         name = obj["metadata"]["name"]
@@ -101,7 +101,7 @@ class Shop:
             self.api.patch(resource, SYSTEM, name, {"status": status}, subresource="status")
 
     def run_component(self, name: str, node: str, image: str, labels: Mapping[str, str], **status: Any) -> None:
-        """Create a pod of a component in the API."""
+        """Create the pod of a component in the API, without running it."""
         pod = {
             "metadata": {"name": name, "namespace": SYSTEM, "labels": dict(labels)},
             "spec": {"nodeName": node, "containers": [{"name": "it", "image": image}]},
@@ -146,23 +146,23 @@ Heal = Callable[[Shop, Finding], None]
 
 
 def commands(shop: Shop, finding: Finding) -> None:
-    """Run the commands of the remedy, with the node's zone for ZONE."""
+    """Run the commands of the remedy. The zone of the node replaces ZONE."""
     run(shop, finding.remedy)
 
 
 def run(shop: Shop, remedy: str) -> None:
-    """Run commands, with the node's zone for ZONE."""
+    """Run commands. The zone of the node replaces ZONE."""
     named = re.search(r"label node (\S+)", remedy)
     kubectl.run(remedy.replace("=ZONE", f"={ZONES[named[1]]}") if named else remedy, shop.api)
 
 
 def other_commands(shop: Shop, finding: Finding) -> None:
-    """Run the commands of the second of two remedies."""
+    """Run the commands of the second remedy. The text offers two remedies."""
     run(shop, finding.remedy.partition("; or ")[2])
 
 
 def scale(shop: Shop, finding: Finding) -> None:
-    """Run as many pods as the remedy says, distributed over the nodes."""
+    """Run as many pods as the remedy requests, on the nodes without a pod."""
     wanted = re.search(r"--replicas=(\d+)", finding.remedy)
     assert wanted, finding.remedy
     there = [each["spec"]["nodeName"] for each in shop.api.list("pods", shop.namespace)]
@@ -171,22 +171,22 @@ def scale(shop: Shop, finding: Finding) -> None:
 
 
 def by(change: Change) -> Heal:
-    """Apply a remedy that has no command."""
+    """Return a function that applies a remedy without a command."""
     return lambda shop, _: change(shop)
 
 
 def served(on: str = EACH_ZONE, **fields: Any) -> Change:
-    """Create Service web and its pods."""
+    """Return a function that creates Service `web` and its pods."""
     return lambda shop: shop.serve(on=on, **fields)
 
 
 def auto(on: str = EACH_NODE, annotations: Mapping[str, str] = AUTO, **fields: Any) -> Change:
-    """Create the same with the topology annotation."""
+    """Return a function that creates Service `web` with the topology annotation, and its pods."""
     return lambda shop: shop.serve(on=on, annotations=annotations, **({"asks": None} | fields))
 
 
 def in_turn(*changes: Change) -> Change:
-    """Make the changes in order."""
+    """Return a function that makes the changes in order."""
 
     def all_of_them(shop: Shop) -> None:
         for each in changes:

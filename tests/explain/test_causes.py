@@ -1,4 +1,4 @@
-"""`explain` reports each cause by its id, with its nodes and remedy."""
+"""`explain` reports each cause with its id, nodes and remedy."""
 
 from __future__ import annotations
 

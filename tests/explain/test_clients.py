@@ -42,7 +42,7 @@ Explain = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def backend(netns_allowed: None) -> Iterator[NetnsBackend]:
-    """A cluster where Services shop/web and shop/closed have pods on a1, b1 and c1."""
+    """A cluster with Services shop/web and shop/closed, which have pods on a1, b1 and c1."""
     with NetnsBackend(release=Release(follows="released")) as booted, Kubelet(booted.kubeconfig(), booted.network):
         open_shop(booted, "web", "closed")
         service(booted.api, "headless", clusterIP="None")
@@ -68,7 +68,7 @@ def _acknowledged(api: Api) -> bool:
 
 
 def run_pods(backend: NetnsBackend, name: str, *nodes: str) -> None:
-    """Run pods of a Service without a hostname of their own."""
+    """Run pods of a Service that do not have their own hostname."""
     for node in nodes:
         made = pods.server(WantedPod(f"{name}-{node}", node), "td-x", {"app": name}, REGISTRY)
         del made["spec"]["readinessGates"], made["spec"]["hostname"]
@@ -226,7 +226,7 @@ def test_address_that_belongs_to_no_service_is_not_probed(
 def test_former_address_of_a_service_is_not_probed(
     backend: NetnsBackend, explain: Explain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Recreate the Service between the explanation and the probe: its old address is not probed."""
+    """The Service gets another address between the explanation and the probe, so its old address is not probed."""
     before, make = snapshot(backend.api), Clients.make
 
     def make_and_lose(clients: Clients) -> None:

@@ -1,4 +1,4 @@
-"""Feature gates from metrics: the metrics endpoint that is read, and the reason if none is readable."""
+"""Feature gates are read from metrics. Tests check the queried endpoint, and the reason if none is readable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "PreferSameTrafficDistribution"
 
 
 class Server:
-    """An API server with these metrics by path; requests for other pods fail."""
+    """An API server that serves these metrics, by path. It rejects requests for other pods."""
 
     def __init__(self, metrics: dict[str, str]) -> None:
         self.metrics = metrics

@@ -1,7 +1,7 @@
-"""`explain` reports causes on a cluster with a controller, with nodes and remedy; after the remedy it reports none.
+"""`explain` reports each cause on a running cluster, with nodes and remedy. The cause disappears after the remedy.
 
-The cluster is the embedded one with the reference. A slow test creates the same causes with Kubernetes' own API server,
-controller manager and proxies, if their binaries are installed.
+Most tests use an embedded cluster with the reference. A slow test creates the same causes with the real API server,
+controller manager and proxies of Kubernetes, if their binaries are installed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def expect_told_and_healed(row: Row, shop: Shop) -> None:
 
 @pytest.fixture(scope="module")
 def backends() -> Iterator[Callable[[str, str], NetnsBackend]]:
-    """Clusters by release and enabled gate; each boots once."""
+    """Clusters by release and enabled gate. Each cluster boots once."""
     booted: dict[tuple[str, str], NetnsBackend] = {}
 
     def of_release(version: str, gate: str) -> NetnsBackend:
@@ -91,7 +91,7 @@ def test_api_server_refuses_slices_that_proxies_cannot_read(
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[NetnsBackend]:
-    """A cluster with Kubernetes' own components."""
+    """A cluster with the real components of Kubernetes."""
     chosen = {"control-plane": "binaries:1.37", "proxy": "kube-proxy", "mode": "nftables"}
     settings = resolve(chosen, environment={})
     try:

@@ -1,4 +1,4 @@
-"""The overload of zones, and the number of endpoints without overload."""
+"""Calculate the overload of zones, and the next number of endpoints that can be allocated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overview of all Services, and clusters from files."""
+"""The overview of all Services, and explanations from recorded files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def named(name: str, of: Object) -> Object:
 
 
 def shop(**more: object) -> Objects:
-    """Return three Services that request topology, one of them healthy, and one that does not."""
+    """Return four Services. Three request topology-aware routing, and one of the three is healthy."""
     asked = service()
     services = [named("well", asked), named("one", asked), named("none", asked), named("silent", service(asks=""))]
     slices = [

@@ -1,4 +1,4 @@
-"""The probes of a Service, and the report of their results."""
+"""Select the clients and requests that probe a Service, and report the results."""
 
 from __future__ import annotations
 

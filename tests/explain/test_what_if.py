@@ -1,4 +1,4 @@
-"""The predicted effect of a change: the decision of each node, and the load of each endpoint."""
+"""Predict the effect of a change on the decision of each node and on the load of each endpoint."""
 
 from __future__ import annotations
 

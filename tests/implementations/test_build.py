@@ -1,4 +1,4 @@
-"""The build script compiles each third-party program once per version, and its errors state the remedy."""
+"""The build script compiles each third-party program once per version. Its errors state the remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ esac
 
 
 class Place:
-    """A copy of the script with one program, an empty cache, and a compiler that only copies."""
+    """A copy of the script with one program, an empty cache, and a fake compiler that only copies files."""
 
     def __init__(self, folder: Path) -> None:
         self.programs, self.tools, self.cache = folder / "implementations", folder / "tools", folder / "cache"

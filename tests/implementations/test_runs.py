@@ -1,4 +1,4 @@
-"""Recipes judge the third-party programs that are compiled here; missing programs are reported."""
+"""Runs use the recipes of third-party programs that are compiled on this machine. Missing programs are reported."""
 
 from __future__ import annotations
 

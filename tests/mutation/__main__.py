@@ -1,12 +1,12 @@
-"""Run generated mutants: does the suite kill them?
+"""Run generated mutants against the suite, and report which of them survive.
 
     make mutation ARGS="--sample 500 --seed 1"
 
-The seed draws mutations from the modules, one of each module in turn. Each runs against the requirements of the profile
-that judges its component, until one fails. Results in the file are not repeated, so an interrupted run continues where
-it stopped, and a larger sample of the same seed extends a smaller one. Survivors are printed with their diff, except
-those in `survivors.yaml`: equivalent, outside or open. The first two are settled, and do not run. The exit code is 1 if
-there is any other survivor.
+The seed determines the order of mutations, which takes one mutation from each module in turn. Each mutation runs
+against the requirements of the profile that judges its component, until one requirement fails. Results in the file are
+not repeated. An interrupted run therefore continues, and a larger sample with the same seed extends a smaller one. The
+output shows survivors as a diff, except those in `survivors.yaml`, which are equivalent, outside of the scope, or open.
+Mutations of the first two kinds do not run. The exit code is 1 if any other mutant survives.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MODULES = (
 
 
 def drawn(modules: Iterable[str], seed: int) -> Iterator[Mutation]:
-    """Yield the mutations of modules in an order that the seed determines. Modules take turns."""
+    """Yield the mutations of the modules, one from each module in turn. The seed determines the order."""
     orders = []
     for module in modules:
         found = mutations(module, text_of(module))
@@ -68,7 +68,7 @@ def drawn(modules: Iterable[str], seed: int) -> Iterator[Mutation]:
 
 
 class Results:
-    """A file with the results of mutants, one per line, written immediately."""
+    """A file with one result per line. Each result is written immediately."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._lock = file, threading.Lock()
@@ -89,11 +89,11 @@ class Results:
             file.write(f"{json.dumps(told)}\n")
 
     def lived(self, mutation: Mutation) -> bool:
-        """Return whether no requirement killed the mutant."""
+        """Return whether the mutant survived."""
         return self.lines[mutation.name]["end"] in {evaluation.LIVED, evaluation.UNTOLD}
 
     def killers(self, module: str, function: str) -> Counter[str]:
-        """Return how often each requirement killed mutants of a module. Kills in the same function count ten times."""
+        """Return how often each requirement killed mutants of a module. Kills in the same function count tenfold."""
         found = Counter[str]()
         with self._lock:
             for (its_module, its_function, *_), told in self.lines.items():
@@ -103,16 +103,17 @@ class Results:
 
 
 class Judge:
-    """Runs requirements on mutations. Requirements with the highest probability of a kill per second run first."""
+    """Runs requirements on mutations. Requirements with the most expected kills per second run first."""
 
     def __init__(self, results: Results, reached: line_coverage.Reach, *, cluster: bool = False) -> None:
         self._results, self._reached, self._cluster = results, reached, cluster
         self._seconds = seconds()
 
     def order(self, mutation: Mutation) -> list[evaluation.ApiRequest]:
-        """Return the requirements and readings that may kill a mutation, in the order to run them.
+        """Return the requirements and readings that may kill a mutation, in the order in which to run them.
 
-        Runs with the released reading follow runs with the KEP reading. Checks that the component still runs are last.
+        The released reading of a requirement runs after the KEP reading. Requirements about running components are
+        last.
         """
         profiles = [next(profile for package, profile in JUDGES.items() if mutation.module.startswith(f"{package}."))]
         if self._cluster:
@@ -141,7 +142,7 @@ class Judge:
 
 
 def summary(told: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> str:
-    """Return the results of a sample in two lines. `known` has the numbers of listed survivors by kind."""
+    """Return a summary of a sample in two lines. `known` has the number of listed survivors of each kind."""
     ends = Counter(each["end"] for each in told)
     dead = len(told) - ends[evaluation.LIVED] - ends[evaluation.UNTOLD]
     median = statistics.median(each["seconds"] for each in told)
@@ -155,7 +156,7 @@ def summary(told: Sequence[Mapping[str, Any]], known: Mapping[str, int]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the rest of the sample, and report all results. Returns the exit code."""
+    """Run the remaining mutations of the sample, and report all results. Return the exit code."""
     parser = argparse.ArgumentParser(
         "make mutation", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

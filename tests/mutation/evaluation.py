@@ -1,7 +1,7 @@
-"""Run the requirements of a profile on a mutation in a separate process, until one of them kills it.
+"""Run the requirements of a profile on a mutation in a separate process, until a requirement kills the mutation.
 
-The process is forked from a server that has loaded the suite but has not imported the reference. An alarm ends it when
-a requirement takes too long, even if the parent process is gone.
+A fork server has loaded the suite but not the reference, and the process is forked from it. An alarm ends the process
+when a requirement takes too long, even if its parent has exited.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LIVED, UNTOLD = "lived", "untold"
 
 @dataclass(slots=True)
 class Sentence:
-    """The result of a mutant, with the requirement that killed the mutant and earlier inconclusive requirements."""
+    """The result of a mutant: the requirement that killed it, and the requirements that were inconclusive before."""
 
     end: str
     by: str = ""
@@ -62,7 +62,7 @@ FORKS.set_forkserver_preload([__name__])
 
 
 def judge(module: str, text: str, requirements: Sequence[ApiRequest]) -> Sentence:
-    """Run the requirements, in this order, against a mutant with this text of a module. Return the result."""
+    """Run the requirements in this order against a mutant, which is the changed text of a module. Return the result."""
     begin, at, tried = time.monotonic(), "", 0
     sentence: Sentence | None = None
     receiver, sender = FORKS.Pipe(duplex=False)
@@ -112,7 +112,7 @@ def _in_child(sender: Connection, folder: str, module: str, text: str, requireme
 
 @contextmanager
 def booted(folder: Path) -> Iterator[Trial]:
-    """Yield a cluster with the reference as imported by this process, and with short time limits."""
+    """Yield a cluster that uses the reference as this process has imported it, with short time limits."""
     sandbox.enter()
     cases.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
     with (
@@ -145,7 +145,9 @@ def _tried(cluster: Trial, requirements: Iterable[ApiRequest], sender: Connectio
 
 
 def _trial(cluster: Trial, requirement: str, reading: str) -> tuple[bool, str]:
-    """Return whether a requirement detected the mutant's fault, and the failure text ("" if the requirement passes)."""
+    """Return whether a requirement detected the mutant's fault, and the text of the failure ("" if the requirement
+    passes).
+    """
     try:
         text = cluster.failure(requirement, reading)
     except Exception as error:  # noqa: BLE001  whatever it is, it judges nothing

@@ -1,8 +1,10 @@
-"""Map each requirement to the lines of the reference that the requirement executes. Requirements that do not execute a
-mutated line cannot kill the mutant.
+"""Map each requirement to the lines of the reference that it executes.
 
-Coverage.py measures one run of the unchanged reference, by requirement. The map is stored with the results. Without
-data, requirements always run: for changed modules, for new requirements, and for lines that run at import or boot.
+A requirement cannot kill a mutant whose line it does not execute.
+
+Coverage.py measures one run of the unchanged reference by requirement. The map is stored with the results. Some
+requirements always run because there is no usable data: new requirements, requirements for changed modules, and
+requirements for lines that run at import or boot.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ EVERYONE = ""
 
 
 def readings_of(requirement: str) -> tuple[str, ...]:
-    """Return the readings of the KEPs for a requirement. Readings matter only for controllers and API servers."""
+    """Return the readings of the KEPs to measure for a requirement.
+
+    Only controllers and API servers depend on the reading.
+    """
     about = SCENARIOS[requirement].requirement
     if about.as_:
         return (about.as_,)
@@ -45,7 +50,7 @@ def readings_of(requirement: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The measured requirements, and the lines that each requirement executed, by module."""
+    """The measured requirements, and the lines of each module that a requirement executed."""
 
     requirements: AbstractSet[str] = frozenset()
     modules: Mapping[str, Mapping[str, AbstractSet[int]]] = field(default_factory=dict)
@@ -61,7 +66,7 @@ class Reach:
 
 
 def known(file: Path, *, anew: bool = False) -> Reach:
-    """Read the map from a file, or measure the map, which takes minutes. Changed modules are omitted."""
+    """Read the map from a file, or measure it, which takes minutes. Modules that have changed are left out."""
     if anew or not file.exists():
         sys.stdout.write("measuring which requirements run which lines of the reference\n")
         sys.stdout.flush()

@@ -1,7 +1,7 @@
 """Generate all mutations of a module. A mutation is one edit of the module's text.
 
-Operators use the syntax tree and edit the text, so that the diff of a mutation shows only the fault. They skip code
-without effect on behaviour: annotations, docstrings, messages, assertions.
+The generator finds places with the syntax tree but edits the text. The diff of a mutation therefore shows only the
+fault. Code without effect on behaviour is not mutated: annotations, docstrings, messages and assertions.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ Edit = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One edit, with its module, function ("" at module level), kind of operator, and changed lines.
+    """One edit: its module, its function ("" at module level), the kind of change, and the changed lines.
 
-    `lines` are the first and last line of the statement, or of the head of a compound statement. `number` counts equal
-    edits. Names of mutations contain no line numbers, so changes elsewhere in the module do not affect names.
+    `lines` are the first and last line of the statement, or of the head of a compound statement. `number` distinguishes
+    equal edits. The name of a mutation contains no line number, so that changes elsewhere in the module do not rename
+    it.
     """
 
     module: str
@@ -86,7 +87,7 @@ def mutations(module: str, text: str) -> list[Mutation]:
 
 
 def _changed_lines(source: bytes, begin: int, end: int, new: str) -> tuple[str, str]:
-    """Return the affected lines before and after an edit, with whitespace collapsed to single spaces."""
+    """Return the affected lines before and after an edit, with runs of whitespace replaced by a space."""
     first = source.rfind(b"\n", 0, begin) + 1
     last = source.find(b"\n", end)
     was = source[first : last if last >= 0 else None].decode()
@@ -126,10 +127,10 @@ class _Finder(ast.NodeVisitor):
     # Nodes that are not mutated.
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Skip assertions, which express what types cannot."""
+        """Skip assertions. They only state what types cannot express."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Skip f-strings, which are mostly messages. Python 3.11 has no positions for their parts."""
+        """Skip f-strings. Most of them are messages, and Python 3.11 has no positions for their parts."""
 
     def visit_arg(self, node: ast.arg) -> None:
         """Skip annotations."""

@@ -13,12 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def text_of(module: str) -> str:
-    """Return the text of a module of this checkout."""
+    """Return the source text of a module in this checkout."""
     return ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
 
 
 def instead(module: str, text: str) -> None:
-    """Import `module` from a text in this process. Raises `RuntimeError` if it is already imported."""
+    """Import `module` from this text, only in this process. Raises `RuntimeError` if it is already imported."""
     if module in sys.modules:
         raise RuntimeError(f"{module} has been imported already")
     sys.meta_path.insert(0, _Finder(module, text))
@@ -31,7 +31,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the module, with a loader for the replacement text."""
+        """Return the import spec of the module, with a loader for the replacement text."""
         spec = PathFinder.find_spec(fullname, path) if fullname == self._module else None
         if spec is not None and spec.origin is not None:
             spec.loader = _Loader(fullname, spec.origin, self._text)

@@ -1,7 +1,8 @@
-"""Mutants that no requirement kills, with reasons.
+"""Mutants that no requirement kills, each with the reason.
 
-`survivors.yaml` lists three kinds: equivalent mutants, mutants outside the scope of the suite (by `coverage.yaml`, or
-because no document requires the behaviour), and mutants for which a requirement is missing.
+`survivors.yaml` has three lists. `equivalent` mutants behave like the original. `outside` mutants are not in the
+suite's scope, because of `coverage.yaml` or because no document requires the behaviour. For `open` mutants a
+requirement is still missing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ KINDS = (*SETTLED, "open")
 
 
 def read(file: Path = FILE) -> dict[str, dict[Name, str]]:
-    """Return the reasons for each kind of survivor, by the names of mutations."""
+    """Return the reason for each survivor, by kind of survivor and by name of the mutation."""
     told = strict_yaml.read(file, what="list of survivors")
     return {kind: {_name(each): each["reason"] for each in told[kind] or ()} for kind in KINDS}
 

@@ -1,4 +1,4 @@
-"""Interrupted runs continue, only detected faults kill mutants, and listed survivors exist."""
+"""Interrupted runs continue, only detected faults kill mutants, and listed survivors are existing mutations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HINTS = "reference.endpointslice.hints"
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[evaluation.ApiRequest]]:
-    """Fake runs that record the requirements. Every second mutant survives."""
+    """Fake runs of mutants that record the requirements. Every second mutant survives."""
     asked: list[Sequence[evaluation.ApiRequest]] = []
 
     def judge(module: str, text: str, requirements: Sequence[evaluation.ApiRequest]) -> Sentence:

@@ -1,4 +1,4 @@
-"""The wheel of this checkout, built and installed once."""
+"""Build the wheel of this checkout and install it, once for all tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.package.environment import ROOT, Installed, pip
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the wheel of this checkout."""
+    """Return the path of the wheel of this checkout."""
     folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-build-isolation", "--wheel-dir", folder, ROOT)
     [found] = folder.glob("*.whl")
@@ -22,10 +22,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Install the wheel in a new virtual environment, which borrows its dependencies from ours.
+    """Install the wheel in a new virtual environment. Its dependencies come from the current environment.
 
-    A line of a .pth file adds our site-packages, but not the entries of the .pth files there, such as the project
-    itself.
+    A .pth file adds the current site-packages. The .pth files in those site-packages are not read, so the checkout
+    itself is not on the path.
     """
     environment = Installed(tmp_path_factory.mktemp("installed"))
     venv.create(environment.folder)

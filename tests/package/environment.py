@@ -1,4 +1,4 @@
-"""A virtual environment in which the project is installed, and pip without a registry."""
+"""A virtual environment with the installed project, and pip without access to a registry."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Installed:
 
     @property
     def packages(self) -> Path:
-        """Its site-packages."""
+        """Return the site-packages folder of the environment."""
         return Path(sysconfig.get_path("purelib", "venv", vars={"base": str(self.folder)}))
 
     def run(self, program: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        """Run one of its programs without the variables and folder of a checkout."""
+        """Run a program of the environment, without the variables and the folder of a checkout."""
         ours = ("PYTHON", "PYTEST", "TRAFFICDIST_", "KUBECONFIG", "VIRTUAL_ENV")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         return subprocess.run(

@@ -1,7 +1,7 @@
-"""Each package and each room of the harness stays within its budget of lines, which stands in pyproject.toml.
+"""Each package and each subpackage of the harness is within its budget of lines. The budgets are in pyproject.toml.
 
-`python -m pytest tests/package/test_budgets.py -s` prints the lines of each. Raising a budget is a commit of its
-own, with a reason.
+`python -m pytest tests/package/test_budgets.py -s` prints the number of lines of each. Raise a budget in a separate
+commit that gives the reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PRODUCT = ("harness", "explain", "emulator", "tools", "trafficdist", "reference"
 
 
 def lines(place: str) -> int:
-    """Return the lines of Python in a folder or file."""
+    """Return the number of lines of Python in a folder or file."""
     path = ROOT / place
     files = path.rglob("*.py") if path.is_dir() else [path]
     return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)

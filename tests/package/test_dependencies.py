@@ -1,4 +1,4 @@
-"""constraints.txt pins all packages of an installation with all extras."""
+"""constraints.txt pins every package that an installation with all extras contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that `trafficdist` exports for authors of scenarios."""
+"""Test the names that `trafficdist` exports to authors of scenarios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project with packages of the same names as ours breaks neither its own pytest runs nor the command."""
+"""A user's project may have packages with our names. Its pytest runs and the command still work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_reaches(three_zones: Cluster) -> None:
 
 @pytest.fixture(params=["__init__.py", ""], ids=["packages", "folders"])
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Return a project with folders of all our names, and a test that imports one of them."""
+    """Return a project with a folder for each of our package names, and a test that imports one of them."""
     for name in NAMES:
         (tmp_path / name).mkdir()
         if request.param:

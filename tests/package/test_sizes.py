@@ -1,4 +1,4 @@
-"""The repository clones in seconds, and its wheel is small."""
+"""The repository is small enough to clone in seconds, and its wheel is small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixtures of the harness's own tests, for tests of maintainers' commands."""
+"""Import the fixtures of the harness's tests for the tests of maintainers' commands."""
 
 from __future__ import annotations
 

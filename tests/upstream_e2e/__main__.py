@@ -1,10 +1,11 @@
-"""Run Kubernetes' own e2e specs of Services on the embedded cluster, unmodified.
+"""Run the Service specs of Kubernetes' own e2e suite on the embedded cluster, unmodified.
 
     make upstream-e2e VERSION=1.37
 
-The control plane is etcd, kube-apiserver, kube-scheduler and kube-controller-manager of that version; the proxies are
-the reference and kube-proxy in two modes, one after the other. Exits with 0 if all specs of topology, EndpointSlices
-and EndpointSlice mirroring pass, and those of Services except the ones in `exempt.yaml`, each with a reason.
+The control plane consists of etcd, kube-apiserver, kube-scheduler and kube-controller-manager of that version. The
+proxies are the reference and then kube-proxy in two modes. The exit code is 0 if all specs of topology, EndpointSlices
+and EndpointSlice mirroring pass, and all specs of Services that are not listed in `exempt.yaml`, which has a reason for
+each of its specs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FOLDER = Path(__file__).parents[2] / "trafficdist-results/upstream-e2e"
 
 
 def proxies(version: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the options of `cluster up` by implementation."""
+    """Return the options of `cluster up` for each implementation."""
     plane = {"control_plane": f"binaries:{version}"}
     return {
         "reference": plane,
@@ -38,7 +39,7 @@ def proxies(version: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the specs, and print the table. Returns the exit code: 0, 1, or 12 if a component is missing."""
+    """Run the specs and print the table. Return the exit code: 0, 1, or 12 if a component is missing."""
     parser = argparse.ArgumentParser(
         "make upstream-e2e", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

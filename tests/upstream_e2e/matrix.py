@@ -1,12 +1,12 @@
-"""Run Kubernetes' topology specs on clusters with one fault each, to see which faults they miss.
+"""Run Kubernetes' topology specs on clusters with one fault each, to find the faults that the specs miss.
 
     make upstream-matrix                     # continues where it was stopped: hours
     make upstream-matrix ARGS="--at-once 3"
     make upstream-matrix ARGS="--mutant leaks-five-percent"
 
-Each fault runs once per version of Kubernetes. Its result goes to reports/upstream-e2e at once, and the page
-docs/what-upstream-sees.md is generated from there. The reference runs first, in as many parallel clusters as the faults
-use. If it does not pass, the command stops, because results for faults would mean nothing.
+Each fault runs once per version of Kubernetes. Its result is written to reports/upstream-e2e immediately, and the page
+docs/what-upstream-sees.md is generated from the results. The reference runs first, in as many parallel clusters as the
+faults will use. If the reference does not pass, the command stops, because results for faults would be meaningless.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.upstream_e2e.specs import TOPOLOGY
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the remaining faults, and write the page. Returns 0, 1 if the reference does not pass, or 12."""
+    """Run the remaining faults, and write the page. Return 0, 1 if the reference does not pass, or 12."""
     parser = argparse.ArgumentParser(
         "make upstream-matrix", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 def _tried(
     suite: running.Suite, specs: Sequence[str], faults: Sequence[str], *, at_once: int
 ) -> Iterator[records.Trial | None]:
-    """Yield the trial of each fault as soon as it ends; None if it could not run."""
+    """Yield the trial of each fault when it ends, or None if the fault could not run."""
     with ThreadPoolExecutor(at_once) as pool:
         tries = [pool.submit(_try, suite, specs, fault) for fault in faults]
         try:

@@ -29,21 +29,21 @@ _FEW = (
 
 
 def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, Ours]) -> str:
-    """Return the page."""
+    """Return the text of the page."""
     tables = "\n".join(_table(group, known, ours) for group in groups)
     prose = PROSE.read_text(encoding="utf-8")
     return prose.replace("<!-- summary -->", summary(known, groups)).replace("<!-- tables -->", tables.rstrip())
 
 
 def comparison(page: str, known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, Ours]) -> str:
-    """Return the comparison page with the findings and a new table of a few faults between its markers."""
+    """Return the comparison page with the current findings and the table of a few faults, between its two markers."""
     before, mark, rest = page.partition(_BEGIN)
     after = rest.partition(_END)[2]
     return f"{before}{mark}\n\n{_counted(known, groups)}\n\n{_rows(_FEW, known, ours)}\n\n{_END}{after}"
 
 
 def summary(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
-    """Return the findings: a sentence, the versions, and a row for each broken function."""
+    """Return the findings: a sentence, the versions, and a table with a row for each function that a fault breaks."""
     rows = ["| what breaks | faults that ran | pass all seven specs | noticed |", "|---|---|---|---|"]
     rows += [_sum(group, known) for group in groups]
     return "\n".join([f"{_counted(known, groups)}\n\n{_made(known)}\n", *rows])
@@ -110,7 +110,7 @@ def _theirs(trial: Trial | None) -> str:
 
 
 def _words(spec: str) -> str:
-    """Return the words that distinguish one of the seven specs from the others."""
+    """Return a short name for one of the seven specs."""
     group, _, rest = spec.partition(" should ")
     value = rest.rpartition(" when using ")[2].partition(" ")[0] if " when using " in rest else ""
     if not value:
@@ -126,7 +126,7 @@ def _own(ours: Ours | None) -> str:
 
 
 def write(known: Mapping[str, Trial]) -> None:
-    """Write the page, and its few rows in the comparison page."""
+    """Write the page, and the table in the comparison page."""
     groups, ours = records.groups(), records.ours()
     write_whole(PAGE, text(known, groups, ours))
     write_whole(COMPARISON, comparison(COMPARISON.read_text(encoding="utf-8"), known, groups, ours))

@@ -1,4 +1,4 @@
-"""The record of each fault: which Kubernetes specs and which requirements of this project notice it."""
+"""The record of each fault: the Kubernetes specs and the requirements of this project that detect it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One fault under the topology specs. `noticed` has the seconds until a spec failed, by its name."""
+    """The result of the topology specs on one fault. `noticed` maps each failed spec to the seconds until it failed."""
 
     mutant: str
     kubernetes: str
@@ -61,7 +61,7 @@ def groups(file: Path = FAULTS) -> list[Group]:
 
 
 def trial_of(mutant: str, ends: Sequence[Result], **made: Any) -> Trial:
-    """Return the result of one fault; `made` has the time and the versions."""
+    """Return the result of one fault. `made` has the time and the versions."""
     wrong = [each for each in ends if each.end != PASSED]
     why = " ".join(wrong[0].why.split()) if wrong else ""
     return Trial(mutant, specs=len(ends), noticed={short(each.spec): each.seconds for each in wrong}, why=why, **made)
@@ -74,7 +74,7 @@ def read(file: Path = MATRIX) -> dict[str, Trial]:
 
 
 def write(trials: Mapping[str, Trial], file: Path = MATRIX) -> None:
-    """Write all trials atomically, in the order of `left`, because several processes run at once."""
+    """Write all trials in the order of `left`. The write is atomic, because several processes run in parallel."""
     file.parent.mkdir(parents=True, exist_ok=True)
     names = [NO_FAULT, *_faults()]
     sorted_ = sorted(trials.values(), key=lambda each: names.index(each.mutant) if each.mutant in names else len(names))
@@ -93,7 +93,7 @@ def ours() -> dict[str, Ours]:
 
 
 def left(known: Mapping[str, Trial], kubernetes: str, wanted: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the faults without a trial for this version; with `wanted`, only those, even with a trial."""
+    """Yield the faults without a trial for this version. With `wanted`, yield only those, with or without a trial."""
     for each in _faults():
         tried = each in known and known[each].kubernetes == kubernetes
         if each in wanted or not (wanted or tried):
@@ -105,5 +105,5 @@ def _faults() -> list[str]:
 
 
 def in_real_plane(mutant: str) -> bool:
-    """Return whether a fault fits a real control plane, because it is in the proxy or the controller."""
+    """Return whether a fault can run with a real control plane. It can if it is in the proxy or the controller."""
     return MUTANTS[mutant].changes <= {"proxy", "controller"}

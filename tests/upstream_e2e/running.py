@@ -1,7 +1,7 @@
 """Run Kubernetes' specs on an embedded cluster of `trafficdist cluster up`.
 
-Each spec is a process with its own namespace. Several run at a time, because they mostly wait. A killed run leaves
-nothing: specs end with this process, and a watcher stops the cluster.
+Each spec is a process with its own namespace. Several specs run in parallel, because they mostly wait. A killed run
+leaves nothing behind: its specs end with this process, and a watcher stops the cluster.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The compiled specs of a version, and its kubectl."""
+    """The compiled specs of a Kubernetes version, and kubectl of that version."""
 
     version: str
     e2e: Path
@@ -58,19 +58,22 @@ class Suite:
 
     @classmethod
     def of(cls, version: str, *, seed: int = 1) -> Suite:
-        """Find the suite in the cache; "" is the newest. Raises `UnavailableError`, also without agnhost."""
+        """Find the suite in the cache.
+
+        Version "" means the newest one. Raises `UnavailableError` if the suite or agnhost is missing.
+        """
         e2e = find_entry("e2e", version)
         find_entry("agnhost")  # the image of the specs' pods
         return cls(str(e2e.version), e2e.path, find_entry("kubectl", str(e2e.version)).path, seed)
 
     def names(self, groups: Collection[str]) -> list[str]:
-        """Return the names of the specs in these groups, by a dry run."""
+        """Return the names of the specs in these groups, from a dry run."""
         with tempfile.TemporaryDirectory() as name:
             report = self._run(Path(name), ["--ginkgo.dry-run", "--ginkgo.focus=sig-network"], within=_LIST_SECONDS)
         return chosen(report, groups)
 
     def run(self, kubeconfig: Path, spec: str, folder: Path) -> Result:
-        """Run one spec; its log and report are in `folder`."""
+        """Run one spec. Its log and report are written to `folder`."""
         began = time.monotonic()
         try:
             report = self._run(folder, [f"--kubeconfig={kubeconfig}", focus(spec)], within=SECONDS)
@@ -127,7 +130,7 @@ def cluster(**options: Any) -> Iterator[Path]:
 
 
 def run(suite: Suite, kubeconfig: Path, specs: Sequence[str], folder: Path, *, at_once: int) -> list[Result]:
-    """Run specs on a cluster, `at_once` at a time. Each writes to a folder named by its number."""
+    """Run specs on a cluster, with `at_once` specs in parallel. Each spec writes to a folder named by its number."""
 
     def one(number: int, spec: str) -> Result:
         own = folder / str(number)

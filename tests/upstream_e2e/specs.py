@@ -1,7 +1,7 @@
-"""The Kubernetes specs that we run, by group; the exempt ones, and the parser of their reports.
+"""The Kubernetes specs to run, by group; the exempt specs; and the parser of ginkgo's reports.
 
-Pure. Names are ginkgo's: the texts around a spec and its own, separated by spaces. A ginkgo focus is a pattern that is
-matched against the suite's name and the spec's.
+The module is pure. The name of a spec is that of ginkgo: the texts of its containers and its own text, joined by
+spaces. A ginkgo focus is a pattern that must match the name of the suite and the spec.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Result:
 
     @property
     def group(self) -> str:
-        """The group of the spec; "" if it has none."""
+        """The group of the spec, or "" if it has none."""
         return group_of(self.spec)
 
 
 @dataclass(frozen=True, slots=True)
 class Exempt:
-    """A spec that may fail, and why. `with_` limits it to these implementations; () is all."""
+    """A spec that may fail, with the reason. `with_` limits the exemption to some implementations; () means all."""
 
     spec: str
     reason: str
@@ -67,7 +67,7 @@ def focus(spec: str) -> str:
 
 
 def group_of(spec: str) -> str:
-    """Return the group of a spec; "" if it has none."""
+    """Return the group of a spec, or "" if it has none."""
     return next((group for group in GROUPS if short(spec).startswith(f"{group} ")), "")
 
 
@@ -77,7 +77,7 @@ def short(spec: str) -> str:
 
 
 def results(report: Sequence[Mapping[str, Any]]) -> list[Result]:
-    """Parse the results of the selected specs, and of a failed set-up, from ginkgo's JSON report."""
+    """Parse ginkgo's JSON report. Return the results of the selected specs and of a failed setup."""
     return [result for suite in report for each in suite.get("SpecReports") or () if (result := _result(each))]
 
 
@@ -98,19 +98,19 @@ def _seconds(each: Mapping[str, Any]) -> float:
 
 
 def chosen(report: Sequence[Mapping[str, Any]], groups: Collection[str]) -> list[str]:
-    """Return the names of the specs in these groups that need only a cluster, from the report of a dry run."""
+    """Return the names of the specs in these groups that need nothing but a cluster, from the report of a dry run."""
     found = [each.spec for each in results(report) if each.end == PASSED and each.group in groups]
     return sorted(each for each in found if group_of(each) != SERVICES or not _NEEDS_MORE.search(each))
 
 
 def read_exempt(file: Path = EXEMPT) -> list[Exempt]:
-    """Return the specs that may fail. Raises `UsageError` for an invalid file."""
+    """Return the exempt specs. Raises `UsageError` if the file is invalid."""
     told = strict_yaml.read(str(file), what="list of exempt specs")
     return [Exempt(each["spec"], " ".join(each["reason"].split()), tuple(each.get("with", ()))) for each in told or ()]
 
 
 def unmet(implementation: str, ends: Iterable[Result], exempt: Sequence[Exempt]) -> Iterator[Result]:
-    """Yield the required specs that did not pass; a skip is not a pass."""
+    """Yield the required specs that did not pass. A skipped spec did not pass."""
     for each in ends:
         excused = each.group == SERVICES and any(one.covers(each.spec, implementation) for one in exempt)
         if each.end != PASSED and not excused:

@@ -1,4 +1,4 @@
-"""The table of `make upstream-e2e`: specs by implementations. Pure."""
+"""The table of `make upstream-e2e`, with a row per spec and a column per implementation. The module is pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.upstream_e2e.specs import GROUPS, PASSED, Exempt, Result, group_of, s
 
 
 def table(ran: Mapping[str, Sequence[Result]], exempt: Sequence[Exempt]) -> str:
-    """Return one row per spec and one column per implementation, then the failures; `ran` is by implementation."""
+    """Return the rows of the table, then the failures. `ran` has the results by implementation."""
     ends = {(each.spec, name): each for name, results in ran.items() for each in results}
     specs = sorted({spec for spec, _ in ends}, key=lambda spec: (_place(spec), spec))
     rows = [("SPEC", *(name.upper() for name in ran))]

@@ -1,4 +1,4 @@
-"""The matrix continues where it stopped, and the page shows its content."""
+"""An interrupted matrix continues, and the page shows its content."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_finished_trial_is_not_repeated_with_the_same_version() -> None:
 
 @pytest.fixture
 def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The faults that the command tries, in a separate matrix. One cannot run."""
+    """The faults that the command runs, recorded in a separate matrix. One fault cannot run."""
     tried: list[str] = []
     known: dict[str, Trial] = {}
 

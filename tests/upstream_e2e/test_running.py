@@ -1,4 +1,4 @@
-"""Specs run in separate processes, and a killed run leaves nothing."""
+"""Specs run in separate processes, and a killed run leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ echo "$@"
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Suite:
-    """A suite whose program writes a report, and prints its arguments."""
+    """A suite whose program writes a report and prints its arguments."""
     (tmp_path / "made.json").write_text(json.dumps([{"SpecReports": [PASSES]}]))
     return _suite(tmp_path, WRITES.format(report=tmp_path / "made.json"))
 

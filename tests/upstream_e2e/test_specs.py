@@ -1,4 +1,4 @@
-"""Ginkgo's reports are parsed, specs are chosen, and exempt specs may fail."""
+"""Tests for parsing ginkgo's reports, selecting specs, and exempting specs."""
 
 from __future__ import annotations
 

@@ -18,6 +18,6 @@ def _sandbox() -> None:
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    """Yield two zones with a node each: a1 and b1."""
+    """Yield a network with two zones, and one node in each: a1 and b1."""
     with Network(grid("two", {"a": 1, "b": 1})) as created:
         yield created

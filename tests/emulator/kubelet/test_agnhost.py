@@ -1,4 +1,4 @@
-"""Pods with the agnhost image run the real agnhost, if it is in the component cache."""
+"""Pods with the agnhost image run the real agnhost binary if it is in the component cache."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def backend() -> Iterator[NetnsBackend]:
 
 @pytest.fixture
 def kubelet(backend: NetnsBackend) -> Iterator[Kubelet]:
-    """A kubelet; the fixture deletes all pods after the test."""
+    """A kubelet. The fixture deletes all pods after the test."""
     with Kubelet(backend.kubeconfig(), backend.network) as running:
         yield running
         for pod in backend.api.list("pods", "default"):

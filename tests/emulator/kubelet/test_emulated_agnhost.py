@@ -1,4 +1,7 @@
-"""The emulated agnhost answers the backend `kubeconfig` as the real agnhost does, if that is in the cache."""
+"""The emulated agnhost gives the `kubeconfig` backend the same answers as the real one.
+
+The real one must be in the cache.
+"""
 
 from __future__ import annotations
 
@@ -239,7 +242,7 @@ def real(network: Network) -> Iterator[Host]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait longer for answers than a try of `/dial` may take."""
+    """Use a longer HTTP timeout than one try of `/dial` may take."""
     monkeypatch.setattr(http, "TIMEOUT", 10.0)
 
 

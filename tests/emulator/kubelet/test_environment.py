@@ -1,4 +1,4 @@
-"""Container environment variables: values, fields of the pod, and references to each other."""
+"""Environment variables of containers: literal values, pod fields, and references to other variables."""
 
 from __future__ import annotations
 

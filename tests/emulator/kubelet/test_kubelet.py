@@ -1,4 +1,4 @@
-"""Pods created through the API run, have a status, and end as with Kubernetes' kubelet."""
+"""Pods that are created through the API start, report their status, and end as with the real kubelet."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ NETEXEC = ("netexec", "--http-port=8080", "--udp-port=8080")
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[NetnsBackend]:
-    """Two zones with a node each, and a kubelet."""
+    """A network of two zones with one node each, and a kubelet."""
     with NetnsBackend(grid("two", {"a": 1, "b": 1})) as booted:
         yield booted
 
 
 @pytest.fixture
 def hosts() -> dict[tuple[str, str], Host]:
-    """The pods that have a netns; the kubelet updates the mapping."""
+    """The pods that have a netns. The kubelet updates this mapping."""
     return {}
 
 
 @pytest.fixture
 def api(backend: NetnsBackend, hosts: dict[tuple[str, str], Host]) -> Iterator[Api]:
-    """The API of a cluster with a kubelet; the fixture deletes all pods after the test."""
+    """The API of a cluster with a kubelet. The fixture deletes all pods after the test."""
 
     def changed(now: dict[tuple[str, str], Host]) -> None:
         hosts.clear()
@@ -65,7 +65,7 @@ def api(backend: NetnsBackend, hosts: dict[tuple[str, str], Host]) -> Iterator[A
 
 
 def server(name: str, node: str = "a1", *arguments: str, **spec: Any) -> Object:
-    """Return a pod with one container, a server with a readiness probe."""
+    """Return a pod with one container: a server with a readiness probe."""
     container = {
         "name": "server",
         "image": EMULATED_AGNHOST,
@@ -234,7 +234,7 @@ def test_pod_that_cannot_run_has_a_reason(api: Api, container: Object, reason: s
 
 @pytest.fixture
 def kubelet(backend: NetnsBackend) -> Iterator[Kubelet]:
-    """A kubelet that can run programs in sandboxes; the fixture deletes all pods after the test."""
+    """A kubelet that can run programs in sandboxes. The fixture deletes all pods after the test."""
     with Namespace.create() as namespace, contextlib.closing(Sandbox(namespace, hostname="x")) as tried:
         try:
             tried.start(["true"], env={"PATH": PATH}, stdin=0, stdout=1, stderr=2).wait(10)

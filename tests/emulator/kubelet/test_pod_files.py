@@ -1,4 +1,4 @@
-"""A pod's resolver follows its dnsPolicy and dnsConfig."""
+"""The resolv.conf of a pod follows the pod's dnsPolicy and dnsConfig."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers restart as with Kubernetes' kubelet."""
+"""Containers restart with the delays and policies of the real kubelet."""
 
 from __future__ import annotations
 

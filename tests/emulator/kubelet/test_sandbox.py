@@ -1,4 +1,4 @@
-"""Programs of this machine run in a pod's sandbox, and change nothing outside it."""
+"""Programs of this machine can run in a pod's sandbox, and change nothing outside of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Ended:
 
 
 class Runs:
-    """Runs programs in a sandbox and waits for their end."""
+    """Runs programs in a sandbox and waits until they exit."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -65,7 +65,7 @@ class Runs:
 
 @pytest.fixture
 def make(network: Network) -> Iterator[Callable[[], Runs]]:
-    """Yield a function that makes a sandbox in a pod on a1; skip where the machine cannot make one."""
+    """Yield a function that creates a sandbox in a pod on a1. Skip the test if the machine cannot create one."""
     made: list[Sandbox] = []
     pod = network.add_pod("a1")
 

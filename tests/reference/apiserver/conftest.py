@@ -1,4 +1,4 @@
-"""An API server for each test, in process and over HTTPS."""
+"""An API server for each test, both in this process and over HTTPS."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def openapi(client: Api) -> dict[str, Any]:
 
 @pytest.fixture
 def environment(kubeconfig: Path, tmp_path: Path) -> dict[str, str]:
-    """Environment variables for programs that find the server by KUBECONFIG and keep caches in the home directory."""
+    """Environment variables for programs. KUBECONFIG names the server, and HOME is a folder for caches."""
     return {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(tmp_path)}
 
 
 @pytest.fixture
 def run(environment: dict[str, str]) -> Callable[..., str]:
-    """Run a program until it exits, and return its output. Failures include the output."""
+    """Run a program until it exits, and return its output. If it fails, the error shows the output."""
 
     def run(*arguments: str, stdin: str = "") -> str:
         done = subprocess.run(

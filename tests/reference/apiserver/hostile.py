@@ -1,4 +1,7 @@
-"""Generate malformed requests: valid objects of each kind with odd values in odd places, for each verb."""
+"""Generate malformed requests.
+
+They are based on valid objects of each kind, with unusual values in random places, for each verb.
+"""
 
 from __future__ import annotations
 
@@ -213,7 +216,7 @@ def odd_objects(draw: st.DrawFn, collection: str) -> Any:
 
 @st.composite
 def json_patches(draw: st.DrawFn, collection: str) -> Any:
-    """Return a JSON patch that writes odd values to existing paths of a valid object."""
+    """Return a JSON patch that writes unusual values to existing paths of a valid object."""
     places = ["/" + "/".join(map(str, each)) for each in paths({**SOUND[collection], "metadata": METADATA})]
     operation = st.fixed_dictionaries(
         {

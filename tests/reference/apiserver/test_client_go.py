@@ -1,4 +1,4 @@
-"""client-go's shared informers, which other controllers and proxies are built on, work with the server."""
+"""The shared informers of client-go work with the server. Most controllers and proxies are built on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def informer() -> Path:
-    """The compiled program, cached in the user's cache until the module's files change."""
+    """Compile the program, and cache it until the files of the module change."""
     digest = hashlib.sha256(b"".join((MODULE / name).read_bytes() for name in ("go.mod", "go.sum", "main.go")))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trafficdist"
     binary = cache / f"informer-{digest.hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""The server answers plain requests without aiohttp, and hands the connection to aiohttp for all others."""
+"""The server answers simple requests itself. For any other request it passes the connection to aiohttp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No request crashes the server, rejected requests change nothing, and all clients can read stored objects."""
+"""No request crashes the server. Rejected requests change nothing, and all clients can read the stored objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 class Asking:
-    """A server without connections, called directly."""
+    """A server without connections. Tests call it directly."""
 
     def __init__(self) -> None:
         self.api = ApiServer()

@@ -1,4 +1,4 @@
-"""kubectl works with the server. `KUBECTL` selects a binary other than the default in PATH."""
+"""kubectl works with the server. Set `KUBECTL` to use another binary than the one in PATH."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_get_watches(kubectl: Kubectl, api: ApiServer, watched: Any) -> None:
 
 
 def test_commands_that_write_protobuf_are_understood(kubectl: Kubectl, api: ApiServer) -> None:
-    """kubectl sends protobuf from 1.32 on."""
+    """kubectl sends protobuf since 1.32."""
     kubectl("create", "namespace", "shop")
     kubectl("create", "configmap", "settings", "--from-literal=color=red", "-n", "shop")
     kubectl("create", "service", "nodeport", "web", "--tcp=80:http", "--node-port=30080", "-n", "shop")

@@ -1,4 +1,4 @@
-"""The OpenAPI documents list exactly the served operations, and are valid."""
+"""The OpenAPI documents are valid and list exactly the operations that the server supports."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _filled_in(path: str) -> str:
 
 
 def _candidates(client: Api, documented: Operations) -> Operations:
-    """Return each method for each path in the documents and for each resource in discovery."""
+    """Return the methods of each path in the documents, and the methods of each resource in discovery."""
     paths = {path for _, path in documented} | {"/", "/healthz/ping", "/openapi", "/openapi/v4", *SERVED}
     groups = client.request("GET", "/apis").body["groups"]
     prefixes = ["/api/v1", *(f"/apis/{version['groupVersion']}" for each in groups for version in each["versions"])]

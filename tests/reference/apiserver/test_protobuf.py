@@ -1,4 +1,4 @@
-"""A protobuf object decodes to the same object as its JSON. The tests encode the bytes by hand."""
+"""A protobuf object decodes to the same object as its JSON form. The tests build the bytes themselves."""
 
 from __future__ import annotations
 

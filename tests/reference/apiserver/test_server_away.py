@@ -1,4 +1,4 @@
-"""The effect on clients when the API server stops and restarts, possibly at another release."""
+"""The API server stops and restarts, possibly at another release. The tests check the effect on clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_refused(address: tuple[str, int], family: socket.AddressFamily = socket.A
 
 
 def is_cut(connection: http.client.HTTPSConnection) -> bool:
-    """Return whether the server closed an open connection. http.client reconnects if it notices the closing."""
+    """Return whether the server has closed an open connection. If http.client notices the closing, it reconnects."""
     assert connection.sock is not None
     try:
         connection.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -49,7 +49,7 @@ def is_cut(connection: http.client.HTTPSConnection) -> bool:
 
 @pytest.fixture
 def connection(server: HttpServer) -> Iterator[http.client.HTTPSConnection]:
-    """Yield a kept-alive connection that has served one request."""
+    """Yield a keep-alive connection that has served one request."""
     tls = ssl.create_default_context(cadata=server.ca_pem)
     connection = http.client.HTTPSConnection("127.0.0.1", port_of(server), context=tls, timeout=10)
     connection.request("GET", "/healthz")

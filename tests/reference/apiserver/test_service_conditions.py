@@ -1,4 +1,4 @@
-"""Conditions by which a controller reports the state of trafficDistribution in a Service's status (KEP-4444)."""
+"""Conditions in the status of a Service that report the state of trafficDistribution (KEP-4444)."""
 
 from __future__ import annotations
 

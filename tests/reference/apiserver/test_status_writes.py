@@ -1,6 +1,6 @@
-"""The fields other than the status that writes of the status subresource may change, by kind, field and verb.
+"""Writes of the status subresource can change some fields outside of the status. The fields depend on kind and verb.
 
-Taken from `PrepareForUpdate` and `GetResetFields` of the status strategies of Kubernetes 1.37 (pkg/registry).
+The tables follow `PrepareForUpdate` and `GetResetFields` of the status strategies of Kubernetes 1.37 (pkg/registry).
 """
 
 from __future__ import annotations

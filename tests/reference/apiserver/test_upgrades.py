@@ -1,4 +1,4 @@
-"""A second API server takes over the state at another release: KEP-4444's manual test, steps 4 to 7."""
+"""A second API server continues with the stored state at another release: KEP-4444's manual test, steps 4 to 7."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transport that records writes, and a protocol that records received data."""
+"""A fake transport that records writes, and a fake protocol that records received data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Recorder(asyncio.Transport):
 
 
 class Others(asyncio.Protocol):
-    """The protocol that takes over a connection."""
+    """A fake of the protocol that takes over a connection."""
 
     def __init__(self) -> None:
         self.received = b""

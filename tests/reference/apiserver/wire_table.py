@@ -2,7 +2,7 @@
 
     python -m tests.reference.apiserver.wire_table API APIMACHINERY > reference/apiserver/wire.json
 
-API and APIMACHINERY are the folders of the Go modules k8s.io/api and k8s.io/apimachinery. Needed only when a new
+API and APIMACHINERY are the folders of the Go modules k8s.io/api and k8s.io/apimachinery. Run this only when a new
 release adds fields.
 """
 
@@ -68,7 +68,7 @@ def table(api: Path, machinery: Path) -> dict[str, dict[str, object]]:
 
 
 def _field(go: str, tags: str, group: str, named: Types) -> tuple[str, list[str]]:
-    """Return the field number and [JSON name ("" if inlined), type, flags: list, map, or omitted when 0]."""
+    """Return the field number and a list: JSON name ("" if inlined), type, and flags (list, map, or omitted when 0)."""
     json_tag, protobuf = (_tag(tags, name).split(",") for name in ("json", "protobuf"))
     pointer, go = go.startswith("*"), _qualified(go.lstrip("*"), group)
     go = named.get(go, go)
@@ -88,7 +88,10 @@ def _tag(tags: str, name: str) -> str:
 
 
 def _qualified(go: str, group: str) -> str:
-    """Return a Go type with its group: `metav1.Time` is `meta.Time`, `Pod` is `core.Pod`."""
+    """Return a Go type name with its group.
+
+    For example, `metav1.Time` becomes `meta.Time`, and `Pod` becomes `core.Pod`.
+    """
     prefix, _, rest = re.fullmatch(r"((?:map\[[\w.]+\]|\[\])*)(\*?)(.*)", go).groups()  # type: ignore[union-attr]
     if "." in rest:
         package, _, name = rest.partition(".")

@@ -1,4 +1,4 @@
-"""The informer's notifications after the API server was unavailable."""
+"""The informer's notifications during and after an outage of the API server."""
 
 from __future__ import annotations
 

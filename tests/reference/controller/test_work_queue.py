@@ -1,4 +1,4 @@
-"""The due time of a Service, and the condition for an idle queue."""
+"""When the queue returns a Service, and when the queue is idle."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_key_added_now_replaces_its_delayed_entry() -> None:
 
 
 def fail(queue: WorkQueue, now: float, *, retriable: bool) -> float | None:
-    """Process A at `now` with a failure, and return the next due time of A."""
+    """Process A at time `now` with a failure, and return A's next due time."""
     queue.add(A)
     assert queue.pop(now) == A
     queue.retry(A, now, retriable=retriable)

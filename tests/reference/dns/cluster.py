@@ -58,7 +58,7 @@ class DnsCluster:
     def publish(
         self, service: str, *endpoints: Object, name: str = "one", family: str = "IPv4", port: int = 80
     ) -> None:
-        """Create or replace a slice of a Service."""
+        """Create or replace an EndpointSlice of a Service."""
         obj = {
             "metadata": {"name": f"{service}-{name}", "labels": {"kubernetes.io/service-name": service}},
             "addressType": family,
@@ -70,7 +70,7 @@ class DnsCluster:
         write("endpointslices", "default", obj)
 
     def locate(self, pod: str, node: str, *ips: str, labels: Mapping[str, str] | None = None) -> None:
-        """Write the PodLocator of a pod. The first letter of a node's name is the zone of the node."""
+        """Write the PodLocator of a pod. The first letter of a node's name is its zone."""
         labels = {HOST: node, ZONE: node[:1]} if labels is None else labels
         said = {"ips": [{"ip": ip} for ip in ips], "nodeName": node, "nodeLabels": dict(labels) if node else {}}
         there = {each["metadata"]["name"] for each in self.api.list("podlocators")}
@@ -87,7 +87,7 @@ class DnsCluster:
         payload: int | None = 4096,
         **options: Any,
     ) -> dns.message.Message:
-        """Send one query from a loopback address, after the server has processed all writes."""
+        """Wait until the server has processed all writes, and send one query from a loopback address."""
         self.settle()
         edns = {"use_edns": 0, "payload": payload} if payload else {}
         query = dns.message.make_query(full(name), kind, **(edns | options))

@@ -1,6 +1,6 @@
-"""Unmodified DNS clients in pods: dig, the C library's resolver, and Python's.
+"""Unmodified DNS clients run in pods: dig, the C library's resolver, and Python's resolver.
 
-Pods have real network namespaces, the controller writes their PodLocators, and packets are routed.
+Each pod has its own netns and real packets. The controller writes the PodLocators.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NSSWITCH = "hosts: dns\n"
 
 
 class Pods:
-    """Pods in three zones, one of them with a DNS server, and their API server."""
+    """Pods in three zones and their API server. One pod runs the DNS server."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -93,7 +93,7 @@ class Pods:
 
 @pytest.fixture(scope="module")
 def pods() -> Iterator[Pods]:
-    """Headless Services `web`, with an endpoint in zones a, b and b, and `large` with 300 endpoints."""
+    """Headless Services: `web` has one endpoint in zone a and two in zone b, and `large` has 300 endpoints."""
     sandbox.enter()
     with Network(THREE_ZONES) as network:
         pods = Pods(network)

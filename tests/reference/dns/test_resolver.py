@@ -1,4 +1,4 @@
-"""Answers of the resolver, fed from an API server without sockets."""
+"""Answers of the resolver, which reads from an API server without sockets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The endpoints in the answer for a client. Source: KEP-536, Service API changes and Test Plan."""
+"""The endpoints that the DNS answer for a client contains. Source: KEP-536, Service API changes and Test Plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Place:
 
 
 def place(name: str) -> Place:
-    """Parse `a1r2`: on node a1 in zone a, in rack r2."""
+    """Parse text such as `a1r2`: node a1, zone a, rack r2."""
     labels = {"host": name[:2], "zone": name[0], **({"rack": name[2:]} if name[2:] else {})}
     return Place(name, frozenset(labels.items()))
 

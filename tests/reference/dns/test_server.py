@@ -29,7 +29,10 @@ def cluster() -> Iterator[DnsCluster]:
 
 @pytest.fixture
 def zones(cluster: DnsCluster) -> DnsCluster:
-    """Clients in zones a and b, and a headless Service with an endpoint in each zone and keys zone, then any."""
+    """Clients in zones a and b, and a headless Service.
+
+    It has an endpoint in each zone and the topology keys zone and "*".
+    """
     cluster.locate("client-a", "a1", A)
     cluster.locate("client-b", "b1", B)
     cluster.locate("pod-a", "a2", "10.0.0.1")

@@ -1,4 +1,4 @@
-"""A real API server with a real controller, and helpers for tests."""
+"""A real API server and a real controller, with helpers for tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODES = ("a1", "a2", "b1")
 
 
 class Live:
-    """An API server with nodes a1, a2 and b1, and a controller, which `start` or the context manager starts."""
+    """An API server with nodes a1, a2 and b1, and a controller that `start` or the context manager starts."""
 
     def __init__(self, **options: Any) -> None:
         self.api = ApiServer()
@@ -74,7 +74,7 @@ class Live:
 
 
 class Meddler:
-    """An API server that runs an action immediately before selected writes of the controller."""
+    """An API server that runs an action immediately before selected writes by the controller."""
 
     def __init__(self, api: ApiServer) -> None:
         self._api = api
@@ -104,7 +104,7 @@ class Meddler:
 
 
 def failing(reasons: Iterable[str], code: int = 500) -> Callable[[Object], None]:
-    """Return an action that fails once for each reason, and then succeeds."""
+    """Return an action that fails once with each of these reasons and then succeeds."""
     left = iter(reasons)
 
     def refuse(_: Object) -> None:

@@ -1,4 +1,4 @@
-"""Minimal valid objects. Test cases specify only relevant fields."""
+"""Minimal valid objects. A test case states only the fields that matter for it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ def make_pods(count: int, node: str = "a1", **fields: Any) -> list[Object]:
 
 
 def pods_on(zones: str, **fields: Any) -> list[Object]:
-    """Return one pod per letter, on the first node of that zone: `aab` is two pods in zone a and one in zone b."""
+    """Return one pod per letter, on the first node of the zone with that letter.
+
+    `aab` is two pods in zone a and one in zone b.
+    """
     return _numbered([f"{zone}1" for zone in zones], **fields)
 
 
@@ -85,7 +88,7 @@ def _numbered(nodes: Iterable[str], **fields: Any) -> list[Object]:
 def make_node(
     name: str, zone: str | None = None, *, cpu: str = "4", ready: bool = True, labels: Mapping[str, str] | None = None
 ) -> Object:
-    """Return a node; the default zone is the first letter of its name."""
+    """Return a node. Its default zone is the first letter of its name."""
     zone = name[0] if zone is None else zone
     metadata = {"name": name, "uid": f"uid-of-{name}", "labels": dict(labels or {})}
     if zone:
@@ -134,7 +137,7 @@ def plan(
 
 
 def apply(planned: Plan, existing: Iterable[Object] = ()) -> list[Object]:
-    """Return the stored slices after the plan; new slices are named in order."""
+    """Return the slices that are stored after the plan. New slices get numbered names."""
     slices = {each["metadata"]["name"]: each for each in existing}
     for each in planned.create:
         metadata = each["metadata"]
@@ -164,7 +167,7 @@ def endpoints(slices: Iterable[Object]) -> list[Object]:
 
 
 def hinted(slices: Iterable[Object]) -> str:
-    """Return the hinted zone of each endpoint in the order of pods, with `-` for endpoints without a hint."""
+    """Return the hinted zone of each endpoint, in the order of the pods. `-` means no hint."""
     ordered = sorted(endpoints(slices), key=lambda each: str(each["targetRef"]["name"]))
     return "".join(each["hints"]["forZones"][0]["name"] if "hints" in each else "-" for each in ordered)
 

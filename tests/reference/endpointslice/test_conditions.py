@@ -1,4 +1,4 @@
-"""Computation of conditions. Source: KEP-4444, Status Reporting."""
+"""The computed conditions of a Service. Source: KEP-4444, Status Reporting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller with a real API server."""
+"""The running controller with a real API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running controller with the topology annotation: effect of Node changes, and Events. Source: KEP-2433."""
+"""A running controller and a Service with the topology annotation: changes of Nodes, and Events. Source: KEP-2433."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The endpoint of one pod."""
+"""The endpoint that the controller writes for one pod."""
 
 from __future__ import annotations
 

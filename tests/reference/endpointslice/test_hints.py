@@ -1,4 +1,4 @@
-"""The heuristic that sets hints, and each endpoint's hints. Source: KEP-4444, KEP-3015 and Kubernetes' releases."""
+"""Which heuristic sets hints, and the hints of each endpoint. Source: KEP-4444, KEP-3015 and Kubernetes' releases."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ KEY = ("default", "web")
 
 
 class Counted:
-    """Metrics that count each plan as if it were written."""
+    """A controller's metrics. Each plan counts as if it had been written."""
 
     def __init__(self, features: Features | None = None) -> None:
         self.features = features or Features()
@@ -34,7 +34,7 @@ class Counted:
         return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
 
     def values(self, name: str) -> dict[str, float]:
-        """Return the values by the text in braces."""
+        """Return the values of a metric by the label text in braces."""
         found = (line.rpartition(" ") for line in self.text() if line.split("{")[0].split(" ")[0] == name)
         return {series.removeprefix(name): float(value) for series, _, value in found}
 

@@ -1,4 +1,4 @@
-"""Node-level topology of KEP-3015 (2022): the selected Services in each approach, and their endpoints."""
+"""Node-level topology of KEP-3015 (2022): the Services to which each approach applies, and their endpoints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def hints(
     existing: Any = (),
     nodes: Any = NODES,
 ) -> dict[str, Object | None]:
-    """Return the hints of each endpoint, by its node."""
+    """Return the hints of each endpoint by node."""
     plan = plan_service(service, pods, nodes, existing, features=features, node_level=NodeLevel.parse(approach))
     return {each["nodeName"]: each.get("hints") for each in endpoints(apply(plan, existing))}
 
@@ -242,7 +242,10 @@ def test_nodes_without_endpoints_behave_as_without_node_hints(
 
 
 def reached(service: Object, pods: list[Object], node: str) -> set[str]:
-    """Return the addresses that a node uses with the controller's slices. Proxy and controller have the gate on."""
+    """Return the addresses that a node uses, given the controller's slices.
+
+    The gate is on in both proxy and controller.
+    """
     state = State(node, Behaviour.of(ON))
     planned = plan_service(service, pods, NODES, (), features=ON)
     for resource, objects in (("nodes", [NODES[node]]), ("services", [service]), ("endpointslices", apply(planned))):

@@ -1,4 +1,4 @@
-"""The API server stops and restarts. Source: KEP-4444 and KEP-3015, Troubleshooting."""
+"""The controller handles outages of the API server. Source: KEP-4444 and KEP-3015, Troubleshooting."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_outage_without_changes_causes_no_writes(live: Outage) -> None:
 
 
 def test_failed_write_is_retried_after_the_outage(live: Outage) -> None:
-    """A change arrives, and the server stops before the controller's write."""
+    """The server stops after the controller has received a change and before the controller writes."""
     arrived = Event("MODIFIED", "pods", unready(live.api.get("pods", "default", "p1")))
     live.informer.disconnect()
     live.controller._loop._deliver(arrived)

@@ -1,4 +1,4 @@
-"""Endpoints are distributed over slices with few writes."""
+"""Endpoints are distributed over slices so that few writes are needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PODS = make_pods(40)
 
 
 def existing_of(*counts: int, max_endpoints: int = 10) -> list[Object]:
-    """Return slices with the first pods, `counts` in each."""
+    """Return slices that contain the first pods. `counts` is the number of pods in each slice."""
     found: list[Object] = []
     start = 0
     for number, count in enumerate(counts):
@@ -41,7 +41,7 @@ def test_slice_holds_100_endpoints_by_default() -> None:
 @pytest.mark.parametrize(
     ("counts", "kept", "added", "expected"),
     [
-        # (pods per old slice), remaining pods, new pods, (created, updated, deleted)
+        # columns: pods per old slice, remaining pods, new pods, (created, updated, deleted)
         ((5,), 5, 3, (0, 1, 0)),  # room in the only slice
         ((10,), 10, 1, (1, 0, 0)),  # no room
         ((9, 9), 18, 2, (1, 0, 0)),  # only two slices together have room: one write is better than two

@@ -1,4 +1,4 @@
-"""trafficDistribution values `<domain>/<name>`: the input of third-party heuristics, and good and bad results."""
+"""trafficDistribution values `<domain>/<name>`: the input of third-party heuristics, and valid and invalid results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller's cache of slices between a write and its watch event."""
+"""The controller's cache of slices, which bridges the time between a write and its watch event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions that a running controller writes. Source: KEP-4444, Status Reporting."""
+"""The conditions that a running controller writes. Source: KEP-4444, Status Reporting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ PREFIX = "TrafficDistribution"
 
 
 def acknowledge(live: Live, *nodes: str, revision: int | None = None) -> None:
-    """Write acknowledgement Leases for the proxies on these nodes. The default revision is from the newest slice."""
+    """Write acknowledgement Leases for the proxies on these nodes.
+
+    By default they have the revision of the newest slice.
+    """
     newest = max(int(each["metadata"]["resourceVersion"]) for each in live.slices())
     annotations = {ANNOTATION: str(newest if revision is None else revision)}
     for node in nodes:
@@ -33,7 +36,7 @@ def acknowledge(live: Live, *nodes: str, revision: int | None = None) -> None:
 
 
 def conditions(live: Live, name: str = "web") -> dict[str, tuple[str, str]]:
-    """Return the status and reason of each condition of ours. Keys are condition types without the common prefix."""
+    """Return status and reason of each of our conditions. The keys are condition types without their common prefix."""
     live.settle()
     found = live.api.get("services", "default", name)["status"].get("conditions") or []
     return {each["type"].removeprefix(PREFIX): (each["status"], each.get("reason", "")) for each in found}

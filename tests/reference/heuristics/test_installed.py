@@ -1,4 +1,4 @@
-"""Heuristics found by entry points, from this project and from packages that the test creates."""
+"""Heuristics are found by entry points, both in this project and in packages that the test creates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The zones for which the example heuristic hints the endpoints."""
+"""The hinted zones of the example heuristic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing of endpoints, especially with missing fields."""
+"""Parsing of endpoints, especially of endpoints with missing fields."""
 
 from __future__ import annotations
 

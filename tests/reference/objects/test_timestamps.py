@@ -1,4 +1,4 @@
-"""Timestamps in objects, in Kubernetes' two formats."""
+"""Timestamps in the two formats of Kubernetes objects."""
 
 from __future__ import annotations
 

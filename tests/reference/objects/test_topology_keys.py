@@ -1,4 +1,4 @@
-"""The first matching key selects the endpoints: KEP-536's test plan for the filtering function, and edge cases."""
+"""The first matching topology key selects the endpoints. The cases are those of KEP-536's test plan, and edge cases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reference.objects.topology_keys import ANY, Labels, first_match
 
-# Racks span zones: only the rack label counts, whatever the zone.
+# A rack may contain nodes of several zones. Only the rack label matters here.
 NODES = {
     "a1": {"host": "a1", "rack": "r1", "zone": "a", "region": "north"},
     "a2": {"host": "a2", "rack": "r2", "zone": "a", "region": "north"},

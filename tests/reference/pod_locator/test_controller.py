@@ -1,4 +1,4 @@
-"""The PodLocator controller on a real API server. Source: KEP-536, New PodLocator controller."""
+"""The PodLocator controller with a real API server. Source: KEP-536, New PodLocator controller."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Live:
         self.api.delete("pods", "default", name, grace_seconds=0)
 
     def locators(self) -> dict[str, Object]:
-        """Return the locators once the controller is idle."""
+        """Wait until the controller is idle, and return the locators."""
         self.settle()
         return {
             each["metadata"]["name"]: {name: each[name] for name in ("ips", "nodeName", "nodeLabels")}
@@ -65,7 +65,7 @@ class Live:
         }
 
     def written_by(self, change: Callable[[], None]) -> list[tuple[str, str]]:
-        """Return the type and name of each locator write that follows a change."""
+        """Make a change. Return the type and name of each locator write that follows."""
         self.settle()
         self.writes.clear()
         change()

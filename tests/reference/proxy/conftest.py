@@ -1,4 +1,6 @@
-"""A cluster of real network namespaces with our API server and a proxy on each node, and a netns for rules only."""
+"""A cluster with real network namespaces, our API server and a proxy on each node; and a separate netns for tests of
+rules.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ PORT = 8080
 
 @dataclass(slots=True)
 class Cluster:
-    """Nodes a1, a2, b1 with proxies; pods a1-2, a1-3, a2-2, b1-2 that serve port 8080; the external client."""
+    """Nodes a1, a2 and b1 with proxies, pods a1-2, a1-3, a2-2 and b1-2 that serve port 8080, and an external client."""
 
     network: Network
     loop: Loop
@@ -60,7 +62,7 @@ class Cluster:
         }
 
     def start_proxy(self, node: str, client: Client | None = None) -> ServiceProxy:
-        """Start a proxy on the node. The default `client` is the API server's client."""
+        """Start a proxy on the node. By default it uses the API server's own client."""
         with self.hosts[node].namespace.entered():
             proxy = ServiceProxy(node, client or self.api, pod_cidrs=list(POD_CIDRS.values()))
         proxy.start()
@@ -68,7 +70,7 @@ class Cluster:
         return proxy
 
     def service(self, *endpoints: str, **spec: Any) -> Object:
-        """Create a dual-stack Service with TCP and UDP port 80 and these endpoints; wait until all nodes have it."""
+        """Create a dual-stack Service with these endpoints and TCP and UDP port 80. Wait until all nodes serve it."""
         name = f"web-{next(self.numbers)}"
         ports = [{"name": p.lower(), "port": 80, "targetPort": PORT, "protocol": p} for p in ("TCP", "UDP")]
         spec = {"ipFamilyPolicy": "RequireDualStack", "ports": ports, **spec}
@@ -80,7 +82,7 @@ class Cluster:
         return service
 
     def endpoints(self, service: Object, *endpoints: str) -> None:
-        """Set the Service's endpoints, such as "a1-2", "b1-2 zone=a", "a1-3 terminating", "a1-3 unready"."""
+        """Set the endpoints of the Service, such as "a1-2", "b1-2 zone=a", "a1-3 terminating", "a1-3 unready"."""
         name = service["metadata"]["name"]
         for family in FAMILIES:
             body = {
@@ -119,7 +121,7 @@ class Cluster:
         )
 
     def ask(self, client: str, address: str, port: int = 80, **options: Any) -> Any:
-        """Return the sorted names of the pods that answer, or the only other outcome. `observe` defines the options."""
+        """Return the sorted names of the pods that answer, or the only other outcome. See `observe` for the options."""
         outcomes = self.observe(client, address, port, **options)
         reached = {each.pod for each in outcomes if isinstance(each, Reached)}
         others = {each for each in outcomes if not isinstance(each, Reached)}
@@ -135,7 +137,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(netns_allowed: None) -> Iterator[Cluster]:
-    """The cluster, created once per module. Each test has separate Services."""
+    """A cluster for all tests of the module. Each test has its own Services."""
     with Network(grid("proxy-tests", {"a": 2, "b": 1})) as network, Loop() as loop:
         made = Cluster(network, loop)
         made.boot()
@@ -152,7 +154,7 @@ def node(netns_allowed: None) -> Iterator[Namespace]:
 
 @pytest.fixture
 def nft(node: Namespace) -> Iterator[NftSocket]:
-    """A netlink socket for the nftables rules of that netns."""
+    """A netlink socket for nftables rules in that netns."""
     with node.entered():
         made = NftSocket()
     yield made
@@ -163,7 +165,10 @@ Content = dict[bytes, bytes]
 
 
 def read_back(nft: NftSocket, family: str, name: str, table: str = "trafficdist") -> Content | None:
-    """Return the kernel's elements of a set or map: keys, and data if any. None without such a table."""
+    """Return the elements of a set or map in the kernel: keys, and data if any.
+
+    Return None if the table does not exist.
+    """
     start = struct.pack(">BBH", {"IPv4": 2, "IPv6": 10}[family], 0, 0) + text(1, table)
     if not nft.exists(uapi.NFT_MSG_GETTABLE, start):
         return None

@@ -1,4 +1,4 @@
-"""The Lease that reports the EndpointSlice revision in a node's kernel."""
+"""The Lease in which a proxy reports the EndpointSlice revision that the kernel of its node uses."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_failed_acknowledgement_is_written_later(
 
 
 class Hanging(Counting):
-    """An API server that does not answer a write."""
+    """An API server on which one write never returns."""
 
     def update(self, resource: str, namespace: str, obj: Object) -> Object:
         self.updates += 1

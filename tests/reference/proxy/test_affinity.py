@@ -1,4 +1,7 @@
-"""Session affinity with real packets: clients keep their endpoint until the timeout, and move when it goes away."""
+"""Session affinity with real packets.
+
+A client keeps its endpoint until the timeout, and moves when the endpoint is removed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def sticky(cluster: Cluster, *endpoints: str, seconds: int = 600, **spec: Any) -
 
 
 def remembered(cluster: Cluster, node: str, address: str) -> Content:
-    """Return the clients of an IPv4 address in a node's affinity map."""
+    """Return the clients of an IPv4 address in the affinity map of a node."""
     with cluster.hosts[node].namespace.entered():
         nft = NftSocket()
     content = read_back(nft, "IPv4", "affinity") or {}
@@ -120,7 +123,7 @@ def test_affinity_works_within_what_topology_allows(cluster: Cluster) -> None:
 
 
 def test_affinity_of_an_internal_client_does_not_bypass_policy_local(cluster: Cluster) -> None:
-    """A node has two lists for an address: one for clients inside, and one for clients outside the cluster."""
+    """For an external address, a node has one list of endpoints for internal clients and one for external clients."""
     service = sticky(cluster, "b1-2", "a1-2", type="NodePort", **LOCAL)
     port, node = node_port(service), cluster.hosts["a1"].addresses["IPv4"]
 

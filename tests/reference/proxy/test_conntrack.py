@@ -1,4 +1,4 @@
-"""Stale UDP connections are deleted by a filter or after a dump, but never while a reply may be in flight."""
+"""Stale UDP connections are deleted by a kernel filter or after a dump, but never while a reply may be on its way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 
 @dataclass
 class Tracked:
-    """A netns with clients, which forwards `first` to `a` or `b` and does not forward `second`."""
+    """A netns with clients. It forwards `first` to `a` or `b`, and does not forward `second`."""
 
     node: Namespace
     conntrack: Conntrack
@@ -45,7 +45,7 @@ class Tracked:
         return self.node.socket(SOCKET_FAMILY[self.family], socket.SOCK_DGRAM)
 
     def delivers(self, address: str) -> bool:
-        """Return whether the kernel has activated a new address (IPv6: in the background)."""
+        """Return whether a new address is usable. The kernel activates IPv6 addresses in the background."""
         try:
             with self.socket() as server:
                 server.settimeout(0.05)
@@ -56,7 +56,7 @@ class Tracked:
             return False
 
     def answer(self, service: ServiceAddress) -> None:
-        """Make a connection to A, with a reply."""
+        """Make a connection to `a`, including a reply."""
         with self.socket() as server:
             server.bind(self.a)
             server.settimeout(0.05)
@@ -86,7 +86,7 @@ class Tracked:
 
 @pytest.fixture(params=[(family, way) for family in FAMILIES for way in ("filter", "dump", "at once")], ids="-".join)
 def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> Iterator[Tracked]:
-    """Deletion as on Linux 6.8 and newer, as on older kernels, and for both families at once."""
+    """Delete as on Linux 6.8 and newer, as on older kernels, and for both families together."""
     family, way = request.param
     word = "10.96.0.{}" if family == "IPv4" else "fd00:96::{}"
     first, second = (ServiceAddress(word.format(each), "UDP", 53) for each in (1, 2))
@@ -205,7 +205,7 @@ def test_entries_are_counted(tracked: Tracked) -> None:
 
 @pytest.mark.parametrize("protocol", [17, 6])
 def test_entry_with_another_layout_is_parsed(protocol: int) -> None:
-    """The entry has a zone attribute after the ports."""
+    """The entry has a zone attribute after its ports."""
     ports = nested(2, attribute(1, bytes([protocol])), attribute(2, b"\x12\x34"), attribute(3, b"\0\x35"))
     sent = nested(1, attribute(1, b"\x0a\0\0\1"), attribute(2, b"\x0a\x60\0\1")) + ports + attribute(3, b"\0\7")
     back = nested(1, attribute(1, b"\x0a\xf4\0\1"), attribute(2, b"\x0a\0\0\1")) + ports

@@ -1,4 +1,4 @@
-"""The endpoints that a node uses: literal tables, one row per case."""
+"""The endpoints that a node uses, as tables of literal cases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NODE_PORT = replace(CLUSTER, node_port=30080)
 
 
 def endpoint(spec: str) -> Endpoint:
-    """Parse "1@a1 zone=a,b node=a1 terminating": the last part of the address, the node, the hints and the state."""
+    """Parse text such as "1@a1 zone=a,b node=a1 terminating": last part of the address, node, hints and state."""
     place, *words = spec.split()
     number, node = place.split("@")
     hints = {word.split("=")[0]: frozenset(word.split("=")[1].split(",")) for word in words if "=" in word}
@@ -122,7 +122,7 @@ def test_internal_local_policy_uses_this_node_or_drops(specs: str, expected: str
     assert (decision.mode, shown(decision.cluster_ip), decision.outside) == ("", expected, None)
 
 
-# Columns: cluster IP, external addresses for external clients, external addresses for pods.
+# Columns: decision at the cluster IP, at external addresses for external clients, at external addresses for pods.
 @pytest.mark.parametrize(
     ("policies", "specs", "expected"),
     [

@@ -1,4 +1,4 @@
-"""Properties of the choice of endpoints, for any endpoints."""
+"""Properties of the decision that apply to any endpoints."""
 
 from __future__ import annotations
 

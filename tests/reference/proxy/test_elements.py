@@ -1,4 +1,4 @@
-"""Set elements in the kernel's dump format, and in the format for adding the elements again."""
+"""Set elements in the format of a kernel dump, and in the format for adding them again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reference.proxy.netlink import attribute, attributes, nested
 
 
 def _dumped(*, timeout: int, expiration: int, port: int = 0) -> bytes:
-    """Return one affinity entry of an IPv4 Service as dumped; times are in milliseconds."""
+    """Return one affinity entry of an IPv4 Service as in a dump. Times are in milliseconds."""
     key, data = (attribute(uapi.NFTA_DATA_VALUE, value) for value in (struct.pack(">14xH", port), bytes(4)))
     element = nested(
         1,
@@ -23,7 +23,7 @@ def _dumped(*, timeout: int, expiration: int, port: int = 0) -> bytes:
 
 
 def test_client_with_an_extended_time_is_added_with_the_longer_timeout() -> None:
-    """The kernel rejects an element that expires after its timeout (ERANGE)."""
+    """The kernel rejects an element whose expiration is later than its timeout (ERANGE)."""
     for timeout, expiration, again in ((2_000, 9_000, 9_000), (9_000, 2_000, 9_000)):
         dumped = [_dumped(timeout=timeout, expiration=expiration)]
         (added,) = read_clients(read_elements(iter([dumped, dumped]).__next__), "IPv4")
@@ -34,7 +34,10 @@ def test_client_with_an_extended_time_is_added_with_the_longer_timeout() -> None
 
 
 def test_elements_missed_by_one_pass_are_read_by_the_next() -> None:
-    """1 of 40 reads after a load of 4,000 elements returned 4,000 elements, of which only 3,072 were distinct."""
+    """A single dump can be incomplete.
+
+    Of 40 dumps after loading 4,000 elements, one had 4,000 elements but only 3,072 distinct ones.
+    """
     one, two, three = ([_dumped(timeout=9_000, expiration=9_000, port=port)] for port in (1, 2, 3))
     passes = iter([[*one, *one, *two], [*one, *three, *three], [*one, *two, *three], []])
 

@@ -1,4 +1,4 @@
-"""The proxy's health, by its pending work and its Node."""
+"""The health of a proxy, which depends on its pending changes and on its Node."""
 
 from __future__ import annotations
 

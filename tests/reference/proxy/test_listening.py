@@ -1,4 +1,4 @@
-"""The ports of a running proxy, queried from the positions of load balancers and Prometheus."""
+"""The ports on which a running proxy listens, queried as by load balancers and Prometheus."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def balanced(cluster: Cluster, *endpoints: str, **spec: Any) -> tuple[Object, in
 
 
 def checks(cluster: Cluster, port: int, family: Any = "IPv4") -> dict[str, tuple[int, int, str]]:
-    """Return each node's answer at a health check node port: status code, number of endpoints, weight."""
+    """Return each node's response at a health check node port: status code, number of endpoints, and weight."""
     found = {}
     for node in ("a1", "a2", "b1"):
         code, headers, body = get(cluster, cluster.hosts[node].addresses[family], port)

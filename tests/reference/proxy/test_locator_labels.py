@@ -1,4 +1,4 @@
-"""Proxies with PodLocators make the same decisions as proxies with Nodes (KEP-536, Kube-proxy changes, beta)."""
+"""Proxies with PodLocators decide like proxies with Nodes (KEP-536, Kube-proxy changes, beta)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHANGES = st.one_of(
 
 
 class Cluster:
-    """A simulated cluster with two proxy states per node: one uses PodLocators, and the other uses Nodes."""
+    """A simulated cluster. Each node has two proxy states: one uses PodLocators, and the other one uses Nodes."""
 
     def __init__(self) -> None:
         self.by_nodes = {name: State(name, Behaviour.of(FEATURES)) for name in NODES}
@@ -82,7 +82,7 @@ class Cluster:
         self._tell("services", {"metadata": {"name": name, "namespace": "default"}, "spec": spec}, deleted=False)
 
     def endpoints(self, service: str, pods: Iterable[str], named: bool) -> None:
-        """Write the running `pods` as endpoints, with a targetRef or with addresses only."""
+        """Write the running `pods` as endpoints, which have a targetRef or only addresses."""
         endpoints = []
         for pod in sorted(each for each in pods if each in self.pods):
             target = {"targetRef": {"kind": "Pod", "namespace": "default", "name": pod}} if named else {}
@@ -183,7 +183,7 @@ def test_proxy_with_locators_watches_only_its_own_node(node: Namespace) -> None:
 
 
 def run_service(api: ApiServer, host: str, ip: str) -> None:
-    """Create a Service with a rack key and one endpoint, which is a pod on a node."""
+    """Create a Service with a rack key and one endpoint, which is a pod on this node."""
     spec = {"nodeName": host, "containers": [{"name": "c", "image": "i"}]}
     api.create("pods", "default", {"metadata": {"name": "p1"}, "spec": spec})
     api.patch("pods", "default", "p1", {"status": {"podIPs": [{"ip": ip}]}}, subresource="status")

@@ -1,4 +1,4 @@
-"""The kernel returns the rules that the proxy loads, and nft prints them."""
+"""The rules that the proxy loads can be read back from the kernel, and nft prints them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 
 
 def ruleset(family: Family) -> Ruleset:
-    """Return every kind of element: lists for both directions, with affinity and without, drop, reject, hairpin."""
+    """Return elements of every kind: lists for internal and external clients, with and without affinity, drop, reject,
+    and hairpin.
+    """
     if family == "IPv4":
         pods, own, virtual, pod = PODS, OWN, "10.96.0.{}", "10.244.1.{}"
     else:
@@ -44,7 +46,7 @@ def ruleset(family: Family) -> Ruleset:
 
 @pytest.fixture
 def loaded(nft: NftSocket) -> tuple[KernelTable, Table]:
-    """A kernel table with one Service of one endpoint, and its model."""
+    """A kernel table with one Service that has one endpoint, and the model of this table."""
     table, kernel = Table("IPv4"), KernelTable(nft, "IPv4")
     table.put("web", Entries({SERVICE: (A,)}, {}, frozenset()))
     table.forget_changes()
@@ -68,7 +70,7 @@ def nft_list(node: Namespace) -> Iterator[object]:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the text's lines, with each element on one line, and addresses without prefix length."""
+    """Return the lines of the text. Each element is on one line, and addresses have no prefix length."""
     joined = " ".join(text.split()).replace("} ", "}\n")
     return sorted(re.sub(r"(\.\d+)/32\b|(:\w+)/128\b", r"\1\2", joined).split("\n"))
 
@@ -84,7 +86,7 @@ def test_nft_prints_what_was_loaded_as_our_text(family: Family, nft: NftSocket, 
 
 
 def test_nft_loads_our_text(nft: NftSocket, nft_list) -> None:  # type: ignore[no-untyped-def]
-    """IPv4 only: nft 1.0.6 prints the IPv6 key of `affinity`, but has too few registers to load it."""
+    """Use IPv4 only. nft 1.0.6 prints the IPv6 key of `affinity` but cannot load it, for lack of registers."""
     wanted = ruleset("IPv4")
 
     nft_list("-f", "-", stdin=text(wanted))
@@ -93,7 +95,7 @@ def test_nft_loads_our_text(nft: NftSocket, nft_list) -> None:  # type: ignore[n
 
 
 def _words(lines: list[str]) -> list[list[str]]:
-    """Return the sorted words: the kernel lists elements in hash order."""
+    """Return the words of the text in sorted order, because the kernel lists elements in hash order."""
     return [sorted(line.replace(",", " ").split()) for line in lines]
 
 

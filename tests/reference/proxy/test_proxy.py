@@ -1,4 +1,4 @@
-"""The complete proxy follows the API and survives kernel errors without losing packets."""
+"""The complete proxy follows the API and recovers from kernel errors without losing packets."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_restarted_proxy_replaces_old_rules_without_loss(cluster: Cluster, affin
 
 
 def test_a_proxy_takes_over_from_one_of_another_version_without_loss(cluster: Cluster) -> None:
-    """The other version has the same hooks, but other maps under the same names."""
+    """The other version has the same hooks but other maps, under the same names."""
     if shutil.which("nft") is None:
         pytest.skip("unavailable: no nft binary")
     service, pod = cluster.service("b1-2"), cluster.hosts["b1-2"].addresses["IPv4"]
@@ -109,7 +109,7 @@ def test_a_proxy_takes_over_from_one_of_another_version_without_loss(cluster: Cl
 
 @contextmanager
 def repeating(action: Callable[[], object]) -> Iterator[None]:
-    """Repeat an action in the background, and raise its errors in the caller."""
+    """Repeat an action in a background thread, and raise its errors in the calling thread."""
     finished = threading.Event()
 
     def repeat() -> None:
@@ -141,7 +141,7 @@ def test_no_connection_is_lost_while_endpoints_change(cluster: Cluster, family: 
 
 
 def test_rules_that_change_lose_no_datagram(cluster: Cluster) -> None:
-    """The test does not delete connections, because a deletion can cut off the reply of a removed endpoint."""
+    """The proxy deletes no connections here, because a deletion can cut off the reply of a removed endpoint."""
     table, service = Table("IPv4"), ServiceAddress("10.96.88.1", "UDP", 80)
     endpoints = [tuple((cluster.hosts[pod].addresses["IPv4"], 8080) for pod in pods) for pods in LISTS]
     lists = itertools.cycle(Entries({service: each}, {}, frozenset()) for each in endpoints)
@@ -224,9 +224,9 @@ def test_records_of_udp_connections_are_removed_with_their_endpoint(cluster: Clu
 def test_a_udp_client_loses_no_query_while_its_endpoint_goes_gracefully_and_comes_back(
     cluster: Cluster, family: str
 ) -> None:
-    """A proxy that deletes connections at once loses some twenty of 1,200 queries.
+    """A proxy that deletes connections immediately loses about twenty of 1,200 queries.
 
-    On a busy machine one query was lost in five of 524 trials, for an unknown reason; so the test allows one.
+    The test allows one lost query. On a busy machine, five of 524 trials lost one query for an unknown reason.
     """
     service = cluster.service("a1-2", "b1-2")
     probe = Probe(cluster.hosts["a1-3"].namespace, "UDP", cluster_ip(service, family), 80)
@@ -312,7 +312,7 @@ def test_cleanup_removes_the_rules(node: Namespace, nft: NftSocket) -> None:
 
 
 def test_rules_remain_during_an_api_server_outage_and_are_updated_afterwards(cluster: Cluster) -> None:
-    """A second proxy in the same cluster. The other proxies keep their API server."""
+    """A second proxy in the same cluster. The other proxies keep their own API server."""
     kept, changed, gone = (cluster.service("a1-2", ipFamilyPolicy="SingleStack") for _ in range(3))
     client = Informer(cluster.api)
     cluster.proxies["a1"].stop()

@@ -1,4 +1,4 @@
-"""Decisions are converted to map entries, and slots keep their positions."""
+"""Decisions become map entries, and endpoints keep their slots."""
 
 from __future__ import annotations
 

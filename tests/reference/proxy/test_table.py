@@ -1,4 +1,6 @@
-"""Changes transform a model of the kernel to the wanted content, and no packet hits an empty slot."""
+"""Changes lead from the current content of a model kernel to the wanted content, and no packet hits an empty slot
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def taken(table: Table) -> Changes:
 
 
 class Kernel:
-    """Apply changes like the kernel: a replaced element must exist, and a new element must not exist."""
+    """Apply changes as the kernel does. A replaced element must exist, and a new element must not."""
 
     def __init__(self) -> None:
         self.content: dict[Any, Any] = {}
@@ -48,7 +50,7 @@ class Kernel:
             self.content[_key(element)] = element[-1]
 
     def holes(self) -> set[ServiceAddress]:
-        """Return the Service addresses whose count exceeds their slots."""
+        """Return the addresses of Services whose endpoint count is greater than the number of filled slots."""
         marks = [(key[1], value) for key, value in self.content.items() if key[0] in {"services", "external"}]
         return {
             service

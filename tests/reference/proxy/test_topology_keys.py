@@ -1,4 +1,4 @@
-"""Topology keys in a proxy: their precedence over other fields, and changes of Nodes and Services."""
+"""Topology keys in a proxy: precedence over other fields, and changes of Nodes and Services."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMED["starting"] |= {"serving": False}
 
 
 def endpoint(spec: str) -> Endpoint:
-    """Parse "a1", "a1:leaving" or "a1:starting": an endpoint on node a1, hinted for node b1 and zone b."""
+    """Parse "a1", "a1:leaving" or "a1:starting" into an endpoint on node a1, with hints for node b1 and zone b."""
     node, _, state = spec.partition(":")
     hints: dict[str, Any] = {"zone_hints": frozenset("b"), "node_hints": frozenset({"b1"})}
     labels = frozenset(LABELS.get(node, {}).items())
@@ -91,7 +91,7 @@ def test_keys_come_before_hints_which_count_where_there_are_no_keys() -> None:
     assert shown(decide(PORT, hinted, A1, ON).cluster_ip) == "b1"
 
 
-# Columns: cluster IP, external addresses for external clients, external addresses for pods.
+# Columns: decision at the cluster IP, at external addresses for external clients, at external addresses for pods.
 @pytest.mark.parametrize(
     ("policies", "keys", "endpoints", "expected"),
     [
@@ -175,7 +175,7 @@ def started(*keys: str, nodes: tuple[str, ...] = ("a1", "a2", "b1"), behaviour: 
 
 
 def reached(state: State) -> str:
-    """Return the nodes of the endpoints that the current rules lead to."""
+    """Return the nodes of the endpoints that the current rules use."""
     state.compute()
     (action,) = state.ruleset("IPv4", ()).services.values()
     places = {f"10.244.0.{i}": each for i, each in enumerate(sorted(LABELS), 1)}

@@ -1,4 +1,4 @@
-"""Our constants equal those of the kernel's headers, if a compiler and the headers are installed."""
+"""The constants equal those in the kernel's headers. The test needs a compiler and the headers."""
 
 from __future__ import annotations
 

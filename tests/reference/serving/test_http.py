@@ -1,4 +1,4 @@
-"""A single-threaded HTTP server whose listening sockets are added and removed."""
+"""A single-threaded HTTP server. Listening sockets can be added and removed while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixtures of the component cache's tests."""
+"""Import the fixtures of the tests for the component cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of the Go module that a component is compiled from."""
+"""The generated Go module from which a component is compiled."""
 
 from __future__ import annotations
 

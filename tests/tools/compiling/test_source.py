@@ -1,4 +1,4 @@
-"""The real Go compiles components, from modules in a folder that serves as module proxy."""
+"""Compile components with the real Go compiler. A folder serves as module proxy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Modules:
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
-    """Return an empty module proxy, with an empty module cache; the compiler's cache is the user's."""
+    """Return an empty module proxy. The module cache is empty too, and the compiler's cache is that of the user."""
     served = Modules(tmp_path / "proxy")
     settings = {
         "GOPROXY": f"file://{served.folder}",

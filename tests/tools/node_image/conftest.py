@@ -1,4 +1,4 @@
-"""The fixtures of tests of kind clusters."""
+"""Import the fixtures of the tests for kind clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that build an image, with an engine that records them."""
+"""The commands that build a node image. A fake engine records them."""
 
 import tarfile
 from collections.abc import Callable
@@ -22,7 +22,7 @@ NAME = "trafficdist.dev/kind-node:v1.34.2"
 
 @dataclass(frozen=True)
 class Written(ContainerEngine):
-    """A recording engine with at most one image; `sent` are the members of node.tar."""
+    """A fake engine that records commands and has at most one image. `sent` are the members of node.tar."""
 
     label: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ def test_programs_of_the_node_are_executable(make: Callable[[], str], engine: Wr
 
 
 class Impatient(Watcher):
-    """Raises an error instead of waiting for another build."""
+    """Raises an error instead of waiting until another build ends."""
 
     def say(self, line: str) -> None:
         if "waiting" in line:

@@ -1,4 +1,4 @@
-"""The output and the files of `trafficdist kind-image`, with container engines that are short shell scripts."""
+"""The output and the files of `trafficdist kind-image`. Short shell scripts stand in for the container engines."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The images that a node needs, from kubeadm's image list."""
+"""The images that a node needs, as listed by kubeadm."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Image archives, as containerd imports them."""
+"""Write image archives that containerd can import."""
 
 import gzip
 import hashlib

@@ -1,6 +1,6 @@
-"""A real node image, a real cluster from it, and a run of requirements there, if engine and tools are installed.
+"""Build a real node image, boot a cluster from it, and run requirements there. The tests need an engine and kind.
 
-The first test is small and runs with every change where an image exists; the second one makes an image.
+The first test is fast and uses an existing image. The second test builds an image.
 """
 
 import subprocess

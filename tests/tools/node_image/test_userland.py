@@ -1,4 +1,4 @@
-"""Debian packages extracted from a Debian file system."""
+"""Extract Debian packages from the file system of a Debian machine."""
 
 import io
 import tarfile

@@ -1,4 +1,4 @@
-"""evidence.txt explains every failure in at most 100 kB."""
+"""evidence.txt explains every failure and has at most 100 kB."""
 
 from __future__ import annotations
 

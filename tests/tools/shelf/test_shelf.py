@@ -1,4 +1,7 @@
-"""The shelf accepts what `verify` accepts, and its index shows the implementation, results and source of a report."""
+"""The shelf accepts every report that `verify` accepts.
+
+Its index shows the implementation, results and source of each report.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def run(publishable: Forged) -> Forged:
 
 
 def shelved(run: Forged, shelf: Path) -> Path:
-    """Put the run on a shelf as a run of kube-proxy, and return its folder there."""
+    """Add the run to a shelf as a run of kube-proxy, and return its folder there."""
     target, refused = add(str(run.folder), shelf, lambda: run.requirements)
     assert [str(each) for each in refused] == []
     return target
@@ -98,7 +101,7 @@ def test_the_folder_follows_from_the_report(said: dict[str, str], place: str) ->
     ("profiles", "last"), [(["DNS"], "1.37.2"), (["API-SERVER", "CLUSTER"], "1.37.2-nftables"), ([], "1.37.2-nftables")]
 )
 def test_the_folder_names_a_mode_where_a_proxy_was_judged(profiles: list[str], last: str) -> None:
-    """A run that judges a DNS server has a proxy too, which the report does not describe."""
+    """A run that judges a DNS server also uses a proxy, but its report does not describe the proxy."""
     asked = [{"name": each} for each in profiles]
     report = {"implementation": KUBE_PROXY, "mode": "nftables", "kubernetesVersion": "v1.37", "profiles": asked}
     assert place_of(report).name == last
@@ -277,7 +280,7 @@ def test_each_report_has_its_state() -> None:
 
 @pytest.fixture
 def shelf(run: Forged, tmp_path: Path) -> Path:
-    """Return a shelf with a verified report, and one without a history."""
+    """Return a shelf that has a verified report and a report without a history."""
     place = tmp_path / "shelf"
     shelved(run, place)
     (place / NO_HISTORY).mkdir(parents=True)

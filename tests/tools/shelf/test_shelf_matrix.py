@@ -1,4 +1,7 @@
-"""A matrix cell shows claimed, met and documented results, links to unmet ones, and shows since when they hold."""
+"""A cell of the matrix shows claimed, passed and documented results.
+
+It links unmet requirements and shows the first version.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kubelet server for one node on loopback, behind an API server; its containers are local processes."""
+"""A kubelet server for one node on loopback, and an API server that connects to it. Containers are local processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from reference.apiserver.server import HttpServer
 
 
 class Outside:
-    """Makes sockets in the netns of the test."""
+    """Creates sockets in the netns of the test."""
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
         return socket.socket(family, kind)
@@ -61,7 +61,7 @@ class State:
 
 
 class Container:
-    """A container named `c`; `programs` are its running programs."""
+    """A container named `c`. `programs` are its running programs."""
 
     name = "c"
 
@@ -96,7 +96,7 @@ class Pods:
 
 @pytest.fixture
 def address() -> str:
-    """Return a loopback address for the node; the kubelet's port is fixed."""
+    """Return a loopback address for the node. The port of a kubelet is fixed, so each test needs its own address."""
     number = os.getpid() % (1 << 16)
     return f"127.{100 + os.urandom(1)[0] % 100}.{number >> 8}.{number & 255 or 1}"
 
@@ -128,7 +128,7 @@ def kubelet(pods: Pods, trust: KubeletTrust, address: str) -> Iterator[KubeletSe
 
 @pytest.fixture
 def api(address: str) -> ApiServer:
-    """An API server with the node, the pod, and a pod without a node."""
+    """An API server with a node, a pod on this node, and a pod without a node."""
     api = ApiServer()
     made = api.create("nodes", "", {"metadata": {"name": "a1"}})
     status = {

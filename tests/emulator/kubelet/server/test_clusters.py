@@ -1,4 +1,4 @@
-"""kubectl and the Python client with a whole cluster: pods in sandboxes, and either API server."""
+"""kubectl and the Python client work with a complete cluster that runs pods in sandboxes, with either API server."""
 
 from __future__ import annotations
 

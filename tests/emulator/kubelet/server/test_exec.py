@@ -1,4 +1,4 @@
-"""exec by kubectl (over WebSocket and SPDY) and by the official Python client."""
+"""`exec` works with kubectl (over WebSocket and SPDY) and with the official Python client."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def core(kubeconfig: Path) -> Iterator[Any]:
 
 @pytest.fixture
 def start(core: Any) -> Iterator[Callable[..., Any]]:
-    """Start a program with the Python client, which uses v4.channel.k8s.io."""
+    """Start a program with the Python client, which uses protocol v4.channel.k8s.io."""
     every = []
 
     def start(*command: str, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Container logs for kubectl, and rejected requests."""
+"""kubectl shows container logs, and the server rejects invalid requests for logs."""
 
 from __future__ import annotations
 

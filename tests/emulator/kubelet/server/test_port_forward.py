@@ -1,4 +1,4 @@
-"""port-forward by kubectl (over WebSocket and SPDY) and by the official Python client."""
+"""`port-forward` works with kubectl (over WebSocket and SPDY) and with the official Python client."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def data(stream: int, text: bytes, *, last: bool = False) -> bytes:
 
 
 def served(chunks: Sequence[bytes]) -> tuple[Wire, list[SpdyStream], list[bytes]]:
-    """Serve these bytes; return the wire, the opened streams, and the bytes of each stream."""
+    """Serve these bytes. Return the wire, the opened streams, and the bytes of each stream."""
 
     async def serve() -> tuple[Wire, list[SpdyStream], list[bytes]]:
         connection = SpdyConnection(wire := Wire(chunks))

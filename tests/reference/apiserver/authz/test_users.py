@@ -1,4 +1,4 @@
-"""Responses to users with limited permissions, according to the RBAC rules of the users."""
+"""Responses to users whose RBAC rules limit their permissions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AS = "/apis/authorization.k8s.io/v1/"
 
 
 def field(number: int, value: bytes) -> bytes:
-    """A length-delimited protobuf field."""
+    """Return a length-delimited protobuf field."""
     return bytes([number << 3 | 2, len(value)]) + value
 
 

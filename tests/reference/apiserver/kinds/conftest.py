@@ -1,4 +1,4 @@
-"""Writes of one object under the rules of its kind, without a store."""
+"""Apply the rules of a kind to writes of one object, without a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of validation errors, on which clients and people rely."""
+"""The texts of validation errors. Clients and users rely on these texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules for `metadata`, which all kinds share."""
+"""The rules for `metadata`, which are the same for all kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PodLocators: the built-in kind accepts the same objects as the CRD for real clusters."""
+"""The built-in PodLocator kind accepts the same objects as the CRD for real clusters."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ def test_crd_and_server_have_the_same_fields_and_columns():
 
 
 def test_schema_is_structural():
-    """The API server requires a type for each field, and rejects fields that are only in allOf, anyOf, oneOf or not."""
+    """An API server requires a type for each field of a CRD, and rejects fields that occur only in allOf, anyOf, oneOf
+    or not.
+    """
 
     def untyped(schema, path):
         inner = {**schema.get("properties", {}), "[]": schema.get("items"), "{}": schema.get("additionalProperties")}

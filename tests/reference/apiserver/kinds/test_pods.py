@@ -1,4 +1,4 @@
-"""Pods: the fields that routing depends on."""
+"""Rules for the pod fields that affect routing."""
 
 from __future__ import annotations
 

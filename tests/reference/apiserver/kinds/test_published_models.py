@@ -1,4 +1,6 @@
-"""Our shapes contain every field of the `kubernetes` package's models, which are generated from Kubernetes' OpenAPI."""
+"""The shapes of kinds contain every field of the models in the `kubernetes` package, which come from Kubernetes'
+OpenAPI.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ PUBLISHED = [each for each in strategies() if each.resource.group != "trafficdis
 
 
 def unknown_fields(type_name, shape, path):
-    """Return the paths of the model's fields that the shape lacks, including nested models."""
+    """Return the paths of the model's fields that are missing from the shape, including nested models."""
     listed = re.fullmatch(r"list\[(.*)\]", type_name)
     if listed:
         return unknown_fields(listed[1], shape[0], f"{path}[]") if isinstance(shape, list) else []

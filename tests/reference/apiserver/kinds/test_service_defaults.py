@@ -1,4 +1,4 @@
-"""Defaults for fields that a new Service omits."""
+"""Defaults of the fields that a new Service omits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version and the feature gate of each Service field."""
+"""The releases and feature gates in which each Service field exists."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ DUAL = {"ipFamilyPolicy": "PreferDualStack"}
 
 @pytest.fixture
 def stored(rules, service):
-    """Return a Service after allocation of addresses and ports."""
+    """Return a Service to which addresses and ports have been allocated."""
 
     def build(**spec):
         obj = rules.create("services", service(**spec))

@@ -1,4 +1,4 @@
-"""Objects are checked against the shape of their kind, and stored values are shared."""
+"""Objects are checked against the shape of their kind, and share equal parts with the stored object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests forwarded to kubelets: errors that the API server itself reports. Other tests use a real kubelet."""
+"""Requests that the API server forwards to kubelets, and the errors that it reports itself.
+
+Other tests use a real kubelet.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Requests proxied to pods: the forwarded request, the response, and the errors when the pod does not answer."""
+"""Requests that the API server proxies to pods: the forwarded request, the response, and the errors if the pod does not
+answer.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ IN_THE_CLUSTER = "10.244.1.2"
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Echoes the request; `/code/N` answers with status N, `/gate` waits for other requests, `/broken` stops midway."""
+    """Echoes the request.
+
+    `/code/N` answers with status N, `/gate` waits for other requests, and `/broken` closes the connection midway.
+    """
 
     gate = threading.Barrier(20)
 
@@ -66,7 +71,7 @@ def echo() -> Iterator[int]:
 
 
 class Inside(socket.socket):
-    """A socket that reaches the pod's address on this machine, as a socket in the cluster's netns does."""
+    """A socket that connects to the pod's address on this machine, like a socket in the cluster's netns."""
 
     def connect(self, address: Any) -> None:
         assert address[0] == IN_THE_CLUSTER
