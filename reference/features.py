@@ -1,7 +1,8 @@
 """Kubernetes versions and feature gates: the defaults of each release.
 
-Every reference component takes a `Features` and reads gates by name. For version skew, two components in one process
-are created with different `Features`. The table lists the gates that this project tests, and when each gate changed.
+Every reference component takes a `Features` and reads gates by name. To test version skew, two components in one
+process are created with different `Features`. The table lists the gates that this project tests, and when each gate
+changed.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ Reading = Literal["kep", "released"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The minor versions in which a gate appeared, was on by default, was locked, and was removed.
+    """The minor versions in which a gate was added, was first on by default, was locked, and was removed.
 
-    If `on_request`, setting the gate after its removal enables its behaviour again, in all releases since the gate
-    appeared. So a KEP can be combined with later releases.
+    If `on_request`, the gate can also be set after its removal and then enables its behaviour in any release since it
+    was added. This makes it possible to combine a KEP with later releases.
     """
 
     introduced: int
@@ -58,9 +59,9 @@ def parse_version(text: str) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """A Kubernetes version and the gates set on top of its defaults. Raises `ValueError` if one does not exist.
+    """A Kubernetes version and the gates that differ from its defaults. Raises `ValueError` if a gate does not exist.
 
-    `follows` selects the behaviour to use if a KEP text and released Kubernetes contradict each other.
+    `follows` selects the behaviour to use where a KEP text and released Kubernetes contradict each other.
     """
 
     version: Version = NEWEST
@@ -83,7 +84,7 @@ class Features:
         object.__setattr__(self, "asked_for", frozenset(given_up))
 
     def enabled(self, name: str) -> bool:
-        """Return whether the behaviour of gate `name` is on: by the gate itself, by default, or permanently."""
+        """Return whether the behaviour of gate `name` is on: through the gate itself, by default, or permanently."""
         if name in self.gates:
             return self.gates[name]
         gate, minor = GATES[name], self.version[1]
@@ -105,7 +106,7 @@ def _can_be_set(gate: Gate, minor: int) -> bool:
 
 
 def _known(minor: int) -> str:
-    """List the gates of a release, and those that can be requested."""
+    """List the gates of a release, and the gates that can be requested."""
     known = sorted(name for name, gate in GATES.items() if _exists(gate, minor))
     asked = sorted(name for name, gate in GATES.items() if not _exists(gate, minor) and _can_be_set(gate, minor))
     return "; on request ".join(", ".join(names) for names in (known, asked) if names)

@@ -27,13 +27,13 @@ class ApiServer:
     """A Kubernetes API server in memory; thread-safe. It is a `reference.client.Client` with further verbs.
 
     `service_cidrs` has at most one CIDR for each IP family, the default family first. `window` is the minimum number of
-    changes to remember for each resource, for watches that resume and for pages of lists.
+    changes that are remembered for each resource, so that watches can resume and lists can continue with the next page.
 
-    `predecessor` is an API server that the new server replaces, at another version or with other gates. The new server
-    takes over its objects, resource versions, kinds, allocated addresses, `service_cidrs` and `window`; the predecessor
-    then answers 503. Fields that the new version lacks are not served. They stay stored until the object is written, so
-    a later server that has the fields serves them again (KEP-4444, manual test of the rollback). Watches cannot resume
-    across the replacement: they receive 410, as from a server that has just started.
+    `predecessor` is an API server that the new server replaces, possibly with another version or other gates. The new
+    server takes over its objects, resource versions, kinds, allocated addresses, `service_cidrs` and `window`; the
+    predecessor then answers 503. Fields that the new version lacks are not served. They stay stored until the object is
+    written, so a later server that has the fields serves them again (KEP-4444, manual test of the rollback). Watches
+    cannot resume across the replacement: they receive 410, as from a server that has just started.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ApiServer:
         return self.registry.get(resource, namespace, name).object
 
     def list(self, resource: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[Object]:
-        """Return objects by namespace and name, of all namespaces for "". They are shared: copy before changing."""
+        """Return the objects by namespace and name, in all namespaces for "". They are shared: copy before changing."""
         selection = select(self.registry.strategy(resource), namespace, labels, fields)
         return [each.object for each in reads.page(self.registry, resource, selection, reads.Query()).items]
 
@@ -88,12 +88,12 @@ class ApiServer:
         content_type: str = MERGE,
         subresource: str = "",
     ) -> Object:
-        """Apply a JSON patch, a JSON merge patch or a strategic merge patch, by `content_type`."""
+        """Apply a JSON patch, a JSON merge patch or a strategic merge patch, depending on `content_type`."""
         target = ObjectRef(resource, namespace, name, subresource)
         return patches.patch(self.registry, target, content_type, writes.private(patch), Call()).object
 
     def delete(self, resource: str, namespace: str, name: str, *, grace_seconds: int | None = None) -> None:
-        """Delete an object. With a grace period (pods on nodes) it is only marked, until a delete with grace 0."""
+        """Delete an object. An object with a grace period (a pod on a node) is only marked, unless the grace is 0."""
         deletion.delete(self.registry, ObjectRef(resource, namespace, name), DeleteOptions(grace_seconds), Call())
 
     def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:

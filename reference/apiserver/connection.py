@@ -1,9 +1,9 @@
-"""Connections with ordinary requests. Each request is answered in the read call that completes it.
+"""Connections that carry only ordinary requests. Each request is answered in the read call that completes it.
 
 aiohttp handles all of HTTP, but needs a task and a dozen objects for each request. Nearly all requests are plain: they
-are complete, and have a known length and no special headers. This module handles plain requests. At the first other
-request (a watch, chunks, an upgrade, a large body, unusual syntax) the connection moves permanently to aiohttp, with
-all unanswered data.
+are complete, have a known length and have no special headers. This module handles plain requests. When any other
+request arrives (a watch, chunks, an upgrade, a large body, unusual syntax), the connection moves permanently to
+aiohttp, together with all unanswered data.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _NAME = re.compile(r"[A-Za-z0-9-]+")
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One connection while all its requests are plain.
+    """One connection, used until it receives a request that is not plain.
 
-    `answer` returns None for a request that is not plain. `others` creates the protocol for such requests.
+    `answer` returns None for a request that is not plain. `others` creates the protocol that handles such requests.
     `connections` holds the open plain connections.
     """
 
@@ -69,12 +69,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def end_if_silent(self, since: float) -> None:
-        """Close the connection if its client has sent nothing since then (monotonic seconds)."""
+        """Close the connection if its client has sent nothing since this time (monotonic seconds)."""
         if self._heard < since:
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection immediately. `close` would wait for the client's half of the TLS shutdown."""
+        """Close the connection immediately. `close` would wait until the client also shuts down TLS."""
         if self._transport is not None:
             abort(self._transport)
 
@@ -84,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def pause_writing(self) -> None:
-        """Stop reading requests until the client reads its answers."""
+        """Stop reading requests until the client reads its responses."""
         self._paused = True
         if self._transport is not None:
             self._transport.pause_reading()
@@ -126,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
 def abort(transport: asyncio.Transport) -> None:
     """Close a connection immediately.
 
-    A transport that was closed twice has lost its TLS protocol, on which early releases of Python 3.11 fail.
+    A transport that is closed twice no longer has its TLS protocol, and early releases of Python 3.11 fail on this.
     """
     with contextlib.suppress(AttributeError):
         transport.abort()

@@ -1,6 +1,6 @@
-"""Deletion: immediate, graceful, or after the last finalizer is removed. Also deletes namespaces with their contents.
+"""Deletion: immediate, graceful, or after the last finalizer is removed. Namespaces are deleted with their contents.
 
-A graceful deletion only marks the object: `deletionTimestamp` is the time at which it should be gone. The component
+A graceful deletion only marks the object and sets `deletionTimestamp` to the end of the grace period. The component
 that runs the object (for a pod, the kubelet) then deletes it again with a grace period of 0.
 """
 
@@ -31,14 +31,14 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The current or last state of the object, and whether it still exists (grace period or finalizers)."""
+    """The object after the request, or its last state if it was removed. Finalizers can delay removal."""
 
     stored: Stored
     remains: bool
 
 
 def delete(registry: Registry, target: ObjectRef, options: DeleteOptions, call: Call) -> Deleted:
-    """Delete one object. Raises `ApiError`: 403, 404, 409 (a precondition does not hold)."""
+    """Delete one object. Raises `ApiError`: 403, 404, 409 (a precondition is not met)."""
     strategy = registry.strategy(target.resource)
     with registry.store.lock:
         current = registry.get(target.resource, target.namespace, target.name)
@@ -58,7 +58,7 @@ def delete_collection(
 
 
 def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
-    """Remove an object and free its addresses. Remove its namespace if the namespace was waiting for the object."""
+    """Remove an object and free its addresses. Remove its namespace too if only this object delayed its deletion."""
     registry.release(strategy, obj)
     stored = registry.store.remove(strategy.resource.plural, obj)
     if namespace := obj["metadata"].get("namespace"):
@@ -94,7 +94,7 @@ def _delete(registry: Registry, strategy: Strategy, current: Stored, options: De
 
 
 def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
-    """Return the grace period in seconds; 0 for kinds that no component runs, and for pods without a node."""
+    """Return the grace period in seconds. It is 0 for kinds that no component runs, and for pods without a node."""
     spec, phase = obj.get("spec") or {}, (obj.get("status") or {}).get("phase")
     if not strategy.grace_seconds or not spec.get("nodeName") or phase in {"Failed", "Succeeded"}:
         return 0
@@ -105,7 +105,7 @@ def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
 
 
 def _mark(meta: dict[str, Any], grace: int) -> None:
-    """Set the deletion time; a second deletion can only move it forward."""
+    """Set the deletion time. A second deletion can only make it earlier."""
     before = meta.get("deletionGracePeriodSeconds")
     if meta.get("deletionTimestamp") and (before is None or grace >= before):
         return

@@ -1,6 +1,7 @@
 """Discovery documents: /version, /api, /apis, and the resources of each group and version.
 
-The aggregated form, which clients request first since Kubernetes 1.26, is not served, so clients fall back to these.
+The server does not offer the aggregated form that clients have requested first since Kubernetes 1.26. Clients then fall
+back to the documents in this module.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Answers each request at once, except watches, requests forwarded to pods and kubelets, and the large OpenAPI
-documents.
+"""Answers each request immediately, except watches, requests to pods and kubelets, and large OpenAPI documents.
 
 The dispatcher does not depend on the type of connection: aiohttp and `connection` both call it.
 """
@@ -32,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Answers requests from a registry, within the permissions of the user."""
+    """Answers requests from a registry, within the permissions of each user."""
 
     def __init__(self, registry: Registry, log: deque[RequestRecord], users: Users) -> None:
         """`log` receives a record of each request."""
@@ -43,7 +42,7 @@ class Dispatcher:
         self._users = users
 
     def answer(self, asked: HttpRequest) -> Response | None:
-        """Return the answer, which may be an error. None means that the request is answered and recorded later."""
+        """Return the response, which may be an error. None means that the request is answered and recorded later."""
         if asked.streams or asked.path.startswith("/openapi/") or pod_location.wanted(asked.path):
             return None
         try:
@@ -60,11 +59,11 @@ class Dispatcher:
         )
 
     def authenticate(self, asked: HttpRequest) -> User:
-        """Return the user of a request. Health checks need no user. Raises `ApiError` (401)."""
+        """Return the user of a request; None for health checks, which need no user. Raises `ApiError` (401)."""
         return ADMIN if asked.path in HEALTH else self._users.authenticate(asked.headers.get("authorization", ""))
 
     def resource_request(self, asked: HttpRequest, user: User) -> Request:
-        """Return the handlers' view of a request for a resource. Raises `ApiError`: 403, 404, 406."""
+        """Return the request for a resource in the form that the handlers need. Raises `ApiError`: 403, 404, 406."""
         route = self._routes.find(asked.path)
         if user is not ADMIN:
             authorization.check(user, attributes_of(asked.method, route, watch=asked.streams))
@@ -96,7 +95,7 @@ class Dispatcher:
 
 
 def failure(error: Exception, asked: HttpRequest) -> Response:
-    """Return the answer to a failed request. Errors other than API errors are logged."""
+    """Return the response to a failed request. Errors other than API errors are logged."""
     if isinstance(error, ApiError):
         return _json(error.code, error.status)
     _log.error("%s %s", asked.method, asked.path, exc_info=error)
@@ -114,7 +113,7 @@ _GATES_HEAD = f"# HELP {_GATES} [BETA] The stage of a feature gate, and whether 
 
 
 def _metrics(features: Features) -> bytes:
-    """Return all gates of this version, and those that were set, as Prometheus text."""
+    """Return, as Prometheus text, all gates of this version and any other gates that were set explicitly."""
     minor = features.version[1]
     there = {
         name: gate

@@ -1,4 +1,4 @@
-"""Sets of fields of an object for server-side apply: paths, and their FieldsV1 form.
+"""Sets of field paths in an object, and their FieldsV1 form, for server-side apply.
 
 A path is a tuple of FieldsV1 keys: `f:NAME` for a field, `k:{"port":80}` for an item of a keyed list, `v:VALUE` for an
 item of a set. A list that does not merge is one field.
@@ -35,7 +35,7 @@ _NOT_OWNED_METADATA = frozenset(
 
 
 def flatten(obj: Object, rules: ListRules) -> dict[FieldPath, Any]:
-    """Return the fields that a manager can own, with their values; items of keyed lists are included, with None."""
+    """Return the fields that a manager can own, with their values. Items of keyed lists have the value None."""
     owned = {key: value for key, value in obj.items() if key not in _NOT_OWNED}
     metadata = obj.get("metadata") or {}
     owned["metadata"] = {key: value for key, value in metadata.items() if key not in _NOT_OWNED_METADATA}
@@ -65,13 +65,13 @@ def shown(path: FieldPath) -> str:
 
 
 def item_key(item: Object, rule: ListRule) -> str:
-    """Return the path element of an item of a keyed list."""
+    """Return the path element of a keyed list item."""
     defaults = dict(rule.defaults)
     return "k:" + orjson.dumps({key: item.get(key, defaults.get(key)) for key in rule.map_keys}).decode()
 
 
 def value_key(value: Any) -> str:
-    """Return the path element of an item of a set."""
+    """Return the path element of a set item."""
     return "v:" + orjson.dumps(value).decode()
 
 

@@ -1,4 +1,4 @@
-"""The verbs of the API over HTTP: from a routed request to the bytes of its answer.
+"""The verbs of the API over HTTP: they turn a routed request into the bytes of a response.
 
 Handlers never block, because the request body is complete and the registry answers immediately.
 """
@@ -57,7 +57,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer: a status code, a body in a form that the client accepts, and texts for `Warning` headers."""
+    """A response: a status code, a body in a form that the client accepts, and texts for `Warning` headers."""
 
     code: int
     body: bytes
@@ -65,7 +65,7 @@ class Response:
     content_type: str = media.JSON
 
     def warning_headers(self) -> list[str]:
-        """Return the values of the `Warning` headers, without texts with control characters, like Kubernetes."""
+        """Return the values of the `Warning` headers. Like Kubernetes, leave out texts with control characters."""
         sound = [each for each in self.warnings if not _CONTROL.search(each)]
         quoted = [each.replace("\\", "\\\\").replace('"', '\\"') for each in sound]
         return [f'299 - "{each}"' for each in quoted]
@@ -90,7 +90,7 @@ def handle(registry: Registry, request: Request) -> Response:
 
 
 def selection(request: Request) -> Selection:
-    """Return the selection of a list or watch; one object when the path names it."""
+    """Return the selection of a list or watch. It is a single object when the path contains a name."""
     route, query = request.route, request.query
     fields = query.get("fieldSelector", "")
     if route.name:
@@ -167,7 +167,7 @@ def _evict(registry: Registry, request: Request) -> Response:
     if route.resource != "pods":
         raise status.no_such_path()
     if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
-        raise status.bad_request("the body of the request is no Eviction")
+        raise status.bad_request("the body of the request is not an Eviction")
     if ((body.get("metadata") or {}).get("name") or route.name) != route.name:
         raise status.bad_request("name in URL does not match name in Eviction object")
     options, call = _read_options(request, body.get("deleteOptions") or {})

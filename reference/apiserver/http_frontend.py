@@ -1,7 +1,7 @@
 """Routes requests from HTTP connections to the handlers, to pods, to kubelets, or to a watch.
 
-`connection` answers plain requests without aiohttp. The rest goes through aiohttp's low-level server, without its
-router and middlewares, because all paths of this API have the same few forms.
+`connection` answers plain requests without aiohttp. All other requests go through aiohttp's low-level server, without
+its router and middlewares, because all paths of this API have the same few forms.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _GRACE = 0.005
 
 
 class HttpFrontend:
-    """Serves HTTP for one API server until it is closed; runs in the loop. `log` receives a record of each request."""
+    """Serves HTTP for one API server in the event loop until it is closed. `log` receives a record of each request."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class HttpFrontend:
         await asyncio.sleep(0)  # now the sockets are closed
 
     def _end_silent(self) -> None:
-        """Close connections whose clients have sent nothing for a while, including those without a first request."""
+        """Close connections whose clients have been idle for a while, including those that never sent a request."""
         for each in list(self._plain):
             each.end_if_silent(time.monotonic() - self._silence)
         self._sweep = self._loop.call_later(self._silence / 2, self._end_silent) if self._plain else None
@@ -140,7 +140,7 @@ class HttpFrontend:
         seconds = handlers.integer(asked.query, "timeoutSeconds") or 0
         selection, query = handlers.selection(asked), _watch_query(asked)
         if request.transport is None:
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client has disconnected")
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         try:
@@ -171,7 +171,7 @@ class HttpFrontend:
 
 
 class _Timers:
-    """Sends bookmarks every `every` seconds (0: none) and at the end, and ends a watch after its time."""
+    """Sends bookmarks every `every` seconds (0: none) and at the end. Ends a watch when its timeout expires."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, hub: Hub, watcher: Watcher, every: float) -> None:
         self._loop, self._hub, self._watcher, self._every = loop, hub, watcher, every
@@ -209,7 +209,7 @@ def _watch_query(asked: Request) -> WatchQuery:
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Join lines into medium-sized writes: single lines are slow, and joining all lines doubles the memory."""
+    """Join lines into medium-sized writes. Writing single lines is slow, and joining all lines doubles the memory."""
     gathered: list[bytes] = []
     size = 0
     for line in lines:

@@ -1,4 +1,4 @@
-"""An HTTP request that was read completely, and its record for evidence."""
+"""An HTTP request whose body was read completely, and its record as evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request that was read completely. `headers` has lower-case names; `raw_query` is for the record."""
+    """A request whose body was read completely. `headers` has lower-case names; `raw_query` is for the record."""
 
     method: str
     path: str
@@ -30,7 +30,7 @@ class HttpRequest:
 class RequestRecord:
     """A record of one request, as evidence: `query` as sent, `accept` and `user_agent` from the headers.
 
-    `at` is the time of the answer (monotonic seconds). `code` is the status code, or 0 for streams.
+    `at` is the time of the response (monotonic seconds). `code` is the status code, or 0 for streams.
     """
 
     method: str

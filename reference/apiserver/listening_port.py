@@ -1,9 +1,9 @@
-"""A TCP port that can stop listening and start again, and stays reserved in between.
+"""A TCP port that can stop listening and start again, and stays reserved while it does not listen.
 
-A server that is down refuses connections, and returns at the same address. Closing the socket would free the port for
-other programs, and opening it again in another network namespace would need privileges. So the socket is kept. On
-Linux, shutting down its reading side stops listening and resets connections that wait to be accepted. The socket stays
-bound, and can listen again.
+A test stops a server, so that it refuses connections, and later starts it again at the same address. If the socket were
+closed, another program could take the port, and opening the port again in another network namespace would need
+privileges. So the socket is kept. On Linux, shutting down its reading side stops listening and resets connections that
+wait to be accepted. The socket remains bound and can listen again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOOPBACK = "127.0.0.1"
 _STILL_BOUND = frozenset({errno.EINVAL, errno.EACCES})  # EACCES: a low port, and no privilege to bind it once more
 _BACKLOG = 512
 _TURNS = 100
-"""The maximum number of event loop turns to wait. A transport needs a few turns to notice a hang-up and close."""
+"""The maximum number of event loop turns to wait. A transport needs a few turns to detect a hang-up and close."""
 
 
 class _Listener(socket.socket):
@@ -43,7 +43,7 @@ class _Listener(socket.socket):
 
 
 class ListeningPort:
-    """The port of one bound TCP socket. Owns the socket, and is used in one event loop."""
+    """The port of one bound TCP socket. The object owns the socket and must be used in one event loop only."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -54,14 +54,14 @@ class ListeningPort:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # it is bound again beside its connections
 
     async def listen(self, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext) -> None:
-        """Accept connections, each with a new protocol."""
+        """Accept connections, and create a new protocol for each connection."""
         loop = asyncio.get_running_loop()
         listener = _Listener(self._socket, self._accepted)  # a copy: the loop closes what it listens on
         server = await loop.create_server(protocol, sock=listener, ssl=tls, backlog=_BACKLOG)
         self._serving = listener, server
 
     async def rest(self) -> None:
-        """Refuse connections until `listen` is called again. Accepted connections stay."""
+        """Refuse connections until `listen` is called again. Connections that were already accepted remain open."""
         if self._serving is not None:
             listener, server = self._serving
             listener.done = True
@@ -78,7 +78,7 @@ class ListeningPort:
                 raise
 
     async def hang_up(self) -> None:
-        """Close accepted connections that are still open, in any state. The sockets are closed when this returns."""
+        """Close all accepted connections that are still open, in any state. All their sockets are closed on return."""
         for each in self._open():
             with contextlib.suppress(OSError):  # the client was quicker
                 each.shutdown(socket.SHUT_RDWR)
@@ -88,7 +88,7 @@ class ListeningPort:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Free the port, after `rest`."""
+        """Close the socket and free the port. Call `rest` first."""
         self._socket.close()
 
     def _open(self) -> list[socket.socket]:
@@ -96,7 +96,7 @@ class ListeningPort:
 
 
 def free_loopback() -> socket.socket:
-    """Return a socket bound to a free loopback port by number, which the kernel then reserves while it is at rest."""
+    """Return a socket bound to a free loopback port. The kernel reserves the port even while nothing listens on it."""
     with socket.socket() as first:
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         first.bind((LOOPBACK, 0))

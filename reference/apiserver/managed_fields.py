@@ -1,6 +1,6 @@
 """`metadata.managedFields`, the owners of fields for server-side apply.
 
-Owners are tracked from the first apply of an object on. Other objects have no managedFields and no overhead. At the
+Owners are tracked only after the first apply to an object. Other objects have no managedFields and no overhead. At the
 first apply, all existing fields are assigned to the manager `before-first-apply`, as in old clusters.
 """
 
@@ -69,7 +69,7 @@ def write(owners: Iterable[Owner]) -> list[Object]:
 
 
 def before_first_apply(live: Object) -> Owner:
-    """Return the owner of everything in an object that was never applied."""
+    """Return the entry that owns all fields of an object to which apply was never used."""
     fields = flatten(live, list_rules(live["kind"]))
     return new_owner(BEFORE, "Update", "", fields, live)
 
@@ -79,7 +79,7 @@ def new_owner(manager: str, operation: str, subresource: str, fields: Iterable[F
 
 
 def track(new: Object, old: Object, manager: str, *, subresource: str = "") -> None:
-    """Record `manager` in `new` as the owner of all changes from `old`, if owners of this object are tracked."""
+    """Record `manager` in `new` as the owner of all changes since `old`, if owners are tracked for this object."""
     before = old["metadata"].get("managedFields")
     if not before:
         new["metadata"].pop("managedFields", None)

@@ -1,6 +1,6 @@
 """The media types that a client accepts and sends.
 
-Answers are JSON: objects, Tables (for kubectl) or metadata only. Clients that prefer protobuf also accept JSON
+Responses are JSON: objects, Tables (for kubectl) or metadata only. Clients that prefer protobuf also accept JSON
 (`application/vnd.kubernetes.protobuf, */*`), so they receive JSON. Request bodies may be protobuf.
 """
 
@@ -22,7 +22,7 @@ MAX_DEPTH = 100
 """The maximum nesting depth. Objects of the Kubernetes API have some twenty levels."""
 
 MAX_YAML_BYTES = 256 * 1024
-"""The maximum size of a YAML body. Parsing YAML takes a hundred times as long as JSON, and files are hand-written."""
+"""The maximum size of a YAML body. YAML takes a hundred times as long to parse as JSON, and YAML is written by hand."""
 
 _YAML_NAMES = frozenset({YAML, "application/x-yaml", "text/yaml"})
 
@@ -37,11 +37,11 @@ _FORMS: dict[str, Form] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The form of an answer."""
+    """The form of a response."""
 
     form: Form = "object"
     meta_version: str = "v1"
-    """Of `meta.k8s.io`, for Tables and metadata."""
+    """The version of `meta.k8s.io`, for Tables and metadata."""
 
 
 @lru_cache(maxsize=256)
@@ -68,9 +68,9 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _yaml(body: bytes) -> Any:
-    """Parse a YAML document. Aliases are refused: a few hundred bytes of them can expand to gigabytes."""
+    """Parse a YAML document. Aliases are refused, because a few hundred bytes with aliases can expand to gigabytes."""
     if len(body) > MAX_YAML_BYTES:
-        raise status.failure(413, "RequestEntityTooLarge", f"a body in YAML may have {MAX_YAML_BYTES} bytes")
+        raise status.failure(413, "RequestEntityTooLarge", f"a YAML body may have at most {MAX_YAML_BYTES} bytes")
     depth = 0
     for event in yaml.parse(body, _LOADER):
         if isinstance(event, yaml.AliasEvent):
@@ -82,7 +82,7 @@ def _yaml(body: bytes) -> Any:
 
 
 def _bounded(value: Any, body: bytes) -> Any:
-    """Return the value. Raises `ValueError` if it is nested too deeply."""
+    """Return the value unchanged. Raises `ValueError` if it is nested too deeply."""
     if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
         return value
     level = [value]

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ListRule:
-    """The rule of one list. `merge_key` is for strategic merge patches, `map_keys` are for server-side apply.
+    """The rule of one list. `merge_key` is for strategic merge patches; `map_keys` is for server-side apply.
 
-    A list with neither is a list of plain values that merges as a set. If `retain_keys`, a strategic patch lists the
-    fields of an item that stay in `$retainKeys`.
+    A list with neither field contains plain values and merges as a set. If `retain_keys` is set, a strategic patch
+    lists in `$retainKeys` the fields of an item that remain.
     """
 
     merge_key: str = ""
     map_keys: tuple[str, ...] = ()
     retain_keys: bool = False
     defaults: tuple[tuple[str, str], ...] = ()
-    """Values of map keys that a client may leave out."""
+    """Default values of map keys that a client may omit."""
 
 
 ListRules = Mapping[tuple[str, ...], ListRule]
-"""The rules of lists by path of field names. List items have no element in the path."""
+"""The rules of lists, by path of field names. List items have no element in the path."""
 
 
 def _keyed(key: str, *map_keys: str, retain_keys: bool = False, **defaults: str) -> ListRule:
@@ -79,5 +79,5 @@ _RULES: Mapping[str, ListRules] = {
 
 
 def list_rules(kind: str) -> ListRules:
-    """Return the rules for a kind. A kind without special rules has the rules of metadata."""
+    """Return the rules for a kind. A kind without special rules only has the rules for metadata."""
     return {**_METADATA, **_RULES.get(kind, {})}

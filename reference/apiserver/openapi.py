@@ -1,4 +1,4 @@
-"""OpenAPI documents of all served kinds, for example for kubectl to validate manifests and to explain fields.
+"""OpenAPI documents of all served kinds. kubectl uses them to validate manifests and to explain fields.
 
 Fields, types and descriptions are read from the models of the `kubernetes` package, which are generated from
 Kubernetes' OpenAPI document. Merge keys come from `merge_rules`. The models are imported at the first
@@ -42,7 +42,7 @@ _LONGEST_KEY = {"api": 2, "apis": 3}  # of the documents of version 3, in parts 
 _importing = threading.Lock()
 
 Release = tuple[Version, frozenset[str]]
-"""A version, and the gates that are requested although this version does not have them any more."""
+"""A Kubernetes version, and the gates that were set explicitly although this version no longer has them."""
 
 _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
     "Service": {
@@ -58,7 +58,7 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
         }
     }
 }
-"""Fields of `versioned_fields` that the models no longer have, by kind and path."""
+"""Fields of `versioned_fields` that the models no longer contain, by kind and path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Served:
 
 
 def document(registry: Registry, path: str, accept: str) -> Document:
-    """Return the document at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Slow at first: not for the event loop."""
+    """Return the document at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Too slow for the event loop at first."""
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for
     with _importing:  # two threads must not import the models at the same time
@@ -155,14 +155,14 @@ def _info(release: Release) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """An operation and its kind. The kind of a server operation is None."""
+    """An operation and its kind. An operation of the server itself has the kind None."""
 
     operation: Operation
     of: Served | None = None
 
     @property
     def common(self) -> Object:
-        """Return what both versions of OpenAPI have."""
+        """Return the parts that are the same in OpenAPI 2 and 3."""
         operation, of = self.operation, self.of
         if of is None:
             called = "".join(part.strip("{}").title() for part in re.split(r"[/.]", operation.path))
@@ -180,7 +180,7 @@ class _Described:
 
 @lru_cache(maxsize=8)
 def _paths(served: tuple[Served, ...]) -> Mapping[str, Mapping[str, list[_Described]]]:
-    """Return the operations by document of version 3, and in it by path."""
+    """Return the operations by OpenAPI 3 document and path."""
     prefixes = dict.fromkeys(each.prefix for each in served)
     found: dict[str, dict[str, list[_Described]]] = {each: {} for each in prefixes}
     everything = [_Described(each, of) for of in served for each in of_resource(f"/{of.prefix}", of.resource)]
@@ -225,7 +225,7 @@ def _operation_v3(described: _Described, models: _Models) -> Object:
         "responses": {str(operation.code): {"description": "OK", **content}},
     }
     if schema is not None:
-        # A list of operations is the only patch that is not an object.
+        # A JSON patch is a list of operations. All other patches are objects.
         several: Object = {"type": "array", "items": {"type": "object"}}
         bodies = {each: {"schema": several if each == patches.JSON else schema} for each in _media_of(operation)}
         made["requestBody"] = {"content": bodies, "required": _needs_body(operation)}
@@ -247,7 +247,7 @@ def _media_of(operation: Operation) -> list[str]:
 
 
 def _as_v3(value: Any) -> Any:
-    """Convert version 2 references to version 3, inside `allOf` beside a description."""
+    """Convert OpenAPI 2 references to OpenAPI 3. A reference with a description next to it is wrapped in `allOf`."""
     if isinstance(value, list):
         return [_as_v3(each) for each in value]
     if not isinstance(value, dict):
@@ -260,10 +260,10 @@ def _as_v3(value: Any) -> Any:
 
 
 class _Models:
-    """Definitions from the client's models, for the served kinds and all types that they refer to.
+    """Definitions from the client's models, for the served kinds and for all types that these kinds refer to.
 
-    The models are of a new release: fields that it removed are added, and fields that the served release lacks are
-    dropped.
+    The models are those of a newer release. Fields that this release removed are added again, and fields that the
+    served release lacks are dropped.
     """
 
     def __init__(self, served: tuple[Served, ...], release: Release) -> None:

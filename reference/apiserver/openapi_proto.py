@@ -1,4 +1,4 @@
-"""An OpenAPI version 2 document as protobuf, the only form in which kubectl reads it.
+"""An OpenAPI 2 document as protobuf. kubectl reads OpenAPI 2 only in this form.
 
 The messages are defined in gnostic's OpenAPIv2.proto. Only the fields that our documents use are implemented.
 """
@@ -51,7 +51,7 @@ def _operation(operation: Object) -> bytes:
 
 
 def _parameter(parameter: Object) -> bytes:
-    """Encode message `Parameter`: the body if it has a schema, or else a `NonBodyParameter` of the path or query."""
+    """Encode the message `Parameter`: a body parameter if it has a schema, else a `NonBodyParameter`."""
     required = _varint(1 << 3) + _varint(1) if parameter.get("required") else b""
     place, name = parameter["in"], parameter["name"]
     if place == "body":
@@ -84,7 +84,7 @@ def _schema(schema: Object) -> bytes:
 
 
 def _extensions(field: int, source: Mapping[str, Any]) -> bytes:
-    """Encode the fields that begin with `x-`, whose values gnostic encodes as YAML."""
+    """Encode the fields whose names begin with `x-`. gnostic encodes their values as YAML."""
     return b"".join(
         _named(field, name, _text(2, yaml.safe_dump(value))) for name, value in source.items() if name.startswith("x-")
     )

@@ -1,6 +1,6 @@
 """The operations of the server: paths, methods, parameters and bodies.
 
-The OpenAPI documents use this table. A test compares it with the answers of the server.
+The OpenAPI documents use this table. A test compares the table with the responses of the server.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Operation:
     body: Body = ""
     code: int = 200
     returns_object: bool = False
-    """True if it is answered with an object of the kind."""
+    """True if the response is an object of the kind."""
 
     @property
     def in_path(self) -> list[str]:
@@ -96,7 +96,7 @@ def _reads_and_updates(path: str, of: str) -> Iterator[Operation]:
 
 
 def of_server(prefixes: list[str]) -> Iterator[Operation]:
-    """Yield the operations that belong to no kind. `prefixes` are those of all kinds, like `/apis/GROUP/VERSION`."""
+    """Yield the operations that belong to no kind. `prefixes` are those of all kinds, such as `/apis/GROUP/VERSION`."""
     groups = {each.rpartition("/")[0] for each in prefixes if each.startswith("/apis/")}
     for path in ("/api", "/apis", *sorted(groups), *prefixes, "/version", "/openapi/v2", "/openapi/v3"):
         yield Operation(path, "get", "discover")

@@ -1,6 +1,7 @@
 """The patch types of Kubernetes, as functions from an object and a patch to the new object.
 
-JSON patch (RFC 6902) and JSON merge patch (RFC 7386) are here; `strategic_merge` and `apply` have the others.
+This module contains JSON patch (RFC 6902) and JSON merge patch (RFC 7386). The other types are in `strategic_merge` and
+`apply`.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def apply_patch(obj: Object, content_type: str, patch: Any, rules: ListRules) ->
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """Merge by RFC 7386: null removes a field, objects merge, and all other values replace the target."""
+    """Merge by RFC 7386: null removes a field, objects are merged, and all other values replace the target."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -80,13 +81,13 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def _applied(obj: Object, patch: list[Any]) -> Any:
-    """Return the patched object. Copies are bounded: see `MAX_COPIED_BYTES`."""
+    """Return the patched object. The size of copies is limited by `MAX_COPIED_BYTES`."""
     copied = 0
     for each in patch:
         if isinstance(each, dict) and each.get("op") == "copy" and isinstance(each.get("from"), str):
             copied += len(orjson.dumps(jsonpointer.resolve_pointer(obj, each["from"])))
             if copied > MAX_COPIED_BYTES:
-                raise status.failure(413, "RequestEntityTooLarge", f"copies may have {MAX_COPIED_BYTES} bytes in all")
+                raise status.failure(413, "RequestEntityTooLarge", f"copies may add at most {MAX_COPIED_BYTES} bytes")
         obj = jsonpatch.JsonPatch([each]).apply(obj, in_place=True)
     return obj
 
@@ -106,5 +107,5 @@ def _json_patch(obj: Object, patch: Any) -> Object:
             422, "Invalid", f"the server rejected our request due to an error in our request: {error}"
         ) from None
     if not isinstance(patched, dict):
-        raise status.bad_request("the patch does not leave an object")
+        raise status.bad_request("the result of the patch is not an object")
     return patched

@@ -1,8 +1,8 @@
 """Pools of cluster IPs and node ports.
 
 A freed address is not reused while other addresses are free. Rules, conntrack entries and caches for the old address
-may remain, and a test that reaches the old Service at the new Service's address proves nothing. The strategy of a kind
-decides which addresses and ports an object needs.
+may remain. If a new Service had this address, a test could reach the old Service and would prove nothing. The strategy
+of a kind decides which addresses and ports an object needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIRST_NODE_PORT, LAST_NODE_PORT = 30000, 32767
 
 
 class RefusedError(Exception):
-    """A requested address or port is not available; `error` names the field."""
+    """A requested address or port is not available. `error` contains the field name."""
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(str(error))
@@ -27,11 +27,11 @@ class RefusedError(Exception):
 
 
 class ExhaustedError(Exception):
-    """A pool has no free number."""
+    """All numbers of a pool are in use."""
 
 
 class NumberPool:
-    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, the oldest first."""
+    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, in the order of freeing."""
 
     def __init__(self, first: int, last: int, *, start: int | None = None) -> None:
         self.first, self.last = first, last
@@ -43,7 +43,7 @@ class NumberPool:
         return self.first <= number <= self.last
 
     def take(self, number: int) -> bool:
-        """Take a given number. Return False if the number is already taken."""
+        """Take this number. Return False if it is already taken."""
         if number in self._taken:
             return False
         self._freed.pop(number, None)
@@ -74,7 +74,7 @@ class NumberPool:
 class AddressPool:
     """The usable addresses of a CIDR, without the network address and, for IPv4, the broadcast address.
 
-    The lowest sixteenth (16 to 256 addresses, KEP-3070) is reserved for explicit requests until the rest is used up.
+    The lowest sixteenth (16 to 256 addresses, KEP-3070) is reserved for explicit requests until all others are used.
     """
 
     def __init__(self, cidr: str) -> None:
@@ -89,7 +89,7 @@ class AddressPool:
         return f"IPv{self.network.version}"
 
     def take(self, address: str) -> str:
-        """Take an address; "" takes any. Raises `ExhaustedError`, or `ValueError` with the message of Kubernetes."""
+        """Take this address, or any for "". Raises `ExhaustedError`, or `ValueError` with the message of Kubernetes."""
         if not address:
             return str(self._address(self._numbers.take_any()))
         wanted = ipaddress.ip_address(address)
@@ -117,7 +117,7 @@ class _Held:
 
 
 class Ledger(Protocol):
-    """The allocations of one write: commit or undo them."""
+    """The allocations of one write, which can be committed or undone."""
 
     def commit(self) -> None: ...
 
@@ -133,7 +133,7 @@ class Pools:
         self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT)
 
     def assign(self, new: Object, wanted: Allocations, old: Object | None, held: Allocations) -> Ledger:
-        """Write addresses and ports into `new`, keeping those of `old`. Raises `RefusedError`, `ExhaustedError`."""
+        """Write addresses and ports into `new`. Those of `old` are kept. Raises `RefusedError`, `ExhaustedError`."""
         before = _holdings(old, held) if old is not None else _Held()
         ledger = _Ledger(self, before)
         try:
@@ -144,7 +144,7 @@ class Pools:
         return ledger
 
     def release(self, old: Object, held: Allocations) -> None:
-        """Free everything that a removed object held."""
+        """Free all addresses and ports of a removed object."""
         _Ledger(self, _holdings(old, held)).commit()
 
 

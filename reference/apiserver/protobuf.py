@@ -1,7 +1,7 @@
-"""Reads objects that clients send as protobuf. Go clients, including kubectl, prefer protobuf since Kubernetes 1.32.
+"""Decoder for objects that clients send as protobuf. Go clients, including kubectl, have preferred protobuf since 1.32.
 
-Answers are JSON, which these clients also read. Kubernetes' envelope has four bytes and a message `Unknown`, whose
-field 1 names the kind and whose field 2 is the object. `wire.json` describes the fields;
+Responses are JSON, which these clients also read. Kubernetes' envelope has four bytes and a message `Unknown`, whose
+field 1 contains the kind and whose field 2 contains the object. `wire.json` describes the fields;
 `tests/reference/apiserver/wire_table.py` generates it.
 """
 
@@ -23,13 +23,13 @@ _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 
 
 class UnknownKindError(ValueError):
-    """A kind that `wire.json` does not have."""
+    """A kind that `wire.json` does not contain."""
 
 
 def read_object(data: bytes) -> Object:
-    """Return an object from Kubernetes' envelope. Raises `ValueError`."""
+    """Decode an object from Kubernetes' envelope. Raises `ValueError`."""
     if not data.startswith(MAGIC):
-        raise ValueError("this is no object of Kubernetes in protobuf")
+        raise ValueError("not a Kubernetes object in protobuf")
     envelope = dict(_parts(data[len(MAGIC) :]))
     meta = {number: _bytes(value).decode() for number, value in _parts(_bytes(envelope.get(1, b"")))}
     version, kind = meta.get(1, ""), meta.get(2, "")
@@ -105,7 +105,7 @@ def _int_or_string(value: int | bytes) -> int | str:
 
 
 def _first(value: int | bytes) -> bytes:
-    """Return the only field of a message: a quantity's text, or raw JSON."""
+    """Return the only field of a message: the text of a quantity, or raw JSON."""
     return _bytes(dict(_parts(_bytes(value))).get(1, b""))
 
 
@@ -123,7 +123,7 @@ _LEAVES: Mapping[str, Callable[[int | bytes], Any]] = {
 
 
 def _parts(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield numbers and values of the fields of a message."""
+    """Yield the numbers and values of a message's fields."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -1,7 +1,8 @@
 """Lists: selection, pages with continue tokens, and older revisions.
 
-A continue token contains the revision of the first page and the last key that was sent, so the server keeps no state.
-Pages of one list are consistent while the store remembers that revision. After that the token is Expired.
+A continue token contains the revision of the first page and the last key that was sent, so the server stores no state
+for it. Pages of one list are consistent while the store remembers that revision. Later requests with the token receive
+the error Expired.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from reference.client import Key, key_of
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The parameters of a list besides the selection. A `limit` of 0 means no limit."""
+    """The parameters of a list, except the selection. A `limit` of 0 means no limit."""
 
     limit: int = 0
     continue_token: str = ""
@@ -32,7 +33,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Selected objects at one revision; `remaining` counts those after this page, if known."""
+    """Selected objects at one revision. `remaining` is the number of objects after this page, if known."""
 
     items: list[Stored]
     revision: int
@@ -57,7 +58,7 @@ def page(registry: Registry, resource: str, selection: Selection, query: Query) 
 
 
 def parse_revision(text: str) -> int:
-    """Parse a resourceVersion; "" is 0. Raises `ApiError` (400)."""
+    """Parse a resourceVersion; "" means 0. Raises `ApiError` (400)."""
     if not text:
         return 0
     if not text.isdecimal():
@@ -66,7 +67,7 @@ def parse_revision(text: str) -> int:
 
 
 def _start(registry: Registry, query: Query) -> tuple[Key | None, int | None]:
-    """Return the key to start after, and the revision to read (None: the newest)."""
+    """Return the key after which the page starts, and the revision to read (None: the newest)."""
     current = registry.store.revision
     if query.continue_token:
         if query.resource_version not in {"", "0"}:

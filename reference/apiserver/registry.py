@@ -1,6 +1,6 @@
 """The registry: the store, the strategy of each kind and the pools of one API server.
 
-Code that reads and then writes holds `store.lock` during both operations. A write takes some tens of microseconds, so
+Code that reads and then writes must hold `store.lock` during both operations. A write takes tens of microseconds, so
 finer locking would not help.
 """
 
@@ -23,13 +23,13 @@ NAMESPACES = "namespaces"
 
 @dataclass(slots=True)
 class Call:
-    """The parameters of a write besides the object. `warnings` collects warnings for the client."""
+    """The parameters of a write, except the object. `warnings` collects warnings for the client."""
 
     dry_run: bool = False
     manager: str = "unknown"
     """The field manager, for managedFields."""
     validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
-    """The treatment of unknown fields: they are dropped, dropped with a warning, or the write is refused."""
+    """The handling of unknown fields: drop them, drop them with a warning, or refuse the write."""
     applied: bool = False
     """True for a server-side apply, which computes managedFields itself."""
     warnings: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Registry:
         self.pools = pools
 
     def hand_over(self, features: Features) -> Registry:
-        """Return the registry of the next server, at another release or with other gates. This registry stops."""
+        """Return the registry of the next server, with another release or other gates. This registry stops working."""
         store = self.store.hand_over(_served(self.strategies, features))
         return Registry(self.strategies.values(), features, store=store, pools=self.pools)
 
@@ -64,7 +64,7 @@ class Registry:
             self.strategies = {**self.strategies, strategy.resource.plural: strategy}
 
     def strategy(self, resource: str) -> Strategy:
-        """Return the rules of a resource. Raises `ApiError` (404) if it is not served."""
+        """Return the rules of a resource. Raises `ApiError` (404) if the server does not serve it."""
         found = self.strategies.get(resource)
         if found is None:
             raise status.no_such_path()
@@ -78,7 +78,7 @@ class Registry:
         return stored
 
     def require_namespace(self, namespace: str, strategy: Strategy, name: str) -> None:
-        """Require that the namespace of a new object exists (404) and is not being deleted (403)."""
+        """Raise `ApiError` if the namespace of a new object does not exist (404) or is being deleted (403)."""
         if not strategy.resource.namespaced:
             return
         if not namespace:

@@ -1,4 +1,4 @@
-"""Writes stored objects in the requested form: whole, as a Table, or metadata only, under the client's group."""
+"""Renderer for stored objects: complete, as a Table or as metadata only, in the API group that the client requested."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INCLUDED = frozenset({"", "None", "Object", "Metadata"})
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """Writes the objects of one request. `include` is the Table's `includeObject`. Raises `ApiError` (400)."""
+    """Renders the objects of one request. `include` is the Table's `includeObject`. Raises `ApiError` (400)."""
 
     route: Route
     answer: Answer
@@ -32,26 +32,26 @@ class Renderer:
 
     @property
     def form(self) -> tuple[str, Answer, str]:
-        """Renderers of a resource with equal forms write equal output."""
+        """Renderers of the same resource with equal values of this property produce equal output."""
         return self.route.api_version, self.answer, self.include
 
     @property
     def plain(self) -> bool:
-        """True if stored JSON is sent unchanged."""
+        """True if the stored JSON is sent unchanged."""
         return self.answer.form == "object" and self.route.view is None
 
     def json(self, stored: Stored) -> bytes:
         return stored.json if self.plain else orjson.dumps(self._value(stored))
 
     def page_json(self, page: Page) -> bytes:
-        """Return a list. Stored JSON is joined, so a list of thousands of objects needs no encoding."""
+        """Return a list as JSON. The stored JSON of the objects is joined, so no object is encoded again."""
         if not self.plain:
             return orjson.dumps(self._page(page))
         head = orjson.dumps({**self._list_head(), "metadata": _list_metadata(page)})
         return b"".join((head[:-1], b',"items":[', b",".join([each.json for each in page.items]), b"]}"))
 
     def bookmark(self, revision: int, *, end_of_initial: bool) -> bytes:
-        """Return the object of a BOOKMARK event: a kind and a resourceVersion."""
+        """Return the object of a BOOKMARK event, which has only a kind and a resourceVersion."""
         metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
         if end_of_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}

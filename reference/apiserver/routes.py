@@ -14,7 +14,7 @@ _OF_NAMESPACE_ITSELF = frozenset({"status", "finalize"})
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A collection (`name` is "") or an object; `view` if the path has a second group and version of the kind."""
+    """A collection (`name` is "") or an object. `view` is set if the path uses the second group of a kind."""
 
     strategy: Strategy
     view: View | None
@@ -36,7 +36,7 @@ class Route:
 
 
 class Routes:
-    """Finds the route of a path; includes kinds that are added later."""
+    """Finds the route of a path, also for kinds that are added later."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

@@ -1,7 +1,7 @@
-"""Label and field selectors, parsed into tests of one object.
+"""Label and field selectors, parsed into predicates for one object.
 
-A selector is parsed once and tested on every object and event, so it is converted to a list of small functions. Syntax
-and the meaning of absent keys are the same as in apimachinery's labels and fields packages.
+A selector is parsed once and then checked for every object and event, so it is converted to a list of small functions.
+Syntax and the meaning of absent keys are the same as in apimachinery's packages `labels` and `fields`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Selection:
     labels: tuple[Test, ...] = ()
     fields: tuple[Callable[[Object], bool], ...] = ()
     source: tuple[str, str] = ("", "")
-    """The texts of the two selectors. Selections with equal namespaces and texts select the same objects."""
+    """The texts of the label and field selectors. Equal namespaces and texts select the same objects."""
 
     @property
     def everything(self) -> bool:
@@ -61,12 +61,12 @@ def select(strategy: Strategy, namespace: str = "", labels: str = "", fields: st
 
 
 def parse_labels(text: str) -> tuple[Test, ...]:
-    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Raises `ValueError` with the bad requirement."""
+    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Raises `ValueError` with the invalid requirement."""
     return tuple(_requirement(each) for each in _split(text))
 
 
 def parse_fields(text: str, strategy: Strategy) -> tuple[Callable[[Object], bool], ...]:
-    """Parse `metadata.name=a,spec.nodeName!=b`. Raises `ValueError` for bad syntax and fields."""
+    """Parse `metadata.name=a,spec.nodeName!=b`. Raises `ValueError` for invalid syntax and unknown fields."""
     tests: list[Callable[[Object], bool]] = []
     position = 0
     while position < len(text):

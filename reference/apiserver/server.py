@@ -1,7 +1,7 @@
 """The API server over HTTPS, for clients outside this process: kubectl, client libraries, real proxies.
 
-The server listens on loopback, and on sockets that a caller created elsewhere, for example in a network namespace. It
-has its own thread and event loop. A writer in another thread only queues its change.
+The server listens on a loopback address, and on sockets that a caller created elsewhere, for example in a network
+namespace. It has its own thread and event loop. A writer in another thread only queues its change.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ T = TypeVar("T")
 
 
 class HttpServer:
-    """Serves `api` until it is stopped. `names` are further host names or addresses of its certificate.
+    """Serves `api` until it is stopped. `names` are additional host names or addresses for its certificate.
 
-    `kubelet_tls` is the TLS context of a kubelet client, with its own certificate. A connection whose client has sent
-    nothing for `silence_seconds` is closed; watches are exempt.
+    `kubelet_tls` is the TLS context for connections to kubelets, with its own client certificate. A connection whose
+    client sends nothing for `silence_seconds` is closed, except watches.
     """
 
     def __init__(
@@ -67,39 +67,41 @@ class HttpServer:
         self._ports: list[ListeningPort] = []
 
     def start(self) -> None:
-        """Listen on a free port of loopback; `url` is set when this returns."""
+        """Listen on a free loopback port, and set `url`."""
         listener = free_loopback()
         self.url = f"https://{LOOPBACK}:{listener.getsockname()[1]}"
         self.thread.start()
         self.listen(listener)
 
     def listen(self, sock: socket.socket) -> None:
-        """Serve one more bound TCP socket, which the server owns from now on."""
+        """Also serve this bound TCP socket. The server owns the socket after this call."""
         self._call(self._listen(ListeningPort(sock)))
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
         """Forward requests to pods and kubelets (`pods/NAME:PORT/proxy`, `pods/NAME/log` and others).
 
-        `open_socket` makes a socket inside the cluster's network; it is called in the server's thread with a family and
-        a type, like `socket.socket`. Without it these requests get 503.
+        `open_socket` creates a socket inside the cluster's network. It is called in the server's thread with a family
+        and a type, like `socket.socket`. Without it, these requests receive 503.
         """
         self._open_socket = open_socket
         if (frontend := self._frontend) is not None:
             frontend.reach_pods(open_socket)
 
     def add_user(self, name: str, rules: Sequence[Object] = (), *, seconds: float = float("inf")) -> str:
-        """Return a token for a user with these PolicyRules in the whole cluster, for `seconds` or until `revoke`."""
+        """Return a token for a user with these PolicyRules. It is valid in all namespaces, for `seconds` or until
+        `revoke`.
+        """
         return self._users.add(User(name, tuple(rules)), seconds=seconds)
 
     def revoke(self, token: str) -> None:
-        """Invalidate a token of `add_user`: requests with it get 401."""
+        """Invalidate a token from `add_user`: requests with the token receive 401."""
         self._users.revoke(token)
 
     def replace(self, api: ApiServer | None) -> None:
-        """Serve `api` from now on, at the same ports, with the same certificate and token. None stops serving.
+        """Serve `api` from now on, on the same ports and with the same certificate and token. None stops serving.
 
-        All watches and connections end. Without an `api` nothing listens, so connections are refused, but the ports
-        stay reserved. The replacement takes some milliseconds.
+        All watches and connections end. With None, connections are refused, but the ports stay reserved. The
+        replacement takes a few milliseconds.
         """
         if self.thread.is_alive():
             self._call(self._replace(api))
@@ -107,7 +109,7 @@ class HttpServer:
             self._frontend = self._new_frontend(api)
 
     def stop(self) -> None:
-        """End all watches, connections and the thread. Idempotent."""
+        """End all watches, connections and the server thread. Idempotent."""
         if self._loop.is_closed():
             return
         if self.thread.is_alive():
@@ -117,18 +119,16 @@ class HttpServer:
         self._loop.close()
 
     def requests(self) -> list[RequestRecord]:
-        """Return the latest requests, oldest first, as evidence."""
+        """Return the most recent requests as evidence, oldest first."""
         return list(self._log)
 
     def end_watches(self) -> None:
-        """End every watch, as a restarting server does. Clients are expected to watch again."""
+        """End every watch, as a server does when it restarts. Clients are expected to watch again."""
         if (frontend := self._frontend) is not None:
             self._loop.call_soon_threadsafe(frontend.hub.end_all)
 
     def kubeconfig(self, *, url: str = "", token: str = "") -> dict[str, Any]:
-        """Return a kubeconfig; `url` if the client uses one of the other sockets. Its user is the admin, or has
-        `token`.
-        """
+        """Return a kubeconfig. The defaults are the loopback URL and the admin's token."""
         cluster: dict[str, Any] = {
             "server": url or self.url,
             "certificate-authority-data": base64.b64encode(self.ca_pem.encode()).decode(),
@@ -195,7 +195,7 @@ class HttpServer:
 
 
 def _load(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
-    """Load key and certificates from a file in memory. A file on disk would remain after `kill -9`."""
+    """Load the key and the certificates from a file in memory. A file on disk would remain after `kill -9`."""
     with open(os.memfd_create("tls"), "wb") as file:  # noqa: PTH123  it has no path
         file.write(key_and_certificates)
         file.flush()

@@ -1,6 +1,6 @@
-"""The Status objects of errors.
+"""The Status objects of error responses.
 
-Clients evaluate `reason` and `code`, and people read `message`. All are the same as in the released server.
+Programs use `reason` and `code`, and people read `message`. All three are the same as in the released server.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from reference.client import ApiError, Object
 
 
 def failure(code: int, reason: str, message: str, details: Object | None = None) -> ApiError:
-    """Return an error as an exception. `details` names the object and the causes."""
+    """Return an error as an exception. `details` contains the object and the causes."""
     status: Object = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -28,7 +28,7 @@ def failure(code: int, reason: str, message: str, details: Object | None = None)
 
 
 def success(resource: Resource, name: str, uid: str) -> Object:
-    """Return the answer to a delete that took effect at once."""
+    """Return the response to a delete that took effect immediately."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -56,14 +56,14 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 
 
 def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
-    """The object changed since the client read it, or a precondition does not hold."""
+    """The object has changed since the client read it, or a precondition is not met."""
     why = why or ("the object has been modified; please apply your changes to the latest version and try again")
     message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
     return failure(409, "Conflict", message, _details(resource, name))
 
 
 def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
-    """Server-side apply met fields of other managers; `conflicts` are (manager, field path) pairs."""
+    """Server-side apply would change fields of other managers. `conflicts` are (manager, field path) pairs."""
     causes = [
         {"reason": "FieldManagerConflict", "message": f'conflict with "{manager}"', "field": path}
         for manager, path in conflicts
@@ -125,19 +125,19 @@ def unsupported_media(content_type: str, known: Sequence[str]) -> ApiError:
 
 
 def expired(message: str) -> ApiError:
-    """The requested resourceVersion or continue token is older than the server's history."""
+    """The requested resourceVersion or continue token is older than the oldest change that the server remembers."""
     return failure(410, "Expired", message)
 
 
 def too_large_version(asked: int, current: int) -> ApiError:
-    """The client has seen a newer state than this server: it should wait and retry."""
+    """The client has seen a newer state than this server has. The client should wait and retry."""
     details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
     return failure(504, "Timeout", message, details | {"retryAfterSeconds": 1})
 
 
 def unavailable() -> ApiError:
-    """This server was replaced; another one has its objects."""
+    """This server was replaced, and another server has its objects."""
     details = {"retryAfterSeconds": 1}
     return failure(503, "ServiceUnavailable", "the server is currently unable to handle the request", details)
 

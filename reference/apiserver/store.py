@@ -1,13 +1,13 @@
-"""Objects, one revision counter, and the recent changes of every resource.
+"""The stored objects, one revision counter, and the recent changes of every resource.
 
-Stored objects are shared and immutable, and a write stores a new dict. So readers need no copy, a watch event is a
-reference, and an object is encoded at most once for all watchers.
+Stored objects are shared and immutable, and a write stores a new dict. So readers need no copies, a watch event is only
+a reference, and an object is encoded at most once for all watchers.
 
-Each resource has a bounded list of changes. It serves resumed watches. Read backwards, it also serves lists at an older
-revision for continue tokens. Requests for older revisions receive 410 Expired.
+Each resource has a bounded list of changes. The list serves watches that resume. Read backwards, it also reconstructs
+older revisions for lists with continue tokens. Requests for revisions before the list receive 410 Expired.
 
-A store outlives its server. The next server's release may lack some fields. These fields stay stored beside the served
-object until that server writes the object.
+A store outlives its server. The next server's release may lack some fields. These fields stay stored, separately from
+the served object, until that server writes the object.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from reference.apiserver import status
 from reference.client import Key, Object, key_of
 
 Served = Callable[[Object], Object]
-"""Returns an object without the fields that a release lacks, or the object itself if it has no such fields."""
+"""Returns an object without the fields that a release lacks, or the object itself if it has none of these fields."""
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class TooOldError(Exception):
-    """A revision that the store no longer has."""
+    """The revision is older than all revisions that the store remembers."""
 
 
 @dataclass(slots=True)
 class Stored:
-    """One version of one object; it is encoded on first use."""
+    """One version of one object. It is encoded on first use."""
 
     object: Object
     revision: int
@@ -48,24 +48,24 @@ class Stored:
         return self._json
 
     def copy(self) -> Object:
-        """Return a private copy that may be changed."""
+        """Return a private copy that the caller may change."""
         copy: Object = orjson.loads(self.json)
         return copy
 
     def in_full(self) -> Stored:
-        """Return the object as it was stored, with fields that this release lacks."""
+        """Return the object as it was stored, including fields that this release lacks."""
         return self
 
     @property
     def hides(self) -> bool:
-        """True if fields are stored that this release lacks."""
+        """True if the stored object has fields that this release lacks."""
         return False
 
 
 class Abridged(Stored):
-    """An object that another release stored. `object` has only this release's fields, and is created on first use.
+    """An object that another release stored. `object` has only the fields of this release, and is created on first use.
 
-    So thousands of slices are taken over in milliseconds, while copying all slices would take a second.
+    With this class, thousands of slices are taken over in milliseconds. Copying all of them would take a second.
     """
 
     __slots__ = ("_full", "_known", "_served")
@@ -92,7 +92,7 @@ class Abridged(Stored):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write. `new` is the object after the write; for DELETED, its last state with the deletion's revision."""
+    """One write. `new` is the object after the write. For DELETED, it is the last state, with the new revision."""
 
     type: ChangeType
     resource: str
@@ -115,7 +115,7 @@ class _Table:
 
 
 class Store:
-    """All objects of the cluster. Callers that read and then write hold `lock` over both."""
+    """All objects of the cluster. Callers that read and then write must hold `lock` during both operations."""
 
     def __init__(self, resources: Iterable[str], *, window: int = 4096) -> None:
         self.lock = threading.RLock()
@@ -126,7 +126,8 @@ class Store:
     def hand_over(self, served: Mapping[str, Served]) -> Store:
         """Return the store of the next server, with the same objects and revisions, but without history.
 
-        `served` drops the fields that the next release lacks, by resource. This store then answers 503.
+        `served` contains, by resource, functions that drop the fields that the next release lacks. This store then
+        answers 503.
         """
         with self.lock:
             successor = type(self)((), window=self._window)
@@ -145,7 +146,7 @@ class Store:
         return self._tables[resource].objects.get(key)
 
     def keys(self, resource: str) -> Collection[Key]:
-        """Return a live view of the keys of a resource's objects, for use under the lock."""
+        """Return a live view of the keys of a resource's objects. Use it only while holding the lock."""
         return self._tables[resource].objects.keys()
 
     def items(self, resource: str) -> list[Stored]:
@@ -187,7 +188,7 @@ class Store:
             return stored
 
     def remove(self, resource: str, obj: Object) -> Stored:
-        """Remove an object; `obj` is a private copy of its last state. Watchers see it with a new revision."""
+        """Remove an object; `obj` is a private copy of its last state. Watchers receive it with a new revision."""
         with self.lock:
             table = self._tables[resource]
             old = table.objects.pop(key_of(obj))
@@ -222,7 +223,7 @@ class Store:
 
 
 class _HandedOver(dict[str, _Table]):
-    """The tables of a store that another server took over."""
+    """The tables of a store whose objects another server took over."""
 
     def __missing__(self, resource: str) -> _Table:
         raise status.unavailable()

@@ -1,7 +1,8 @@
 """Strategic merge patch: a merge patch that treats some lists as maps or sets.
 
-kubectl sends these for `patch` and `apply`. Besides values a patch has directives: `$patch: replace|delete|merge`,
-`$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD` and `$retainKeys` (apimachinery's strategicpatch package).
+kubectl sends such patches for `patch` and `apply`. Apart from values, a patch contains directives: `$patch:
+replace|delete|merge`, `$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD` and `$retainKeys` (apimachinery's
+strategicpatch package).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def _merge_object(target: Object, patch: Object, path: Path, rules: ListRules) -
 
 
 def _check(patch: Object) -> None:
-    """Refuse directives of a wrong type or value, before anything is merged."""
+    """Refuse directives with a wrong type or value, before merging starts."""
     for name, value in patch.items():
         if name == _DIRECTIVE and value not in ("delete", "merge", "replace"):
             raise ValueError(f"unknown patch directive {value!r}")
@@ -102,7 +103,7 @@ def _remove_values(result: Object, patch: Object) -> None:
 
 
 def _order(result: Object, patch: Object, path: Path, rules: ListRules) -> None:
-    """Sort lists by the order that the patch specifies. Items without a specified order follow, in their old order."""
+    """Sort lists into the order that the patch specifies. Other items follow, in their old order."""
     for name, wanted in patch.items():
         if not name.startswith(_ORDER):
             continue

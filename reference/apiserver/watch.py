@@ -1,8 +1,9 @@
 """Watches over HTTP: converts changes in the store to lines for each client.
 
-A writer only queues its change, independently of the number of clients. The server's thread takes the whole queue,
-creates each line once, and sends it to all clients that selected the object; a burst is sent as one write. Events wait
-in a connection's buffer until the client reads them. A client with too many unread events is disconnected.
+A writer only queues its change, so its cost does not depend on the number of clients. The server's thread takes the
+whole queue, creates each line once, and sends it to all clients that selected the object. A burst of changes is sent as
+one write. Events wait in the buffer of a connection until the client reads them. A client with too many unread events
+is disconnected.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _PREFIX = {
 
 @dataclass(frozen=True, slots=True)
 class WatchQuery:
-    """The parameters of a watch besides the selection. `initial` is `sendInitialEvents`, None if not given."""
+    """The parameters of a watch, except the selection. `initial` is `sendInitialEvents`, or None if absent."""
 
     resource_version: str = ""
     match: str = ""
@@ -44,14 +45,14 @@ class WatchQuery:
 class Watcher:
     """One client's watch: its selection and its connection. Only the server's thread uses it.
 
-    Lines are written directly to the transport, as chunks of HTTP/1.1, because a task and a buffer for each client
-    would cost more than the rest of a delivery.
+    Lines are written directly to the transport, as chunks of HTTP/1.1. A task and a buffer for each client would cost
+    more than the rest of the delivery.
     """
 
     def __init__(self, selection: Selection, renderer: Renderer, since: int, transport: asyncio.Transport) -> None:
         self.selection, self.renderer, self.since = selection, renderer, since
         self.sees = (selection.namespace, selection.source, renderer.form)
-        """Watchers with equal values receive equal lines."""
+        """Watchers with equal values of this property receive equal lines."""
         self.ended = asyncio.Event()
         self._transport = transport
         self._started = False
@@ -59,14 +60,14 @@ class Watcher:
         self._early_size = 0
 
     def start(self) -> None:
-        """Send the lines that arrived while the initial state was sent, and then all further lines immediately."""
+        """Send the lines that were queued while the initial state was sent. Then send all further lines immediately."""
         self._started = True
         early, self._early = b"".join(self._early), []
         if early:
             self.send(early)
 
     def send(self, lines: bytes) -> None:
-        """Send lines, or disconnect a client that does not read them."""
+        """Send lines. Disconnect a client that does not read them."""
         if self._transport.is_closing():
             return
         if self._started:
@@ -84,14 +85,14 @@ class Watcher:
 
 
 class Lines:
-    """The lines of some changes of a resource, created once for all watchers with the same selection and form."""
+    """The lines for some changes of a resource, created once for all watchers with the same selection and form."""
 
     def __init__(self, changes: list[Change]) -> None:
         self._changes = changes
         self._made: dict[object, bytes] = {}
 
     def of(self, watcher: Watcher) -> bytes:
-        """Return the lines for a watcher, without changes that the watcher does not select or has already received."""
+        """Return the lines for a watcher. Changes that it does not select or has already received are left out."""
         if watcher.since >= self._changes[0].revision:  # it began amid these, which no other did
             return self._make(watcher)
         made = self._made.get(watcher.sees)
@@ -108,7 +109,7 @@ class Lines:
 
 
 class Hub:
-    """Sends the store's changes to the watchers of one server. All methods but the observer run in the loop."""
+    """Sends the store's changes to the watchers of one server. All methods but the observer run in the event loop."""
 
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self._store, self._loop = store, loop
@@ -121,9 +122,9 @@ class Hub:
     def open(
         self, selection: Selection, renderer: Renderer, query: WatchQuery, transport: asyncio.Transport
     ) -> tuple[Watcher, Iterator[bytes]]:
-        """Start a watch; returns the watcher and the lines to send first.
+        """Start a watch. Return the watcher and the lines to send first.
 
-        Raises `ApiError`: 400, 410 (to be sent as an ERROR event), 422, 503, 504.
+        Raises `ApiError`: 400, 410 (which is sent as an ERROR event), 422, 503, 504.
         """
         resource = renderer.route.resource
         with self._store.lock:
@@ -141,7 +142,7 @@ class Hub:
         self._watchers[watcher.renderer.route.resource].discard(watcher)
 
     def bookmark(self, watcher: Watcher) -> None:
-        """Send the revision up to which the client has seen everything."""
+        """Send the revision up to which the client has received all changes."""
         with self._store.lock:
             self._deliver()
             watcher.send(line("BOOKMARK", watcher.renderer.bookmark(self._store.revision, end_of_initial=False)))
@@ -153,7 +154,7 @@ class Hub:
                 watcher.end()
 
     def close(self) -> None:
-        """Stop following changes, and refuse new watches: requests may still arrive while the server stops."""
+        """Stop following changes, and refuse new watches, because requests may still arrive while the server stops."""
         with self._store.lock:
             self._closed = True
             self._store.forget(self._observe)
@@ -205,14 +206,14 @@ def line(type_: str, json: bytes) -> bytes:
 
 
 def error_line(error: ApiError) -> bytes:
-    """Return the event that ends a stream which cannot continue."""
+    """Return the event that ends a stream after an error."""
     return line("ERROR", orjson.dumps(error.status))
 
 
 def line_for(change: Change, selection: Selection, renderer: Renderer) -> bytes:
-    """Return a change as seen by a client with a selection, or b"" if the client does not see the change.
+    """Return the line for a change as a client with this selection sees it; b"" if the client does not see it.
 
-    An object that moves out of the selection is DELETED.
+    An object that leaves the selection is sent as DELETED.
     """
     seen = _seen(change, selection)
     return b"" if seen is None else line(seen[0], renderer.json(seen[1]))

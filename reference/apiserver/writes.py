@@ -2,8 +2,8 @@
 
     decode → identity → default → prepare → validate → allocate → store
 
-Strategies contain the rules of each kind. This module handles common aspects: names, uids, resourceVersions,
-generation, dry runs, and skipping the write of an update without a change.
+Strategies contain the rules of each kind. This module handles the common parts: names, uids, resourceVersions,
+generation, dry runs, and updates without a change, which are not written.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def update(registry: Registry, resource: str, namespace: str, obj: Object, call:
 def update_status(
     registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = ""
 ) -> Stored:
-    """Replace an object's status, and the metadata that the kind allows. Raises `ApiError`: 400, 404, 409, 422."""
+    """Replace an object's status and the metadata that the kind allows. Raises `ApiError`: 400, 404, 409, 422."""
     strategy = registry.strategy(resource)
     if not strategy.resource.has_status:
         raise status.no_such_path()
@@ -97,7 +97,7 @@ def update_status(
 
 
 def _accept(strategy: Strategy, obj: Any, namespace: str, *, name: str = "") -> dict[str, Any]:
-    """Compare the object's identity with the request's; returns its metadata."""
+    """Check that the object has the identity that the request names, and return its metadata."""
     resource = strategy.resource
     if not isinstance(obj, dict) or not isinstance(obj.setdefault("metadata", {}), dict):
         raise status.bad_request(f"the object provided is not a {resource.kind}")
@@ -120,7 +120,7 @@ def _accept(strategy: Strategy, obj: Any, namespace: str, *, name: str = "") -> 
 
 
 def decode(registry: Registry, strategy: Strategy, obj: Object, call: Call) -> None:
-    """Take out the fields that the kind does not have; `call` gets the warnings. Raises `ApiError` (400)."""
+    """Remove the fields that the kind lacks. `call` receives the warnings. Raises `ApiError` (400)."""
     try:
         unknown = [f'unknown field "{each}"' for each in strategy.decode(obj, registry.features)]
     except ValueError as error:
@@ -161,7 +161,7 @@ def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any], call
 
 
 def _present(registry: Registry, resource: str, obj: Object) -> Stored:
-    """Return the stored object that `obj` replaces, if `obj` is based on its current version."""
+    """Return the stored object that `obj` replaces, after checking that `obj` is based on its current version."""
     meta = obj["metadata"]
     if not meta.get("name"):
         raise status.bad_request("name must be provided")
@@ -208,10 +208,10 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
 
 
 def _share(new: Object, old: Object) -> None:
-    """Reuse the fields of `old` that are equal instead of copies; stored objects are immutable (except metadata, which
-    gets a resourceVersion).
+    """Reuse the fields of `old` that are equal. Stored objects are immutable, except for metadata.
 
-    The store remembers thousands of versions. With copies, the garbage collector would repeatedly walk all of them.
+    The store remembers thousands of versions. If they were complete copies, the garbage collector would repeatedly
+    traverse all of them.
     """
     for name, value in old.items():
         if name != "metadata" and name in new and same(new[name], value):
@@ -219,7 +219,7 @@ def _share(new: Object, old: Object) -> None:
 
 
 def _has_ended(registry: Registry, strategy: Strategy, meta: dict[str, Any]) -> bool:
-    """Return whether an object that is being deleted has nothing left to wait for."""
+    """Return whether an object that is being deleted can be removed now."""
     if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
         return False
     return strategy.resource.plural != NAMESPACES or registry.is_empty(meta["name"])

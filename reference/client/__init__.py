@@ -1,6 +1,6 @@
-"""The protocol by which components use the API server, and its clients.
+"""The protocol through which components use the API server, and its clients.
 
-`informer` reconnects to servers in this process, `remote` speaks HTTPS to a server in another process.
+`informer` reconnects to API servers in this process. `remote` speaks HTTPS to an API server in another process.
 """
 
 from reference.client.client import (

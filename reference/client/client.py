@@ -1,7 +1,8 @@
-"""The part of an API server that components need, as a protocol.
+"""A protocol with the API server operations that components need.
 
 Controllers and proxies take a `Client`. The in-memory API server is a `Client` without HTTP, so a watch event costs
-only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share objects, so copy before changing.
+only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share the objects, so copy an object
+before changing it.
 """
 
 from __future__ import annotations

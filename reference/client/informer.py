@@ -1,8 +1,8 @@
-"""A client that survives restarts of its API server, and catches up with missed changes.
+"""A client that survives restarts of its API server and catches up with changes that it missed.
 
-Components in this process keep one `Informer`. While the `Informer` has no server, every call fails like a refused
-connection. After it is connected to a server again, each subscription receives the differences since its last event,
-like a Kubernetes controller that lists after a broken watch.
+Components in this process keep one `Informer`. While the `Informer` has no server, every call fails as if the
+connection were refused. After it is connected to a server again, each subscription receives the differences since its
+last event, like a Kubernetes controller that lists after a broken watch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Sink = Callable[[Event], None]
 
 
 class Informer:
-    """A `Client` of the current API server, if any. Thread-safe."""
+    """A `Client` of the current API server, if there is one. Thread-safe."""
 
     def __init__(self, server: Client | None = None) -> None:
         self._server = server
@@ -37,7 +37,7 @@ class Informer:
                 watch.begin(server)
 
     def disconnect(self) -> None:
-        """Disconnect from the server. When this returns, no call is in progress; no event arrives until `connect`."""
+        """Disconnect from the server. When this returns, no call is in progress. No event arrives until `connect`."""
         with self._lock:
             self._server = None
             for watch in self._watches:
@@ -73,7 +73,7 @@ class Informer:
         return watch
 
     def forget(self, watch: _Watch) -> None:
-        """End a subscription; it gets no event after this returns."""
+        """End a subscription. It receives no event after this returns."""
         with self._lock:
             watch.end()
             if watch in self._watches:
@@ -83,12 +83,12 @@ class Informer:
     def _connected(self) -> Iterator[Client]:
         with self._lock:
             if self._server is None:
-                raise ConnectionRefusedError("the API server is away")
+                raise ConnectionRefusedError("the API server is not available")
             yield self._server
 
 
 class _Watch:
-    """One subscription across servers; it remembers the objects that its sink has seen."""
+    """One subscription. It survives a change of the server and remembers the objects that its sink has received."""
 
     def __init__(self, informer: Informer, resources: tuple[str, ...], sink: Sink) -> None:
         self._informer = informer

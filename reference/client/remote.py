@@ -1,8 +1,8 @@
-"""A `Client` of an API server in another process: lists and watches over HTTPS, shared by all components here.
+"""A `Client` for an API server in another process. All components in this process share its HTTPS connections.
 
 Each resource has one watch connection for all proxies, because all nodes of an embedded cluster watch the same objects.
-A watch that ends resumes at its last revision. If the API server was down or no longer has that revision, the client
-lists again, and subscribers receive the differences.
+A watch that ends resumes at its last revision. If the API server was down or no longer remembers that revision, the
+client lists again, and subscribers receive the differences.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RemoteClient:
     """A client over HTTPS; thread-safe. Calls raise `OSError` while the server is unreachable."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
-        """Use the first cluster and user of a kubeconfig with a token and an inline CA certificate."""
+        """Use the first cluster and user of a kubeconfig that has a token and an inline CA certificate."""
         cluster = kubeconfig["clusters"][0]["cluster"]
         self._token = kubeconfig["users"][0]["user"]["token"]
         place = urlsplit(cluster["server"])
@@ -65,7 +65,7 @@ class RemoteClient:
         self._ask("DELETE", _path(resource, namespace, name))
 
     def subscribe(self, resources: Collection[str], sink: Sink) -> _Subscription:
-        """See `Client.subscribe`. Events may arrive shortly after the write has returned, not before."""
+        """See `Client.subscribe`. Events may arrive shortly after the write has returned, but not before."""
         with self._lock:
             subscription = _Subscription(self, frozenset(resources), sink)
             self._subscriptions.append(subscription)
@@ -76,15 +76,15 @@ class RemoteClient:
         return subscription
 
     def forget(self, subscription: _Subscription) -> None:
-        """End a subscription; it gets no event after this returns."""
+        """End a subscription. It receives no event after this returns."""
         with self._lock:
             if subscription in self._subscriptions:
                 self._subscriptions.remove(subscription)
 
     def caught_up(self) -> bool:
-        """Return whether subscribers have received the events of all writes before this call.
+        """Return whether subscribers have received the events of all writes that were made before this call.
 
-        Compares with a list of each resource. True while the server is unreachable.
+        This method compares with a list of each resource. It returns True while the server is unreachable.
         """
         with self._lock:
             names = list(self._reflectors)
@@ -111,7 +111,7 @@ class RemoteClient:
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
-        """The watch threads, one for each resource, from the first subscription to `close`."""
+        """The threads that watch, one for each resource, from the first subscription to `close`."""
         return tuple(each.thread for each in list(self._reflectors.values()))
 
     def connect(self, *, timeout: float | None) -> http.client.HTTPSConnection:
@@ -125,7 +125,7 @@ class RemoteClient:
         return {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "User-Agent": "trafficdist"}
 
     def changed(self, resource: str, event: EventType, obj: Object) -> None:
-        """Send an event to the subscribers of a resource. Hold the lock."""
+        """Send an event to the subscribers of a resource. The caller holds the lock."""
         for each in self._subscriptions:
             if resource in each.resources:
                 each.sink(Event(event, resource, obj))

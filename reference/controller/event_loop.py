@@ -1,4 +1,4 @@
-"""The event loop of a controller: one thread that reads events, and works when there are none.
+"""The event loop of a controller: one thread that reads all queued events before it processes objects.
 
 Events go into an unbounded queue, so a writer never waits for a controller. The thread reads all queued events before
 it processes the next object, so an object that changes five times in a burst is processed once.
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class EventLoop:
-    """Calls `take_in` with each event, and `work` once all queued events are read, in its own thread.
+    """In its own thread, calls `take_in` with each event, and calls `work` when all queued events have been read.
 
     `take_in` fills `queues`, and `work` processes one object from each queue. Call `start` once and `stop` at the end,
     from one thread. Any thread may call `caught_up`.
@@ -40,7 +40,7 @@ class EventLoop:
     ) -> None:
         """`name` is the name of the thread."""
         self.has_state = False
-        """True after the initial state was read. Only the thread sets this attribute."""
+        """True after the initial state has been read. Only the thread sets this attribute."""
         self._take_in_event = take_in
         self._work = work
         self._queues = queues
@@ -52,12 +52,12 @@ class EventLoop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self, client: Client, resources: Collection[str]) -> None:
-        """Start to watch and to work, and return immediately. Raises `RuntimeError` when called again."""
+        """Start to watch and to work. Returns immediately. Raises `RuntimeError` when called a second time."""
         self._thread.start()
         self._subscription = client.subscribe(resources, self._deliver)
 
     def stop(self) -> None:
-        """End the watch and the thread after the work in progress. Idempotent."""
+        """End the watch. End the thread after the work in progress. Idempotent."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -95,7 +95,7 @@ class EventLoop:
                 logger.exception("%s: work broke off", self._thread.name)
 
     def _take_in_events(self) -> bool:
-        """Read all queued events; wait for one if there is nothing to work on. Returns False at the end."""
+        """Read all queued events. If there is no work, wait for an event. Returns False when the loop should end."""
         patience = self._patience()
         if patience == 0 and self._events.empty():
             return True
@@ -112,7 +112,7 @@ class EventLoop:
         return True
 
     def _patience(self) -> float | None:
-        """Return the seconds until work is due without a further event, or None if no work is scheduled."""
+        """Return the number of seconds until work is due, if no event arrives. None means that no work is scheduled."""
         if not self.has_state:
             return None
         if self._broken_off:
@@ -123,13 +123,13 @@ class EventLoop:
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _take_in(self, event: Event) -> None:
-        """Read one event. The event is counted last, so `caught_up` is not true before its work is queued."""
+        """Read one event. Count the event last, so that `caught_up` is not true before the resulting work is queued."""
         try:
             self._take_in_event(event)
         except Exception:
             metadata = event.object.get("metadata") or {}
             name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-            logger.exception("%s: %s %s cannot be read and is left out", self._thread.name, event.resource, name)
+            logger.exception("%s: %s %s cannot be read and is skipped", self._thread.name, event.resource, name)
         if event.type == "SYNCED":  # also when an API server is available again
             self.has_state = True
         self._taken_in += 1

@@ -1,6 +1,6 @@
 """The queue of objects that a controller has to process. Equal keys are merged, and failures are retried later.
 
-Time is passed as an argument. Only the controller's thread changes a queue; any thread may read `is_idle`.
+The current time is passed as an argument. Only the controller's thread changes a queue; any thread may read `is_idle`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PERMANENT = frozenset({"Invalid", "Forbidden", "NotFound", "BadRequest", "Metho
 
 
 def is_retriable(error: ApiError | OSError) -> bool:
-    """Return whether a failed request can succeed later without a change elsewhere."""
+    """Return whether a failed request can succeed on retry, without a change of other objects."""
     return isinstance(error, OSError) or error.reason not in _PERMANENT
 
 
@@ -34,7 +34,7 @@ class WorkQueue:
 
     @property
     def is_idle(self) -> bool:
-        """True if no key is waiting or in progress, except retries of permanent failures (see `retry`)."""
+        """True if no key is waiting or in progress. Retries of permanent failures are ignored (see `retry`)."""
         return not self._unfinished
 
     @property
@@ -48,7 +48,7 @@ class WorkQueue:
         self._ready[key] = None
 
     def add_at(self, key: Key, due: float) -> None:
-        """Make `key` due at `due`, unless it is due earlier."""
+        """Make `key` due at `due`, unless it is already due earlier."""
         self._unfinished.add(key)
         if key not in self._ready and self._due.get(key, due) >= due:
             self._due[key] = due
@@ -81,8 +81,8 @@ class WorkQueue:
         """Retry failed work on `key` later, at most 15 times in a row.
 
         Retriable failures (a conflict, an unreachable server) can disappear by themselves. They are retried soon, and
-        the queue is not idle until then. Other failures need another change, whose event adds the key again. They are
-        retried late, as in Kubernetes, and the queue counts as idle.
+        the queue is not idle until then. Other failures need a change of another object, and the event of that change
+        adds the key again. They are retried late, as in Kubernetes, and the queue counts as idle.
         """
         failures = self._failures.get(key, 0)
         if failures >= RETRIES:

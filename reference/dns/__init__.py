@@ -1,4 +1,4 @@
-"""A DNS server for Services whose answers depend on the client's node (KEP-536, DNS server changes)."""
+"""A DNS server whose answers for Services depend on the client's node (KEP-536, DNS server changes)."""
 
 from reference.dns.server import DnsServer
 

@@ -1,4 +1,4 @@
-"""The cluster as the DNS server has seen it: Services, their slices, and the nodes of pods.
+"""The cluster state that the DNS server has received: Services, their slices, and the nodes of pods.
 
 An index has no locks, so only one thread may use it.
 """
@@ -39,7 +39,7 @@ class ClusterIndex:
         return not namespace or any(key[0] == namespace for key in self._services)
 
     def labels_at(self, address: str) -> Labels | None:
-        """Return the node labels of the pod with an address; None if unknown."""
+        """Return the labels of the node of the pod with this address; None if unknown."""
         for pod in self._pods_at.get(address, ()):
             labels = self._locators[pod][1]
             if labels is not None:
@@ -47,7 +47,7 @@ class ClusterIndex:
         return None
 
     def service(self, key: Key) -> Service | None:
-        """Return a Service with its endpoints and their labels; None if it does not exist."""
+        """Return a Service with its endpoints and the labels of their nodes; None if the Service does not exist."""
         if (obj := self._services.get(key)) is None:
             return None
         by_family: dict[Family, list[Endpoint]] = {}

@@ -1,4 +1,4 @@
-"""DNS messages: parsed queries, and answers as bytes, by dnspython."""
+"""DNS messages: parsed queries, and answers as bytes. This module uses dnspython."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _QUESTION_END = 4  # type and class
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A well-formed question: its name and type, and the fixed parts of its answer.
+    """A well-formed question: its name and type, and the parts of its answer that do not depend on records.
 
     `head` and `tail` form an answer without records: header, original question, and EDNS. `limit` is the maximum UDP
     datagram size of the client.
@@ -48,7 +48,7 @@ class Query:
 class Body:
     """The records of an answer as bytes.
 
-    If all records have equal size and any order is correct, as for addresses, `size` is the size of one record.
+    If all records have equal size and may be sent in any order (address records), `size` is the size of one record.
     """
 
     rcode: int = dns.rcode.NOERROR
@@ -62,7 +62,7 @@ class Body:
 
 
 def read(packet: bytes, *, largest: int) -> Query | bytes | None:
-    """Parse a packet; returns the bytes of an error answer if it has no valid question, None if it is no query.
+    """Parse a packet. Return the bytes of an error answer if it has no valid question, or None if it is not a query.
 
     `largest` is the largest UDP datagram that this server sends and accepts.
     """
@@ -99,7 +99,7 @@ def refuse(query: Query) -> bytes:
 
 
 def reply(query: Query, body: Body, *, over_tcp: bool) -> bytes:
-    """Return the answer without its id. If not all records fit, send some and set the TC bit (RFC 2181, 9)."""
+    """Return the answer without its id. If not all records fit, send some of them and set the TC bit (RFC 2181, 9)."""
     room = 65535 if over_tcp else query.limit
     needed = 2 + len(query.head) + len(query.tail) + len(body.authority)
     if needed + len(body.answers) + len(body.further) <= room:
@@ -146,14 +146,14 @@ def write(
 
 
 def write_addresses(ips: Sequence[str], ttl: int) -> Body:
-    """Encode address records of the queried name, all of one family."""
+    """Encode address records for the queried name. All addresses have the same family."""
     records = [_own_address(each, ttl) for each in ips]
     return Body(answers=b"".join(records), count=len(records), size=len(records[0]))
 
 
 @lru_cache(maxsize=65536)
 def _own_address(ip: str, ttl: int) -> bytes:
-    """Encode a record whose name is a pointer to the question, so that it fits any name."""
+    """Encode a record whose name is a pointer to the question, so that the encoded record can be used for any name."""
     name = dns.name.from_text("any")
     return write(name, dns.rdatatype.A, addresses(name, ttl, [ip])).answers
 
@@ -169,6 +169,6 @@ def addresses(name: dns.name.Name, ttl: int, ips: Iterable[str]) -> list[dns.rrs
 
 
 def _bare(packet: bytes, rcode: int) -> bytes:
-    """Return an error answer to an unreadable query: only the header, with the client's id, opcode and RD."""
+    """Return an error answer to an unreadable query. It has only a header, with the client's id, opcode and RD."""
     number, flags = struct.unpack_from("!HH", packet)
     return _HEADER.pack(number, dns.flags.QR | (flags & (0x7800 | dns.flags.RD)) | rcode, 0, 0, 0, 0)

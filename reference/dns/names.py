@@ -1,4 +1,4 @@
-"""Names in the cluster's zone, parsed to the Service, port or endpoint that they name, existing or not.
+"""Names in the cluster's zone, parsed to the Service, port or endpoint that they refer to, whether or not it exists.
 
     web.shop.svc                  a Service, or all endpoints of a headless one
     _http._tcp.web.shop.svc       one of its ports
@@ -17,17 +17,17 @@ from reference.client import Key
 
 @dataclass(frozen=True, slots=True)
 class Apex:
-    """The zone itself."""
+    """The root of the zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaVersion:
-    """`dns-version`: the version of the specification."""
+    """The name `dns-version`, whose record contains the version of the specification."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A name without records that has names below it: `svc` (""), or a Kubernetes namespace."""
+    """A name without records of its own, but with names below it: `svc` (""), or a Kubernetes namespace."""
 
     namespace: str
 
@@ -41,7 +41,7 @@ class OfService:
 
 @dataclass(frozen=True, slots=True)
 class OfPort:
-    """A named port of a Service, or all ports of a protocol (`port` is "")."""
+    """A named port of a Service. If `port` is "", all ports of a protocol."""
 
     key: Key
     port: str

@@ -17,7 +17,7 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The pod and address of an endpoint, which are used to find its node."""
+    """The pod and the address of an endpoint. The DNS server uses them to find the endpoint's node."""
 
     pod: Key | None
     address: str
@@ -25,14 +25,14 @@ class Origin:
 
 @lru_cache(maxsize=65536)
 def canonical(address: str) -> str:
-    """Return an address in the form that sockets use; IPv4-mapped IPv6 becomes IPv4. Raises `ValueError`."""
+    """Return an address in the form that sockets use. IPv4-mapped IPv6 addresses become IPv4. Raises `ValueError`."""
     parsed = ipaddress.ip_address(address)
     mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
     return str(mapped or parsed)
 
 
 def service_key(endpoint_slice: Object) -> Key | None:
-    """Return the key of the Service of a slice, or None if the slice names no Service."""
+    """Return the key of the Service that owns a slice, or None if the slice has no Service label."""
     name = (endpoint_slice["metadata"].get("labels") or {}).get(SERVICE_LABEL)
     return (endpoint_slice["metadata"].get("namespace") or "", name) if name else None
 
@@ -47,7 +47,7 @@ def topology_keys(service: Object) -> tuple[str, ...]:
 
 
 def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family, list[Endpoint]]) -> Service:
-    """Return a Service with the endpoints of `read_endpoints`."""
+    """Return a Service with these endpoints, as returned by `read_endpoints`."""
     spec = service["spec"]
     if spec.get("type") == "ExternalName":
         return Service(False, (), alias=spec.get("externalName", ""))
@@ -59,7 +59,7 @@ def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family,
 
 
 def read_endpoints(slices: Iterable[Object]) -> Iterable[tuple[Family, Origin, Endpoint]]:
-    """Yield the ready endpoints of slices without node labels, once for each address."""
+    """Yield the ready endpoints of slices without the labels of their nodes, once for each address."""
     seen: set[str] = set()
     for each in slices:
         family: Family | None = next((family for family in FAMILIES if each["addressType"] == family), None)

@@ -1,4 +1,4 @@
-"""The records at a name (addresses, ports with their targets, or another name), as a function of a Service.
+"""The records for a name of a Service: addresses, ports with their targets, or another name. Pure functions.
 
 Records depend on the client in only one case: for a headless Service, the client's node selects the endpoints (KEP-536,
 DNS server changes). The name of a single endpoint has the same records for every client.
@@ -19,7 +19,7 @@ _FAMILY_OF: Mapping[str, Family] = {"A": "IPv4", "AAAA": "IPv6"}
 
 
 class _OnNode(Protocol):
-    """An object on a node. `labels` are the labels of the node, or empty if unknown."""
+    """An object on a node. `labels` are the labels of the node; they are empty if unknown."""
 
     @property
     def labels(self) -> Labels: ...
@@ -30,7 +30,7 @@ Located = TypeVar("Located", bound=_OnNode)
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port: its name ("" without one), its protocol in lower case, and its number."""
+    """A port: its name ("" for an unnamed port), its protocol in lower case, and its number."""
 
     name: str
     protocol: str
@@ -39,7 +39,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A ready endpoint of a headless Service, with the labels of its node (none if unknown)."""
+    """A ready endpoint of a headless Service, with the labels of its node (empty if unknown)."""
 
     address: str
     hostname: str
@@ -49,7 +49,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The parts of a Service that DNS needs: endpoints by family if headless, else cluster IPs and ports."""
+    """The data of a Service that DNS needs: endpoints by family if it is headless, otherwise cluster IPs and ports."""
 
     headless: bool
     keys: tuple[str, ...]
@@ -62,14 +62,14 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An A or AAAA record, by the family of the address."""
+    """An A record or an AAAA record, depending on the family of the address."""
 
     ip: str
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An SRV record; `host` is a label below the Service's name, "" for that name itself."""
+    """An SRV record. `host` is a label below the Service's name, or "" for the Service's name itself."""
 
     port: int
     host: str
@@ -86,7 +86,7 @@ Record = Address | Target | Alias
 
 
 def select(keys: Sequence[str], client: Labels | None, endpoints: Sequence[Located]) -> Sequence[Located]:
-    """Return the endpoints for a client on a node with these labels, in their order; possibly none.
+    """Return the endpoints for a client on a node with these labels, in their order. The result may be empty.
 
     If the client's node is unknown (None) or the Service has no keys, all endpoints are returned.
     """
@@ -97,7 +97,7 @@ def select(keys: Sequence[str], client: Labels | None, endpoints: Sequence[Locat
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The records at a name, if any of the wanted type. `further` are addresses of the targets, by their host."""
+    """The records for a name, if any have the wanted type. `further` has the addresses of SRV targets, by host."""
 
     records: tuple[Record, ...] = ()
     further: tuple[tuple[str, Address], ...] = ()
@@ -107,7 +107,7 @@ NO_DATA = Found()
 
 
 def find(about: OfService | OfPort | OfEndpoint, wanted: str, service: Service, client: Labels | None) -> Found | None:
-    """Return the records of type `wanted` ("A", "AAAA", "SRV", …); None if the name does not exist."""
+    """Return the records of type `wanted` ("A", "AAAA", "SRV", …). Return None if the name does not exist."""
     if service.headless and not any((service.endpoints or {}).values()):
         return None  # the specification's answer where nobody is told of anything, not where nothing is near to one
     if service.alias:
@@ -135,14 +135,14 @@ def _addresses(service: Service, wanted: str, client: Labels | None) -> list[str
 
 
 def _selected(service: Service, family: Family, client: Labels | None) -> Sequence[Endpoint]:
-    """Select endpoints separately for each family, as in a proxy."""
+    """Select endpoints separately for each address family, like a proxy."""
     return select(service.keys, client, (service.endpoints or {}).get(family, ()))
 
 
 def _targets(service: Service, port: str, protocol: str, client: Labels | None) -> Found | None:
-    """Return SRV records of a port, of all ports of a protocol (`port` is ""), or of all; None without such a port.
+    """Return SRV records of one port, of all ports of a protocol (`port` is ""), or of all; None if no port matches.
 
-    Ports do not depend on the client, so the name exists even if no endpoint is selected for the client.
+    The ports do not depend on the client, so the name exists even if no endpoint is selected for the client.
     """
     if not any(_fits(each, port, protocol) for each in _all_ports(service)):
         return None

@@ -1,4 +1,4 @@
-"""Answers a packet from a client address with a packet, without using sockets, threads or clocks."""
+"""Converts a query packet from a client address to an answer packet, without using sockets, threads or clocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reference.dns.zone import Find, Zone
 
 
 class Resolver:
-    """Answers queries for a zone from the events so far."""
+    """Answers queries for a zone from the events that it has received."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class Resolver:
         largest: int = 4096,
         find: Find = find,
     ) -> None:
-        """`ttl` in seconds, for records and negative answers; `largest` is the largest UDP datagram."""
+        """`ttl` is in seconds and applies to records and negative answers. `largest` is the largest UDP datagram."""
         self._index = index
         self._zone = Zone(index, zone, ttl, find)
         self._largest = largest
@@ -32,7 +32,7 @@ class Resolver:
         self._index.apply(event)
 
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
-        """Return the answer to a packet from a client's address; None if there is none."""
+        """Return the answer to a packet from this client address, or None if the packet gets no answer."""
         query = messages.read(packet, largest=self._largest)
         if not isinstance(query, Query):
             return query

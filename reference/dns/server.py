@@ -1,7 +1,6 @@
 """The DNS server: one thread that reads changes of the cluster and answers queries between them.
 
-One thread does both, so answers need no locks, and once `synced` is true every later answer includes all earlier
-writes.
+One thread does both, so answers need no locks. Once `synced` is true, every later answer includes all earlier writes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 IDLE_SECONDS = 10.0
-"""The longest time that a connection may be without a query, or a client may leave an answer unread."""
+"""The maximum time in seconds that a connection may be idle, or that a client may leave an answer unread."""
 
 MOST_CONNECTIONS = 500
 _CHUNK = 64 << 10
@@ -39,7 +38,7 @@ _LENGTH = struct.Struct("!H")
 
 
 class _Connection:
-    """One connection: bytes read of queries, and answers to write."""
+    """One connection, with the query bytes that were read and the answers that are not written yet."""
 
     def __init__(self, sock: socket.socket, answer: Callable[[bytes], bytes | None]) -> None:
         self.sock = sock
@@ -75,10 +74,10 @@ class _Connection:
 
 
 class DnsServer:
-    """Answers for the zone of a cluster, on sockets of any netns. A context manager.
+    """Answers queries for the zone of a cluster, on sockets in any network namespace. A context manager.
 
-    Source: KEP-536, DNS server changes; names and records as in Kubernetes' DNS-Based Service Discovery. Call `start`
-    once and `stop` at the end, from one thread; `listen` and `synced` from any.
+    Source: KEP-536, DNS server changes. Names and records follow Kubernetes' DNS-Based Service Discovery. Call `start`
+    once and `stop` at the end, from one thread; `listen` and `synced` may be called from any thread.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class DnsServer:
         ttl: int = 5,
         resolver: Callable[..., Resolver] = Resolver,
     ) -> None:
-        """`features`: with gate ServiceTopology, `topologyKeys` are used. `ttl` of all records, in seconds."""
+        """With the gate ServiceTopology in `features`, `topologyKeys` are used. `ttl` of all records is in seconds."""
         topology = (features or Features(gates={"ServiceTopology": True})).enabled("ServiceTopology")
         self._client = client
         self._resources = (*RESOURCES, POD_LOCATORS) if topology else RESOURCES
@@ -110,12 +109,12 @@ class DnsServer:
         self._stopped = False
 
     def start(self) -> None:
-        """Start to watch, and return immediately. Queries wait until the initial state is known."""
+        """Start to watch, and return immediately. Queries wait until the initial state has been read."""
         self._thread.start()
         self._subscription = self._client.subscribe(self._resources, self._deliver)
 
     def stop(self) -> None:
-        """End the watch and the thread, and close all sockets. Idempotent, also without `start`."""
+        """End the watch and the thread, and close all sockets. Idempotent. May be called without `start`."""
         if self._stopped:
             return
         self._stopped = True
@@ -128,7 +127,7 @@ class DnsServer:
         self._close_all()
 
     def listen(self, sock: socket.socket) -> None:
-        """Answer on a bound UDP socket or a listening TCP socket; `stop` closes it."""
+        """Answer queries on a bound UDP socket or a listening TCP socket. `stop` closes the socket."""
         sock.setblocking(False)
         self._sockets.put(sock)
         os.eventfd_write(self._bell, 1)
@@ -139,7 +138,7 @@ class DnsServer:
         return (self._thread,)
 
     def synced(self) -> bool:
-        """Return whether every later answer includes all events delivered so far."""
+        """Return whether every later answer will include all events that were delivered before this call."""
         delivered = self._delivered
         return self._has_state and self._taken_in >= delivered
 
@@ -195,7 +194,7 @@ class DnsServer:
         self._selector.register(sock, selectors.EVENT_READ, lambda _: work(sock))
 
     def _receive(self, sock: socket.socket) -> None:
-        """Answer the queued datagrams, up to a number."""
+        """Answer queued datagrams, up to a fixed number."""
         answer, receive, send = self._answer, sock.recvfrom, sock.sendto
         for _ in range(_AT_ONCE):
             try:

@@ -1,4 +1,4 @@
-"""The cluster's zone: the records at a name in DNS form, with TTLs and the zone's SOA."""
+"""The cluster's zone: the records for each name in DNS form, with TTLs, and the SOA record of the zone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RRsets = list[dns.rrset.RRset]
 
 
 class _Records(NamedTuple):
-    """The records at a name with additional records, or the addresses of the name itself in one family."""
+    """The records for a name with additional records, or the addresses of the name itself in one family."""
 
     answers: RRsets
     further: Sequence[dns.rrset.RRset] = ()
@@ -39,7 +39,7 @@ class _Records(NamedTuple):
 
 
 class Zone:
-    """The records of a zone, from an index. `ttl` in seconds, for records and negative answers."""
+    """The records of a zone, computed from an index. `ttl` is in seconds and also applies to negative answers."""
 
     def __init__(self, index: ClusterIndex, name: str, ttl: int, find: Find = find) -> None:
         self.name = dns.name.from_text(name)
@@ -48,7 +48,7 @@ class Zone:
         self._find = find
 
     def subject(self, name: dns.name.Name) -> Subject | None:
-        """Parse a name of the zone, in lower case."""
+        """Parse a name in the zone. The name is in lower case."""
         return subject([each.decode("latin-1") for each in name.relativize(self.name).labels])
 
     def body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> Body:
@@ -68,7 +68,7 @@ class Zone:
     def _records(
         self, name: dns.name.Name, kind: dns.rdatatype.RdataType, about: Subject | None, where: Labels | None
     ) -> _Records | None:
-        """Return the records at a name; None if the name does not exist."""
+        """Return the records for a name; None if the name does not exist."""
         match about:
             case None:
                 return None
@@ -107,7 +107,7 @@ class Zone:
         ]
 
     def _soa(self) -> dns.rrset.RRset:
-        """Return the SOA; its last number is the TTL of negative answers (RFC 2308, 5)."""
+        """Return the SOA record. Its last number is the TTL of negative answers (RFC 2308, 5)."""
         server, mailbox = dns.name.from_text("ns.dns", self.name), dns.name.from_text("hostmaster", self.name)
         numbers: Sequence[int] = (1, 7200, 1800, 86400, self._ttl)
         return dns.rrset.from_rdata(self.name, self._ttl, _rdata(dns.rdtypes.ANY.SOA.SOA, server, mailbox, *numbers))

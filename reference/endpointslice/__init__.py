@@ -1,4 +1,4 @@
-"""The EndpointSlice controller: from pods and Services to EndpointSlices with hints."""
+"""The EndpointSlice controller: creates EndpointSlices with hints from pods and Services."""
 
 from reference.endpointslice.controller import EndpointSliceController
 

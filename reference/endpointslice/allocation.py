@@ -1,13 +1,13 @@
-"""Allocates endpoints to zones under the heuristic of KEP-2433, or refuses because there are too few.
+"""The heuristic of KEP-2433: allocates endpoints to zones, or refuses because there are too few endpoints.
 
-The overload of a zone is the excess of its CPU share over its endpoint share. Released Kubernetes has one threshold: a
-zone may reach 20 %. The KEP has two thresholds: hints are added only below 20 %, and are removed at 30 %, which keeps a
-Service near the limit from flapping.
+The overload of a zone is the amount by which its CPU share exceeds its endpoint share. Released Kubernetes has one
+threshold: the overload of a zone may reach 20 %. The KEP has two thresholds: hints are added only below 20 %, and are
+removed at 30 %. The gap between them prevents frequent changes for a Service near the limit.
 
-All numbers are integers, also with `--follow released`. kube-controller-manager uses floating point, and so it
-sometimes refuses hints when a zone would reach exactly 20 %. For example, if three zones have 40, 30 and 30 % of the
-CPU, they should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only
-in such cases, which `floating_point_refuses` finds for explanations. No requirement contains such a case.
+All numbers are integers, also with `--follow released`. kube-controller-manager uses floating point, so it sometimes
+refuses hints when a zone would reach exactly 20 %. For example, if three zones have 40, 30 and 30 % of the CPU, they
+should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only in such
+cases, which `floating_point_refuses` finds for explanations. No requirement contains such a case.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from reference.features import Features
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The maximum overload of a zone in percent, and whether a zone may reach this maximum."""
+    """The maximum overload of a zone in percent, and whether the overload may be equal to this maximum."""
 
     percent: int
     may_be_reached: bool
 
     def minimum(self, weight: int, total: int, endpoints: int) -> int:
-        """Return the fewest of `endpoints` that a zone of `weight` needs."""
+        """Return the smallest number of the `endpoints` that a zone with this `weight` needs."""
         dividend, divisor = 100 * weight * endpoints, (100 + self.percent) * total
         return -(-dividend // divisor) if self.may_be_reached else dividend // divisor + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The differences between a controller of the KEP and one of a release.
+    """The differences between the controller in the KEP and the controller in a release.
 
-    With `evens_out`, no zone stays below its minimum while another zone has spare endpoints, even if this means
-    rewriting slices that were valid. Endpoints of zones without ready nodes are then assigned to other zones.
+    With `evens_out`, no zone stays below its minimum while another zone has spare endpoints, even if valid slices must
+    be rewritten for this. Endpoints in zones without ready nodes are then assigned to other zones.
     """
 
     to_add: Threshold
@@ -49,7 +49,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """The share of one zone. `desired` is in units of one endpoint divided by `Allocation.unit`."""
+    """The portion of one zone. `desired` is in units of one endpoint divided by `Allocation.unit`."""
 
     minimum: int
     maximum: int
@@ -58,14 +58,14 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A portion for each zone with CPU. The minima sum to at most the number of endpoints."""
+    """A portion for each zone with CPU. The sum of the minima is at most the number of endpoints."""
 
     portions: Mapping[str, Portion]
     unit: int
 
 
 def rules(features: Features) -> Rules:
-    """Return the rules of a controller with `features`."""
+    """Return the rules of a controller with these `features`."""
     ready_only = features.at_least(23)
     if features.follows == "released":
         only = Threshold(20, may_be_reached=True)
@@ -95,7 +95,7 @@ def allocate(shares: ZoneShares | Refusal, endpoints: int, threshold: Threshold)
 
 
 def floating_point_refuses(shares: ZoneShares, endpoints: int) -> bool:
-    """Return whether kube-controller-manager's minima of all zones exceed the number of endpoints.
+    """Return whether the sum of kube-controller-manager's minima exceeds the number of endpoints.
 
     Source: Kubernetes 1.21 and newer, topologycache: ceil(ratio of CPU * endpoints * (1 / (1 + 0.2))), in doubles.
     """

@@ -1,8 +1,9 @@
 """The conditions on a Service that report the state of its `trafficDistribution`.
 
 Source: KEP-4444, Status Reporting, which proposes the conditions as an expansion. No release writes them. `Accepted`
-means that the value is known and used, `Programmed` that the stored slices contain its hints, and `Honored` that every
-node's proxy has these hints in its kernel. Conditions of other implementations have a domain prefix, and are kept.
+means that the value is known and used. `Programmed` means that the stored slices contain the hints for the value.
+`Honored` means that the proxies of all nodes have these hints in the kernel. Conditions of other implementations have a
+domain prefix, and are kept.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Condition:
 
 
 def accepted(decided_by: Mechanism) -> Condition:
-    """Return condition Accepted: whether the value of the field decides about hints."""
+    """Return the condition Accepted: whether the value of the field determines the hints."""
     if isinstance(decided_by, NoHints) and decided_by.unknown:
         return Condition(ACCEPTED, "False", "Unsupported", decided_by.reason)
     if isinstance(decided_by, SamePlace | Plugin):
@@ -44,7 +45,7 @@ def accepted(decided_by: Mechanism) -> Condition:
 
 
 def programmed(is_accepted: Condition, decided_by: Mechanism, slices: Iterable[Object], failure: str) -> Condition:
-    """Return condition Programmed: whether all ready endpoints of `slices` have hints. `failure` is the sync error."""
+    """Return the condition Programmed: whether all ready endpoints have hints. `failure` is the sync error."""
     if is_accepted.status != "True":
         return Condition(PROGRAMMED, "False", "NotAccepted", is_accepted.message)
     if failure:
@@ -60,7 +61,9 @@ def _all_hinted(ready: Sequence[Object], *, needs_nodes: bool) -> Condition:
     if bare:
         placeless = not any(each.get("zone") for each in bare)
         reason = "EndpointWithoutZone" if placeless else "EndpointWithoutHints"
-        message = f"{len(bare)} of {len(ready)} ready endpoints have no hints, and proxies ignore those of the others: "
+        message = (
+            f"{len(bare)} of {len(ready)} ready endpoints have no hints, so proxies ignore the hints of the others: "
+        )
         return Condition(PROGRAMMED, "False", reason, message + _names(map(name_of, bare)))
     zoned = [each for each in ready if needs_nodes and not each["hints"].get("forNodes")]
     if zoned:
@@ -70,9 +73,10 @@ def _all_hinted(ready: Sequence[Object], *, needs_nodes: bool) -> Condition:
 
 
 def honored(is_programmed: Condition, behind: Collection[str], silent: Collection[str]) -> Condition:
-    """Return condition Honored: whether all nodes have the newest hints.
+    """Return the condition Honored: whether all nodes have the newest hints.
 
-    `behind` are nodes whose proxies acknowledged an older revision, `silent` those that never acknowledged any.
+    `behind` contains the nodes whose proxies acknowledged an older revision. `silent` contains the nodes whose proxies
+    have not acknowledged any revision.
     """
     if is_programmed.status != "True":
         return Condition(HONORED, "False", "NotProgrammed", is_programmed.message)
@@ -80,12 +84,12 @@ def honored(is_programmed: Condition, behind: Collection[str], silent: Collectio
         message = f"not yet acknowledged by {_names([*behind, *silent])}"
         return Condition(HONORED, "False", "NotYetAcknowledged", message)
     if silent:
-        return Condition(HONORED, "Unknown", "NeverAcknowledged", f"nothing is known of {_names(silent)}")
+        return Condition(HONORED, "Unknown", "NeverAcknowledged", f"no acknowledgement from {_names(silent)}")
     return Condition(HONORED, "True", "Acknowledged", "every node has acknowledged the newest hints")
 
 
 def merged(present: Sequence[Object], wanted: Sequence[Condition], *, generation: Any, now: str) -> list[Object] | None:
-    """Return the Service's conditions with `wanted` in place of ours; None if nothing changes.
+    """Return the Service's conditions with `wanted` replacing those of this controller; None if nothing changes.
 
     Conditions of other writers keep their position. `lastTransitionTime` changes only when the status changes. If the
     object has no generation, its conditions have no observedGeneration.

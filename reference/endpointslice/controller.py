@@ -1,6 +1,6 @@
-"""The EndpointSlice controller: keeps slices as planned by `plan`, in the thread of an event loop.
+"""The EndpointSlice controller: writes the slices that `plan` returns, in the thread of an event loop.
 
-A burst of pod changes is one sync, because the loop reads all queued events before the next sync.
+A burst of pod changes causes only one sync, because the loop reads all queued events before the next sync.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ logger = logging.getLogger(__name__)
 
 
 class SyncError(Exception):
-    """A sync could not do what the Service requests. If `retriable`, a later retry can succeed without other changes.
+    """A sync could not fulfil the request of the Service. If `retriable`, a retry can succeed without other changes.
 
-    Failures with equal `topic` share one Event. Their messages differ, because they name slices that do not exist yet.
+    Failures with equal `topic` share one Event. Their messages differ, because they contain generated names of slices.
     """
 
     def __init__(self, message: str, *, topic: str, retriable: bool) -> None:
@@ -45,10 +45,10 @@ class SyncError(Exception):
 
 
 class EndpointSliceController:
-    """Creates and updates EndpointSlices for all Services with a selector, with hints by `features`.
+    """Creates and updates EndpointSlices for all Services with a selector. `features` determines the hints.
 
     Source: KEP-0752, and for hints KEP-2433, KEP-4444 and KEP-3015. Call `start` once and `stop` at the end, from one
-    thread; `synced` and `registry` from any.
+    thread; `synced` and `registry` may be used in any thread.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class EndpointSliceController:
         plan: Callable[..., Plan] = plan_service,
         status: Callable[..., StatusKeeper] = StatusKeeper,
     ) -> None:
-        """`heuristics` by value of `trafficDistribution`; None: the installed ones.
+        """`heuristics` are the plug-ins by value of `trafficDistribution`; None means the installed plug-ins.
 
         With `conditions`, the controller reports the state of `trafficDistribution` in the status of each Service
-        (KEP-4444, Status Reporting). `node_level` is used with gate NodeLevelTopology; None selects manual.
+        (KEP-4444, Status Reporting). `node_level` is used if the gate NodeLevelTopology is on; None means manual.
         """
         self.registry = CollectorRegistry()
         self._client = client
@@ -93,11 +93,11 @@ class EndpointSliceController:
         )
 
     def start(self) -> None:
-        """Begin to watch and to write; returns at once. Raises `RuntimeError` when called again."""
+        """Start to watch and to write. Returns immediately. Raises `RuntimeError` when called a second time."""
         self._loop.start(self._client, _RESOURCES if self._status is None else (*_RESOURCES, "leases"))
 
     def stop(self) -> None:
-        """End the watch and the thread after the sync in progress; slices stay. Idempotent."""
+        """End the watch. End the thread after the sync in progress. The slices remain. Idempotent."""
         self._loop.stop()
 
     @property
@@ -111,15 +111,15 @@ class EndpointSliceController:
         return self._loop.running
 
     def synced(self) -> bool:
-        """Return whether every event so far is processed, and its slices and conditions are written.
+        """Return whether all delivered events are processed and the resulting slices and conditions are written.
 
         A failed sync that can succeed on retry (a conflict, an unreachable server) counts as not processed. A failed
-        sync that first needs another change (a pod's Node is missing, the API server refuses the slice) counts as
+        sync that first needs another change (the Node of a pod is missing, the API server refuses the slice) counts as
         processed, because the other change will arrive as an event.
         """
         if not self._loop.caught_up():
             return False
-        # In this order: nodes queue Services, and syncs queue conditions.
+        # The order matters: nodes queue Services, and syncs queue conditions.
         return self._judged_nodes == self._nodes_versions() and all(queue.is_idle for queue in self._queues)
 
     def _work_on_next(self) -> None:
@@ -153,7 +153,7 @@ class EndpointSliceController:
         return self._index.zones.version, self._index.nodes_version
 
     def _check_nodes(self) -> None:
-        """Queue the Services whose hints may depend on nodes without their endpoints."""
+        """Queue the Services whose hints may depend on nodes that have none of their endpoints."""
         versions = self._nodes_versions()
         if versions == self._judged_nodes or not self._loop.has_state:
             return
@@ -175,7 +175,7 @@ class EndpointSliceController:
             self._report(key, error)
             self._work.retry(key, time.monotonic(), retriable=error.retriable)
         except Exception:
-            logger.exception("Service %s/%s: the sync broke off", *key)
+            logger.exception("Service %s/%s: the sync failed unexpectedly", *key)
             self._metrics.synced("failure")
             self._work.retry(key, time.monotonic(), retriable=False)
         else:
@@ -243,7 +243,7 @@ class EndpointSliceController:
             raise SyncError(str(error), topic=topic, retriable=is_retriable(error)) from error
 
     def _report(self, key: Key, failure: SyncError) -> None:
-        """Write an Event on the Service, once for each new topic, and update its conditions if the failure lasts."""
+        """Write an Event for the Service, once for each new topic. Update its conditions if the failure lasts."""
         if self._status is not None and not failure.retriable:
             self._status.synced(key, str(failure))
         service = self._index.services.get(key)

@@ -1,9 +1,9 @@
-"""Hints in proportion to CPU, for all endpoints of one address family: the heuristic of the topology annotation.
+"""Hints in proportion to CPU for all endpoints of one address family, as the topology annotation requests.
 
 Each zone receives its share of the endpoints, starting with the endpoints in the zone. Slices with valid hints stay
-unchanged. Only slices that are written anyway receive new allocations, in the order of slices and endpoints, so the
-result is deterministic. Source: KEP-2433, EndpointSlice Controller. The steps are those of released Kubernetes. The KEP
-adds that no zone stays below its minimum (see `allocation.Rules`).
+unchanged. Only slices that must be written for another reason receive new allocations, in the order of slices and
+endpoints, so the result is deterministic. Source: KEP-2433, EndpointSlice Controller. The steps are those of released
+Kubernetes. The KEP adds that no zone stays below its minimum (see `allocation.Rules`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from reference.objects.endpoints import is_ready
 
 @dataclass(frozen=True, slots=True)
 class CpuOutcome:
-    """The outcome of the heuristic for one family with this number of endpoints.
+    """The outcome of the heuristic for one address family with this number of endpoints.
 
-    `zones` counts the endpoints hinted for each zone. `refusal` is the reason why there are no hints. `had_hints` is
-    true if the slices had hints before.
+    `zones` contains the number of endpoints that are hinted for each zone. `refusal` is the reason why there are no
+    hints. `had_hints` is true if the slices had hints before.
     """
 
     endpoints: int
@@ -36,7 +36,7 @@ class CpuOutcome:
 
 @dataclass(slots=True)
 class _Open:
-    """A slice that is written anyway: the hinted zone of each endpoint, or None if the endpoint has no hint."""
+    """A slice that must be written for another reason, with the hinted zone of each endpoint (None: no hint)."""
 
     draft: Draft
     zones: list[str | None]
@@ -44,7 +44,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _State:
-    """The number of endpoints allocated to each zone, the slices that stay unchanged, and the open slices."""
+    """The number of endpoints allocated to each zone, the unchanged slices, and the slices that are written."""
 
     standing: list[Draft] = field(default_factory=list)
     open: list[_Open] = field(default_factory=list)
@@ -54,9 +54,9 @@ class _State:
 def hint_by_cpu(
     drafts: Sequence[Draft], existing: Iterable[Object], shares: ZoneShares | Refusal, rules: Rules
 ) -> CpuOutcome:
-    """Set hints on the endpoints of all `drafts` of one family, or remove all hints.
+    """Set hints on the endpoints of all `drafts` in one address family, or remove all hints.
 
-    `existing` are the family's stored slices; whether they carry hints decides which threshold applies.
+    `existing` contains the stored slices of the family. The threshold depends on whether they have hints.
     """
     had_hints = any("hints" in endpoint for each in existing for endpoint in each.get("endpoints") or ())
     endpoints = sum(_counts(endpoint, rules) for draft in drafts for endpoint in draft.endpoints)
@@ -72,7 +72,7 @@ def hint_by_cpu(
 
 
 def may_change(outcome: CpuOutcome, shares: ZoneShares | Refusal, rules: Rules) -> bool:
-    """Return whether a sync with new `shares` could change hints: a zone has too few, or hints became possible."""
+    """Return whether new `shares` could change hints: a zone has too few endpoints, or hints became possible."""
     hinted = outcome.refusal is None
     found = allocate(shares, outcome.endpoints, rules.to_keep if hinted else rules.to_add)
     if isinstance(found, Refusal) or not hinted:
@@ -110,7 +110,7 @@ def _own_zone(endpoint: Object, rules: Rules) -> str | None:
 
 
 def _hinted_zone(endpoint: Object) -> str | None:
-    """Return the only zone in the hints of `endpoint`: None without hints, "" for hints of another form."""
+    """Return the only zone in the hints of `endpoint`. Return None without hints, and "" for any other hints."""
     if "hints" not in endpoint:
         return None
     hints = endpoint["hints"] or {}
@@ -119,7 +119,7 @@ def _hinted_zone(endpoint: Object) -> str | None:
 
 
 def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: Rules) -> bool:
-    """Return whether a slice can stay unchanged: all hints are set and no zone exceeds its share. Update `counts`."""
+    """Return whether a slice can stay: all endpoints have hints, and no zone exceeds its share. Update `counts`."""
     mine: Counter[str] = Counter()
     for endpoint in draft.endpoints:
         zone = _hinted_zone(endpoint)
@@ -136,9 +136,9 @@ def _stands(draft: Draft, allocation: Allocation, counts: Counter[str], rules: R
 
 
 def _balancing_moves(counts: Counter[str], allocation: Allocation) -> tuple[Counter[str], Counter[str]]:
-    """Return how many endpoints each zone gives and receives.
+    """Return the number of endpoints that each zone gives to other zones and receives from other zones.
 
-    Endpoints move one by one from the fullest to the emptiest zone, until one more move would not improve the balance.
+    Endpoints move one at a time from the zone with the most to the zone with the fewest, until a move would not help.
     """
     unit = allocation.unit
     over = {zone: counts[zone] * unit - portion.desired for zone, portion in allocation.portions.items()}
@@ -167,7 +167,7 @@ def _advance(heap: list[tuple[int, str]], amount: int, zone: str) -> None:
 
 
 def _move(state: _State, moves: tuple[Counter[str], Counter[str]]) -> None:
-    """Change hints from giving zones to receiving zones, as far as open slices have endpoints to move."""
+    """Change hints from giving zones to receiving zones. Only endpoints in open slices can move."""
     gives, takes = moves
     receivers = sorted(takes)
     for each in state.open:
@@ -192,7 +192,7 @@ def _hand_over(state: _State, holder: _Open, number: int, receiver: str) -> None
 
 
 def _rehome(state: _State, allocation: Allocation) -> None:
-    """Give endpoints in zones without a share to the zones that have too few."""
+    """Give endpoints in zones without a share to zones that have too few endpoints."""
     for each in state.open:
         for number, zone in enumerate(each.zones):
             if zone is not None and zone not in allocation.portions:
@@ -204,7 +204,7 @@ def _rehome(state: _State, allocation: Allocation) -> None:
 
 
 def _fill_up(state: _State, allocation: Allocation) -> None:
-    """Give every zone its minimum. Slices that could have stayed are opened only if no other has a spare endpoint."""
+    """Give every zone its minimum. Unchanged slices are used only if no open slice has a spare endpoint."""
     needy = [zone for zone, portion in allocation.portions.items() if state.counts[zone] < portion.minimum]
     if not needy:
         return
@@ -232,6 +232,6 @@ def _offer(holder: _Open, supply: dict[str, list[tuple[_Open, int]]]) -> None:
 
 
 def _reopen(state: _State) -> _Open:
-    """Open the next slice that was to stay. One exists, because the minima do not exceed the number of endpoints."""
+    """Open the next unchanged slice. There always is one, because the minima do not exceed the number of endpoints."""
     draft = state.standing.pop(0)
     return _Open(draft, [_hinted_zone(each) for each in draft.endpoints])

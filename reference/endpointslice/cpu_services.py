@@ -1,7 +1,7 @@
-"""The Services with hints by CPU: the outcome of their last sync, and what was reported to their users.
+"""The Services with hints by CPU: the outcome of their last sync, and the last notice to their users.
 
 With this record, a node change compares only a few numbers for each Service, and causes a sync only if hints can
-change. An Event is written only when hints appear, disappear, or are refused for another reason.
+change. An Event is written only when hints appear, disappear, or are refused for a different reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENABLED = "Enabled"
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A report for the users of a Service: hints by CPU are enabled, or are disabled for a reason."""
+    """A notice to the users of a Service: hints by CPU are enabled, or are disabled for a reason."""
 
     enabled: bool
     message: str
@@ -34,7 +34,7 @@ class _Service:
 
 
 class CpuServices:
-    """Services with the annotation, by key."""
+    """The Services with the topology annotation, by key."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -43,7 +43,7 @@ class CpuServices:
     def note(self, key: Key, plan: Plan, *, first_look: bool) -> list[Notice]:
         """Record the outcome of a sync. Return the notices to report.
 
-        Hints that existed before the first sync of this controller are not reported.
+        Hints that existed before the first sync of this controller cause no notice.
         """
         outcomes = {
             family: each.outcome for family, each in plan.families.items() if isinstance(each.outcome, CpuOutcome)
@@ -72,7 +72,7 @@ class CpuServices:
         self._services.pop(key, None)
 
     def affected(self, shares: ZoneShares | Refusal) -> Iterator[Key]:
-        """Yield the Services whose hints could change with these zone weights."""
+        """Yield the Services whose hints could change with these CPU weights of zones."""
         for key, service in self._services.items():
             if any(may_change(outcome, shares, self._rules) for outcome in service.outcomes.values()):
                 yield key

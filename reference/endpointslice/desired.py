@@ -1,6 +1,6 @@
-"""The endpoints that the slices of a Service should hold together, grouped by their ports.
+"""The endpoints that all slices of a Service should contain, grouped by their ports.
 
-The desired state is a set of endpoints for each address family and port set. `packing` distributes it over slices.
+The desired state is a set of endpoints for each address family and port set. `packing` distributes the set over slices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOBODY: Identity = ((), "", "", "")
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A pod that matches the selector but has no endpoint, with the reason."""
+    """A pod that matches the selector but has no endpoint, and the reason."""
 
     pod: str
     why: Why
@@ -38,7 +38,7 @@ class LeftOut:
 
 @dataclass(slots=True)
 class PortGroup:
-    """The endpoints that offer the same set of ports, so that they can share slices."""
+    """The endpoints that have the same set of ports, so that they can share slices."""
 
     ports: list[Object]
     endpoints: dict[Identity, Object] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class PortGroup:
 
 @dataclass(slots=True)
 class Desired:
-    """The endpoints that the slices of one Service and one address family should hold together."""
+    """The endpoints that the slices of one Service should contain in one address family."""
 
     groups: dict[PortKey, PortGroup] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Desired:
 
 @dataclass(slots=True)
 class _Result:
-    """The endpoint for one pod, if any. `where` is the zone of its node, None if the node does not exist."""
+    """The endpoint for one pod, if it has one. `where` is the zone of its node, or None if the node does not exist."""
 
     pod: Object
     where: str | None
@@ -69,7 +69,7 @@ class _Result:
 class Memo:
     """A cache of results for unchanged pods.
 
-    Objects of a client are immutable, so a pod object gives the same endpoint until its Service or zone changes.
+    Objects from a client are immutable, so a pod object yields the same endpoint until its Service or zone changes.
     """
 
     service: Object | None = None
@@ -90,7 +90,7 @@ class Memo:
 
 
 def _same_to_endpoints(one: Object, other: Object) -> bool:
-    """Return whether two versions of a Service give the same endpoints; its status has no influence."""
+    """Return whether two versions of a Service yield the same endpoints. The status of a Service is ignored."""
     return bool(one["spec"] == other["spec"] and one["metadata"]["name"] == other["metadata"]["name"])
 
 
@@ -101,10 +101,10 @@ def desired_endpoints(
     address_type: AddressType,
     memo: Memo | None = None,
 ) -> Desired:
-    """Return the endpoints of all `pods` in one family, grouped by port set.
+    """Return the endpoints of all `pods` in one address family, grouped by port set.
 
-    A pod whose Node is missing is left out. If the Service publishes addresses that are not ready, the pod is kept
-    without a zone instead. A port set stays in the result even if none of its pods has an address of this family.
+    A pod whose Node is missing is left out, unless the Service publishes addresses that are not ready; then the pod has
+    an endpoint without a zone. A port set stays in the result even if none of its pods has an address in this family.
     """
     memo = Memo() if memo is None else memo
     before, results = memo.take(service, address_type), memo.renew(address_type)
@@ -134,7 +134,7 @@ def _add(desired: Desired, result: _Result) -> None:
 
 
 def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str | None], _Result]:
-    """Return a function from pod and zone to result. If no port has a named target, ports are resolved once."""
+    """Return a function from pod and zone to result. Ports without named targets are resolved only once."""
     publish = bool(service["spec"].get("publishNotReadyAddresses"))
     named = any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
     common = _keyed([] if named else endpoint_ports(service, {}))

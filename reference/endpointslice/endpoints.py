@@ -22,7 +22,7 @@ ADDRESS_TYPES: tuple[AddressType, ...] = ("IPv4", "IPv6")
 
 
 def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -> Object:
-    """Return one endpoint. It is ready if published anyway, or serving and not terminating; `zone` may be ""."""
+    """Return one endpoint. It is ready if it is serving and not terminating, or always published. `zone` may be ""."""
     metadata, spec = pod["metadata"], pod["spec"]
     serving = is_ready(pod)
     terminating = metadata.get("deletionTimestamp") is not None
@@ -47,7 +47,7 @@ def endpoint_of(pod: Object, zone: str, service: Object, addresses: list[str]) -
 
 
 def identity(endpoint: Object) -> Identity:
-    """Return the identity of an endpoint: its addresses, hostname and pod. All other fields can change in place.
+    """Return the identity of an endpoint: its addresses, hostname and pod. All other fields can be updated in place.
 
     Two pods that share an address are two endpoints. A pod that occurs in two slices is one endpoint.
     """
@@ -62,7 +62,7 @@ def identity(endpoint: Object) -> Identity:
 
 
 def address_types(service: Object) -> tuple[AddressType, ...]:
-    """Return the IP families of `service`. Without ipFamilies, use the family of its cluster IP, both if headless."""
+    """Return the IP families of `service`. The default is the family of its cluster IP, or both if it is headless."""
     families = service["spec"].get("ipFamilies") or ()
     named = tuple(family for family in ADDRESS_TYPES if family in families)
     if named:
@@ -73,7 +73,7 @@ def address_types(service: Object) -> tuple[AddressType, ...]:
 
 
 def endpoint_ports(service: Object, pod: Object) -> list[Object]:
-    """Return the ports of `service` on `pod`, in the Service's order. Unresolved port names are left out."""
+    """Return the ports of `service` on `pod`, in the Service's order. Named ports that the pod lacks are left out."""
     found = []
     for service_port in service["spec"].get("ports") or ():
         number = _target_port(service_port, pod)
@@ -91,7 +91,7 @@ def endpoint_ports(service: Object, pod: Object) -> list[Object]:
 
 
 def port_key(ports: Iterable[Object] | None) -> PortKey:
-    """Return a key that is equal for equal port sets, in any order and with or without defaults."""
+    """Return a key that is equal for equal port sets, in any order and with or without explicit defaults."""
     return tuple(
         sorted(
             (
@@ -106,7 +106,7 @@ def port_key(ports: Iterable[Object] | None) -> PortKey:
 
 
 def pod_addresses(pod: Object, address_type: AddressType) -> list[str]:
-    """Return the pod's IPs of one family, in canonical form."""
+    """Return the pod's IP addresses in one family, in canonical form."""
     status = pod["status"]
     addresses = []
     for pod_ip in status.get("podIPs") or ({"ip": status.get("podIP", "")},):
@@ -125,7 +125,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def projection(pod: Object) -> tuple[object, ...]:
-    """Return the parts of a pod that slices depend on. An update that changes none of them needs no sync."""
+    """Return the parts of a pod that slices depend on. An update that changes none of these parts needs no sync."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
     return (
         metadata.get("uid"),
@@ -155,7 +155,7 @@ def _target_port(service_port: Object, pod: Object) -> int | None:
 
 
 def _serving_containers(pod: Object) -> Iterable[Object]:
-    """Yield containers, then sidecars: init containers with restartPolicy Always."""
+    """Yield the containers, then the sidecars, which are init containers with restartPolicy Always."""
     yield from pod["spec"].get("containers") or ()
     for container in pod["spec"].get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
@@ -164,7 +164,7 @@ def _serving_containers(pod: Object) -> Iterable[Object]:
 
 @lru_cache(maxsize=65536)
 def _canonical(text: str) -> tuple[str, str]:
-    """Return the family and canonical text, or ("", "") if invalid. Old clients wrote IPv4 with leading zeros."""
+    """Return the family and the canonical text, or ("", "") if invalid. Old clients wrote IPv4 with leading zeros."""
     if "." in text and ":" not in text:
         text = ".".join(part.lstrip("0") or "0" for part in text.split("."))
     try:

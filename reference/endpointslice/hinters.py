@@ -1,4 +1,4 @@
-"""Sets the hints of the selected mechanism on the slices of one family, before they are written.
+"""Sets the hints of the selected mechanism on the slices of one address family, before they are written.
 
 A slice whose hints are already correct is not changed.
 """
@@ -26,10 +26,10 @@ from reference.features import Features
 from reference.heuristics.heuristic import Heuristic
 
 Outcome = CpuOutcome | Broken | None
-"""The outcome of a heuristic over a whole family; None without such a heuristic."""
+"""The outcome of a heuristic over a whole address family, or None if there is no such heuristic."""
 
 Hinter = Callable[[Sequence[Draft], Sequence[Object]], Outcome]
-"""Sets hints on the drafts of one family, whose stored slices are the second argument; returns the outcome."""
+"""Sets hints on the drafts of one address family and returns the outcome. The second argument is the stored slices."""
 
 
 def hinter(
@@ -40,7 +40,7 @@ def hinter(
     zones: ZoneTable | None,
     heuristics: Mapping[str, Heuristic],
 ) -> Hinter:
-    """Return a function that sets hints by mechanism `decided_by`. `zones` is a table of `nodes`, if available."""
+    """Return a function that sets hints by the mechanism `decided_by`. `zones` is a table for `nodes`, if available."""
     match decided_by:
         case CpuHeuristic():
             shares = (zones or ZoneTable(features, nodes)).shares

@@ -1,8 +1,9 @@
-"""The mechanism that decides about topology hints for a Service, and the hints of an endpoint.
+"""The mechanism that determines the topology hints of a Service, and the hints of an endpoint.
 
-There are four: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of KEP-4444
-and KEP-3015 (each endpoint is hinted for its own zone and node), a plug-in that the field names, or none. The
-annotation wins over the field. Heuristics need all endpoints of a family at once: see `hinters`.
+There are four cases: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of
+KEP-4444 and KEP-3015 (each endpoint is hinted for its own zone and node), a plug-in that the field selects, or no
+mechanism. The annotation takes precedence over the field. Heuristics need all endpoints of a family together: see
+`hinters`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from reference.objects.endpoints import is_ready
 
 @dataclass(frozen=True, slots=True)
 class CpuHeuristic:
-    """The annotation asks for hints in proportion to CPU (KEP-2433)."""
+    """The annotation requests hints in proportion to CPU (KEP-2433)."""
 
     annotation: str
     reason: str
@@ -26,7 +27,7 @@ class CpuHeuristic:
 
 @dataclass(frozen=True, slots=True)
 class SamePlace:
-    """`trafficDistribution` decides: ready endpoints are hinted for their own zone, and with `nodes` for their node.
+    """`trafficDistribution` applies: ready endpoints are hinted for their zone, and with `nodes` also for their node.
 
     With `names_unknown_zone`, an endpoint without a zone is hinted for zone "", as in releases before 1.33.
     """
@@ -39,7 +40,7 @@ class SamePlace:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """`trafficDistribution` names an installed heuristic (see `reference.heuristics`)."""
+    """`trafficDistribution` selects an installed heuristic (see `reference.heuristics`)."""
 
     value: str
     reason: str
@@ -47,7 +48,7 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True)
 class NoHints:
-    """No mechanism decides, so hints are removed. `unknown` is the value of the field if the value is unknown."""
+    """No mechanism applies, so hints are removed. `unknown` is the field's value if the controller does not know it."""
 
     reason: str
     unknown: str = ""
@@ -57,9 +58,9 @@ Mechanism = CpuHeuristic | SamePlace | Plugin | NoHints
 
 
 def mechanism(service: Object, features: Features, heuristics: Collection[str] = ()) -> Mechanism:
-    """Return the mechanism that decides about hints for `service` in a controller with `features`.
+    """Return the mechanism that determines the hints of `service` in a controller with `features`.
 
-    `heuristics` are the values of plug-ins. Values without a domain are ignored.
+    `heuristics` contains the field values of plug-ins. Values without a domain are ignored.
     """
     annotation, asked = topology_annotation(service, features)
     if asked in {"Auto", "auto"}:
@@ -68,7 +69,7 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
     if value is None:
         return NoHints("neither trafficDistribution nor a topology annotation asks for hints")
     if "/" in value and _takes_plugins(features) and value in heuristics:
-        return Plugin(value, f"trafficDistribution is {value}, a heuristic that is installed")
+        return Plugin(value, f"trafficDistribution is {value}, an installed heuristic")
     if not _is_known(value, features):
         said = f"trafficDistribution {value} means nothing to this controller ({_describe(features)})"
         return NoHints(said, unknown=value)
@@ -81,9 +82,9 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
 
 
 def topology_annotation(service: Object, features: Features) -> tuple[str, str | None]:
-    """Return key and value of the effective topology annotation, or None if the Service does not have it.
+    """Return the key and the value of the effective topology annotation, or None if the Service has none.
 
-    The old key takes precedence over the new key, which exists since 1.27.
+    The old key takes precedence over the new key, which was added in 1.27.
     """
     annotations = service["metadata"].get("annotations") or {}
     key = TOPOLOGY_MODE if features.at_least(27) and TOPOLOGY_AWARE_HINTS not in annotations else TOPOLOGY_AWARE_HINTS
@@ -108,14 +109,14 @@ def _own_place(endpoint: Object, decided_by: SamePlace) -> Object | None:
 
 
 def _by_annotation(annotation: str, features: Features) -> Mechanism:
-    """With the gate off, the annotation still overrides trafficDistribution, as in releases that have both."""
+    """Even with the gate off, the annotation overrides trafficDistribution, as in releases that have both."""
     if not features.enabled("TopologyAwareHints"):
         return NoHints(f"annotation {annotation} is Auto, but feature gate TopologyAwareHints is off")
     return CpuHeuristic(annotation, f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")
 
 
 def _takes_plugins(features: Features) -> bool:
-    """Return whether plug-ins are used. Released API servers reject the values of plug-ins."""
+    """Return whether plug-ins are used. Released API servers reject the field values of plug-ins."""
     return features.follows == "kep" and features.enabled("ServiceTrafficDistribution")
 
 

@@ -1,8 +1,8 @@
-"""The cluster as the controller has seen it, indexed to find the Services that an event affects without a search.
+"""The cluster state that the controller has received, indexed to find quickly the Services that an event affects.
 
-A pod change must not look at every Service, and a sync must not look at every pod. So selectors and pods are bucketed
-by label, and each event updates the pods of the affected Services. Objects come from the client and are immutable. An
-index has no locks, and only one thread uses it.
+A pod change must not require a look at every Service, and a sync must not require a look at every pod. So selectors and
+pods are bucketed by label, and each event updates the pods of the affected Services. Objects come from the client and
+are immutable. An index has no locks, and only one thread may use it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Member = TypeVar("Member")
 class ClusterIndex:
     """Services, pods, nodes and managed slices, with the links between them.
 
-    `zones` totals the nodes that are relevant to a controller with `features`.
+    `zones` contains totals of the nodes that are relevant to a controller with these `features`.
     """
 
     def __init__(self, features: Features | None = None) -> None:
@@ -48,7 +48,7 @@ class ClusterIndex:
         }
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Read one event, other than SYNCED. Returns the Services whose slices may have to change."""
+        """Read one event, other than SYNCED. Return the Services whose slices may need a change."""
         if event.resource == "endpointslices":
             return self.slices.apply(event)
         return self._take[event.resource](key_of(event.object), None if event.type == "DELETED" else event.object)
@@ -122,7 +122,7 @@ class ClusterIndex:
         return services
 
     def _take_node(self, key: Key, node: Object | None) -> Collection[Key]:
-        """Handle a Node. Endpoints depend only on its existence and zone; `zones` handles the data for hints."""
+        """Handle a Node. Endpoints depend only on its existence and zone; `zones` handles the data for CPU hints."""
         name = key[1]
         self.zones.put(name, node)
         old = self.nodes.pop(name, None)
@@ -138,12 +138,12 @@ class ClusterIndex:
 
 
 def _selector(service: Object | None) -> Mapping[str, str]:
-    """Return the selector, which is empty for Services that the controller skips."""
+    """Return the selector. It is empty for Services that the controller skips."""
     return service["spec"]["selector"] if service is not None and selects_pods(service) else {}
 
 
 def _says(service: Object) -> tuple[object, ...]:
-    """Return the parts of a Service that slices depend on. They do not include its status."""
+    """Return the parts of a Service that slices depend on. The status is not included."""
     metadata = service["metadata"]
     parts = ("uid", "deletionTimestamp", "labels", "annotations")
     return service["spec"], *(metadata.get(part) for part in parts)
@@ -154,7 +154,7 @@ def _labels(obj: Object) -> Mapping[str, str]:
 
 
 def _remove(sets: dict[Member, set[Key]], member: Member, key: Key) -> None:
-    """Remove `key` from a set, and the set if it becomes empty."""
+    """Remove `key` from a set. Remove the set too if it becomes empty."""
     keys = sets.get(member)
     if keys is not None:
         keys.discard(key)

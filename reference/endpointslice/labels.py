@@ -21,7 +21,7 @@ RESERVED = frozenset({MANAGED_BY, SERVICE_NAME, HEADLESS})
 
 
 def slice_labels(service: Object) -> dict[str, str]:
-    """Return the labels of every slice of `service`: the Service's own, except reserved ones, and the reserved ones."""
+    """Return the labels of all slices of `service`: its own labels, except reserved ones, and the reserved labels."""
     own: dict[str, str] = service["metadata"].get("labels") or {}
     labels = {key: value for key, value in own.items() if key not in RESERVED}
     if is_headless(service):
@@ -32,7 +32,7 @@ def slice_labels(service: Object) -> dict[str, str]:
 
 
 def is_headless(service: Object) -> bool:
-    """Return whether the Service has no cluster IP (also one that was not allocated yet, as in Kubernetes)."""
+    """Return whether the Service has no cluster IP. As in Kubernetes, it may also be not allocated yet."""
     return service["spec"].get("clusterIP", "") in {"", "None"}
 
 
@@ -43,10 +43,10 @@ def is_managed(endpoint_slice: Object) -> bool:
 
 
 def service_name(endpoint_slice: Object) -> str:
-    """Return the name of the Service that the slice belongs to, or "" if the slice names no Service."""
+    """Return the name of the Service that the slice belongs to, or "" if the slice has no Service label."""
     return str((endpoint_slice["metadata"].get("labels") or {}).get(SERVICE_NAME, ""))
 
 
 def node_zone(node: Object) -> str:
-    """Return the zone of a Node; empty if it has none."""
+    """Return the zone of a Node, or "" if it has no zone."""
     return str((node["metadata"].get("labels") or {}).get(ZONE, ""))

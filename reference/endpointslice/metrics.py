@@ -1,6 +1,6 @@
-"""The controller's metrics, named and labelled as in the release.
+"""The controller's metrics, with the names and labels of the release.
 
-Values are plain attributes that are converted to samples on collection, so a sync costs only a few additions. Source:
+Values are plain attributes that are converted to samples on collection, so a sync costs only a few additions. Sources:
 `endpoint_slice_controller_*` of kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observability.
 """
 
@@ -22,7 +22,7 @@ from reference.serving import Histogram
 Result = Literal["success", "stale", "failure"]
 
 IMPLEMENTATION_SPECIFIC = "ImplementationSpecific"
-"""The label value for all values that are not standard: users choose them, and each label value costs memory."""
+"""The label value for all values that are not standard. Users choose them, and each label value costs memory."""
 
 _PREFIX = "endpoint_slice_controller_"
 _POWERS_OF_TWO = tuple(float(2**exponent) for exponent in range(1, 16))
@@ -32,7 +32,7 @@ _Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics(Collector):
-    """The metrics of one controller. The controller's thread writes them, any thread reads them."""
+    """The metrics of one controller. Only the controller's thread writes them; any thread may read them."""
 
     def __init__(self, features: Features) -> None:
         self._features = features
@@ -48,7 +48,7 @@ class Metrics(Collector):
         self._services: Counter[str] = Counter()
 
     def planned(self, key: Key, plan: Plan) -> None:
-        """Record the slices and endpoints that a plan wants for a Service, whether or not the writes succeed."""
+        """Record the numbers of slices and endpoints in the plan of a Service, whether or not the writes succeed."""
         if not plan.families:
             return
         endpoints = slices = ideal = 0
@@ -65,7 +65,7 @@ class Metrics(Collector):
         self._changes[operation] += 1
 
     def applied(self, plan: Plan) -> None:
-        """Record the writes of a plan, with one observation for each family even if nothing is written."""
+        """Record the writes of a plan, with one observation for each address family even if nothing is written."""
         if not plan.families:
             return
         labels = self._change_labels(plan.mechanism)
@@ -76,7 +76,7 @@ class Metrics(Collector):
             histogram.observe(family.changed_slices)
 
     def synced(self, result: Result) -> None:
-        """Count a sync. A stale sync used outdated slices."""
+        """Count a sync. A sync is stale if it used outdated slices."""
         self._syncs[self._failure if result == "failure" else result] += 1
 
     def forget(self, key: Key) -> None:
@@ -120,7 +120,7 @@ class Metrics(Collector):
             )
 
     def _distribute(self, key: Key, value: str) -> None:
-        """Count the Service under `value`, or remove it if "". A value that is no longer used stays, with count 0."""
+        """Count the Service under `value`, or remove it if "". A value that is no longer used remains with count 0."""
         before = self._distribution.get(key, "")
         if value == before:
             return
@@ -157,7 +157,7 @@ class Metrics(Collector):
 
 
 class _CounterAsNamed(str):
-    """The type of counters that Kubernetes exposes under their own name: the library appends `_total` to "counter"."""
+    """The type of counters without a suffix in Kubernetes: the library appends `_total` to the type "counter"."""
 
     __slots__ = ()
 

@@ -1,8 +1,8 @@
-"""Node-level topology of the KEP-3015 text of 2022: which Services it applies to, and its node hints.
+"""Node-level topology of the KEP-3015 text of 2022: the Services that it applies to, and its node hints.
 
 No release implements that text. It compares several approaches to choosing Services: Services opt in, the controller
-decides, or a mix. All approaches are implemented, and the controller's configuration selects one. Node hints are added
-to the hints of the mechanism (see `hints`), so they have no effect on nodes without an endpoint.
+decides, or a combination. All approaches are implemented, and the controller's configuration selects one. Node hints
+are added to the hints of the mechanism (see `hints`), so they have no effect on nodes without an endpoint.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Approach = Literal["manual", "automatic", "opt-in", "opt-out"]
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The number of nodes that may be without an endpoint, or their percentage of all nodes."""
+    """The maximum number of nodes without an endpoint, or their maximum percentage of all nodes."""
 
     most: int
     percent: bool = False
@@ -46,9 +46,9 @@ class NodeLevel:
     """The way a controller chooses Services (KEP-3015 of 2022, Choosing Services to Apply Node-Level Topology To).
 
     `manual` chooses Services whose topology annotation is `Node`. `automatic` chooses Services whose endpoints meet all
-    criteria. `opt-in` and `opt-out` also check the criteria, but only for Services with or without the annotation. The
-    criteria are that nearly all nodes have an endpoint, ready or not (unless `missing` is None), and that all pods
-    belong to one DaemonSet.
+    criteria. `opt-in` also checks the criteria, but only for Services with the annotation, and `opt-out` only for
+    Services without it. The criteria are that nearly all nodes have an endpoint, ready or not (unless `missing` is
+    None), and that all pods belong to one DaemonSet.
     """
 
     approach: Approach = "manual"
@@ -59,7 +59,7 @@ class NodeLevel:
     def parse(cls, text: str) -> NodeLevel:
         """Parse an approach like "automatic", optionally with criteria like "opt-in:missing=10%,daemonset".
 
-        Raises `ValueError` with the syntax.
+        Raises `ValueError` with a description of the syntax.
         """
         approach, colon, listed = text.partition(":")
         criteria = listed.split(",") if colon else []
@@ -77,7 +77,7 @@ class NodeLevel:
 
 
 class NodeHints:
-    """Node hints for one Service in one sync. `said` collects the reasons as readable text."""
+    """Node hints for one Service in one sync. `said` collects the reasons as sentences."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class NodeHints:
 
     @property
     def counts_nodes(self) -> bool:
-        """True if the number of nodes matters, including those without endpoints."""
+        """True if the number of nodes matters, including nodes without endpoints."""
         return not self._excluded and self._config.approach != "manual" and self._config.missing is not None
 
     def on_top_of(self, hint: Hinter) -> Hinter:
-        """Return a function that calls `hint`, and then adds node hints to the families that should have node hints."""
+        """Return a function that calls `hint` and then adds node hints to the families that need them."""
 
         def both(drafts: Sequence[Draft], existing: Sequence[Object]) -> Outcome:
             due = [draft.changed for draft in drafts]
@@ -131,7 +131,7 @@ class NodeHints:
         if config.missing is not None:
             missing = len(self._nodes.keys() - {each.get("nodeName") for each in endpoints})
             if not config.missing.allows(missing, len(self._nodes)):
-                return f"{missing} of {len(self._nodes)} nodes have no endpoint, and {config.missing} may be without"
+                return f"{missing} of {len(self._nodes)} nodes have no endpoint, and {config.missing} may lack one"
         owners = {self._owners.get((each.get("targetRef") or {}).get("name"), "") for each in endpoints}
         if config.daemon_set and (len(owners) != 1 or "" in owners):
             return "the pods do not all belong to one DaemonSet"
@@ -147,11 +147,11 @@ def daemon_set_of(pod: Object) -> str:
 
 
 def _excluded(service: Object, features: Features, config: NodeLevel) -> str:
-    """Return the reason why a Service is not considered, or "" if the Service is considered."""
+    """Return the reason why a Service does not qualify, or "" if it does."""
     key, value = topology_annotation(service, features)
     match config.approach:
         case "manual" if value != ASKED:
-            return "no annotation asks for it"
+            return "no annotation requests it"
         case "opt-in" if value is None or value in NOT_SET:
             return "no annotation opts in"
         case "opt-out" if value is not None:
@@ -164,7 +164,7 @@ def _of(endpoint_slice: Object) -> list[Object]:
 
 
 def _without_node_hints(endpoints: list[Object]) -> list[Object]:
-    """Return the endpoints without node hints. Return `endpoints` itself if there are no node hints."""
+    """Return the endpoints without node hints, or `endpoints` itself if there are none."""
     if not any("forNodes" in (each.get("hints") or ()) for each in endpoints):
         return endpoints
     return [_with_hints(each, forNodes=None) for each in endpoints]
@@ -183,7 +183,7 @@ def _with_hints(endpoint: Object, **changes: object) -> Object:
 
 
 def _settle(draft: Draft, was_due: bool) -> None:
-    """Avoid the write of a slice whose endpoints have not changed."""
+    """Avoid writing a slice whose endpoints have not changed."""
     if not was_due and draft.base is not None:
         draft.changed = draft.endpoints != _of(draft.base)
         if not draft.changed:

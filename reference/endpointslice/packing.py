@@ -1,8 +1,8 @@
-"""Distributes endpoints over slices, with as few writes as possible.
+"""Distributes endpoints over slices with as few writes as possible.
 
-A write of a slice is sent to every node of a cluster, so a slice is rewritten only if its content changes. New
-endpoints are added first to slices that are rewritten anyway, then to a single slice with room for all the remaining
-endpoints, and last to new slices. Slices are never rebalanced. `hinters` sets hints afterwards.
+A write to a slice is sent to every node of a cluster, so a slice is rewritten only if its content changes. New
+endpoints are added first to slices that must be rewritten for other reasons, then to a single slice with room for all
+the remaining endpoints, and last to new slices. Slices are never rebalanced. `hinters` sets hints afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reference.endpointslice.endpoints import Identity, identity
 class Draft:
     """The wanted content of a slice. `base` is the existing slice, or None for a new slice.
 
-    While `changed` is false, `endpoints` is the list of `base` itself and must not be changed in place.
+    While `changed` is false, `endpoints` is the list inside `base` and must not be changed in place.
     """
 
     base: Object | None
@@ -28,7 +28,7 @@ class Draft:
     changed: bool = True
 
     def set_hints(self, wanted: Sequence[Object | None]) -> None:
-        """Set the hints of each endpoint; None removes hints. The slice is written only if some hints change."""
+        """Set the hints of each endpoint; None removes its hints. The slice is written only if some hints change."""
         wrong = [
             number
             for number, (endpoint, hints) in enumerate(zip(self.endpoints, wanted, strict=True))
@@ -46,9 +46,9 @@ class Draft:
 
 @dataclass(slots=True)
 class Packed:
-    """Drafts for all kept and new slices, and the existing slices that are now empty.
+    """Drafts for all existing and new slices that have endpoints, and the existing slices that are now empty.
 
-    `added` and `removed` count endpoints.
+    `added` and `removed` are numbers of endpoints.
     """
 
     drafts: list[Draft] = field(default_factory=list)
@@ -60,7 +60,8 @@ class Packed:
 def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str], *, max_endpoints: int) -> Packed:
     """Distribute the endpoints of one port group over its existing slices and new ones of at most `max_endpoints`.
 
-    A slice that already has more endpoints keeps them, as in Kubernetes. The order of pods does not affect the result.
+    A slice that already has more endpoints keeps them, as in Kubernetes. The result does not depend on the order of
+    pods.
     """
     packed = Packed()
     missing = dict(group.endpoints)
@@ -74,7 +75,7 @@ def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str]
 
 
 def same_beyond_hints(one: Object, other: Object) -> bool:
-    """Return whether two endpoints of equal identity agree in all fields that the controller writes, except hints."""
+    """Return whether two endpoints with equal identity are equal in all fields that are written, except hints."""
     return bool(
         one.get("conditions") == other.get("conditions")
         and one.get("nodeName") == other.get("nodeName")
@@ -84,14 +85,14 @@ def same_beyond_hints(one: Object, other: Object) -> bool:
 
 
 def _same_target(one: Object | None, other: Object | None) -> bool:
-    """Compare targetRefs, ignoring the resourceVersion that old releases wrote, which changes with every pod update."""
+    """Compare targetRefs, except the resourceVersion, which old releases wrote and every pod update changes."""
     if one == other or one is None or other is None:
         return one == other
     return {**one, "resourceVersion": ""} == {**other, "resourceVersion": ""}
 
 
 def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str, str], packed: Packed) -> None:
-    """Take endpoints that `existing` already has out of `missing`, and remove all other endpoints of `existing`."""
+    """Remove from `missing` the endpoints that `existing` has, and remove all other endpoints from `existing`."""
     present: list[Object] = existing.get("endpoints") or []
     kept = []
     changed = False
@@ -115,7 +116,7 @@ def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str
 
 
 def _fill_rewritten(drafts: Sequence[Draft], rest: list[Object], max_endpoints: int) -> None:
-    """Add endpoints to slices that are written anyway, the fullest first."""
+    """Add endpoints to slices that must be written for other reasons, starting with the fullest slice."""
     for draft in sorted((draft for draft in drafts if draft.changed), key=lambda draft: -len(draft.endpoints)):
         _move(rest, draft, max_endpoints)
 
@@ -133,7 +134,7 @@ def _place(drafts: list[Draft], rest: list[Object], ports: list[Object], max_end
 
 
 def _tightest(drafts: Sequence[Draft], count: int, max_endpoints: int) -> Draft | None:
-    """Return the unchanged slice that `count` more endpoints fill best, or None if no slice has enough room."""
+    """Return the unchanged slice with the least room that is enough for `count` more endpoints, or None."""
     fitting = [draft for draft in drafts if not draft.changed and len(draft.endpoints) + count <= max_endpoints]
     return max(fitting, key=lambda draft: len(draft.endpoints), default=None)
 

@@ -28,7 +28,7 @@ MAX_ENDPOINTS_PER_SLICE = 100
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The plan for one address family. Numbers are those of the controller's metrics.
+    """The plan for one address family. The numbers are those that the controller's metrics show.
 
     `slices` holds the endpoints of each slice after the plan. `ideal_slices` is the smallest possible number of slices.
     `outcome` is the outcome of a heuristic that works on the whole family.
@@ -43,7 +43,7 @@ class Family:
 
     @property
     def refusal(self) -> str:
-        """The reason why a heuristic gave no hints, as a sentence. Empty if it gave hints, or without a heuristic."""
+        """The reason why a heuristic gave no hints, as a sentence. It is empty if there are hints or no heuristic."""
         match self.outcome:
             case Broken(message) | CpuOutcome(refusal=Refusal(message=message)):
                 return message
@@ -53,12 +53,12 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The writes to make, in this order: create, update, delete. So new endpoints appear before old ones are removed.
+    """The writes to make, in this order: create, update, delete. So new endpoints appear before old ones disappear.
 
-    `create` holds new slices (with generateName, without name), `update` existing slices with their resourceVersion,
-    and `delete` existing slices. `left_out` lists the pods without an endpoint, `mechanism` has decided about hints,
-    and `families` has the plan of each family. `node_level` lists the reasons of node-level topology. `counts_nodes` is
-    true if nodes without endpoints matter.
+    `create` contains new slices (with generateName, without name), `update` contains existing slices with their
+    resourceVersion, and `delete` contains existing slices. `left_out` lists the pods without an endpoint, `mechanism`
+    has determined the hints, and `families` contains the plan of each address family. `node_level` lists the reasons of
+    node-level topology. `counts_nodes` is true if nodes without endpoints matter.
     """
 
     create: tuple[Object, ...]
@@ -81,13 +81,13 @@ class Plan:
 
     @property
     def failure(self) -> str:
-        """Return a sentence about unfulfilled requests of the Service, or "" if there are none."""
+        """Return a sentence about the requests of the Service that were not fulfilled, or "" if all were fulfilled."""
         broken = (each.outcome.message for each in self.families.values() if isinstance(each.outcome, Broken))
         return "; ".join([*dict.fromkeys(broken), *([self._describe_missing()] if self.missing_nodes else [])])
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Return the reasons for the content of the slices, as readable sentences."""
+        """Return the reasons for the content of the slices, as sentences."""
         sentences = {
             "Terminal": "pod {pod} has ended",
             "NoAddress": "pod {pod} has no IP yet",
@@ -119,10 +119,10 @@ def plan_service(
 ) -> Plan:
     """Return the plan for one Service.
 
-    `pods` are the pods that its selector matches, `nodes` all nodes by name, and `existing` the slices with this
-    controller's managed-by label and the Service's name. Only argument `memo` is changed: it is a cache that the caller
-    keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` are plug-ins by value of
-    `trafficDistribution`. `node_level` is the configuration of node-level topology, if its gate is on; None selects
+    `pods` are the pods that the Service's selector matches, `nodes` all nodes by name, and `existing` the slices with
+    this controller's managed-by label and the Service's name. Only the argument `memo` is changed: it is a cache that
+    the caller keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` are the plug-ins by value
+    of `trafficDistribution`. `node_level` is the configuration of node-level topology, if its gate is on; None means
     manual.
     """
     left_out: dict[LeftOut, None] = {}
@@ -173,7 +173,7 @@ def plan_service(
 def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
     """Return the plan for a deleted Service. Its slices are deleted, except slices without an owner.
 
-    In a full cluster the garbage collector does this.
+    In a complete cluster, the garbage collector deletes them.
     """
     orphans = tuple(
         each
@@ -187,13 +187,13 @@ def plan_deleted_service(name: str, existing: Iterable[Object]) -> Plan:
 
 
 def selects_pods(service: Object) -> bool:
-    """Return whether the controller manages slices for `service`: it has a selector, and is not an ExternalName."""
+    """Return whether the controller manages slices for `service`. It needs a selector, and is not ExternalName."""
     spec = service["spec"]
     return spec.get("type") != "ExternalName" and bool(spec.get("selector"))
 
 
 def _divide(service: Object, existing: Iterable[Object]) -> tuple[dict[AddressType, list[Object]], list[Object]]:
-    """Return the slices of this Service by family, and the slices of an earlier Service with the same name."""
+    """Return the slices of this Service by address family, and the slices of an earlier Service with the same name."""
     owned: dict[AddressType, list[Object]] = {}
     foreign: list[Object] = []
     for each in sorted(existing, key=lambda each: str(each["metadata"]["name"])):
@@ -241,14 +241,14 @@ def _family(packed: Packed, desired: Desired, max_endpoints: int, outcome: CpuOu
 
 
 def _reuse(packed: Packed) -> None:
-    """Update slices that would be deleted instead of creating new slices. This saves a write."""
+    """Update slices that would otherwise be deleted, instead of creating new slices. This saves a write."""
     for draft in packed.drafts:
         if draft.base is None and packed.spare:
             draft.base = packed.spare.pop(0)
 
 
 def _ensure_one(packed: Packed, labels: Mapping[str, str]) -> None:
-    """Keep an empty slice without ports for a family without endpoints. It shows readers that there are none."""
+    """Keep an empty slice without ports for an address family without endpoints. It shows that there are none."""
     if packed.drafts:
         return
     spare = sorted(packed.spare, key=lambda each: not _is_placeholder(each, labels))

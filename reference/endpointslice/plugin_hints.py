@@ -1,8 +1,8 @@
-"""Hints by a plug-in heuristic: its input, and the validation of its answer.
+"""Hints from a plug-in heuristic: its input, and the validation of its result.
 
-A faulty plug-in affects only hints. If the plug-in fails or its answer is invalid, the slices of the family are correct
-but have no hints, and the sync reports the plug-in and the error. Hints that the API server would refuse are invalid,
-because it would refuse the whole slice (`k8s.io/kubernetes/pkg/apis/discovery/validation`).
+A faulty plug-in affects only hints. If the plug-in fails or its result is invalid, the slices of the address family are
+correct but have no hints, and the sync reports the plug-in and the error. Hints that the API server would refuse count
+as invalid, because the API server would refuse the whole slice (`k8s.io/kubernetes/pkg/apis/discovery/validation`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reference.heuristics.heuristic import Endpoint, Heuristic, HeuristicError, 
 from reference.objects.endpoints import is_ready
 
 MOST_HINTS = 8
-"""The most zones, and the most nodes, in the hints of one endpoint."""
+"""The maximum number of zones, and of nodes, in the hints of one endpoint."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = {"zone": re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"), "node": re.compile(rf"{_LABEL}(\.{_LABEL})*")}
@@ -26,7 +26,7 @@ _LONGEST = {"zone": 63, "node": 253}
 
 
 class NodeView(Mapping[str, Node]):
-    """All nodes in the form that heuristics expect. Thousands may exist, so a node is converted only when accessed."""
+    """All nodes in the form that heuristics expect. A node is converted only when accessed, to save time."""
 
     def __init__(self, nodes: Mapping[str, Object]) -> None:
         self._nodes = nodes
@@ -52,7 +52,7 @@ class Broken:
 def hint_by_plugin(
     drafts: Sequence[Draft], value: str, heuristics: Mapping[str, Heuristic], nodes: Mapping[str, Node]
 ) -> Broken | None:
-    """Set the hints of heuristic `value` on the endpoints of all `drafts` of one family."""
+    """Set the hints from the heuristic `value` on the endpoints of all `drafts` of one address family."""
     known = [_known(endpoint) for draft in drafts for endpoint in draft.endpoints]
     ready = [each for each in known if each is not None]
     try:
@@ -77,7 +77,7 @@ def _known(endpoint: Object) -> Endpoint | None:
 def _ask(
     value: str, heuristics: Mapping[str, Heuristic], endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]
 ) -> Mapping[Endpoint, Object | None]:
-    """Return hints by endpoint in the form of slices. Raises `HeuristicError` for any failure."""
+    """Return the hints by endpoint in the form of slices. Raises `HeuristicError` for any failure."""
     if not endpoints:
         return {}
     try:
@@ -95,16 +95,16 @@ def _ask(
 
 
 def _written(hints: Hints) -> Object | None:
-    """Return hints in EndpointSlice form, or None if empty. Raises `TypeError` or `ValueError` if invalid."""
+    """Return the hints in EndpointSlice form, or None if empty. Raises `TypeError` or `ValueError` if invalid."""
     found: Object = {}
     for key, kind, names in (("forZones", "zone", hints.zones), ("forNodes", "node", hints.nodes)):
         if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
-            raise TypeError(f"{names!r} are no names of zones or nodes")
+            raise TypeError(f"{names!r} are not names of zones or nodes")
         distinct = list(dict.fromkeys(names))
         if len(distinct) > MOST_HINTS:
             raise ValueError(f"{len(distinct)} {kind}s are more than the {MOST_HINTS} that an endpoint may have")
         if bad := [name for name in distinct if len(name) > _LONGEST[kind] or not _NAME[kind].fullmatch(name)]:
-            raise ValueError(f"{bad[0]!r} is no name of a {kind}")
+            raise ValueError(f"{bad[0]!r} is not the name of a {kind}")
         if distinct:
             found[key] = [{"name": name} for name in distinct]
     return found or None

@@ -1,6 +1,6 @@
 """Events on Services, for users of the controller.
 
-Names and texts are the same as in Kubernetes' controller, so existing alerts also work here.
+Names and texts are the same as in Kubernetes' controller, so that existing alerts also work with this controller.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Writes Events. A lost Event is not treated as a failure."""
+    """Writes Events. A failed write of an Event is only logged."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -1,7 +1,8 @@
-"""The slices that this controller manages, including its own writes.
+"""The slices that this controller manages, including those that it has just written.
 
-A write is recorded here before its event arrives, so a sync never creates a slice twice, and the event of this
-controller's write causes no sync. Any other event means that another client changed a managed slice, and causes a sync.
+A write is recorded here before its event arrives. So a sync never creates a slice twice, and the event of this
+controller's own write causes no sync. Any other event means that another client changed a managed slice, and causes a
+sync.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from reference.endpointslice.labels import is_managed, service_name
 
 
 class SliceIndex:
-    """Managed slices by their Service, namespace and name. Other slices are not kept."""
+    """Managed slices by Service, namespace and name. Other slices are not stored."""
 
     def __init__(self) -> None:
         self._slices: dict[Key, Object] = {}
@@ -24,20 +25,20 @@ class SliceIndex:
         return tuple(self._by_service.get(service, {}).values())
 
     def services(self) -> Collection[Key]:
-        """Return all Services that managed slices name, existing or not."""
+        """Return all Services whose names are on managed slices, whether or not the Services exist."""
         return tuple(self._by_service)
 
     def written(self, endpoint_slice: Object) -> None:
-        """Record the result of a create or update of this controller."""
+        """Record the result of a create or update by this controller."""
         self._put(endpoint_slice)
 
     def deleted(self, endpoint_slice: Object) -> None:
-        """Record a delete of this controller."""
+        """Record a delete by this controller."""
         self._deleted.add(endpoint_slice["metadata"]["uid"])
         self._drop(key_of(endpoint_slice))
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Read an event. Returns the Services to sync because somebody else changed their slices."""
+        """Read an event. Return the Services to sync because another client changed their slices."""
         new = event.object
         old = self._slices.get(key_of(new))
         if new["metadata"]["uid"] in self._deleted:
@@ -57,7 +58,7 @@ class SliceIndex:
         return {_service(each) for each in (old, new) if each is not None}
 
     def _lost(self, old: Object | None, new: Object) -> Collection[Key]:
-        """Handle a managed slice that somebody else deleted, unless it is an earlier slice of the same name."""
+        """Handle a managed slice that another client deleted, unless it is an earlier slice with the same name."""
         if old is None or old["metadata"]["uid"] != new["metadata"]["uid"]:
             return ()
         self._drop(key_of(old))
@@ -85,9 +86,9 @@ def _service(endpoint_slice: Object) -> Key:
 
 
 def _is_known(known: Object, new: Object) -> bool:
-    """Return whether `new` is no newer than the known version of the slice.
+    """Return whether `new` is not newer than the known version of the slice.
 
-    The content of a resourceVersion can change, because an API server of another release drops fields that it lacks.
+    The content can change while the resourceVersion stays the same, if an API server of another release drops fields.
     """
     if known["metadata"]["uid"] != new["metadata"]["uid"]:
         return False

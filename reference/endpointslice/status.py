@@ -1,10 +1,10 @@
 """Writes the conditions of Services when they change.
 
-It uses the thread of the syncs but has its own queue, because processing an acknowledgement does not involve pods.
-Conditions are based on the objects that the API server stores. Services that never had `trafficDistribution` are
-skipped. Services that lost the field without being written are also skipped: an API server of a release without the
-field serves them in this form, and a write would lose the stored value. Acknowledgements are processed in small
-batches. Otherwise each change of hints would cost one write for each node.
+This module uses the thread of the syncs but has its own queue, because pods are not needed to process an
+acknowledgement. Conditions are based on the objects that the API server stores. Services that never had
+`trafficDistribution` are skipped. Services whose field disappeared without a write are also skipped: an API server of a
+release without the field serves them in this form, and a write would delete the stored value. Acknowledgements are
+processed in small batches. Otherwise each change of hints would cost one write for each node.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class StatusKeeper:
-    """Conditions of all Services with a trafficDistribution. Used by one thread; any thread may read `is_idle`."""
+    """Conditions of all Services with a trafficDistribution. For one thread, but any thread may read `is_idle`."""
 
     def __init__(self, client: Client, index: ClusterIndex, features: Features, heuristics: Collection[str]) -> None:
         self._client = client
@@ -59,7 +59,7 @@ class StatusKeeper:
             self.work.add(key_of(event.object))
 
     def synced(self, key: Key, failure: str = "") -> None:
-        """Queue a Service whose slices were synced, or whose sync failed for good."""
+        """Queue a Service whose slices were synced, or whose sync failed permanently."""
         service = self._index.services.get(key)
         if service is None or not (self._value(service) or _own(service)):
             self._forget(key)
@@ -110,7 +110,7 @@ class StatusKeeper:
                 break
             service = self._read(key)
         else:
-            raise OSError("somebody else writes all the time")
+            raise OSError("another client changes the Service all the time")
         if not wanted:
             self._forget(key)
 
@@ -135,7 +135,7 @@ class StatusKeeper:
         return str(service["spec"].get("trafficDistribution") or "")
 
     def _write(self, service: Object, status: Object) -> bool:
-        """Write the status; returns False if the Service has changed since it was read."""
+        """Write the status. Return False if the Service has changed since it was read."""
         try:
             written = self._client.update_status(
                 "services", service["metadata"]["namespace"], {**service, "status": status}
@@ -174,7 +174,7 @@ class _Acknowledgements:
         self._revisions: dict[str, int] = {}
 
     def apply(self, event: Event) -> bool:
-        """Read the event of a Lease. Returns whether its revision changed."""
+        """Read the event of a Lease. Return whether the acknowledged revision changed."""
         node = node_of(event.object)
         if not node:
             return False
@@ -185,7 +185,7 @@ class _Acknowledgements:
         return now != before
 
     def missing(self, nodes: Collection[str], revision: int) -> tuple[list[str], list[str]]:
-        """Return the `nodes` that acknowledged less than `revision`, and the nodes that never acknowledged anything."""
+        """Return the `nodes` that acknowledged less than `revision`, and those that never acknowledged a revision."""
         said = self._revisions
         behind = [node for node in nodes if said.get(node, revision) < revision]
         return behind, [node for node in nodes if node not in said]

@@ -1,7 +1,7 @@
-"""The CPU of a cluster by zone, updated node by node.
+"""The CPU of a cluster by zone, updated for each node event.
 
 The heuristic of the topology annotation needs no other data of nodes. Thousands of nodes update their status every few
-seconds, and hardly any update changes a total, so the totals are kept. Sources: KEP-2433, Assumptions, and
+seconds, and hardly any update changes a total, so this module stores the totals. Sources: KEP-2433, Assumptions, and
 `kube-controller-manager` 1.21 and newer for the nodes that releases count.
 """
 
@@ -32,7 +32,7 @@ _FACTORS = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why there are no hints: machine-readable in `why`, and as text with numbers in `message`."""
+    """The reason why there are no hints: a machine-readable value in `why`, a text with numbers in `message`."""
 
     why: Why
     message: str
@@ -40,7 +40,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ZoneShares:
-    """The weight of each zone, in milli-CPU or in nodes. There are at least two zones, sorted by name."""
+    """The weight of each zone, in milli-CPU or in number of nodes. There are at least two zones, sorted by name."""
 
     weights: Mapping[str, int]
     total: int
@@ -48,7 +48,7 @@ class ZoneShares:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A node that counts: its zone, empty if unknown, and its allocatable CPU, 0 if unknown."""
+    """A node that counts: its zone ("" if unknown) and its allocatable CPU (0 if unknown)."""
 
     zone: str
     milli_cpu: int
@@ -92,8 +92,8 @@ class ZoneTable:
     def shares(self) -> ZoneShares | Refusal:
         """Return the weight of each zone, or the reason why there are no weights.
 
-        Every node that counts must have a zone. If the CPU of a node is unknown, the KEP counts each node as one core.
-        Releases refuse hints in this case, and give the same reason if there is only one zone.
+        Every node that counts must have a zone. If the CPU of any node is unknown, the KEP counts each node as one
+        core. Releases refuse hints in this case, and give the same reason if there is only one zone.
         """
         if self._shares is None:
             self._shares = self._weigh()
@@ -137,7 +137,7 @@ def counts(node: Object, features: Features) -> bool:
 
 @lru_cache(maxsize=1024)
 def milli_cpu(quantity: str) -> int:
-    """Return thousandths of cores, rounded up; 0 for an invalid quantity."""
+    """Return the quantity in thousandths of a core, rounded up; 0 if it is invalid."""
     number, factor = quantity, _FACTORS[""]
     if quantity[-1:] in _FACTORS:
         number, factor = quantity[:-1], _FACTORS[quantity[-1:]]

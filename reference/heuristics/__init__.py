@@ -1,8 +1,8 @@
 """The interface for custom `trafficDistribution` heuristics, and an example.
 
 KEP-4444, Implementation specific heuristics: a Service may request `<domain>/<name>`. The EndpointSlice controller
-looks up the value in the entry-point group `trafficdist.heuristics`, calls the entry without arguments, and requests
-hints from the returned `Heuristic`:
+looks up this value in the entry-point group `trafficdist.heuristics`, calls the entry without arguments, and requests
+hints from the `Heuristic` that it returns:
 
     [project.entry-points."trafficdist.heuristics"]
     "example.org/PreferFirstZone" = "example_package:PreferFirstZone"

@@ -1,6 +1,6 @@
 """The input and output of a heuristic, independent of the Kubernetes API.
 
-A heuristic never sees an EndpointSlice, because its result must not depend on the distribution over slices.
+A heuristic never receives an EndpointSlice, because its result must not depend on how endpoints are split into slices.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class HeuristicError(Exception):
-    """A heuristic could not be loaded, failed, or returned an invalid answer. The message contains its name."""
+    """A heuristic could not be loaded, failed, or returned an invalid result. The message contains its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Node:
 class Hints:
     """The zones and nodes whose clients should use an endpoint. At most eight of each; duplicates count once.
 
-    Proxies look at nodes first, then at zones; they ignore either kind unless every ready endpoint has it.
+    Proxies use node hints first, then zone hints. They ignore either kind unless every ready endpoint has it.
     """
 
     zones: Sequence[str] = ()
@@ -50,8 +50,9 @@ class Heuristic(Protocol):
     def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
         """Return the hints of each of `endpoints`, which are all ready endpoints of a Service in one address family.
 
-        An endpoint that is left out receives no hints, and proxies then ignore all hints of the family. This must be a
-        pure function, because it is called again only when an argument changes. An exception, hints for unknown
-        endpoints, or invalid names of zones or nodes leave the family without hints.
+        An endpoint that is left out receives no hints, and proxies then ignore all hints of the address family. This
+        must be a pure function, because it is called again only when an argument changes. If it raises an exception,
+        returns hints for unknown endpoints, or returns invalid names of zones or nodes, the address family has no
+        hints.
         """
         ...

@@ -1,7 +1,7 @@
-"""Heuristics of installed packages, found by their entry points.
+"""The heuristics in installed packages, found through their entry points.
 
-Lookup reads the metadata of every installed package, and loading imports the heuristic. Lookup and loading happen when
-the first Service requests such a value, because a controller must start in milliseconds.
+Finding heuristics reads the metadata of every installed package, and loading a heuristic imports it. Both happen only
+when the first Service requests such a value, because a controller must start within milliseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GROUP = "trafficdist.heuristics"
 
 
 class _Installed(Mapping[str, Heuristic]):
-    """Heuristics by value of `trafficDistribution`. Lookup raises `HeuristicError` if one cannot be loaded."""
+    """Heuristics by value of `trafficDistribution`. Access raises `HeuristicError` if a heuristic cannot be loaded."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Heuristic] = {}
@@ -37,7 +37,7 @@ class _Installed(Mapping[str, Heuristic]):
 
 
 def installed_heuristics() -> Mapping[str, Heuristic]:
-    """Return all heuristics of this Python environment. Later installations are not seen."""
+    """Return all heuristics in this Python environment. Packages that are installed later are not found."""
     return _Installed()
 
 

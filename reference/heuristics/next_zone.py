@@ -1,7 +1,8 @@
-"""An example heuristic: a zone without endpoints uses the endpoints of one other zone instead of all zones.
+"""An example heuristic: clients in a zone without endpoints use the endpoints of one other zone instead of all zones.
 
 With PreferSameZone, clients in a zone without endpoints use all endpoints of the Service. With this heuristic, they use
-the next zone in the order of names, wrapping around. So the capacity of the next zone can be planned in advance.
+the next zone that has endpoints, in alphabetical order; the first zone follows the last. So the capacity of the next
+zone can be planned in advance.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from reference.heuristics.heuristic import Endpoint, Hints, Node
 
 
 class PreferNextZone:
-    """`trafficdist.dev/PreferNextZone`: own zone first, or else the next zone that has endpoints."""
+    """`trafficdist.dev/PreferNextZone`: use the client's own zone, or else the next zone that has endpoints."""
 
     def hints(self, endpoints: Sequence[Endpoint], nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
-        """Endpoints with unknown zone get no hints, so that proxies ignore all hints and keep every endpoint."""
+        """If the zone of any endpoint is unknown, proxies ignore all hints and use every endpoint."""
         serving = sorted({endpoint.zone for endpoint in endpoints} - {""})
         lent_to = {zone: [zone] for zone in serving}
         for zone in sorted({node.zone for node in nodes.values()} - {"", *serving}):

@@ -1,1 +1,1 @@
-"""Parts of API objects that several components read or write."""
+"""Parts of API objects that more than one component reads or writes."""

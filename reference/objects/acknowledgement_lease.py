@@ -1,6 +1,6 @@
-"""The Lease by which a node's proxy acknowledges changes: its name and content.
+"""The Lease with which a node's proxy acknowledges changes: its name and content.
 
-Proxies write the Lease and controllers read it, possibly in different versions, so its form is a contract. Other
+Proxies write the Lease and controllers read it, possibly in different versions, so its form must stay compatible. Other
 proxies may also write it. KEP-4444, Status Reporting, requires that users are informed; this project chose the form.
 """
 
@@ -22,7 +22,7 @@ def lease_name(node: str) -> str:
 
 
 def node_of(lease: Object) -> str:
-    """Return the node of an acknowledgement Lease; "" for another Lease."""
+    """Return the node of an acknowledgement Lease, or "" for any other Lease."""
     metadata = lease["metadata"]
     name = str(metadata["name"])
     ours = metadata.get("namespace") == NAMESPACE and name.startswith(_NAME_PREFIX)
@@ -30,13 +30,13 @@ def node_of(lease: Object) -> str:
 
 
 def revision_of(lease: Object) -> int | None:
-    """Return the resource version that a Lease acknowledges; None if there is none, or no number."""
+    """Return the resource version that a Lease acknowledges, or None if it is missing or not a number."""
     text = str((lease["metadata"].get("annotations") or {}).get(ANNOTATION, ""))
     return int(text) if text.isdecimal() else None
 
 
 def with_revision(lease: Object, revision: int) -> Object:
-    """Return the Lease with another acknowledged revision."""
+    """Return the Lease with a different acknowledged revision."""
     metadata: dict[str, Any] = lease["metadata"]
     annotations = {**(metadata.get("annotations") or {}), ANNOTATION: str(revision)}
     return {**lease, "metadata": {**metadata, "annotations": annotations}}

@@ -1,6 +1,6 @@
-"""Reads the endpoints of EndpointSlices, with the API's defaults for missing fields.
+"""Reads the endpoints of EndpointSlices and applies the API's defaults for missing fields.
 
-Controllers, proxies and explanations share it. Source: `k8s.io/api/discovery/v1`, Endpoint.
+Controllers, proxies and explanations share this module. Source: `k8s.io/api/discovery/v1`, Endpoint.
 """
 
 from __future__ import annotations

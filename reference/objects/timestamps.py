@@ -1,4 +1,4 @@
-"""The current time as Kubernetes writes it: RFC 3339 in UTC.
+"""The current time in the format of Kubernetes: RFC 3339 in UTC.
 
 Source: `k8s.io/apimachinery` `metav1.Time` for nearly all fields, `metav1.MicroTime` for those of Leases.
 """
@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 
 def timestamp(*, ahead: int = 0) -> str:
-    """Return the current second, or one that is some seconds `ahead`."""
+    """Return the current time in seconds, plus `ahead` seconds."""
     return (datetime.now(UTC) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp() -> str:
-    """Return the current microsecond."""
+    """Return the current time in microseconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

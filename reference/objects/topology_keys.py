@@ -1,9 +1,9 @@
-"""Selects the endpoints that topology keys leave for a client (KEP-536), for proxies and DNS servers.
+"""Selects the endpoints that a client may use under topology keys (KEP-536), for proxies and DNS servers.
 
-Keys are names of node labels, in order of preference. The first key that matches an endpoint is used. An endpoint
+Keys are names of node labels, in order of preference. The first key that matches any endpoint is used. An endpoint
 matches a key if its node and the client's node have equal values for the key. A key that the client's node lacks
 matches no endpoint, and an endpoint whose node is unknown matches no key. `*` matches every endpoint. Without `*` the
-keys are a hard requirement, and possibly no endpoint remains.
+keys are a hard requirement, so the result may be empty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def first_match(
 ) -> tuple[str, tuple[T, ...]]:
     """Return the first key that matches, and all endpoints that match it, or "" and [] if no key matches.
 
-    `mine` are the labels of the client's node. `labels` returns the labels of an endpoint's node.
+    `mine` contains the labels of the client's node. `labels` returns the labels of an endpoint's node.
     """
     own = dict(mine)
     for key in keys:

@@ -1,4 +1,4 @@
-"""The PodLocator controller: keeps a PodLocator for each pod (KEP-536, New PodLocator controller)."""
+"""The PodLocator controller: maintains a PodLocator for each pod (KEP-536, New PodLocator controller)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 class PodLocatorController:
-    """Creates, updates and deletes PodLocators with their pods and nodes, without unneeded writes.
+    """Creates, updates and deletes PodLocators to match their pods and nodes, without unnecessary writes.
 
-    Call `start` once and `stop` at the end, from one thread; `synced` from any.
+    Call `start` once and `stop` at the end, from one thread; `synced` may be read in any thread.
     """
 
     def __init__(self, client: Client, *, locations: Locations | None = None) -> None:
@@ -32,11 +32,11 @@ class PodLocatorController:
         )
 
     def start(self) -> None:
-        """Begin to watch and to write; returns at once. Raises `RuntimeError` when called again."""
+        """Start to watch and to write. Returns immediately. Raises `RuntimeError` when called a second time."""
         self._loop.start(self._client, ("pods", "nodes", RESOURCE))
 
     def stop(self) -> None:
-        """End the watch and the thread; locators stay. Idempotent."""
+        """End the watch and the thread. The locators remain. Idempotent."""
         self._loop.stop()
 
     @property
@@ -50,9 +50,10 @@ class PodLocatorController:
         return self._loop.threads
 
     def synced(self) -> bool:
-        """Return whether every event so far is processed, and its locators are written.
+        """Return whether all delivered events are processed and the resulting locators are written.
 
-        A refused write that would be refused again counts as processed: what has to change first is another event.
+        A write that would be refused again counts as processed, because the change that it needs will arrive as an
+        event.
         """
         return self._loop.caught_up() and self._work.is_idle
 
@@ -85,7 +86,7 @@ class PodLocatorController:
             logger.info("PodLocator %s/%s: %s", *key, error)
             self._work.retry(key, time.monotonic(), retriable=is_retriable(error))
         except Exception:
-            logger.exception("PodLocator %s/%s: the sync broke off", *key)
+            logger.exception("PodLocator %s/%s: the sync failed unexpectedly", *key)
             self._work.retry(key, time.monotonic(), retriable=False)
         else:
             self._work.done(key)

@@ -1,6 +1,6 @@
-"""Pods, nodes and PodLocators as the controller has seen them, indexed to find the locators that an event affects.
+"""The Pods, Nodes and PodLocators that the controller has received, indexed to find the locators that an event affects.
 
-KEP-536 requests little churn. Most events are irrelevant, because a pod's conditions change often, and a node reports
+KEP-536 requires little churn. Most events are irrelevant, because a pod's conditions change often, and a node reports
 its status every few seconds. An event is ignored if it changes no relevant field.
 """
 
@@ -28,27 +28,27 @@ class Locations:
         }
 
     def apply(self, event: Event) -> Collection[Key]:
-        """Read one event, other than SYNCED. Returns the locators that may have to change."""
+        """Read one event, other than SYNCED. Return the locators that may need a change."""
         return self._take[event.resource](event.object, event.type == "DELETED")
 
     def keys(self) -> Collection[Key]:
         return {**self._pods, **self._locators}
 
     def wanted(self, key: Key) -> Object | None:
-        """Return the content that the locator should have; None if there is no such pod."""
+        """Return the content that the locator should have, or None if the pod does not exist."""
         pod = self._pods.get(key)
         return None if pod is None else location(pod, self._nodes.get(node_name(pod)))
 
     def locator(self, key: Key) -> Object | None:
-        """Return the locator, including this controller's own writes."""
+        """Return the locator, including writes by this controller whose event has not arrived."""
         return self._locators.get(key)
 
     def written(self, locator: Object) -> None:
-        """Record the result of a write of this controller; its event is then no change."""
+        """Record the result of a write by this controller, so that its event does not count as a change."""
         self._locators[key_of(locator)] = locator
 
     def deleted(self, locator: Object) -> None:
-        """Record a delete of this controller."""
+        """Record a delete by this controller."""
         self._deleted.add(locator["metadata"]["uid"])
         self._locators.pop(key_of(locator), None)
 
@@ -74,7 +74,7 @@ class Locations:
         return self._by_node.get(name, ())
 
     def _take_locator(self, locator: Object, gone: bool) -> Collection[Key]:
-        """Handle a write of another client, or an event of this controller's writes, which may be outdated."""
+        """Handle a write of another client, or an event of this controller's own writes, which may be outdated."""
         key, known = key_of(locator), self._locators.get(key_of(locator))
         if locator["metadata"]["uid"] in self._deleted:
             if gone:

@@ -1,8 +1,8 @@
 """The content of a pod's PodLocator, as a function of the pod and its Node (KEP-536, New PodLocator controller).
 
 The content depends only on these two objects and not on their history, so a restart of the controller causes no
-additional writes. A pod whose Node does not exist has no node name, whether the Node was deleted (as in the KEP) or was
-not created yet (a case that the KEP does not mention).
+additional writes. A pod whose Node does not exist has no node name, whether the Node was deleted (as in the KEP) or has
+not been created yet (a case that the KEP does not mention).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 def location(pod: Object, node: Object | None) -> Object:
     """Return the fields `ips`, `nodeName` and `nodeLabels`. `node` is the pod's Node, or None if it does not exist.
 
-    A pod that has ended has no addresses, because its addresses may be assigned to other pods.
+    A pod that has ended has no addresses, because its addresses may already belong to other pods.
     """
     ips = [] if pod.get("status", {}).get("phase") in _ENDED else [{"ip": each} for each in addresses(pod)]
     if node is None:
@@ -26,7 +26,7 @@ def location(pod: Object, node: Object | None) -> Object:
 
 
 def says(locator: Object) -> Object:
-    """Return the fields of `location` from a PodLocator."""
+    """Return the fields of a PodLocator that `location` computes."""
     return {
         "ips": locator.get("ips") or [],
         "nodeName": locator.get("nodeName") or "",
@@ -35,17 +35,17 @@ def says(locator: Object) -> Object:
 
 
 def addresses(pod: Object) -> list[str]:
-    """Return a pod's addresses, its first family first."""
+    """Return the addresses of a pod, its primary address family first."""
     status = pod.get("status", {})
     listed = [each["ip"] for each in status.get("podIPs") or [] if each.get("ip")]
     return listed or ([status["podIP"]] if status.get("podIP") else [])
 
 
 def labels(node: Object) -> Mapping[str, str]:
-    """Return all labels of a node: any can be a topology key."""
+    """Return all labels of a node, because any label can be a topology key."""
     return node["metadata"].get("labels") or {}
 
 
 def node_name(pod: Object) -> str:
-    """Return the node of a pod; empty if it is not scheduled."""
+    """Return the node of a pod, or "" if it is not scheduled."""
     return str(pod.get("spec", {}).get("nodeName") or "")

@@ -1,8 +1,8 @@
-"""Acknowledges changes that are in this node's kernel by writing a Lease. Uses its own thread.
+"""Acknowledges the changes that are in this node's kernel by writing a Lease, in a separate thread.
 
-KEP-4444 wants to inform users when their choice is in effect, which only the proxies know. So each proxy writes the
-resource version up to which its kernel is current. The controller that writes the status of Services reads all these
-Leases. Only slices with hints cause a write, at most every 50 ms. A slow API server blocks only this thread.
+KEP-4444 requires that users can see when their choice is in effect, which only the proxies know. So each proxy writes
+the resource version up to which its kernel is current. The controller that writes the status of Services reads all
+these Leases. Only slices with hints cause a write, at most one every 50 ms. A slow API server blocks only this thread.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Acknowledgement:
         self.thread.start()
 
     def stop(self) -> None:
-        """Stop writing. Idempotent; a thread that hangs in a write is abandoned."""
+        """Stop writing. Idempotent. A thread that is blocked in a write is abandoned."""
         self._stopping.set()
         self._changed.set()
         if self.thread.is_alive():
             self.thread.join(_STOP_SECONDS)
 
     def worked_on(self, event: Event) -> None:
-        """Record an event that will be in the kernel next. Slices that lose their hints count too."""
+        """Record an event whose changes will be in the kernel next. Slices that lose their hints are included."""
         metadata = event.object.get("metadata") or {}
         self._revision = max(self._revision, _number(metadata.get("resourceVersion")))
         if event.resource != "endpointslices":
@@ -59,7 +59,7 @@ class Acknowledgement:
         self._due = self._due or had
 
     def in_kernel(self) -> None:
-        """Record that all events so far are in the kernel."""
+        """Record that the kernel contains the changes of all recorded events."""
         if self._due:
             self._due = False
             self._wanted = self._revision

@@ -1,8 +1,9 @@
-"""The chains that select an endpoint. Each number of endpoints and each affinity timeout has its own chain.
+"""The chains that select an endpoint. There is one chain for each number of endpoints and each affinity timeout.
 
-With session affinity, the kernel remembers clients in map `affinity`. A rule adds the client and the selected endpoint
-to the map, or renews the timeout of an existing element. The connection then goes to the endpoint in the map, so two
-concurrent first packets agree. If this endpoint has left, the client is deleted from the map and gets a new endpoint.
+With session affinity, the kernel remembers clients in the map `affinity`. A rule adds the client and the selected
+endpoint to the map, or renews the timeout of an existing element. The connection then goes to the endpoint in the map,
+so that two concurrent first packets go to the same endpoint. If this endpoint has left, the client is deleted from the
+map and gets a new endpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def action_chain(family: Family, mark: int) -> Chain:
-    """Return the chain of a mark that forwards. The chain selects an endpoint, and translates to its address."""
+    """Return the chain of a mark that forwards. The chain selects an endpoint and rewrites the destination."""
     parts, drop = Mark.of(mark), Rule("drop", nft.verdict(Verdict.DROP))
     select, translate = _select(parts), _translate(family)
     if not parts.seconds:
@@ -40,7 +41,7 @@ def action_chain(family: Family, mark: int) -> Chain:
 
 
 def chain_name(mark: int) -> str:
-    """Return the name of the chain of a mark."""
+    """Return the name of a mark's chain."""
     count, first, seconds = Mark.of(mark)
     if not count:
         return "reject-chain" if first else "drop-chain"
@@ -48,13 +49,13 @@ def chain_name(mark: int) -> str:
 
 
 def ranges_chain(family: Family, ranges: SourceRanges) -> Chain:
-    """Return the chain that drops packets of clients outside these CIDRs."""
+    """Return the chain that drops packets from clients outside these CIDRs."""
     rules = (_accept_from(family, each) for each in ranges)
     return Chain(ranges_name(ranges), (*rules, Rule("drop", nft.verdict(Verdict.DROP))))
 
 
 def ranges_name(ranges: SourceRanges) -> str:
-    """Return the name of the chain of these CIDRs. All names have equal length."""
+    """Return the name of the chain for these CIDRs. All names have the same length."""
     return f"ranges-{crc32(' '.join(ranges).encode()):08x}"
 
 
@@ -89,7 +90,7 @@ def _translate(family: Family) -> Rule:
 
 
 def _keep(family: Family, mark: Mark) -> tuple[Rule, ...]:
-    """Replace the selected index by the identity of the endpoint that the client keeps, and set the list's bit."""
+    """Replace the selected index by the identity of the client's endpoint, and set the bit that selects the list."""
     first, after = nft.FIRST_REGISTER, _after_client(family)
     word = f"| {LOCAL_LIST:#010x}" if mark.first else f"& {0xFFFFFFFF & ~LOCAL_LIST:#010x}"
     client = _load_client(family)
@@ -128,7 +129,7 @@ def _indexed(family: Family) -> str:
 
 
 def _load_indexed(family: Family) -> bytes:
-    """Load the key of maps `endpoints` and `identities`."""
+    """Load the key of the maps `endpoints` and `identities`."""
     return load_service_address(family) + nft.load_meta(uapi.NFT_META_MARK, service_registers(family)[3])
 
 
@@ -138,7 +139,7 @@ def _client(family: Family) -> str:
 
 
 def _load_client(family: Family) -> bytes:
-    """Load the key of map `affinity`."""
+    """Load the key of the map `affinity`."""
     return load_source(family, nft.FIRST_REGISTER) + load_service_address(family, second_field(family))
 
 
@@ -147,7 +148,7 @@ def _after_client(family: Family) -> int:
 
 
 def _time(seconds: int) -> str:
-    """Format a duration like nft: 1m30s."""
+    """Format a duration in the format of nft: 1m30s."""
     words = []
     for unit, size in _UNITS:
         count, seconds = divmod(seconds, size)

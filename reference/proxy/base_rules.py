@@ -1,11 +1,11 @@
 """The part of a ruleset that does not depend on Services: sets, chains and rules, each as nft text and as expressions.
 
-A test loads the expressions and compares the output of `nft` with the text.
+A test loads the expressions into the kernel and compares the output of `nft` with the text.
 
-All chains that make decisions are of type nat, so they see only the first packet of a connection. Drop and reject
+All chains that make decisions have the type nat, so they see only the first packet of a connection. Drop and reject
 verdicts work in these chains, in prerouting and output (since Linux 5.9). They leave no conntrack entry, because an
-entry is confirmed only when its packet passes. A packet whose endpoint is not found is dropped. If the packet passed,
-its conntrack entry would keep the client's port from reaching the Service for 30 seconds.
+entry is confirmed only when its packet passes. A packet whose endpoint is not found is dropped. If such a packet
+passed, its conntrack entry would prevent connections from the same client port to the Service for 30 seconds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ TABLE = "trafficdist"
 FAMILY_WORD = {"IPv4": "ip", "IPv6": "ip6"}
 
 MOST_CLIENTS = 1 << 20
-"""The maximum number of clients with session affinity, over all Services. Further clients have no affinity."""
+"""The maximum number of clients with session affinity, over all Services. Additional clients have no affinity."""
 
 MOST_TAGS = 1 << 20
-"""The maximum number of tags (pairs of a service address and an endpoint with UDP connections) that are recorded."""
+"""The maximum number of recorded tags. A tag is a pair of a service address and an endpoint with UDP connections."""
 
 # The numbers that nft uses for data types (include/datatype.h). nft needs these numbers to print a set.
 MARK, VERDICT = 19, 0xFFFFFF00
@@ -41,9 +41,9 @@ _ORIGINAL_DESTINATION = {"IPv4": uapi.NFT_CT_DST_IP, "IPv6": uapi.NFT_CT_DST_IP6
 
 @dataclass(frozen=True, slots=True)
 class SetSpec:
-    """A named set or map: its type as nft text, its types as nft's numbers, its lengths in bytes.
+    """A named set or map: its type as nft text, its types as nft's numbers, and its lengths in bytes.
 
-    A set or map with a `size` is filled by rules, and its elements may expire.
+    Rules fill a set or map with a `size`, and its elements may expire.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Chain:
 
 @cache
 def set_specs(family: Family) -> tuple[SetSpec, ...]:
-    """Return the sets and maps of a table. In concatenated keys each field is padded to 4 bytes."""
+    """Return the sets and maps of a table. In concatenated keys, each field is padded to a multiple of 4 bytes."""
     word = "ipv4_addr" if family == "IPv4" else "ipv6_addr"
     length, address = address_length(family), _ADDRESS[family]
     service, service_type = (
@@ -145,12 +145,12 @@ def address_length(family: Family) -> int:
 
 
 def second_field(family: Family) -> int:
-    """Return the register after an address in the first register."""
+    """Return the register that follows an address in the first register."""
     return nft.FIRST_REGISTER + address_length(family) // 4
 
 
 def service_registers(family: Family) -> tuple[int, int, int, int]:
-    """Return the registers of the fields of a service address, and the register after them."""
+    """Return the registers of the fields of a service address, and the next register."""
     second = second_field(family)
     return nft.FIRST_REGISTER, second, second + 1, second + 2
 
@@ -195,7 +195,7 @@ def _by_service(family: Family) -> Rule:
 
 
 def _by_ranges(family: Family) -> Rule:
-    """Send packets to service addresses with source ranges to the chains of these ranges, before all other rules."""
+    """Send packets for service addresses with source ranges to the chains of these ranges, before all other rules."""
     first = nft.FIRST_REGISTER
     return Rule(
         f"{FAMILY_WORD[family]} daddr . meta l4proto . th dport vmap @ranges",
@@ -206,8 +206,8 @@ def _by_ranges(family: Family) -> Rule:
 def _from_outside(family: Family) -> tuple[Rule, ...]:
     """Handle traffic from outside the cluster, and from pods of other nodes to this node's addresses (node ports).
 
-    core/v1 ServiceSpec.externalTrafficPolicy gives Cluster semantics to all clients inside the cluster at external IPs
-    and load balancer IPs, but not at node ports: traffic sent to a node without endpoints is dropped.
+    By core/v1 ServiceSpec.externalTrafficPolicy, all clients inside the cluster get Cluster semantics at external IPs
+    and load balancer IPs, but not at node ports: traffic to a node without endpoints is dropped.
     """
     rule, first, ip = _by_map(family, "external"), nft.FIRST_REGISTER, FAMILY_WORD[family]
     source = load_source(family, first)
@@ -278,7 +278,7 @@ def _tag(family: Family) -> Rule:
 
 
 def _awaited() -> tuple[Rule, ...]:
-    """Record in the mark of a UDP connection whether it awaits an answer."""
+    """Record in the mark of a UDP connection whether the connection awaits a reply."""
     first, words = nft.FIRST_REGISTER, ("original", "reply")
     operations = (f"| {flows.AWAITED:#010x}", f"& {flows.TAGS:#010x}")
     return tuple(
@@ -296,9 +296,9 @@ def _awaited() -> tuple[Rule, ...]:
 
 
 def _masquerading(family: Family) -> tuple[Rule, ...]:
-    """Masquerade where answers would otherwise not come back through this node.
+    """Masquerade connections whose replies would otherwise not return through this node.
 
-    The rules masquerade an endpoint that connects to itself. They then skip this node and its pods, whose replies pass
+    The rules masquerade an endpoint that connects to itself. Then they skip this node and its pods, whose replies pass
     through this node anyway, and clients whose address must be preserved. They masquerade all other clients.
     """
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)

@@ -1,12 +1,12 @@
-"""Elements of the kernel's maps, and the changes from one action of a service address to another.
+"""The elements of the kernel's maps, and the changes that replace one action of a service address by another.
 
-Changes have two parts, because each packet makes two lookups, which may see two generations of the ruleset:
+Changes have two parts, because each packet makes two lookups, which may use two generations of the ruleset:
 
-- `first` has additions, replacements in place, counts, and removed service addresses. It is applied atomically. Every
-  index that a packet selected before this change still has an endpoint;
-- `later` deletes the endpoints beyond a count that shrank. No packet selects these endpoints any more.
+- `first` contains additions, in-place replacements, counts, and removed service addresses. It is applied atomically.
+  Every index that a packet selected before this change still has an endpoint;
+- `later` deletes the endpoints beyond a count that was reduced. No packet selects these endpoints any more.
 
-Growing needs no second part: a packet that sees the new count also sees the new endpoint.
+An increased count needs no second part: a packet that reads the new count also finds the new endpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from reference.proxy.ruleset import (
 
 
 class MarkElement(NamedTuple):
-    """An element of map `services` or `external`."""
+    """An element of the map `services` or `external`."""
 
     set_name: MapName
     service: ServiceAddress
@@ -38,7 +38,7 @@ class MarkElement(NamedTuple):
 
 
 class EndpointElement(NamedTuple):
-    """An element of map `endpoints`; with session affinity `slot` is an identity."""
+    """An element of the map `endpoints`. With session affinity, `slot` is an identity."""
 
     service: ServiceAddress
     slot: int
@@ -50,7 +50,7 @@ class EndpointElement(NamedTuple):
 
 
 class IdentityElement(NamedTuple):
-    """An element of map `identities`."""
+    """An element of the map `identities`."""
 
     service: ServiceAddress
     slot: int
@@ -62,7 +62,7 @@ class IdentityElement(NamedTuple):
 
 
 class HairpinElement(NamedTuple):
-    """An element of set `hairpin`."""
+    """An element of the set `hairpin`."""
 
     address: str
 
@@ -72,7 +72,7 @@ class HairpinElement(NamedTuple):
 
 
 class RangesElement(NamedTuple):
-    """An element of map `ranges`."""
+    """An element of the map `ranges`."""
 
     service: ServiceAddress
     ranges: SourceRanges
@@ -89,7 +89,7 @@ Element = MarkElement | EndpointElement | IdentityElement | HairpinElement | Ran
 class Changes:
     """Elements to delete and to add, in two transactions. An element that is deleted and added is replaced.
 
-    `stale` lists UDP connections whose current endpoint has become wrong.
+    `stale` lists UDP connections whose current endpoint is no longer allowed.
     """
 
     first_delete: list[Element] = field(default_factory=list)
@@ -102,7 +102,7 @@ class Changes:
 
 
 def forwarding(name: MapName, service: ServiceAddress, action: RuleAction | None) -> list[Element]:
-    """Return the elements of `endpoints` and `identities` for the action of a service address in a map."""
+    """Return the elements of `endpoints` and `identities` for one map's action of a service address."""
     first, endpoints = first_index(name), endpoints_of(action)
     if not isinstance(action, Sticky):
         return [EndpointElement(service, slot, each) for slot, each in enumerate(endpoints, first)]
@@ -116,7 +116,7 @@ def forwarding(name: MapName, service: ServiceAddress, action: RuleAction | None
 def compare(
     changes: Changes, name: MapName, service: ServiceAddress, before: RuleAction | None, after: RuleAction | None
 ) -> None:
-    """Add to `changes` the elements that differ between two actions of a service address in a map."""
+    """Add to `changes` the elements that differ between two actions of a service address in one map."""
     if isinstance(before, Sticky) or isinstance(after, Sticky):
         _compare_elements(changes, forwarding(name, service, before), forwarding(name, service, after))
     else:

@@ -1,13 +1,15 @@
-"""Deletes conntrack entries that would send UDP to a wrong endpoint.
+"""Deletes conntrack entries that would send UDP packets to a wrong endpoint.
 
-The rules see only the first packet of a connection, and UDP has no visible end. A client that keeps sending stays with
-its endpoint after the endpoint has left the Service. A client whose first packet arrived before the rules is never
-translated. TCP needs no such deletions, because a new SYN replaces the entry of a closed connection.
+The rules see only the first packet of a connection, and a UDP connection has no visible end. If a client keeps sending,
+its packets go to the old endpoint even after the endpoint has left the Service. If a client's first packet arrived
+before the rules, its packets are never translated. TCP needs no such deletions, because a new SYN replaces the entry of
+a closed connection.
 
-Linux 6.8 and newer can delete by a filter. This takes 0.5 ms, or 10 ms with 50,000 connections in all network
-namespaces, which share one table and block each other. It costs nothing if this namespace has no connections. On older
-kernels, and for many deletions, the table is dumped and searched here. A dump takes 16 ms even for an empty table,
-because the kernel locks 262,144 buckets. So `Kernel` only deletes connections that the rules have recorded.
+Linux 6.8 and newer can delete entries that match a filter. This takes 0.5 ms, or 10 ms with 50,000 connections in all
+network namespaces, which share one table and block each other. It costs nothing if this namespace has no connections.
+On older kernels, and for many deletions, this module dumps the table and searches it. A dump takes 16 ms even for an
+empty table, because the kernel locks 262,144 buckets. So `Kernel` only deletes connections that the rules have
+recorded.
 """
 
 from __future__ import annotations
@@ -33,16 +35,16 @@ MOST_SPARING_FILTERS = 24
 deletes atomically. Between a dump and the deletions, a client may send again."""
 
 MOST_AT_ONCE = 5_000
-"""With more entries than this, two dumps of UDP are faster than one dump of all protocols."""
+"""The number of entries above which two dumps of UDP are faster than one dump of all protocols."""
 
 Allowed = Mapping[ServiceAddress, Iterable[Endpoint] | None]
 Endpoints = Callable[[ServiceAddress], frozenset[Endpoint] | None]
 
 
 class Conntrack:
-    """One netlink socket to connection tracking, in the netns of the thread that creates it. Any thread may use it.
+    """One netlink socket to conntrack, in the network namespace of the thread that creates it. Any thread may use it.
 
-    Its methods raise `KernelError`.
+    The methods raise `KernelError`.
     """
 
     def __init__(self) -> None:
@@ -52,9 +54,10 @@ class Conntrack:
         self._can_filter = True
 
     def forget(self, family: Family, stale: Sequence[Stale], endpoints: Endpoints, *, awaited: bool = True) -> None:
-        """Delete these connections. Without `awaited`, connections that may still await an answer stay.
+        """Delete these connections. Without `awaited`, connections that may still await a reply are kept.
 
-        `endpoints` returns a service's current endpoints (None if it is gone). Connections to these endpoints stay.
+        `endpoints` returns a service's current endpoints (None if it was removed). Connections to these endpoints are
+        kept.
         """
         if not stale or not self.entries():
             return
@@ -78,7 +81,7 @@ class Conntrack:
                 self._delete(family, flow)
 
     def forget_all_but(self, allowed: Mapping[Family, Allowed]) -> list[tuple[Family, Flow]]:
-        """Delete the UDP connections to these services that do not go to an allowed endpoint (None: service is gone).
+        """Delete the UDP connections of these services to endpoints that are not allowed (None: service removed).
 
         Returns the remaining connections to these services.
         """
@@ -105,7 +108,7 @@ class Conntrack:
         return 1
 
     def flows(self, families: Sequence[Family]) -> Iterator[tuple[Family, Flow]]:
-        """Yield all UDP connections. A small table is read in one dump, whose cost is that of the empty buckets."""
+        """Yield all UDP connections. A small table is read in one dump; its cost is mostly that of empty buckets."""
         entries = self.entries()
         if not entries:
             return
@@ -132,7 +135,7 @@ class Conntrack:
             pass
 
     def _ask(self, kind: int, flags: int, family: Family | None, body: bytes) -> Iterator[memoryview]:
-        """Send one request; yields the bodies of its answers. In version 1, `family` restricts deletions."""
+        """Send one request, and yield the bodies of its replies. In version 1, `family` restricts deletions."""
         self._sequence += 1
         body = struct.pack(">BBH", NFPROTO[family] if family else socket.AF_UNSPEC, 1, 0) + body
         self._socket.send(
@@ -157,12 +160,12 @@ def _sent(family: Family, service: ServiceAddress) -> bytes:
 
 
 def _packed(family: Family, service: ServiceAddress, allowed: Iterable[Endpoint] | None) -> frozenset[bytes]:
-    """Pack the allowed ends of connections. Connections to a deleted address may be untranslated."""
+    """Pack the allowed destinations of connections. Connections to a deleted address may be untranslated."""
     if allowed is None:
         return frozenset((_sent(family, service),))
     return frozenset(end(family, *each) for each in allowed)
 
 
 def _still(stale: Stale, now: frozenset[Endpoint] | None) -> bool:
-    """Return whether a connection is still wrong. An endpoint that left may have come back."""
+    """Return whether a connection still has a wrong endpoint. Its endpoint may have returned to the Service."""
     return now is not None if stale.untranslated else stale.endpoint not in (now or ())

@@ -1,22 +1,22 @@
-"""The decision of one node for one service port: forward to these endpoints, drop, or reject, with the reason.
+"""The decision of one node for one service port, with the reason: forward to these endpoints, drop, or reject.
 
 This module implements all of topology-aware routing as a pure function. It follows kube-proxy's CategorizeEndpoints.
-The hints of the *ready* endpoints select one mode for the node, all-or-nothing (KEP-2433, KEP-4444, KEP-3015). A list
-that would be empty falls back to endpoints that terminate and still serve (KEP-1669). The Local list of a traffic
+The hints of all *ready* endpoints together select one mode for the node (KEP-2433, KEP-4444, KEP-3015). If a list would
+be empty, endpoints that are terminating but still serving are used instead (KEP-1669). The Local list of a traffic
 policy is never filtered by hints (KEP-2086).
 
-`spec.trafficDistribution` and an endpoint's own zone and node have no influence on the mode; only hints have. The node
-of an endpoint is used only for the Local lists.
+`spec.trafficDistribution` and an endpoint's own zone and node do not influence the mode; only hints do. The node of an
+endpoint is used only for the Local lists.
 
-Topology keys (KEP-536), with gate ServiceTopology, replace hints where a Service has any. The order is:
+With the gate ServiceTopology, topology keys (KEP-536) replace hints on Services that have such keys. The order is:
 
-1. A traffic policy Local. Its traffic goes to the Local list, which neither keys nor hints filter. KEP-536 forbids
-   keys together with externalTrafficPolicy Local. The later internalTrafficPolicy is treated in the same way.
-2. Topology keys. They are a requirement, so connections fail if no key matches. All endpoints of the first matching
-   key are used equally ("we will randomly pick one by default").
-3. Hints. They are a preference. Hints and trafficDistribution are ignored on a Service with topology keys.
+1. Traffic policy Local: traffic goes to the Local list, which neither keys nor hints filter. KEP-536 forbids keys
+   together with externalTrafficPolicy Local. The later internalTrafficPolicy is treated in the same way.
+2. Topology keys: they are a requirement, so connections fail if no key matches. All endpoints of the first matching key
+   are used equally ("we will randomly pick one by default").
+3. Hints: they are a preference. Hints and trafficDistribution are ignored on a Service with topology keys.
 
-An endpoint that terminates and still serves matches a key only if no ready endpoint matches any key.
+An endpoint that is terminating but still serving matches a key only if no ready endpoint matches any key.
 
 The KEPs do not state this order explicitly; it is our interpretation. While the gate was on, released kube-proxy used
 only topology keys. It ignored internalTrafficPolicy and hints, also for Services without keys.
@@ -37,7 +37,7 @@ Mode = Literal["", "PreferSameNode", "PreferSameZone", "TopologyKeys"]
 
 
 class Endpoint(NamedTuple):
-    """One endpoint address and port. A tuple for speed, because each event re-reads a slice of up to 100 endpoints."""
+    """One endpoint address and port. A tuple for speed: each event re-reads a slice of up to 100 endpoints."""
 
     address: str
     port: int
@@ -54,8 +54,8 @@ class Endpoint(NamedTuple):
 class ServicePort:
     """One port of one Service, with its addresses of one IP family. Without a node port, `node_port` is 0.
 
-    `affinity_seconds` is how long an idle client keeps its endpoint, or 0 without session affinity. `source_ranges` are
-    the CIDRs of the clients that may use the load balancer IPs; if empty, all clients may use them.
+    `affinity_seconds` is the time for which an idle client keeps its endpoint, or 0 without session affinity.
+    `source_ranges` are the CIDRs of the clients that may use the load balancer IPs; if empty, all clients may use them.
     """
 
     namespace: str
@@ -76,12 +76,12 @@ class ServicePort:
 
     @property
     def externally_accessible(self) -> bool:
-        """True if it has external addresses; else externalTrafficPolicy has no meaning."""
+        """True if the port has external addresses. Otherwise externalTrafficPolicy has no effect."""
         return bool(self.node_port or self.load_balancer_ips or self.external_ips)
 
     @property
     def addresses(self) -> str:
-        """The addresses of the service port by kind, as readable text."""
+        """The addresses of the service port by kind, as text."""
         kinds = (
             ("cluster IP", self.cluster_ips),
             ("node port", (str(self.node_port),) if self.node_port else ()),
@@ -96,9 +96,9 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The node of the proxy: its name, and the value of its zone label ("" without one).
+    """The node of the proxy: its name, and its zone ("" if it has no zone label).
 
-    `labels` are all labels of the node. They are only set if the Service has topology keys.
+    `labels` contains all labels of the node. It is set only if the Service has topology keys.
     """
 
     node: str
@@ -108,7 +108,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """The differences between Kubernetes releases in what a proxy decides."""
+    """The differences between Kubernetes releases in the decisions of a proxy."""
 
     internal_policy: bool
     terminating_fallback: bool
@@ -121,9 +121,9 @@ class Behaviour:
 
     @classmethod
     def of(cls, features: Features) -> Behaviour:
-        """Return the behaviour of a version and its gates (KEP-2433 until 1.29, KEP-4444 from its gate on).
+        """Return the behaviour of a version and its gates (KEP-2433 up to 1.29, and KEP-4444 once its gate is on).
 
-        Node hints are the same in both texts of KEP-3015, of 2022 and of 2025.
+        Node hints are the same in the KEP-3015 texts of 2022 and 2025.
         """
         annotation: Literal["unused", "any", "auto"] = "any" if features.at_least(27) else "auto"
         keys = features.enabled("ServiceTopology")
@@ -147,7 +147,7 @@ NEWEST = Behaviour.of(Features())
 class Forward:
     """Each new connection goes to a random one of these endpoints. Never empty.
 
-    If `local` is true, a traffic policy Local applies, so all endpoints are on this node.
+    If `local` is true, a traffic policy Local applies, and all endpoints are on this node.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -157,14 +157,14 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The client gets no answer."""
+    """The client receives no reply."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The client receives a rejection (TCP reset or ICMP port unreachable)."""
+    """The client receives a rejection (a TCP reset or an ICMP port unreachable message)."""
 
     reason: str
 
@@ -176,9 +176,9 @@ Action = Forward | Drop | Reject
 class Decision:
     """The actions of a node for one service port.
 
-    `cluster_ip` is for traffic to the cluster IP. `outside` and `inside` are for traffic to node port, load balancer
-    IPs and external IPs: `outside` from clients outside the cluster, `inside` from pods and this node. Both are None if
-    there are no such addresses. For node ports, pods of other nodes count as outside.
+    `cluster_ip` is for traffic to the cluster IP. `outside` and `inside` are for traffic to the node port, load
+    balancer IPs and external IPs: `outside` from clients outside the cluster, `inside` from pods and this node. Both
+    fields are None if there are no such addresses. For node ports, pods of other nodes count as outside.
     """
 
     mode: Mode
@@ -189,13 +189,13 @@ class Decision:
 
     @property
     def reachable(self) -> frozenset[Endpoint]:
-        """Every endpoint that any traffic may reach through this node."""
+        """Every endpoint to which this node may send traffic."""
         actions = (self.cluster_ip, self.outside, self.inside)
         return frozenset(each for action in actions if isinstance(action, Forward) for each in action.endpoints)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The decision as readable sentences."""
+        """The decision as sentences."""
         lines = [f"cluster IP: {describe(self.cluster_ip)}"]
         if self.outside is not None and self.inside is not None:
             lines.append(f"external addresses, from outside: {describe(self.outside)}")
@@ -216,8 +216,8 @@ def describe(action: Action) -> str:
 def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behaviour: Behaviour = NEWEST) -> Decision:
     """Decide for one service port on one node.
 
-    `endpoints` are all endpoints of this port, protocol and IP family, from all slices. The same address and port may
-    occur several times.
+    `endpoints` contains all endpoints of this port, protocol and IP family, from all slices. The same address and port
+    may occur several times.
     """
     known = _distinct(endpoints, place.node)
     ready = [each for each in known if each.ready]
@@ -228,7 +228,7 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
     internal_local = port.internal_local and behaviour.internal_policy
     external_local = port.external_local and port.externally_accessible
     mode: Mode = ""
-    hints = "hints not used: only the Local list is"
+    hints = "hints not used: the Local list ignores them"
     cluster: Action | None = None
     if not internal_local or port.externally_accessible:
         if port.topology_keys and behaviour.topology_keys:
@@ -264,14 +264,16 @@ def _terminating(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
 
 
 def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:
-    why = f"none of {len(known)} endpoints is ready, or serves while it terminates" if known else "no endpoint at all"
+    why = (
+        f"none of {len(known)} endpoints is ready, or terminating but still serving" if known else "no endpoint at all"
+    )
     reject = Reject(why)
     external = reject if port.externally_accessible else None
     return Decision("", "hints not used: no endpoint is ready", reject, outside=external, inside=external)
 
 
 def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour: Behaviour) -> tuple[Mode, str]:
-    """Choose the mode from the hints of the ready endpoints. Return the mode and the reason."""
+    """Choose the mode from the hints of the ready endpoints. Return the mode and the reason for it."""
     if not ready or behaviour.keys_alone:
         return "", f"hints not used: {'gate ServiceTopology is on' if ready else 'no endpoint is ready'}"
     set_aside = []
@@ -306,7 +308,7 @@ def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str
 
 
 def _why_not(kind: str, ready: Sequence[Endpoint], hints: Sequence[frozenset[str]], mine: str) -> str:
-    """Return the reason to ignore hints of one kind for all endpoints on this node, or "" if the hints are used."""
+    """Return the reason to ignore all hints of one kind on this node, or "" if the hints are used."""
     if not all(hints):
         return f"endpoint {ready[hints.index(frozenset())].address} has no {kind} hint"
     if not any(mine in each for each in hints):
@@ -343,7 +345,7 @@ def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mo
 
 
 def _local_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
-    """Return the endpoints on this node. Called only if some endpoint is usable somewhere."""
+    """Return the endpoints on this node. Call this only if the Service has a usable endpoint on some node."""
     if chosen := tuple(each for each in ready if each.node == node):
         return Forward(chosen, f"{len(chosen)} ready endpoints on node {node}")
     if chosen := tuple(each for each in terminating if each.node == node):

@@ -1,7 +1,7 @@
-"""Packs elements of maps and sets by filling keys and data into a bytes template for each kind of element.
+"""Packs elements of maps and sets by filling keys and data into a bytes template. Each kind of element has a template.
 
-A full load spends most of its time here. A key or a value is a concatenation of fields that are padded to 4 bytes. As
-in nft, addresses and ports are in network byte order, and marks are in host byte order.
+A full load spends most of its time in this module. A key or a value is a concatenation of fields that are padded to a
+multiple of 4 bytes. As in nft, addresses and ports are in network byte order, and marks are in host byte order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_BYTES = 0xFFFF - 4
 """The maximum size in bytes of one list of elements. The length field of an attribute has 16 bits."""
 
 Parts = dict[int, bytes]
-"""The attributes of one element, by kind."""
+"""The attributes of one element, by type."""
 
 _MOST_PASSES = 10
 _CLIENT = (uapi.NFTA_SET_ELEM_KEY, uapi.NFTA_SET_ELEM_DATA, uapi.NFTA_SET_ELEM_TIMEOUT, uapi.NFTA_SET_ELEM_EXPIRATION)
@@ -39,7 +39,7 @@ _head = struct.Struct("=HH").pack
 
 
 class Packer:
-    """Packs the elements of one IP family's table, to be added or deleted (where the kernel ignores the data)."""
+    """Packs the elements of one IP family's table to add or delete. In a deletion, the kernel ignores the data."""
 
     def __init__(self, family: Family, specs: Iterable[SetSpec]) -> None:
         self._family = _ADDRESS_FAMILY[family]
@@ -51,7 +51,7 @@ class Packer:
         self._last: tuple[ServiceAddress | None, bytes] = None, b""
 
     def pack(self, element: Element) -> bytes:
-        """Pack one element. Type tests are used because pattern matching would take longer than the packing."""
+        """Pack one element. This uses type tests because pattern matching would take longer than the packing."""
         if isinstance(element, EndpointElement):
             service, slot, (address, port) = element
             head, between = self._endpoint_heads
@@ -70,9 +70,9 @@ class Packer:
         return self._hairpin_heads[0] + packed + packed
 
     def endpoints(self, service: ServiceAddress, first: int, endpoints: Iterable[Endpoint]) -> list[bytes]:
-        """Pack the elements of map `endpoints` of one service address, with slots from `first` on.
+        """Pack the elements of the map `endpoints` for one service address, with slots that begin at `first`.
 
-        This is for full loads: creating an `EndpointElement` for each endpoint would double the time.
+        This method is for full loads. Creating an `EndpointElement` for each endpoint would double the time.
         """
         head, between = self._endpoint_heads
         head += self.service(service)
@@ -83,7 +83,7 @@ class Packer:
         ]
 
     def service(self, service: ServiceAddress) -> bytes:
-        """Pack the key of map `services`. The last key is cached, because a service's endpoints are consecutive."""
+        """Pack the key of the map `services`. The last key is cached, because a service's endpoints are consecutive."""
         last, packed = self._last
         if service is not last:
             address = socket.inet_pton(self._family, service.address)
@@ -97,7 +97,7 @@ def pack_action(mark: int) -> bytes:
 
 
 def pack_tag(tag: int) -> bytes:
-    """Pack the element of set `tags` for a tag. The rules record a connection while it awaits its answer."""
+    """Pack the element of the set `tags` for a tag. Such an element means that a UDP connection may exist."""
     key = attribute(uapi.NFTA_DATA_VALUE, _mark(tag | AWAITED))
     return nested(uapi.NFTA_LIST_ELEM, nested(uapi.NFTA_SET_ELEM_KEY, key))
 
@@ -111,11 +111,12 @@ def _goto_element(key: bytes, chain: str) -> bytes:
 
 
 def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
-    """Read all elements of a set or map with their attributes; `dump` returns the bodies of one pass over them.
+    """Read all elements of a set or map with their attributes. `dump` returns the message bodies of one complete dump.
 
-    A pass over a hash table that has just grown is incomplete. The kernel moves elements in a work queue while it sends
-    a long answer in parts. It then returns some elements twice and skips others, without NLM_F_DUMP_INTR (6.18). So
-    passes are repeated until a pass finds no new element, and elements occur several times, the latest version last.
+    A dump of a hash table that has just grown can be incomplete. The kernel moves elements in a work queue while it
+    sends a long reply in parts. It then returns some elements twice and skips others, without NLM_F_DUMP_INTR (seen on
+    Linux 6.18). So dumps are repeated until one contains no new element. Elements can occur several times, with the
+    latest version last.
     """
     found: list[Parts] = []
     known: set[bytes] = set()
@@ -135,11 +136,12 @@ def _elements(body: bytes) -> Iterator[Parts]:
 
 
 def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
-    """Return the elements of map `affinity`, packed with their remaining time to be added again.
+    """Return the elements of the map `affinity`, packed with their remaining time so that they can be added again.
 
-    Elements in the format of another version are left out. Of several elements with equal keys, the last used is
-    returned: a packet that arrives while a table is replaced does not see the old element, and adds another (6.18). A
-    rule may extend an element beyond the element's own timeout; the kernel would refuse to add such an element.
+    Elements in the format of another version are left out. If several elements have equal keys, the most recently used
+    one is returned: a packet that arrives while a table is replaced does not see the old element and adds a new one
+    (seen on Linux 6.18). A rule may extend the life of an element beyond the element's own timeout. The remaining time
+    is limited to the timeout, because the kernel would otherwise refuse the element.
     """
     client, mark = (2 * 4 if family == "IPv4" else 2 * 16) + 8, 4
     found: dict[bytes, tuple[bytes, bytes]] = {}
@@ -161,7 +163,7 @@ def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
 
 
 def pack_intervals(cidrs: Iterable[str], family: Family) -> bytes:
-    """Pack the elements of an interval set: the first address of each range, and the first one after it.
+    """Pack the elements of an interval set: the first address of each range, and the first address after it.
 
     Raises `ValueError` for an invalid CIDR. Ranges that touch or overlap are merged, as the kernel requires.
     """

@@ -1,6 +1,7 @@
 """nftables expressions as netlink attributes.
 
-An expression works on registers. Registers 1 to 4 have 16 bytes; registers 8 to 23 are the same memory in 4-byte units.
+Expressions read and write registers. Registers 1 to 4 have 16 bytes; registers 8 to 23 are the same memory in units of
+4 bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _PORT_UNREACHABLE = {"IPv4": uapi.ICMP_PORT_UNREACH, "IPv6": uapi.ICMPV6_PORT_UN
 
 
 class Verdict(IntEnum):
-    """The verdicts with which a rule ends."""
+    """The verdicts that can end a rule."""
 
     DROP = uapi.NF_DROP
     ACCEPT = uapi.NF_ACCEPT
@@ -27,7 +28,7 @@ class Verdict(IntEnum):
 
 
 def expression(name: str, *attributes: bytes) -> bytes:
-    """Return any expression as an element of a rule's list."""
+    """Return an expression as an element of a rule's list."""
     return nested(uapi.NFTA_LIST_ELEM, text(uapi.NFTA_EXPR_NAME, name), nested(uapi.NFTA_EXPR_DATA, *attributes))
 
 
@@ -55,7 +56,7 @@ def load_connection_status(register: int) -> bytes:
 
 
 def load_connection(key: int, register: int, *, original: bool = False) -> bytes:
-    """Load a property of the packet's connection; with `original`, of its original direction."""
+    """Load a property of the packet's connection. With `original`, load it for the original direction."""
     direction = attribute(uapi.NFTA_CT_DIRECTION, b"\0") if original else b""
     return expression("ct", number(uapi.NFTA_CT_KEY, key), direction, number(uapi.NFTA_CT_DREG, register))
 
@@ -65,7 +66,7 @@ def set_connection_mark(register: int) -> bytes:
 
 
 def hash_of(register: int, length: int, *, below: int, seed: int, first: int, into: int) -> bytes:
-    """Hash (jhash) bytes in registers to one of `below` numbers from `first` on."""
+    """Hash bytes in registers (jhash) to one of `below` numbers that begin at `first`."""
     return expression(
         "hash",
         number(uapi.NFTA_HASH_SREG, register),
@@ -79,7 +80,7 @@ def hash_of(register: int, length: int, *, below: int, seed: int, first: int, in
 
 
 def mask(register: int, bits: int, *, flip: int = 0) -> bytes:
-    """Clear all bits of a register except `bits`, and then flip the bits in `flip`."""
+    """Clear all bits of a register except `bits`, and then invert the bits in `flip`."""
     return expression(
         "bitwise",
         number(uapi.NFTA_BITWISE_SREG, register),
@@ -107,7 +108,7 @@ def _word(value: int) -> bytes:
 
 
 def compare(register: int, value: bytes, *, equal: bool = True) -> bytes:
-    """Continue the rule only if the register holds `value`, or with `equal` False only if it does not."""
+    """Continue the rule only if the register contains `value`. With `equal` False, only if it does not."""
     return expression(
         "cmp",
         number(uapi.NFTA_CMP_SREG, register),
@@ -117,7 +118,7 @@ def compare(register: int, value: bytes, *, equal: bool = True) -> bytes:
 
 
 def lookup(name: str, register: int, into: int | None = None, *, inverted: bool = False) -> bytes:
-    """Continue only if a set or map has the key in `register`; load a map's data `into` a register (0: a verdict)."""
+    """Continue only if a set or map has the key in `register`. Load a map's data `into` a register (0: a verdict)."""
     return expression(
         "lookup",
         text(uapi.NFTA_LOOKUP_SET, name),
@@ -133,13 +134,13 @@ def add(name: str, register: int) -> bytes:
 
 
 def update(name: str, register: int, data: int, seconds: int) -> bytes:
-    """Add the key and the data in two registers to a map, for `seconds`; an existing key keeps its data."""
+    """Add the key and the data in two registers to a map, for `seconds`. The data of an existing key is not changed."""
     timeout = attribute(uapi.NFTA_DYNSET_TIMEOUT, struct.pack(">Q", seconds * 1_000))
     return _change(name, register, uapi.NFT_DYNSET_OP_UPDATE, _data(data), timeout)
 
 
 def remove(name: str, register: int, data: int) -> bytes:
-    """Delete the key in a register from a map. The kernel requires a register with data too (6.18)."""
+    """Delete the key in a register from a map. The kernel requires a register with data too (seen on Linux 6.18)."""
     return _change(name, register, uapi.NFT_DYNSET_OP_DELETE, _data(data))
 
 
@@ -158,7 +159,7 @@ def _change(name: str, register: int, operation: int, *more: bytes) -> bytes:
 
 
 def random_number(below: int, first: int, register: int) -> bytes:
-    """Load a random number into a register: one of `below` numbers from `first` on."""
+    """Load a random number into a register: one of `below` numbers that begin at `first`."""
     return expression(
         "numgen",
         number(uapi.NFTA_NG_DREG, register),
@@ -180,7 +181,7 @@ def destination_nat(family: str, address: int, port: int) -> bytes:
 
 
 def masquerade() -> bytes:
-    """Translate the source to this node's address and a random port, which keeps concurrent clients from colliding."""
+    """Translate the source to this node's address and a random port, so that concurrent clients do not collide."""
     return expression("masq", number(uapi.NFTA_MASQ_FLAGS, uapi.NF_NAT_RANGE_PROTO_RANDOM_FULLY))
 
 
@@ -203,6 +204,6 @@ def verdict(code: Verdict, chain: str = "") -> bytes:
 
 
 def verdict_data(code: Verdict, chain: str = "") -> bytes:
-    """Return a verdict as data, for rules and for elements of verdict maps."""
+    """Return a verdict as data. Rules and elements of verdict maps use it."""
     goto = text(uapi.NFTA_VERDICT_CHAIN, chain) if chain else b""
     return nested(uapi.NFTA_DATA_VERDICT, number(uapi.NFTA_VERDICT_CODE, code), goto)

@@ -1,13 +1,13 @@
-"""UDP connections in connection tracking: their keys, destinations, and whether they await an answer.
+"""UDP connections in conntrack: their keys and destinations, and whether they await a reply.
 
-The conntrack mark of a UDP connection lets the kernel find connections in half a millisecond, without a dump. The mark
-has two parts:
+The conntrack mark of a UDP connection allows the kernel to find connections in half a millisecond, without a dump. The
+mark has two parts:
 
 - The tag (31 bits) is a hash of the original destination and the translated destination. Filters for addresses would
-  work only for IPv4, because for IPv6 the kernel inverts the comparison (seen on 6.18). The rules also record each tag
-  in set `tags`, which tells `Kernel` which connections may exist.
-- One bit is set by each packet of the client and cleared by each answer. Deleting a connection that awaits an answer
-  would lose the answer, so such a connection is kept for a short while.
+  work only for IPv4, because for IPv6 the kernel inverts the comparison (seen on Linux 6.18). The rules also record
+  each tag in the set `tags`, so that `Kernel` can detect which connections may exist.
+- One bit is set by each packet of the client and cleared by each reply. If a connection that awaits a reply were
+  deleted, the reply would not reach the client, so such a connection is kept for a short time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TAG_SEED = 1
 
 UDP = 17
 
-# Which fields of a tuple a filter compares.
+# The fields of a tuple that a filter compares.
 _FROM_ADDRESS, _TO_ADDRESS = uapi.CTA_FILTER_F_CTA_IP_SRC, uapi.CTA_FILTER_F_CTA_IP_DST
 _FROM_PORT, _TO_PORT = uapi.CTA_FILTER_F_CTA_PROTO_SRC_PORT, uapi.CTA_FILTER_F_CTA_PROTO_DST_PORT
 _PROTOCOL = uapi.CTA_FILTER_F_CTA_PROTO_NUM
@@ -38,9 +38,10 @@ _WORD = 0xFFFF_FFFF
 
 
 class Flow(NamedTuple):
-    """One UDP connection: its destination, the source of its answers, its key for the kernel, and the other attributes.
+    """One UDP connection: its destination, the source of its replies, its key for the kernel, and its other attributes.
 
-    The two ends are packed as address and port in network byte order. `rest` is parsed on demand, as it is rarely used.
+    Destination and source are packed as address and port in network byte order. `rest` is rarely used, so it is parsed
+    on demand.
     """
 
     sent: bytes
@@ -54,12 +55,12 @@ class Flow(NamedTuple):
 
     @property
     def tag(self) -> int:
-        """The tag that the rules put into its mark."""
+        """The tag that the rules put into the mark of this connection."""
         return self.mark & TAGS
 
     @property
     def awaited(self) -> bool:
-        """True if an answer may be on its way."""
+        """True if a reply may still arrive."""
         return bool(self.mark & AWAITED)
 
 
@@ -76,7 +77,7 @@ def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
 
 
 def matching(family: Family, stale: Stale, *, awaited: bool) -> bytes:
-    """Return a filter for translated connections. Connections that may await an answer only match with `awaited`."""
+    """Return a filter for translated connections. Without `awaited`, it skips connections that may await a reply."""
     mask = TAGS if awaited else TAGS | AWAITED
     return (
         nested(uapi.CTA_TUPLE_ORIG, _udp(uapi.CTA_PROTO_DST_PORT, stale.service.port))
@@ -88,7 +89,7 @@ def matching(family: Family, stale: Stale, *, awaited: bool) -> bytes:
 
 
 def untranslated(service: ServiceAddress) -> bytes:
-    """Return a filter for IPv4 connections to a service that were never translated."""
+    """Return a filter for IPv4 connections to a service whose destination was never translated."""
     address, _, port = service
     packed = socket.inet_pton(socket.AF_INET, address)
     return (
@@ -112,7 +113,7 @@ def _udp(side: int, port: int) -> bytes:
 
 
 def _compared(original: int, reply: int | None = None) -> bytes:
-    """Return the fields of the two tuples that a filter compares."""
+    """Return the fields that a filter compares in the two tuples."""
     flags = [attribute(uapi.CTA_FILTER_ORIG_FLAGS, struct.pack("=I", original))]
     if reply is not None:
         flags.append(attribute(uapi.CTA_FILTER_REPLY_FLAGS, struct.pack("=I", reply)))
@@ -125,7 +126,7 @@ ONLY_UDP = nested(uapi.CTA_TUPLE_ORIG, _IS_UDP) + _compared(_PROTOCOL)
 
 
 class _Layout(NamedTuple):
-    """The kernel's layout of a tuple without zone: field positions, length, and the headers of both tuples."""
+    """The kernel's layout of a tuple without a zone: field positions, length, and the headers of both tuples."""
 
     source: slice
     destination: slice
@@ -137,7 +138,7 @@ class _Layout(NamedTuple):
 
 
 def _layout(address: int) -> _Layout:
-    """Return the layout for addresses of this many bytes."""
+    """Return the layout for addresses with this number of bytes."""
     to, proto = 16 + address, 20 + 2 * address
     length = proto + 24
     original, reply = (
@@ -153,7 +154,7 @@ _LAYOUTS: dict[Family, _Layout] = {"IPv4": _layout(4), "IPv6": _layout(16)}
 
 
 def read_flow(family: Family, body: bytes) -> Flow | None:
-    """Read one entry of a dump; None if it is not UDP. The usual layout is sliced, any other layout is parsed."""
+    """Read one entry of a dump; None if it is not UDP. Only an unusual layout is parsed field by field."""
     layout = _LAYOUTS[family]
     first, second = 4 + layout.length, 4 + 2 * layout.length
     sent, answered = body[4:first], body[first:second]
@@ -178,7 +179,7 @@ def _parsed(body: bytes) -> Flow | None:
 
 
 def _ends(view: memoryview) -> tuple[bytes, bytes] | None:
-    """Return source and destination of a tuple; None if it is not UDP."""
+    """Return the source and the destination of a tuple, or None if it is not UDP."""
     parts = dict(attributes(view))
     addresses, ports = (dict(attributes(parts[each])) for each in (uapi.CTA_TUPLE_IP, uapi.CTA_TUPLE_PROTO))
     if ports[uapi.CTA_PROTO_NUM][0] != UDP:
@@ -192,7 +193,7 @@ def _ends(view: memoryview) -> tuple[bytes, bytes] | None:
 
 
 def _jhash(data: bytes, seed: int) -> int:
-    """Return the kernel's jhash (Bob Jenkins' lookup3) of data of a multiple of 4 bytes, at least 4."""
+    """Return the kernel's jhash (Bob Jenkins' lookup3) of data whose length is a multiple of 4 bytes, at least 4."""
     words = struct.unpack(f"={len(data) // 4}I", data)
     a = b = c = (0xDEADBEEF + len(data) + seed) & _WORD
     while len(words) > 3:

@@ -1,8 +1,8 @@
-"""The health of a proxy, and whether its node should get traffic: /healthz and /livez.
+"""The health of a proxy, and whether its node should receive traffic: /healthz and /livez.
 
 Like kube-proxy on port 10256, a proxy is unhealthy if a change has waited too long. /healthz also fails if the node is
-about to be deleted, which lets load balancers remove the node in time (KEP-3836). /livez does not fail in this case,
-because a restart would not help. Reads never block, so a hanging proxy is reported as unhealthy.
+about to be deleted, so that load balancers can remove the node in time (KEP-3836). /livez does not fail in this case,
+because a restart would not help. Reads never block, so a proxy that hangs is reported as unhealthy.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from reference.features import Features
 from reference.serving import Response, not_found
 
 TIMEOUT_SECONDS = 60.0
-"""The timeout of kube-proxy, which is twice its period of full synchronisation."""
+"""The timeout of kube-proxy, which is twice its full synchronisation period."""
 
 DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 
 
 class Health:
-    """The state of one proxy. The thread that delivers events calls `queued`; the proxy's calls the rest."""
+    """The state of one proxy. The thread that delivers events calls `queued`, the proxy's thread the other methods."""
 
     def __init__(
         self, features: Features, *, timeout: float = TIMEOUT_SECONDS, clock: Callable[[], float] = time.time
@@ -49,7 +49,7 @@ class Health:
                 self._since = self._clock()
 
     def updated(self, count: int) -> None:
-        """Count changes that are in the kernel. The waiting time of later changes starts now."""
+        """Record that these changes are in the kernel. The waiting time of later changes starts now."""
         with self._counting:
             self._waiting -= count
             self._updated = self._clock()
@@ -67,7 +67,7 @@ class Health:
         return since is None or self._clock() - since < self._timeout
 
     def answer(self, path: str) -> Response:
-        """Answer /healthz, and /livez from 1.28 on: 200 or 503, with a JSON body as kube-proxy's."""
+        """Answer /healthz, and from 1.28 on /livez: 200 or 503, with a JSON body like that of kube-proxy."""
         if path == "/healthz":
             return self._answer("healthz", eligible=self._eligible)
         if path == "/livez" and self._knows_livez:
@@ -78,7 +78,7 @@ class Health:
         healthy, now = self.healthy(), self._clock()
         code = 200 if healthy and eligible else 503
         self.codes[name][code] += 1
-        # As in kube-proxy: a healthy proxy was last updated now, even if nothing has changed for days.
+        # As in kube-proxy: `lastUpdated` of a healthy proxy is the current time, even if nothing has changed for days.
         body: Object = {"lastUpdated": _date(now if code == 200 else self._updated), "currentTime": _date(now)}
         if name == "healthz" and self._knows_livez:
             body["nodeEligible"] = eligible
@@ -86,7 +86,7 @@ class Health:
 
 
 def as_json(code: int, body: Object, **headers: str) -> Response:
-    """Return a JSON answer with kube-proxy's headers."""
+    """Return a JSON response with the headers that kube-proxy sends."""
     headers = {each.replace("_", "-"): value for each, value in headers.items()}
     fixed = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
     return code, fixed | headers, json.dumps(body).encode()

@@ -1,6 +1,6 @@
 """Writes to the kernel: the rules of both IP families, and deletions of stale UDP connections.
 
-The constructor opens the sockets in the netns of the calling thread.
+The constructor opens the sockets in the network namespace of the calling thread.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ deleted after this many seconds, in any case. So are connections older than thei
 never served, and one dump finds them all."""
 
 TOGETHER = 0.01
-"""Seconds for which a second look may wait for other second looks, so that one search serves all of them."""
+"""The maximum delay of a second check, in seconds, so that one search serves several second checks."""
 
 
 class Kernel:
-    """The kernel's side of one proxy's state. Methods raise `KernelError` or `OSError`."""
+    """The part of one proxy's state that is in the kernel. Methods raise `KernelError` or `OSError`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Kernel:
         self._older: dict[Family, set[int]] = {family: set() for family in FAMILIES}
 
     def write(self, *, anew: bool) -> None:
-        """Update both families, by changes only or, if `anew`, by a full load."""
+        """Update both IP families by changes only, or by a full load if `anew` is true."""
         for family, kernel in self._kernel.items():
             begin = time.perf_counter()
             try:
@@ -68,7 +68,7 @@ class Kernel:
             table.delete()
 
     def close(self) -> None:
-        """Close the sockets. Rules stay."""
+        """Close the sockets. The rules remain."""
         self._conntrack.close()
         self._nft.close()
 
@@ -77,11 +77,11 @@ class Kernel:
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:
-        """Return the seconds until the next work for `forget_later`, or None if no work is planned."""
+        """Return the number of seconds until `forget_later` has work, or None if no work is scheduled."""
         return max(0.0, self._later[0][0] + SECOND_LOOK + TOGETHER - time.monotonic()) if self._later else None
 
     def forget_later(self, now: float) -> None:
-        """Run the second looks that are due, together."""
+        """Run all second checks that are due in one search."""
         if not self._later or self._later[0][0] + SECOND_LOOK + TOGETHER > now:
             return
         due: dict[Family, list[Stale]] = defaultdict(list)

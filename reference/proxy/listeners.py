@@ -1,9 +1,11 @@
-"""The ports on which a proxy answers in its netns: health, metrics, and health check node ports.
+"""The ports on which a proxy serves HTTP in its network namespace: health, metrics, and health check node ports.
 
-Load balancers probe a health check node port to find nodes with endpoints of a Service with externalTrafficPolicy
-Local. Only the number of local *ready* endpoints matters; hints and terminating endpoints have no influence.
+Load balancers probe a health check node port to find the nodes that have endpoints of a Service with
+externalTrafficPolicy Local. Only the number of local *ready* endpoints matters; hints and terminating endpoints have no
+influence.
 
-The proxy's own thread calls all methods, because a socket belongs to the netns of the thread that creates it.
+The proxy's own thread must call all methods, because a socket belongs to the network namespace of the thread that
+creates it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _SOCKET_FAMILY: dict[Family, int] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_I
 
 
 class Listeners:
-    """The listening sockets of one proxy. A port that cannot be opened is reported to `fail` once, and retried."""
+    """The listening sockets of one proxy. If a port cannot be opened, `fail` is called once. Opening is retried."""
 
     def __init__(self, serving: Serving, healthy: Callable[[], bool], fail: Callable[[str, Exception], None]) -> None:
         self._serving = serving
@@ -35,12 +37,12 @@ class Listeners:
         self._refused: set[int] = set()
 
     def serve(self, port: int, handler: Handler) -> None:
-        """Answer on a port of all addresses of the node, in both IP families."""
+        """Serve HTTP on this port of all addresses of the node, in both IP families."""
         self._wanted[port] = dict.fromkeys(_SOCKET_FAMILY, handler)
         self._listen(port)
 
     def follow(self, changed: Mapping[int, LocalEndpoints | None]) -> None:
-        """Update health check node ports. A value of None means that no Service has the port any more."""
+        """Update the health check node ports. The value None means that no Service uses the port any more."""
         for port, endpoints in changed.items():
             before = self._checks.get(port)
             if endpoints is None:

@@ -1,8 +1,8 @@
 """The proxy's metrics under kube-proxy's names (prefix `kubeproxy_`), for Prometheus.
 
 Metrics are plain numbers until collection. An endpoint change takes a tenth of a millisecond. The library's counters
-would slow it down, and expose a `_created` series that kube-proxy does not have. Label `ip_family` exists since
-Kubernetes 1.33. In earlier releases one series covers both IP families.
+would slow it down, and would expose a `_created` series that kube-proxy does not have. The label `ip_family` was added
+in Kubernetes 1.33. In earlier releases, one series covers both IP families.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 POLICIES: tuple[Policy, ...] = ("internal", "external")
 
 BOUNDS = tuple(0.001 * 2**step for step in range(15))
-"""Upper bounds of the buckets of synchronisation times, in seconds, as in kube-proxy."""
+"""Upper bounds of the buckets for synchronisation times, in seconds, as in kube-proxy."""
 
 _CHANGES = {"endpointslices": "endpoint", "services": "service"}
 
 
 class Metrics:
-    """The counters of one proxy; a collector of its own `registry`. Times are in seconds since 1970."""
+    """The counters of one proxy. It is a collector in its own `registry`. Times are in seconds since 1970."""
 
     def __init__(self, features: Features, health: Health, no_local: Callable[[], NoLocal]) -> None:
         self.seen = dict.fromkeys(("services", "endpointslices", "nodes", "podlocators", ""), 0)
@@ -59,17 +59,17 @@ class Metrics:
                 return not_found(path)
 
     def collect(self) -> Iterator[Metric]:
-        yield self._histogram("sync_proxy_rules_duration_seconds", "Time to bring the rules up to date")
+        yield self._histogram("sync_proxy_rules_duration_seconds", "Time to update the rules")
         synced, queued = self.last_synced, dict.fromkeys(FAMILIES, self.last_queued)
-        yield self._gauge("sync_proxy_rules_last_timestamp_seconds", "When rules were last brought up to date", synced)
-        yield self._gauge("sync_proxy_rules_last_queued_timestamp_seconds", "When a change last came", queued)
+        yield self._gauge("sync_proxy_rules_last_timestamp_seconds", "Time of the last update of the rules", synced)
+        yield self._gauge("sync_proxy_rules_last_queued_timestamp_seconds", "Time of the last change", queued)
         yield self._counter("sync_proxy_rules_nftables_sync_failures_total", "Rules that the kernel refused")
         yield from self._changes()
         yield self._no_local_endpoints()
         yield from self._probes()
 
     def _series(self) -> list[tuple[list[str], tuple[Family, ...]]]:
-        """Return the values of label ip_family, if the label exists, and the families that each value covers."""
+        """Return the values of the label ip_family, if the label exists, and the IP families that each value covers."""
         return [([family], (family,)) for family in FAMILIES] if self._by_family else [([], FAMILIES)]
 
     @property
@@ -96,11 +96,11 @@ class Metrics:
         return metric
 
     def _changes(self) -> Iterator[Metric]:
-        """Yield the change metrics; events count for both IP families, as in kube-proxy."""
+        """Yield the metrics of changes. As in kube-proxy, an event counts for both IP families."""
         for resource, word in _CHANGES.items():
             name, seen = f"kubeproxy_sync_proxy_rules_{word}_changes", self.seen[resource]
             waiting = GaugeMetricFamily(
-                f"{name}_pending", f"Changes of {resource} not yet in force", None, self._labels
+                f"{name}_pending", f"Changes of {resource} not yet in the kernel", None, self._labels
             )
             total = CounterMetricFamily(f"{name}_total", f"Changes of {resource}", None, self._labels)
             for values, _ in self._series():
@@ -109,9 +109,12 @@ class Metrics:
             yield from (waiting, total)
 
     def _no_local_endpoints(self) -> Metric:
-        name, text = "kubeproxy_sync_proxy_rules_no_local_endpoints_total", "Services whose traffic is dropped here"
+        name, text = (
+            "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
+            "Services whose traffic this node drops",
+        )
         metric = GaugeMetricFamily(
-            name, f"{text}, for want of a local endpoint", None, ["traffic_policy", *self._labels]
+            name, f"{text}, because it has no local endpoint", None, ["traffic_policy", *self._labels]
         )
         counts = self._no_local()
         for labels, families in self._series():

@@ -1,8 +1,8 @@
-"""Netlink messages packed by hand, and one socket that commits them to nftables.
+"""Netlink messages packed by hand, and a socket that commits them to nftables.
 
 With thousands of map elements, packing takes most of the time, and a bytes template is 300 times as fast as message
 classes. The kernel processes a batch during `send`. When `send` returns, the batch is committed or the errors are
-queued, so the caller neither waits nor requests an acknowledgement.
+queued, so the caller does not need to wait for an acknowledgement.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def attributes(data: bytes | memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 class Message(NamedTuple):
-    """A message of a batch. `what` names its object, for errors."""
+    """A message of a batch. `what` describes its object in error messages."""
 
     kind: int
     flags: int
@@ -63,7 +63,7 @@ class Message(NamedTuple):
 
 
 class KernelError(Exception):
-    """The kernel refused a transaction and changed nothing; the text has the object and the reason."""
+    """The kernel refused a transaction and changed nothing. The text contains the object and the reason."""
 
     def __init__(self, what: str, number: int, detail: str = "") -> None:
         super().__init__(f"{what}: {os.strerror(number)}" + (f" ({detail})" if detail else ""))
@@ -71,10 +71,10 @@ class KernelError(Exception):
 
 
 class NftSocket:
-    """One netlink socket to nftables, in the netns of the thread that creates it. Any thread may use it.
+    """One netlink socket to nftables, in the network namespace of the thread that creates it. Any thread may use it.
 
-    It stays open while it is needed, because closing a socket after deletions waits for the kernel (12 to 20 ms).
-    Raises `OSError` where netlink is forbidden.
+    The socket stays open while it is needed, because closing a socket after deletions waits for the kernel (12 to 20
+    ms). Raises `OSError` if netlink is forbidden.
     """
 
     def __init__(self) -> None:
@@ -175,8 +175,8 @@ class NftSocket:
 def _grow_send_buffer(sock: socket.socket) -> int:
     """Set the largest permitted send buffer, and return the size of the largest transaction in bytes.
 
-    Only the administrator of the initial user namespace may exceed net.core.wmem_max. For other users, this limits
-    transactions to some 400 KiB on most machines.
+    Only the administrator of the initial user namespace may exceed net.core.wmem_max. For all other users, this limits
+    a transaction to about 400 KiB on most machines.
     """
     try:
         sock.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, WANTED_SEND_BUFFER)
@@ -190,7 +190,7 @@ def pack(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
 
 
 def answers(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """Yield the messages in a received datagram: kind, sequence number, body."""
+    """Yield the messages in a received datagram as kind, sequence number and body."""
     while len(view) >= _header.size:
         length, kind, _flags, sequence, _pid = _header.unpack_from(view)
         yield kind, sequence, view[_header.size : length]

@@ -1,4 +1,4 @@
-"""A ruleset as nft text, as `nft list` prints it and `nft -f` loads it."""
+"""A ruleset as nft text, in the format that `nft list` prints and `nft -f` loads."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The kernel's table of one IP family, which is loaded as a whole ruleset or updated by changes.
+"""The kernel's table of one IP family. A table is loaded as a complete ruleset or updated by changes.
 
-Messages are bytes that depend only on the ruleset and not on the node. The socket belongs to one node.
+Messages are bytes that depend only on the ruleset and not on the node. Each node has its own socket.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from reference.proxy.ruleset import DROP, REJECT, Ruleset, SourceRanges, Sticky,
 from reference.proxy.table import actions
 
 MOST_ELEMENT_BYTES = 2 * 96
-"""An upper bound for the bytes that a replaced element takes in a transaction, including its share of headers."""
+"""The maximum number of bytes that a replaced element takes in a transaction, including its share of headers."""
 
 STAGING = f"{TABLE}-staging"
 
@@ -43,12 +43,12 @@ ChainEdit = Callable[[Family, Chain], Chain]
 
 
 def as_it_is(_: Family, chain: Chain) -> Chain:
-    """Return the chain unchanged, the default edit."""
+    """Return the chain unchanged. This is the default edit."""
     return chain
 
 
 class Messages:
-    """Builds the messages about one table."""
+    """Builds the messages for one table."""
 
     def __init__(self, family: Family, table: str = TABLE, edit: ChainEdit = as_it_is) -> None:
         self.family = family
@@ -61,15 +61,15 @@ class Messages:
 
     @property
     def clients(self) -> bytes:
-        """The body of a message about map `affinity`."""
+        """The body of a message about the map `affinity`."""
         return self._lists["affinity"]
 
     def tag(self, tag: int) -> bytes:
-        """Return the body of a message about one element of set `tags`."""
+        """Return the body of a message about one element of the set `tags`."""
         return self._of_elements("tags", pack_tag(tag))
 
     def delete_tags(self, tags: Iterable[int]) -> Iterator[Message]:
-        """Delete elements of set `tags`, which must exist."""
+        """Delete elements of the set `tags`. The elements must exist."""
         return self._in_messages(uapi.NFT_MSG_DELSETELEM, "tags", [pack_tag(each) for each in tags])
 
     @property
@@ -81,7 +81,7 @@ class Messages:
         return [self._create_table(), *self.delete_table(), self._create_table()]
 
     def delete_table(self) -> list[Message]:
-        """Delete the table, which must exist."""
+        """Delete the table. The table must exist."""
         return [Message(uapi.NFT_MSG_DELTABLE, 0, self._start, self._say("table"))]
 
     def skeleton(self, pods: Iterable[str], own: Iterable[str]) -> Iterator[Message]:
@@ -95,7 +95,7 @@ class Messages:
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", fixed)
 
     def action(self, mark: int) -> Iterator[Message]:
-        """Create the chain of a mark, and its element of map `actions`."""
+        """Create the chain of a mark and its element in the map `actions`."""
         yield from self._chain(action_chain(self.family, mark))
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", pack_action(mark))
 
@@ -103,19 +103,19 @@ class Messages:
         yield from self._chain(ranges_chain(self.family, ranges))
 
     def add(self, wanted: Iterable[Element]) -> Iterator[Message]:
-        """Add elements, in order, in as few messages as possible."""
+        """Add elements in this order, in as few messages as possible."""
         return self._in_lists(uapi.NFT_MSG_NEWSETELEM, wanted)
 
     def delete(self, unwanted: Iterable[Element]) -> Iterator[Message]:
-        """Delete elements, which must exist."""
+        """Delete elements. The elements must exist."""
         return self._in_lists(uapi.NFT_MSG_DELSETELEM, unwanted)
 
     def remembered(self, clients: Sequence[bytes]) -> Iterator[Message]:
-        """Add the elements of map `affinity` that `read_clients` returned."""
+        """Add the elements of the map `affinity` that `read_clients` returned."""
         return self._in_messages(uapi.NFT_MSG_NEWSETELEM, "affinity", clients)
 
     def content(self, ruleset: Ruleset) -> Iterator[Message]:
-        """Add all elements of a ruleset. Service addresses come last, so several transactions are safe."""
+        """Add all elements of a ruleset. Service addresses come last, so that the load can be split."""
         wanted = actions(ruleset)
         packed: list[bytes] = []
         for name, service, action in wanted:
@@ -137,7 +137,7 @@ class Messages:
             yield from self._in_messages(kind, name, parts)
 
     def _in_messages(self, kind: int, name: str, packed: Sequence[bytes]) -> Iterator[Message]:
-        """Split elements into messages. All elements of a set have equal length, so the first one gives the number."""
+        """Split elements into messages. All elements of a set have equal length, so the first one is measured."""
         most = MOST_BYTES // len(packed[0]) if packed else 1
         for first in range(0, len(packed), most):
             yield self._elements(kind, name, b"".join(packed[first : first + most]))
@@ -189,12 +189,12 @@ class Messages:
 
 @cache
 def messages(family: Family, table: str = TABLE, edit: ChainEdit = as_it_is) -> Messages:
-    """Return the builder of a table's messages, shared by all nodes."""
+    """Return the message builder for a table. All nodes share it."""
     return Messages(family, table, edit)
 
 
 class KernelTable:
-    """Table `trafficdist` of one IP family, in the netns of a socket. All methods raise `KernelError`."""
+    """The table `trafficdist` of one IP family, in the netns of a socket. All methods raise `KernelError`."""
 
     def __init__(self, nft: NftSocket, family: Family, *, edit: ChainEdit = as_it_is) -> None:
         self._nft = nft
@@ -206,11 +206,11 @@ class KernelTable:
         self.most_elements = max(1, nft.limit // MOST_ELEMENT_BYTES - 1)
 
     def load(self, ruleset: Ruleset) -> None:
-        """Replace the table by a ruleset, in as few transactions as the socket's send buffer allows.
+        """Replace the table by this ruleset, in as few transactions as the socket's send buffer allows.
 
-        If a table exists, a copy of the new table under another name is active in the meantime, even for a single
-        transaction. Otherwise a packet that is passing the hooks could miss both tables. Clients in map `affinity` are
-        kept, except clients that are added during the load.
+        If a table exists, a copy of the new table under another name is active during the replacement, even if one
+        transaction is enough. Otherwise a packet that is passing the hooks could miss both tables. Clients in the map
+        `affinity` are kept, except clients that are added during the load.
         """
         sticky = any(isinstance(action, Sticky) for _, _, action in actions(ruleset))
         clients = read_clients(read_elements(self._dump_clients), self.family) if sticky else []
@@ -228,7 +228,7 @@ class KernelTable:
         return self._nft.dump(uapi.NFT_MSG_GETSETELEM, self._messages.clients)
 
     def apply(self, changes: Changes) -> None:
-        """Apply changes, in two or more transactions, so that no packet finds a slot empty."""
+        """Apply changes in two or more transactions, so that no packet finds an empty slot."""
         build = self._messages
         new = {each.mark for each in changes.first_add if isinstance(each, MarkElement)} - self._marks
         ranges = {each.ranges for each in changes.first_add if isinstance(each, RangesElement)} - self._ranges
@@ -245,7 +245,7 @@ class KernelTable:
         return self._nft.exists(uapi.NFT_MSG_GETSETELEM, self._messages.tag(tag))
 
     def forget_tags(self, tags: Iterable[int]) -> None:
-        """Delete recorded tags, which must exist."""
+        """Delete recorded tags. The tags must exist."""
         self._nft.commit_all(self._messages.delete_tags(tags))
 
     def delete(self) -> None:

@@ -1,8 +1,8 @@
 """The labels of all nodes, for Services with topology keys (KEP-536, Kube-proxy changes).
 
-An EndpointSlice has the node and zone of an endpoint, but a topology key may be any label, for example a rack. So the
-labels are read from the Nodes. Only a reference to the labels is stored, and they are converted to a set on demand, so
-a cluster without topology keys has almost no overhead.
+An EndpointSlice contains the node and zone of an endpoint, but a topology key may be any label, for example a rack. So
+the labels are read from the Nodes. Only a reference to the labels is stored, and they are converted to a set on demand,
+so a cluster without topology keys has almost no overhead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NodeLabels:
         self._asked: dict[str, Labels] = {}
 
     def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
-        """Read a Node. Returns the keys whose values changed. Most updates change no label."""
+        """Read a Node. Return the keys whose values changed. Most updates change no label."""
         name = node["metadata"]["name"]
         before = self._known.pop(name, {})
         after: Mapping[str, str] = {} if deleted else node["metadata"].get("labels") or {}
@@ -50,7 +50,7 @@ class NodeLabels:
 
 
 Pod = tuple[str, str]
-"""The namespace and name of a pod, and of its locator."""
+"""The namespace and the name of a pod. Its locator has the same namespace and name."""
 
 
 class LocatorLabels(NodeLabels):
@@ -67,7 +67,7 @@ class LocatorLabels(NodeLabels):
         return super().receive(node, deleted=deleted) if node["metadata"]["name"] == self._own else frozenset()
 
     def receive_locator(self, locator: Object, *, deleted: bool) -> AbstractSet[str]:
-        """Read a PodLocator. Returns the keys whose values changed for some endpoint."""
+        """Read a PodLocator. Return the keys whose values changed for some endpoint."""
         pod = locator["metadata"]["namespace"], locator["metadata"]["name"]
         labels, addresses = before = self._located.pop(pod, (NONE, ()))
         for each in addresses:

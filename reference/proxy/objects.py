@@ -1,7 +1,7 @@
-"""Reads what the proxy needs from Kubernetes objects, once for each event.
+"""Reads the data that the proxy needs from Kubernetes objects, once for each event.
 
-Kubernetes' defaults are applied here (a missing `ready` means true, a missing port name is ""), so that no other module
-reads JSON. Objects are never changed.
+This module applies Kubernetes' defaults (a missing `ready` means true, a missing port name means ""), so that no other
+module reads JSON. Objects are never changed.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ NOT_FOR_THIS_PROXY = frozenset({"service.kubernetes.io/headless", "service.kuber
 DEPRECATED_ANNOTATION = "service.kubernetes.io/topology-aware-hints"
 ANNOTATION = "service.kubernetes.io/topology-mode"
 AFFINITY_SECONDS, MOST_AFFINITY_SECONDS = 10_800, 86_400
-"""The default timeout of session affinity, and the largest that an API server allows."""
+"""The default timeout of session affinity, and the maximum timeout that an API server allows, in seconds."""
 
 UNREADABLE = (KeyError, TypeError, ValueError)
-"""The errors of a malformed object."""
+"""The errors that a malformed object causes."""
 
 NONE: frozenset[str] = frozenset()
 NO_FIELDS: Mapping[str, Any] = {}
 
 PortName = tuple[str, str]
-"""A service port's name within its service: its `name` ("" without one) and its protocol."""
+"""The identity of a service port within its service: its `name` ("" if unnamed) and its protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
     """An EndpointSlice: its Service, the number of each of its ports, and its endpoints as JSON.
 
-    Endpoints are read on demand. In a large cluster the garbage collector would otherwise walk some 100,000 objects,
-    which takes a quarter of the time of a full load.
+    Endpoints are read on demand. In a large cluster the garbage collector would otherwise traverse some 100,000
+    objects, which takes a quarter of the time of a full load.
     """
 
     service: tuple[str, str]
@@ -50,8 +50,7 @@ class Slice:
     raw: Sequence[Object]
 
     def endpoints(self, port: PortName, labels: Callable[[Mapping[str, Any]], Labels] | None = None) -> list[Endpoint]:
-        """Return its endpoints at a port; none if it does not have the port. Raises `ValueError` for an invalid
-        address.
+        """Return the slice's endpoints at a port, if it has the port. Raises `ValueError` for an invalid address.
 
         `labels` returns the node labels of an endpoint, if needed.
         """
@@ -62,7 +61,7 @@ class Slice:
         return [each._replace(labels=labels(raw)) for each, raw in zip(found, self.raw, strict=False)]
 
     def ready_on(self, node: str) -> set[str]:
-        """Return the addresses of its ready endpoints on a node. Raises `KeyError` for an endpoint without address."""
+        """Return the addresses of ready endpoints on a node. Raises `KeyError` for an endpoint without address."""
         return {each["addresses"][0] for each in self.raw if each.get("nodeName") == node and is_ready(each)}
 
     @property
@@ -72,7 +71,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The parts of the proxy's own Node that it needs. Addresses and CIDRs are of both IP families."""
+    """The parts of its own Node that the proxy needs. Addresses and CIDRs of both IP families are included."""
 
     place: Place
     addresses: tuple[str, ...] = ()
@@ -85,7 +84,7 @@ def family_of(address: str) -> Family:
 
 
 def canonical(address: str) -> str:
-    """Return an IP address in the kernel's text form. Raises `ValueError`."""
+    """Return an IP address in the text form that the kernel uses. Raises `ValueError`."""
     try:
         if ":" in address:
             return socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, address))
@@ -96,25 +95,25 @@ def canonical(address: str) -> str:
 
 
 def of_family(addresses: Iterable[str], family: Family) -> tuple[str, ...]:
-    """Return the addresses of `family`, in canonical form."""
+    """Return the addresses of one `family`, in canonical form."""
     return tuple([canonical(each) for each in addresses if family_of(each) == family])
 
 
 def is_excluded(obj: Object) -> bool:
-    """Return whether labels mark the object as headless or for another proxy."""
+    """Return whether labels mark the object as headless or as handled by another proxy."""
     labels = obj["metadata"].get("labels")
     return bool(labels) and not NOT_FOR_THIS_PROXY.isdisjoint(labels)
 
 
 def annotation_key(behaviour: Behaviour) -> str | None:
-    """Return the only topology annotation of a release, or None if the release has both annotations."""
+    """Return the only topology annotation of a release, or None if the release supports two."""
     return DEPRECATED_ANNOTATION if behaviour.annotation == "auto" else None
 
 
 def service_ports(service: Object, *, annotation_key: str | None = None) -> dict[Family, list[ServicePort]]:
-    """Return the ports of a Service by IP family. Headless, ExternalName and other proxies' Services have none.
+    """Return the ports of a Service by IP family; none if it is headless, ExternalName or handled by another proxy.
 
-    `annotation_key` restricts the topology annotation to one key, for releases that have only this key.
+    `annotation_key` restricts the topology annotation to one key, for releases that support only this key.
     """
     spec = service["spec"]
     cluster_ips = spec.get("clusterIPs") or [spec.get("clusterIP")]
@@ -161,7 +160,7 @@ def _service_port(service: Object, port: Mapping[str, Any], family: Family, anno
 
 
 def _source_ranges(spec: Mapping[str, Any], family: Family) -> tuple[str, ...]:
-    """Return the CIDRs of a family whose clients may use the load balancer; empty means all, as in kube-proxy."""
+    """Return the CIDRs of a family whose clients may use the load balancer. Empty means all, as in kube-proxy."""
     if spec.get("type") != "LoadBalancer":
         return ()
     wanted = [each.strip() for each in spec.get("loadBalancerSourceRanges") or ()]
@@ -170,7 +169,7 @@ def _source_ranges(spec: Mapping[str, Any], family: Family) -> tuple[str, ...]:
 
 
 def _affinity_seconds(spec: Mapping[str, Any]) -> int:
-    """Return how long a client keeps its endpoint in seconds, or 0 without sessionAffinity ClientIP."""
+    """Return the number of seconds that a client keeps its endpoint, or 0 without sessionAffinity ClientIP."""
     if spec.get("sessionAffinity") != "ClientIP":
         return 0
     config = (spec.get("sessionAffinityConfig") or NO_FIELDS).get("clientIP") or NO_FIELDS
@@ -178,7 +177,7 @@ def _affinity_seconds(spec: Mapping[str, Any]) -> int:
 
 
 def _load_balancer_ips(service: Object) -> list[str]:
-    """Return the load balancer IPs that packets still have at a node, so not those of ipMode Proxy (KEP-1860)."""
+    """Return the load balancer IPs, except those of ipMode Proxy, which never arrive at a node (KEP-1860)."""
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or ()
     return [each["ip"] for each in ingress if each.get("ip") and each.get("ipMode") != "Proxy"]
 
@@ -190,7 +189,7 @@ def _topology_annotation(annotations: Mapping[str, str], only: str | None) -> st
 
 
 def read_slice(obj: Object) -> Slice | None:
-    """Read an EndpointSlice; None if it has no Service, is for another proxy, or has no IP addresses."""
+    """Read an EndpointSlice. Return None if it has no Service, is handled by another proxy, or has no IP addresses."""
     metadata = obj["metadata"]
     name = (metadata.get("labels") or {}).get(SERVICE_LABEL)
     family = obj["addressType"]
@@ -205,7 +204,7 @@ def read_slice(obj: Object) -> Slice | None:
 
 
 def _read_endpoints(endpoints: Iterable[Object], port: int) -> list[Endpoint]:
-    """Read all endpoints of a slice at one port. Only the first address of each counts.
+    """Read all endpoints of a slice at one port. Only the first address of each endpoint counts.
 
     This is a single loop because a full load reads every endpoint of the cluster, and function calls would be slower.
     """
@@ -241,7 +240,7 @@ def _one_name(name: str) -> frozenset[str]:
 
 
 def read_node(node: Object) -> Node:
-    """Read the proxy's own Node: zone label, InternalIPs, pod CIDRs."""
+    """Read the proxy's own Node: zone label, InternalIPs and pod CIDRs."""
     metadata, spec = node["metadata"], node.get("spec") or {}
     addresses = (node.get("status") or {}).get("addresses") or ()
     cidrs = spec.get("podCIDRs") or [spec.get("podCIDR")]

@@ -1,8 +1,8 @@
 """The service proxy of one node: it watches the API and keeps the kernel's rules up to date.
 
-One thread takes all events from one queue, recomputes their Services, and writes the differences to the kernel at once.
-The cost does not depend on the number of other Services. The constructor creates the thread, so the thread and all its
-sockets are in the netns of the constructing thread.
+One thread takes all events from one queue, computes the affected Services again, and writes the differences to the
+kernel immediately. The cost does not depend on the number of other Services. The constructor creates the thread, so the
+thread and all its sockets are in the network namespace of the thread that calls the constructor.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _log = logging.getLogger(__name__)
 
 
 class ServiceProxy:
-    """Programs cluster IPs, node ports, load balancer IPs and external IPs in the netns of the constructing thread.
+    """Programs cluster IPs, node ports, load balancer IPs and external IPs in the calling thread's network namespace.
 
-    `pod_cidrs` are the pod CIDRs of the whole cluster. A running proxy listens on ports 10256 (/healthz, /livez), 10249
-    (/metrics, from `registry`) and the health check node ports of Services. Proxies of one process may share `serving`.
-    The proxy is unhealthy if a change has waited for `health_timeout` seconds. With `acknowledge`, it writes the
-    revision that is in the kernel to a Lease. With `pod_locators`, it finds the nodes of endpoints by PodLocators, and
-    watches only its own Node (KEP-536, beta).
+    `pod_cidrs` contains the pod CIDRs of the whole cluster. A running proxy listens on ports 10256 (/healthz, /livez),
+    10249 (/metrics, from `registry`) and the health check node ports of Services. Proxies in one process may share
+    `serving`. The proxy is unhealthy if a change has waited for `health_timeout` seconds. With `acknowledge`, it writes
+    the revision that is in the kernel to a Lease. With `pod_locators`, it finds the nodes of endpoints through
+    PodLocators, and watches only its own Node (KEP-536, beta).
 
     `stop` leaves the rules in the kernel, and `cleanup` removes them. A new proxy replaces the rules of an earlier
-    proxy without a gap. Raises `OSError` if netlink is forbidden. Later kernel errors are logged and stored in
-    `last_error`, and the proxy then reloads everything.
+    proxy without interrupting traffic. Raises `OSError` if netlink is forbidden. Later kernel errors are logged and
+    stored in `last_error`, and the proxy then reloads all rules.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ServiceProxy:
         self._thread.start()
 
     def start(self) -> None:
-        """Start to watch; call this once. The initial state is queued first, so that two threads do not compete."""
+        """Start to watch. Call this once. The initial state is queued first, so that two threads do not compete."""
         if self._own_serving is not None:
             self._own_serving.start()
         if self._acknowledgement is not None:
@@ -105,7 +105,7 @@ class ServiceProxy:
         self._begin.set()
 
     def stop(self) -> None:
-        """Stop watching and answering; the rules stay. Idempotent."""
+        """Stop watching and serving. The rules remain. Idempotent."""
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -136,17 +136,17 @@ class ServiceProxy:
         return self._thread.is_alive()
 
     def synced(self) -> bool:
-        """Return whether all events delivered so far are in the kernel."""
+        """Return whether the changes of all delivered events are in the kernel."""
         with self._lock:
             return self._complete and not self._must_load and self._worked == self._delivered
 
     def decisions(self) -> dict[str, Decision]:
-        """Return the decision for each service port, by "namespace/name:port/protocol family"."""
+        """Return the decision for each service port, with keys of the form "namespace/name:port/protocol family"."""
         with self._lock:
             return self._state.decisions()
 
     def explain(self, namespace: str, name: str) -> str:
-        """Explain why this node treats a Service as it does."""
+        """Return an explanation of how this node handles a Service."""
         with self._lock:
             return self._state.explain(namespace, name)
 
@@ -170,7 +170,7 @@ class ServiceProxy:
             self._follow()
         except Exception as error:
             self._must_load = True
-            self._fail("the proxy ends, through a fault of its own", error)
+            self._fail("the proxy stops because of an internal error", error)
             raise
         finally:
             self._listeners.close()
@@ -194,7 +194,7 @@ class ServiceProxy:
             self._forget_later(time.monotonic())
 
     def _patience(self, waiting: bool) -> float | None:
-        """Return how long to wait for events, in seconds."""
+        """Return the maximum time to wait for events, in seconds."""
         patience = self._kernel.patience()
         return RETRY_SECONDS if patience is None and waiting else patience
 
@@ -226,7 +226,7 @@ class ServiceProxy:
                     self._fail(f"cannot read {_name(resource, obj)}", error)
 
     def _write(self) -> bool:
-        """Update the kernel, health and metrics. Return whether the update succeeded."""
+        """Update the kernel, the health and the metrics. Return whether the update succeeded."""
         try:
             self._must_load = self._state.compute() or self._must_load
             while self._state.unreadable:
@@ -235,7 +235,7 @@ class ServiceProxy:
             self._kernel.write(anew=self._must_load)
         except (KernelError, OSError) as error:
             self._must_load = True
-            self._fail("the kernel refused the rules, all are loaded anew", error)
+            self._fail("the kernel refused the rules, so all rules are loaded again", error)
             return False
         self._must_load = False
         self._report()
@@ -254,7 +254,7 @@ class ServiceProxy:
         try:
             self._kernel.forget_later(now)
         except (KernelError, OSError) as error:
-            self._fail("stale UDP connections stay", error)
+            self._fail("stale UDP connections could not be deleted", error)
 
     def _fail(self, what: str, error: Exception) -> None:
         self.last_error = error

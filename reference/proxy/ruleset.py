@@ -1,27 +1,28 @@
-"""Decisions as the content of a few maps that all Services share.
+"""Decisions as elements of a few maps that all Services share.
 
-kube-proxy creates chains for each Service and a chain for each endpoint. Here a Service is a few elements of shared
-maps. So its cost does not grow with the number of Services, and a change affects only a few elements:
+kube-proxy creates chains for each Service and a chain for each endpoint. In this proxy, a Service is a few elements of
+shared maps. So the cost of a packet does not grow with the number of Services, and a change affects only a few
+elements:
 
 - `services` maps a service address (address, protocol, port) to a mark. The mark represents an action: forward to a
   number of endpoints, drop, or reject.
-- `external` does the same for traffic from outside the cluster, and from pods of other nodes to node ports, where
-  externalTrafficPolicy Local selects other endpoints than for traffic from inside. Its marks, and the indexes of its
-  endpoints, are LOCAL_LIST higher, so that in postrouting the packet's mark still says that the client's address must
-  be kept, without a further lookup.
-- `actions` maps a mark to the chain that carries the action out, for example by selecting an index at random.
+- `external` does the same for traffic from outside the cluster, and for traffic from pods of other nodes to node ports,
+  if externalTrafficPolicy Local selects different endpoints from those for traffic from inside. LOCAL_LIST is added to
+  its marks and to the indexes of its endpoints. So in postrouting the mark of a packet shows, without another lookup,
+  that the client's address must be preserved.
+- `actions` maps a mark to the chain that executes the action, for example by selecting an index at random.
 - `endpoints` maps a service address and an index to an endpoint.
-- `hairpin` holds the endpoints on this node, which may reach themselves through a Service.
+- `hairpin` contains the endpoints on this node, which may connect to themselves through a Service.
 - `ranges` maps a service address with source ranges to the chain that drops packets of all other clients.
 - `affinity`, which the kernel fills, maps a client and a service address to the identity of an endpoint, for the
   timeout of the Service. With session affinity, `endpoints` is keyed by identity, and `identities` maps an index to an
-  identity. The identity depends only on the endpoint. So an endpoint that moves to another index keeps its clients, and
-  the clients of a removed endpoint find no endpoint.
-- `tags`, which the kernel fills, holds a tag (see `flows`) for each pair of service address and endpoint with a UDP
-  connection, until the endpoint has left and its connections are deleted.
+  identity. The identity depends only on the endpoint. So the clients of an endpoint that moves to another index stay
+  with it, and the clients of a removed endpoint find no endpoint.
+- `tags`, which the kernel fills, contains a tag (see `flows`) for each pair of service address and endpoint with a UDP
+  connection. The tag stays until the endpoint has left and its connections are deleted.
 
-The index goes through the packet's mark because nft 1.0.6 aborts when it lists a rule that puts a random number or the
-result of a map into a register of a concatenation.
+The index is passed through the packet's mark because nft 1.0.6 aborts when it lists a rule that puts a random number or
+the result of a map into a register of a concatenation.
 """
 
 from __future__ import annotations
@@ -33,19 +34,20 @@ from zlib import crc32
 
 from reference.proxy.decision import Action, Decision, Drop, Family, Forward, Reject, ServicePort
 
-# A mark: 14 bits that count endpoints, one for the list, 17 with the seconds of session affinity. Without endpoints:
+# A mark: 14 bits for the number of endpoints, one for the list, 17 for the seconds of session affinity. Without
+# endpoints:
 LOCAL_LIST = 0x4000
 DROP = 0
 REJECT = LOCAL_LIST
 
 MOST_ENDPOINTS = LOCAL_LIST - 1
-"""The maximum number of endpoints that are used for one service address. Further endpoints are ignored."""
+"""The maximum number of endpoints that are used for one service address. Additional endpoints are ignored."""
 
 _AFFINITY_SHIFT = 15
 
 
 class ServiceAddress(NamedTuple):
-    """One address of a service port, to which clients send: address, protocol ("TCP", "UDP", "SCTP") and port."""
+    """One address of a service port to which clients send: address, protocol ("TCP", "UDP", "SCTP") and port."""
 
     address: str
     protocol: str
@@ -53,13 +55,13 @@ class ServiceAddress(NamedTuple):
 
 
 Endpoint = tuple[str, int]
-"""An address and a port. A plain tuple, since there are many."""
+"""An address and a port. It is a plain tuple because there are many of them."""
 
 
 class Stale(NamedTuple):
     """UDP connections to a service address that go to an endpoint that has left.
 
-    The service's own address and port as `endpoint` mean connections that were never translated.
+    If `endpoint` is the service's own address and port, the connections were never translated.
     """
 
     service: ServiceAddress
@@ -80,7 +82,7 @@ class Sticky:
 
 
 RuleAction = tuple[Endpoint, ...] | Sticky | Literal["drop", "reject"]
-"""The action of the rules on connections to a service address: forward to one of these endpoints, drop, or reject."""
+"""The action for connections to a service address: forward to one of these endpoints, drop, or reject."""
 
 SourceRanges = tuple[str, ...]
 """The CIDRs of the clients that may use a service address, in order."""
@@ -90,7 +92,7 @@ MapName = Literal["services", "external"]
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of one service port in the ruleset of one IP family on one node."""
+    """The entries of one service port in one node's ruleset of one IP family."""
 
     services: Mapping[ServiceAddress, RuleAction]
     external: Mapping[ServiceAddress, RuleAction]
@@ -105,7 +107,7 @@ NOTHING = Entries({}, {}, frozenset())
 class Ruleset:
     """All rules of one IP family on one node.
 
-    `pods` are the cluster's pod CIDRs, `own` those of this node and its addresses.
+    `pods` are the cluster's pod CIDRs. `own` contains this node's pod CIDRs and addresses.
     """
 
     family: Family
@@ -118,7 +120,7 @@ class Ruleset:
 
 
 def render(port: ServicePort, decision: Decision, node: str, node_addresses: Sequence[str]) -> Entries:
-    """Return the entries of one service port on `node`, whose own addresses of this family are `node_addresses`."""
+    """Return the entries of one service port on `node`; `node_addresses` are the node's addresses of this family."""
     services: dict[ServiceAddress, RuleAction] = {}
     external: dict[ServiceAddress, RuleAction] = {}
     action = _rule_action(decision.cluster_ip, port)
@@ -136,7 +138,7 @@ def render(port: ServicePort, decision: Decision, node: str, node_addresses: Seq
 
 
 def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
-    """Return the addresses of the endpoints on this node that traffic may reach."""
+    """Return the addresses of the endpoints on this node that traffic may use."""
     local = []
     seen: list[Action | None] = []
     for action in (decision.cluster_ip, decision.outside, decision.inside):
@@ -166,7 +168,7 @@ def _rule_action(action: Action, port: ServicePort) -> RuleAction:
 
 
 def mark(name: MapName, action: RuleAction) -> int:
-    """Return the mark of an action in map `services` or `external`."""
+    """Return the mark of an action in the map `services` or `external`."""
     match action:
         case "drop":
             return DROP
@@ -179,7 +181,7 @@ def mark(name: MapName, action: RuleAction) -> int:
 
 
 class Mark(NamedTuple):
-    """A decoded mark: the number of endpoints (0: drop or reject), the first index, the seconds of affinity."""
+    """A decoded mark: the number of endpoints (0: drop or reject), the first index, and the seconds of affinity."""
 
     endpoints: int
     first: int
@@ -202,7 +204,7 @@ def endpoints_of(action: RuleAction | None) -> tuple[Endpoint, ...]:
 
 
 def identities(name: MapName, endpoints: Iterable[Endpoint]) -> list[int]:
-    """Return a number for each endpoint, for session affinity. It is equal on every node and after each restart.
+    """Return a number for each endpoint, for session affinity. It is the same on every node and after every restart.
 
     Two endpoints never have the same number.
     """
@@ -216,19 +218,19 @@ def identities(name: MapName, endpoints: Iterable[Endpoint]) -> list[int]:
 
 
 def first_index(name: MapName) -> int:
-    """Return the index of the first endpoint of a service address in map `endpoints`."""
+    """Return the index of a service address's first endpoint in the map `endpoints`."""
     return LOCAL_LIST if name == "external" else 0
 
 
 def marks(ruleset: Ruleset, *, fixed: bool = False) -> list[int]:
-    """Return the marks of all actions that forward, and with `fixed` also those of drop and reject."""
+    """Return the marks of all actions that forward, and with `fixed` also the marks of drop and reject."""
     found = {mark("services", action) for action in ruleset.services.values()}
     found |= {mark("external", action) for action in ruleset.external.values()}
     return sorted(found | {DROP, REJECT} if fixed else found - {DROP, REJECT})
 
 
 def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
-    """Assign the wanted endpoints to numbered slots, with few changes to `current`.
+    """Assign the wanted endpoints to numbered slots, with few changes from `current`.
 
     An endpoint keeps its slot, and new endpoints fill free slots. Then the last endpoint moves into a remaining hole.
     So adding or removing an endpoint changes at most one slot and the count.
@@ -252,7 +254,7 @@ def place(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
 
 
 def _close_holes(slots: list[Endpoint | None]) -> None:
-    """Move endpoints from the end into the holes, and drop the empty end."""
+    """Move endpoints from the end into the holes, and remove the empty slots at the end."""
     index = 0
     while index < len(slots):
         if slots[-1] is None:

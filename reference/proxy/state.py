@@ -1,6 +1,7 @@
 """The state of one node's proxy: Services, their slices, its own Node, and the tables computed from these objects.
 
-There are no side effects: the state receives objects and computes tables. An event costs only work for its own Service.
+There are no side effects: the state receives objects and computes tables. An event only causes work for its own
+Service.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ Name = tuple[str, str]
 """A namespace and a name."""
 
 PortKey = tuple[str, str, str, Protocol, Family]
-"""The owner of entries of a table: namespace, service, port name, protocol, IP family."""
+"""The owner of table entries: namespace, service, port name, protocol and IP family."""
 
 Dropped = tuple[Family, Literal["internal", "external"]]
-"""Traffic that a policy Local drops on this node: its IP family, and its direction."""
+"""Traffic that a policy Local drops on this node: its IP family and its direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,9 @@ class LocalEndpoints:
 
 @dataclass(slots=True)
 class _Service:
-    """A Service, its slices, and its ports. Slices may arrive before the Service; then there are no ports yet.
+    """A Service, its slices, and its ports. There are no ports if the slices arrived before the Service.
 
-    Decisions are not stored: they can be recomputed, and storing them would copy 100,000 endpoints once more.
+    Decisions are not stored. They can be computed again, and storing them would mean another copy of 100,000 endpoints.
     """
 
     ports: Mapping[Family, list[ServicePort]] = field(default_factory=dict)
@@ -70,11 +71,11 @@ class _Service:
 
 
 class State:
-    """The objects that one node's proxy has seen, and its tables. Not thread-safe.
+    """The objects that one node's proxy has received, and its tables. Not thread-safe.
 
-    `unreadable` collects the Services whose slices could not be read; their rules stay. `dropped` counts the Services
-    that have usable endpoints, but none for a policy Local on this node. `health_checks` collects the changed health
-    check node ports; a removed port has value None.
+    `unreadable` contains the Services whose slices could not be read; their rules stay unchanged. `dropped` counts the
+    Services that have usable endpoints, but none that a policy Local allows on this node. `health_checks` contains the
+    changed health check node ports; a removed port has the value None.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class State:
                 self._decide_anew(self._labels.receive_locator(obj, deleted=deleted))
 
     def compute(self) -> bool:
-        """Update the tables. Returns True if the base rules have changed, so that everything must be reloaded."""
+        """Update the tables. Return True if the base rules have changed, so that all rules must be reloaded."""
         for name in self._changed:
             service = self._services[name]
             try:
@@ -133,7 +134,7 @@ class State:
         return self.tables[family].ruleset(pods, tuple(each for each in own if family_of(each) == family))
 
     def decisions(self) -> dict[str, Decision]:
-        """Return all decisions by service port and IP family, without Services whose slices cannot be read."""
+        """Return all decisions by service port and IP family. Services whose slices cannot be read are left out."""
         found: dict[str, Decision] = {}
         for name, service in self._services.items():
             with suppress(*UNREADABLE):
@@ -141,7 +142,7 @@ class State:
         return found
 
     def explain(self, namespace: str, name: str) -> str:
-        """Return the decisions about one Service, in sentences."""
+        """Return the decisions about one Service as sentences."""
         place = self._node.place
         lines = [f"node {place.node}, zone {place.zone or '(none)'}"]
         service = self._services.get((namespace, name))
@@ -150,7 +151,7 @@ class State:
         try:
             decided = dict(self._decided((namespace, name), service))
         except UNREADABLE as error:
-            return f"{lines[0]}: slices of {namespace}/{name} cannot be read, and rules stay as they were: {error}"
+            return f"{lines[0]}: slices of {namespace}/{name} cannot be read, so the rules are unchanged: {error}"
         for key, (port, decision) in decided.items():
             lines.append(f"{port} {key[-1]}, port {port.port} of {port.addresses}")
             lines += [f"  {reason}" for reason in decision.reasons]
@@ -198,7 +199,7 @@ class State:
             self._base_changed = True
 
     def _receive_labels(self, node: Object, *, deleted: bool) -> None:
-        """Process the labels of a Node. A Service is decided again if the value of one of its topology keys changed."""
+        """Process the labels of a Node. If the value of a topology key changed, decide its Services again."""
         if not (changed := self._labels.receive(node, deleted=deleted)):
             return
         if not deleted and node["metadata"]["name"] == self._node.place.node:
@@ -206,7 +207,7 @@ class State:
         self._decide_anew(changed)
 
     def _decide_anew(self, changed: AbstractSet[str]) -> None:
-        """Decide the Services with these topology keys again."""
+        """Make the decisions of Services with these topology keys again."""
         self._changed.update(dict.fromkeys(name for name, keys in self._keyed.items() if keys & changed))
 
     def _compute_service(self, name: Name, service: _Service) -> None:
@@ -239,7 +240,7 @@ class State:
             service.dropped = frozenset(dropped)
 
     def _check_health(self, name: Name, service: _Service) -> None:
-        """Count local ready endpoints for the health check node port, and record the changes."""
+        """Count the local ready endpoints for the health check node port, and record a change."""
         before, node = service.checked, self._node.place.node
         ready: dict[Family, set[str]] = {family: set() for family in service.ports}
         for each in service.slices.values():
@@ -255,7 +256,7 @@ class State:
             self.health_checks[service.health_port] = service.checked[1]
 
     def _has_gone_on(self, health_port: int, name: Name) -> bool:
-        """Return whether another Service now has the health check node port that Service `name` had."""
+        """Return whether another Service now has the health check node port that the Service `name` had."""
         taken = self.health_checks.get(health_port)
         return taken is not None and (taken.namespace, taken.name) != name
 

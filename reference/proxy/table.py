@@ -1,7 +1,7 @@
-"""The wanted rules of one IP family on one node, and their differences from those in the kernel.
+"""The wanted rules of one IP family on one node, and their differences from the rules in the kernel.
 
-Entries belong to an owner (a service port). Changes are the difference between the last call of `take_changes` and now,
-so the cost of a burst of events depends only on the final differences.
+Entries belong to an owner (a service port). Changes are the differences since the last call of `take_changes`, so the
+cost of a burst of events depends only on the final differences.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Table:
         self._touched_ranges: dict[ServiceAddress, SourceRanges | None] = {}
 
     def put(self, owner: Hashable, entries: Entries) -> None:
-        """Replace the entries of `owner`. A service address belongs to the owner that claimed it first."""
+        """Replace the entries of `owner`. If several owners claim a service address, the first one has it."""
         before = self._entries.get(owner, NOTHING)
         if entries == NOTHING:
             self._entries.pop(owner, None)
@@ -86,7 +86,7 @@ class Table:
             self._count(entries.hairpin - before.hairpin, +1)
 
     def conflicts(self, owner: Hashable) -> list[ServiceAddress]:
-        """Return the service addresses that `owner` wants and another owner has."""
+        """Return the service addresses that `owner` claims but another owner has."""
         return [each for each in self._entries.get(owner, NOTHING).services if self._owner[each] != owner]
 
     def services(self) -> Iterable[ServiceAddress]:
@@ -100,7 +100,7 @@ class Table:
         return frozenset(each for action in actions for each in endpoints_of(action))
 
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
-        """Return the changes since the last call, in independent parts of about `most` elements.
+        """Return the changes since the last call, in independent parts of at most about `most` elements.
 
         All changes of one service address are in one part.
         """
@@ -142,7 +142,7 @@ class Table:
                 changes.first_add.append(RangesElement(service, after))
 
     def forget_changes(self) -> None:
-        """Drop the recorded changes, before the whole table is loaded."""
+        """Discard the recorded changes, before the whole table is loaded."""
         self._touched.clear()
         self._touched_hairpin.clear()
         self._touched_ranges.clear()
@@ -212,7 +212,7 @@ _MAPS: tuple[MapName, ...] = ("services", "external")
 
 
 def actions(ruleset: Ruleset) -> list[tuple[MapName, ServiceAddress, RuleAction]]:
-    """Return the action of each service address, with the map that it is in."""
+    """Return the action of each service address, together with the map that contains it."""
     found: list[tuple[MapName, ServiceAddress, RuleAction]] = []
     for name, services in zip(_MAPS, (ruleset.services, ruleset.external), strict=True):
         found += [(name, service, action) for service, action in services.items()]
@@ -230,7 +230,7 @@ def elements(ruleset: Ruleset) -> Iterator[Element]:
 
 
 def _stale(service: ServiceAddress, before: RuleAction | None, endpoints: frozenset[Endpoint] | None) -> list[Stale]:
-    """Return connections to endpoints that left, and untranslated connections to a new service address."""
+    """Return connections to endpoints that have left, and untranslated connections to a new service address."""
     if before is None and endpoints is not None:
         return [Stale(service, (service.address, service.port))]
     return [Stale(service, each) for each in endpoints_of(before) if each not in (endpoints or ())]

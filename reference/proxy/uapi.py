@@ -1,4 +1,4 @@
-"""The kernel's numbers for netlink and netfilter, under the names that its headers give them."""
+"""The kernel's constants for netlink and netfilter, with the names that they have in its headers."""
 
 # linux/netlink.h
 SOL_NETLINK = 270

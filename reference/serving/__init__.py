@@ -1,4 +1,4 @@
-"""The HTTP server for health and metrics of components, and histograms for metrics of hot paths."""
+"""The HTTP server for health and metrics of components, and histograms for metrics that are updated often."""
 
 from reference.serving.histogram import Histogram
 from reference.serving.http import Handler, Response, Serving, not_found, plain

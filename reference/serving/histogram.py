@@ -1,7 +1,7 @@
 """Histograms for metrics that are updated often and read rarely.
 
 An observation increments a number in a list, without the locks and labelled children of the library. The cumulative
-buckets of Prometheus are computed on collection. One thread observes values, and any thread may read.
+buckets of Prometheus are computed on collection. Only one thread may observe values, and any thread may read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Histogram:
         return both
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Add it to `family`, under these label values."""
+        """Add this histogram to `family`, with these label values."""
         buckets, below = [], 0
         for bound, count in zip((*self._bounds, None), list(self._counts), strict=True):
             below += count

@@ -1,11 +1,11 @@
 """An HTTP server for GET on any number of listening sockets: health checks, metrics, health check node ports.
 
-One daemon thread serves all sockets, in any network namespaces, and sockets may be added and removed while it runs: an
-embedded cluster has some twenty nodes with three ports each. `http.server` and `prometheus_client` use a thread for
-each listener.
+One daemon thread serves all sockets, in any network namespaces, and sockets may be added and removed while it runs. An
+embedded cluster has about twenty nodes with three ports each. `http.server` and `prometheus_client` would use a thread
+for each listener.
 
-Each connection carries one request without body and is closed after the answer. A handler runs in the thread, so it
-must not block.
+Each connection carries one request without a body and is closed after the response. A handler runs in the server
+thread, so it must not block.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from http import HTTPStatus
 from typing import Self
 
 Response = tuple[int, Mapping[str, str], bytes]
-"""Status code, headers, body. Content-Length and Connection are added."""
+"""Status code, headers and body. Content-Length and Connection are added."""
 
 Handler = Callable[[str], Response]
 """Answers a request for a path. The path does not include the query."""
 
 PATIENCE_SECONDS = 5.0
-"""The time limit of a client for its request, and for reading the answer."""
+"""The time in seconds that a client has to send its request and to read the response."""
 
 MOST_HEAD_BYTES = 16 << 10
 
@@ -36,17 +36,17 @@ _log = logging.getLogger(__name__)
 
 
 def plain(code: int, body: str) -> Response:
-    """Return an answer in plain text."""
+    """Return a response in plain text."""
     return code, {"Content-Type": "text/plain; charset=utf-8"}, body.encode()
 
 
 def not_found(path: str) -> Response:
-    """Return the answer to a path that does not exist."""
+    """Return the response for a path that does not exist."""
     return plain(404, f"there is nothing at {path}\n")
 
 
 class Serving:
-    """The thread and its sockets; a context manager. All methods may be called from any thread."""
+    """The server thread and its sockets; a context manager. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -62,7 +62,7 @@ class Serving:
         self.thread.start()
 
     def stop(self) -> None:
-        """Close all sockets and end the thread. Idempotent, also without `start`."""
+        """Close all sockets and end the thread. Idempotent. May be called without `start`."""
         if self._closed:
             return
         self._running = False
@@ -77,12 +77,12 @@ class Serving:
         os.close(self._bell)
 
     def listen(self, listener: socket.socket, handler: Handler) -> None:
-        """Answer on a listening socket until `remove` or `stop`, which close it."""
+        """Serve HTTP on a listening socket until `remove` or `stop`, which close the socket."""
         listener.setblocking(False)
         self._order(lambda: self._register(listener, lambda: self._accept(listener, handler)))
 
     def remove(self, listener: socket.socket) -> None:
-        """Close a listening socket: when this returns, its port is free. Does nothing if it is closed."""
+        """Close a listening socket. When this returns, its port is free. Does nothing if it is already closed."""
         if listener.fileno() >= 0:
             self._order(lambda: self._drop(listener))
 
@@ -94,7 +94,7 @@ class Serving:
         self.stop()
 
     def _order(self, action: Callable[[], None]) -> None:
-        """Run an action in the thread, and wait for it."""
+        """Run an action in the server thread, and wait for it."""
         if not self.thread.is_alive() or threading.current_thread() is self.thread:
             action()
             return
@@ -170,7 +170,7 @@ class Serving:
 
 
 class _Connection:
-    """One request and its answer."""
+    """One request and its response."""
 
     def __init__(self, sock: socket.socket, handler: Handler) -> None:
         self.sock = sock
@@ -180,7 +180,7 @@ class _Connection:
 
     @property
     def asked(self) -> bool:
-        """True if the request is complete and was answered."""
+        """True if the request is complete and the response was computed."""
         return self._answer is not None
 
     def go_on(self) -> int:
@@ -206,7 +206,7 @@ def _answer(head: bytes, handler: Handler) -> bytes:
     if b"\r\n\r\n" not in head:
         return _encoded(plain(431, "the request is too large\n"))
     if not version.startswith("HTTP/1.") or not target.startswith("/"):
-        return _encoded(plain(400, "this is no HTTP/1.1 request\n"))
+        return _encoded(plain(400, "this is not an HTTP/1.1 request\n"))
     if method not in {"GET", "HEAD"}:
         code, headers, body = plain(405, "only GET and HEAD are answered\n")
         return _encoded((code, {**headers, "Allow": "GET, HEAD"}, body))

@@ -115,7 +115,7 @@ async def _run(container: Runs, wanted: Wanted, opened: Mapping[str, Stream], go
     try:
         await asyncio.wait([running, gone], return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client has disconnected")
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -160,7 +160,7 @@ async def _carry(process: SandboxProcess, descriptors: Descriptors, opened: Mapp
                 assert descriptor is not None
                 group.create_task(_to_client(descriptor, stream))
     except* ConnectionError as gone:
-        raise ConnectionResetError("the client has gone") from gone
+        raise ConnectionResetError("the client has disconnected") from gone
     finally:
         for task in beside:
             task.cancel()

@@ -196,7 +196,7 @@ async def upgrade(request: web.BaseRequest, protocol: str) -> UpgradedWire | web
         said = f"unable to upgrade: unable to negotiate protocol: server accepts [{protocol}]\n"
         return web.Response(status=403, text=said, headers={"X-Accepted-Stream-Protocol-Versions": protocol})
     if request.transport is None:
-        raise ConnectionResetError("the client has gone")
+        raise ConnectionResetError("the client has disconnected")
     reader = asyncio.StreamReader()
     reader.set_transport(request.transport)
     request.protocol.set_parser(_Feeder(reader))  # type: ignore[arg-type]  # it calls these two methods only

@@ -1,4 +1,4 @@
-"""Role-based access control by the rules of a user.
+"""Role-based access control with a list of rules for each user.
 
 As in Kubernetes' RBAC, rules only add permissions.
 """
@@ -60,7 +60,7 @@ def attributes_of(method: str, route: Route, *, watch: bool) -> Attributes:
 
 
 def check(user: User, wanted: Attributes) -> None:
-    """Raise `ApiError` (403) if the user is not allowed to do this."""
+    """Raise `ApiError` (403) if the rules of the user do not allow this request."""
     if not allows(user, wanted):
         raise forbidden(user, wanted)
 
@@ -70,7 +70,7 @@ def allows(user: User, wanted: Attributes) -> bool:
 
 
 def forbidden(user: User, wanted: Attributes) -> ApiError:
-    """Return the 403 error with the message of Kubernetes."""
+    """Return the 403 error with the message that Kubernetes uses."""
     if wanted.path:
         return status.failure(
             403, "Forbidden", f'forbidden: User "{user.name}" cannot {wanted.verb} path "{wanted.path}"'

@@ -15,7 +15,7 @@ Review = Literal["SelfSubjectAccessReview", "SelfSubjectReview"]
 
 
 def review(asked: HttpRequest, user: User) -> Object | None:
-    """Return the answer to the POST of a review, or None for another path. Raises `ApiError` (400)."""
+    """Return the response to the POST of a review, or None if the path is not a review. Raises `ApiError` (400)."""
     answer = SERVED.get(asked.path)
     if answer is None:
         return None

@@ -1,6 +1,6 @@
-"""Users by their bearer tokens.
+"""Users, identified by their bearer tokens.
 
-The server has one admin token. Further users test refusals: one with limited rules, or an expired token.
+The server has one admin token. Tests add users to check refusals: users with limited rules or with an expired token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reference.client import Object
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A name, and RBAC PolicyRules that hold in the whole cluster."""
+    """A user: a name, and RBAC PolicyRules that apply to the whole cluster."""
 
     name: str
     rules: tuple[Object, ...] = ()
@@ -25,7 +25,7 @@ class User:
 
     @property
     def info(self) -> Object:
-        """Return the user in the form of reviews."""
+        """Return the user in the form that reviews contain."""
         return {"username": self.name, "groups": list(self.groups)}
 
 
@@ -40,7 +40,7 @@ class _Issued:
 
 
 class Users:
-    """All users; thread-safe. `token` is the admin's."""
+    """All users; thread-safe. `token` is the token of the admin."""
 
     def __init__(self, token: str) -> None:
         self._admin = f"Bearer {token}".encode()

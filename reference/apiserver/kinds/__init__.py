@@ -1,4 +1,4 @@
-"""One strategy for each kind that the KEPs touch."""
+"""One strategy for each kind that the KEPs use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Allocations", "Column", "FieldError", "Resource", "Strategy", "View"
 
 
 def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[Strategy, ...]:
-    """Return the strategies of all kinds. `service_families`: the families of the Service CIDRs, the default first."""
+    """Return the strategies of all kinds. `service_families` are those of the Service CIDRs, the default first."""
     return (
         Namespaces(),
         Nodes(),

@@ -16,7 +16,7 @@ _CIDR_EXAMPLES = "(e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 @functools.lru_cache(maxsize=65536)
 def parse(text: str) -> IP | None:
-    """Return the address; None if invalid, scoped, or an IPv4-mapped IPv6 address, which API servers refuse."""
+    """Return the address; None if it is invalid, scoped or IPv4-mapped IPv6, because API servers refuse these."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -48,7 +48,7 @@ def validate_cidr(text: str, path: str) -> list[FieldError]:
 
 
 def validate_reachable(text: str, path: str) -> list[FieldError]:
-    """Refuse addresses that an endpoint cannot have: unspecified, loopback and link-local addresses."""
+    """Return errors for addresses that an endpoint cannot have: unspecified, loopback and link-local addresses."""
     return [errors.invalid(path, text, said) for said in _unreachable(text)]
 
 

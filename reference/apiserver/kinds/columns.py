@@ -64,7 +64,7 @@ def age(timestamp: str | None, *, now: datetime | None = None) -> str:
 
 
 def human_duration(seconds: int) -> str:
-    """Format seconds like apimachinery's HumanDuration: two units while the second one matters."""
+    """Format seconds like apimachinery's HumanDuration. The second, smaller unit is left out of long durations."""
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)

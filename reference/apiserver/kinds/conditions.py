@@ -1,7 +1,7 @@
-"""Validation of status conditions by the rules of meta/v1. KEP-4444 reports on trafficDistribution with them.
+"""Validation of status conditions by the rules of meta/v1. KEP-4444 uses conditions to report on trafficDistribution.
 
 Released servers do not validate conditions of Services. This server rejects malformed conditions, as released servers
-do for kinds whose conditions are validated (apimachinery's ValidateConditions).
+do for other kinds (apimachinery's ValidateConditions).
 """
 
 from __future__ import annotations

@@ -50,4 +50,4 @@ class ConfigMaps(Strategy):
         def entries(obj: Object) -> int:
             return len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
 
-        return [columns.NAME, columns.number("Data", "How many entries it has.", entries), columns.AGE]
+        return [columns.NAME, columns.number("Data", "Number of entries.", entries), columns.AGE]

@@ -1,4 +1,4 @@
-"""EndpointSlices: endpoints of a Service and the hints on them."""
+"""EndpointSlices: the endpoints of a Service and their hints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PORT: Shape = {"name": STRING, "protocol": STRING, "port": INTEGER, "appProtoco
 
 
 class EndpointSlices(Strategy):
-    """discovery.k8s.io/v1. The service-name label is not required."""
+    """The strategy of discovery.k8s.io/v1 EndpointSlices. The service-name label is not required."""
 
     resource = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice")
     shape = of_object(addressType=STRING, endpoints=[_ENDPOINT], ports=[_PORT])
@@ -99,10 +99,10 @@ class EndpointSlices(Strategy):
 
 
 def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
-    """Drop hints when their gate is off and no endpoint of the stored slice has any.
+    """Drop the hints when their gate is off and no endpoint of the stored slice has hints.
 
-    Released Kubernetes treats the gate for node hints in the same way. KEP-3015 ("dropped from existing objects")
-    always drops node hints when their gate is off.
+    Released Kubernetes does the same for node hints. KEP-3015 ("dropped from existing objects") always drops node hints
+    when their gate is off.
     """
     old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
     keeps_hints = features.enabled("TopologyAwareHints") or bool(old_hints)
@@ -118,7 +118,7 @@ def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
 
 
 def _drop_topology(new: Object, old: Object) -> None:
-    """Drop v1beta1's topology map, which v1 cannot write. A node name that occurs only in the map is kept."""
+    """Drop the topology map of v1beta1, which v1 cannot write. Keep a node name that only the map contains."""
     known = {(each.get("deprecatedTopology") or {}).get(HOSTNAME_LABEL) for each in old.get("endpoints") or []}
     for endpoint in new.get("endpoints") or []:
         node = endpoint.pop("deprecatedTopology", {}).get(HOSTNAME_LABEL)
@@ -176,7 +176,7 @@ def _validate_topology(labels: Mapping[str, str], path: str) -> list[FieldError]
     if len(labels) > MAX_TOPOLOGY_LABELS:
         found.append(errors.too_many(path, len(labels), MAX_TOPOLOGY_LABELS))
     if ZONE_LABEL in labels:
-        said = "reserved key, the zone stands in the field `zone`"
+        said = "reserved key, the zone is in the field `zone`"
         found.append(errors.invalid(f"{path}[{ZONE_LABEL}]", labels[ZONE_LABEL], said))
     return found
 
@@ -229,7 +229,7 @@ def _shown_endpoints(obj: Object) -> str:
 
 _TABLE = [
     columns.NAME,
-    columns.text("AddressType", "What the addresses are.", lambda obj: obj.get("addressType", "")),
+    columns.text("AddressType", "Type of the addresses.", lambda obj: obj.get("addressType", "")),
     columns.text("Ports", "Port numbers that every endpoint serves.", _shown_ports),
     columns.text("Endpoints", "Addresses of the endpoints.", _shown_endpoints),
     columns.AGE,

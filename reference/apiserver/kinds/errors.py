@@ -1,6 +1,6 @@
 """Field errors with the messages of Kubernetes.
 
-Clients match on these texts and paths, so both are the same as in apimachinery's field.Error.
+Clients compare these texts and paths, so both are the same as in apimachinery's field.Error.
 """
 
 from __future__ import annotations

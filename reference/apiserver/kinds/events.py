@@ -112,16 +112,16 @@ def _count(event: Object) -> int:
 
 
 _TABLE = [
-    columns.text("Last Seen", "When it happened last.", _last),
+    columns.text("Last Seen", "Time when the event last occurred.", _last),
     columns.text("Type", "Normal or Warning.", lambda event: event.get("type", "")),
-    columns.text("Reason", "Why, in one word.", lambda event: event.get("reason", "")),
-    columns.text("Object", "What it is about.", _target),
+    columns.text("Reason", "Reason, in one word.", lambda event: event.get("reason", "")),
+    columns.text("Object", "Object that the event describes.", _target),
     columns.text(
         "Subobject", "Which part.", lambda event: event.get("involvedObject", {}).get("fieldPath", ""), wide=True
     ),
     columns.text("Source", "Who says so.", _source, wide=True),
     columns.text("Message", "What happened.", lambda event: event.get("message", "").strip()),
-    columns.text("First Seen", "When it happened first.", _first, wide=True),
-    columns.Column("Count", "integer", "", "How often it happened.", 1, _count),
+    columns.text("First Seen", "Time when the event first occurred.", _first, wide=True),
+    columns.Column("Count", "integer", "", "Number of times that the event occurred.", 1, _count),
     columns.Column("Name", "string", "name", "Name of the event.", 1, lambda event: event["metadata"]["name"]),
 ]

@@ -1,4 +1,4 @@
-"""Rules for names. A rule is a function that returns the errors of a text.
+"""Validation rules for names. A rule is a function that returns the errors of a text.
 
 As in Kubernetes, each error contains the rule, an example and the regular expression, because clients print errors.
 """
@@ -25,7 +25,7 @@ def _regex(message: str, pattern: str, *examples: str) -> str:
 
 
 def _rule(doc: str, pattern: str, limit: int, message: str, *examples: str) -> Rule:
-    """Return a rule for a pattern and a length. Its texts are built once, because slices have thousands of names."""
+    """Return a rule for a pattern and a maximum length. Error texts are built once, to save time."""
     matches, complaint = re.compile(pattern).fullmatch, _regex(message, pattern, *examples)
 
     def check(text: str) -> list[str]:
@@ -43,7 +43,7 @@ def _longer(limit: int) -> str:
 
 
 dns_label = _rule(
-    "RFC 1123 label: lower case, digits and inner dashes, at most 63.",
+    "RFC 1123 label: lower-case letters, digits and inner dashes, at most 63 characters.",
     _LABEL,
     63,
     f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ENDS}",
@@ -51,7 +51,7 @@ dns_label = _rule(
     "123-abc",
 )
 dns_subdomain = _rule(
-    "RFC 1123 subdomain: labels joined with dots, at most 253.",
+    "RFC 1123 subdomain: labels joined with dots, at most 253 characters.",
     _SUBDOMAIN,
     253,
     f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ENDS}",
@@ -67,7 +67,7 @@ dns_1035_label = _rule(
     "abc-123",
 )
 label_value = _rule(
-    "A label's value: empty, or at most 63 of letters, digits and inner dashes, dots and underscores.",
+    "The value of a label: empty, or at most 63 letters, digits, inner dashes, dots and underscores.",
     _LABEL_VALUE,
     63,
     f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ENDS}",
@@ -78,7 +78,7 @@ label_value = _rule(
 
 _QUALIFIED_RULE = f"must consist of alphanumeric characters, '-', '_' or '.', {_ENDS}"
 _QUALIFIED_EXAMPLES = ("MyName", "my.name", "123-abc")
-_qualified_part = _rule("The name of a key.", _QUALIFIED, 63, _QUALIFIED_RULE, *_QUALIFIED_EXAMPLES)
+_qualified_part = _rule("The name part of a key.", _QUALIFIED, 63, _QUALIFIED_RULE, *_QUALIFIED_EXAMPLES)
 _TWO_SLASHES = (
     _regex(f"a qualified name {_QUALIFIED_RULE}", _QUALIFIED, *_QUALIFIED_EXAMPLES)
     + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"

@@ -15,7 +15,7 @@ NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class Namespaces(Strategy):
-    """Namespaces. Each Namespace has its name as a label, for selectors."""
+    """The strategy of Namespaces. Each Namespace has its name as a label, for selectors."""
 
     resource = Resource("", "v1", "Namespace", "namespaces", "namespace", ("ns",), namespaced=False, has_status=True)
     shape = of_object(

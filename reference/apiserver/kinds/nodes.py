@@ -1,4 +1,4 @@
-"""Nodes. Their labels name the zone."""
+"""Nodes. A label of each Node contains its zone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _STATUS: Shape = {
 
 
 class Nodes(Strategy):
-    """Nodes. A kubelet registers its Node with a status, so creation accepts one."""
+    """The strategy of Nodes. A kubelet registers its Node with a status, so a create request may contain a status."""
 
     resource = Resource("", "v1", "Node", "nodes", "node", ("no",), namespaced=False, has_status=True)
     shape = of_object(spec=_SPEC, status=_STATUS)
@@ -64,7 +64,7 @@ class Nodes(Strategy):
             status["allocatable"] = dict(status["capacity"])
 
     def prepare_for_create(self, obj: Object, features: Features) -> None:
-        """Keep the status."""
+        """Keep the status that the client sent."""
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj.get("spec") or {}

@@ -1,8 +1,8 @@
-"""PodLocators: the nodes of pods, for components that would otherwise watch all Pods and all Nodes.
+"""PodLocators: the node of each pod, for components that would otherwise watch all Pods and all Nodes.
 
 KEP-536 (New PodLocator resource) does not say whether the resource is built in or a CustomResourceDefinition, and names
-no group and no gate. No release implements it. So PodLocators are always served, in a group of this project, with the
-schema of `reference/pod_locator/crd.yaml`.
+no API group and no feature gate. No Kubernetes release implements it. So this server always serves PodLocators, in an
+API group of this project, with the schema of `reference/pod_locator/crd.yaml`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAYS = ("ips", "nodeName", "nodeLabels")
 
 
 class PodLocators(Strategy):
-    """trafficdist.dev/v1alpha1."""
+    """The strategy of PodLocators in trafficdist.dev/v1alpha1."""
 
     resource = Resource("trafficdist.dev", "v1alpha1", "PodLocator", "podlocators", "podlocator", ("ploc",))
     shape = of_object(ips=[{"ip": STRING}], nodeName=STRING, nodeLabels=STRING_MAP)

@@ -17,7 +17,7 @@ def ready(pod: Object) -> str:
 
 
 def status(pod: Object) -> str:
-    """Return the phase, the reason why a container is waiting or has ended, or Terminating."""
+    """Return the phase, the reason why a container is waiting or has ended, or "Terminating"."""
     state = pod.get("status", {})
     word = state.get("reason") or state.get("phase") or ""
     for each in reversed(_statuses(pod)):
@@ -72,17 +72,21 @@ def _gates(pod: Object) -> str:
 
 TABLE = [
     columns.NAME,
-    columns.text("Ready", "Ready containers of all.", ready),
-    columns.text("Status", "What the pod is doing.", status),
-    columns.text("Restarts", "How often containers were started again.", restarts),
+    columns.text("Ready", "Number of ready containers and number of containers.", ready),
+    columns.text("Status", "State of the pod.", status),
+    columns.text("Restarts", "Number of container restarts.", restarts),
     columns.AGE,
     columns.text("IP", "Address of the pod.", _address, wide=True),
-    columns.text("Node", "Where the pod runs.", lambda pod: pod["spec"].get("nodeName") or columns.NONE, wide=True),
+    columns.text(
+        "Node", "Node that the pod runs on.", lambda pod: pod["spec"].get("nodeName") or columns.NONE, wide=True
+    ),
     columns.text(
         "Nominated Node",
-        "Where room is being made for it.",
+        "Node on which other pods are evicted for this pod.",
         lambda pod: pod.get("status", {}).get("nominatedNodeName") or columns.NONE,
         wide=True,
     ),
-    columns.text("Readiness Gates", "Readiness gates that are met, of all.", _gates, wide=True),
+    columns.text(
+        "Readiness Gates", "Number of readiness gates that are met, and number of readiness gates.", _gates, wide=True
+    ),
 ]

@@ -55,7 +55,7 @@ def validate_spec_update(new: Spec, old: Spec) -> list[FieldError]:
 
 
 def validate_status(status: Mapping[str, Any]) -> list[FieldError]:
-    """Validate the phase, and that there is at most one address of each family."""
+    """Validate the phase. Also check that there is at most one address for each IP family."""
     found: list[FieldError] = []
     if status.get("phase") and status["phase"] not in PHASES:
         found.append(errors.not_supported("status.phase", status["phase"], PHASES))

@@ -1,7 +1,7 @@
-"""Pods: their node, addresses, ports and readiness.
+"""Pods: their nodes, addresses, ports and readiness.
 
-There is no scheduler and no kubelet here. The client that creates a pod may set its node, and the client that runs the
-pod writes its status. Only the container fields that Services use are validated.
+This server includes no scheduler and no kubelet. The client that creates a pod may set its node, and the client that
+runs the pod writes its status. Only the container fields that Services use are validated.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _field(part: str, name: str, missing: str = "") -> Any:
 
 
 class Pods(Strategy):
-    """Pods. A deleted pod stays for its termination grace period."""
+    """The strategy of Pods. A deleted pod remains for its termination grace period."""
 
     resource = Resource("", "v1", "Pod", "pods", "pod", ("po",), has_status=True, categories=("all",))
     shape = of_object(spec=_SPEC, status=_STATUS)
@@ -179,7 +179,7 @@ def _default_container(container: Object, *, host_network: bool) -> None:
 
 
 def _pair_addresses(new: Object, old: Object) -> None:
-    """Let a client that changes only `podIP`, or only `podIPs`, change both."""
+    """If a client changes only `podIP` or only `podIPs`, change the other field accordingly."""
     for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         changed_one = one in new and new[one] != old.get(one)
         changed_many = many in new and new[many] != old.get(many)

@@ -1,4 +1,4 @@
-"""ServiceCIDRs: the ranges of cluster IPs. kube-proxy watches them since 1.33."""
+"""ServiceCIDRs: the ranges of cluster IPs. kube-proxy has watched them since 1.33."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference.features import Features
 
 
 class ServiceCIDRs(Strategy):
-    """networking.k8s.io/v1. The server allocates from its own ranges and shows them as one such object."""
+    """The strategy of networking.k8s.io/v1 ServiceCIDRs. One object shows the ranges that the server uses."""
 
     resource = Resource(
         "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", "servicecidr", namespaced=False, has_status=True

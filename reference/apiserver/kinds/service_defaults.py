@@ -1,7 +1,7 @@
 """Defaults of a Service.
 
-`apply` sets the defaults of every cluster. `choose_families` sets the IP families, which depend on the Service CIDRs.
-The registry allocates addresses and ports later.
+`apply` sets the defaults that are the same in every cluster. `choose_families` sets the IP families, which depend on
+the Service CIDRs. The registry allocates addresses and ports later.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def apply(service: Object) -> None:
 
 
 def choose_families(spec: Spec, cluster: Sequence[str]) -> None:
-    """Set `ipFamilies` and `ipFamilyPolicy` as a cluster with Service CIDRs of these families does.
+    """Set `ipFamilies` and `ipFamilyPolicy` like a cluster with Service CIDRs of these families.
 
     Families are derived from the requested addresses, or else from the first Service CIDR. A policy other than
-    SingleStack adds the second family if the cluster has one. A headless Service without a selector may have a family
-    that the cluster lacks, because the cluster does not assign its endpoints.
+    SingleStack adds the second family if the cluster has a second family. A headless Service without a selector may
+    have a family that the cluster lacks, because the cluster does not assign its endpoints.
     """
     if not needs_cluster_ip(spec):
         return

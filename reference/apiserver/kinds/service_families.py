@@ -21,7 +21,7 @@ from reference.apiserver.kinds.service_fields import (
 
 
 def validate_families(spec: Spec, cluster: Sequence[str]) -> list[FieldError]:
-    """Validate a spec whose families were chosen, in a cluster with Service CIDRs of these families."""
+    """Validate a spec whose families are already set, in a cluster with Service CIDRs of these families."""
     if not needs_cluster_ip(spec):
         return []
     found = _validate_one_and_many(spec) + _validate_values(spec)

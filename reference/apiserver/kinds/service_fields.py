@@ -24,12 +24,12 @@ def spec_of(service: Object) -> Spec:
 
 
 def needs_cluster_ip(spec: Mapping[str, Any]) -> bool:
-    """Return whether `clusterIP` is used by this type of Service. The value "None" also counts as used."""
+    """Return whether this type of Service has a `clusterIP`. Headless Services ("None") are included."""
     return spec.get("type") != "ExternalName"
 
 
 def is_headless(spec: Mapping[str, Any]) -> bool:
-    """Return whether `clusterIP` is None."""
+    """Return whether `clusterIP` is the text "None"."""
     return needs_cluster_ip(spec) and (spec.get("clusterIPs") or [spec.get("clusterIP")])[0] == HEADLESS
 
 
@@ -38,7 +38,7 @@ def may_have_node_ports(spec: Mapping[str, Any]) -> bool:
 
 
 def wants_node_ports(spec: Mapping[str, Any]) -> bool:
-    """Return whether ports without a node port are assigned one."""
+    """Return whether the server allocates a node port for each port without one."""
     if spec.get("type") == "LoadBalancer":
         return spec.get("allocateLoadBalancerNodePorts") is not False
     return spec.get("type") == "NodePort"

@@ -1,8 +1,8 @@
-"""Updates of a Service: which fields are kept, released, or immutable.
+"""Updates of a Service: the fields that are kept, cleared or immutable.
 
-Clients omit fields that the server has set, and change the type without removing fields that the new type cannot have.
-So omitted allocated values are kept while the type needs them, and unchanged values are released when the type no
-longer needs them.
+Clients omit fields that the server has set. Clients also change the type without removing fields that the new type
+cannot have. So allocated values that a client omits are kept while the type needs them, and values that a client leaves
+unchanged are cleared when the type no longer needs them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNCHANGED = "may not change once set"
 
 
 def keep_allocated(new: Spec, old: Spec) -> None:
-    """Fill in allocated values that the client left out."""
+    """Fill in the allocated values that the client omitted."""
     if needs_cluster_ip(old) and needs_cluster_ip(new):
         _keep_cluster_ips(new, old)
     if wants_node_ports(old) and wants_node_ports(new):
@@ -36,7 +36,7 @@ def keep_allocated(new: Spec, old: Spec) -> None:
 
 
 def release_unneeded(new: Spec, old: Spec) -> None:
-    """Remove fields that the new type cannot have, if the client left them unchanged."""
+    """Remove fields that the new type cannot have, if the client did not change them."""
     releases: tuple[tuple[Callable[[Spec], bool], tuple[str, ...]], ...] = (
         (needs_health_check, ("healthCheckNodePort",)),
         (lambda spec: spec.get("type") == "LoadBalancer", ("allocateLoadBalancerNodePorts", "loadBalancerClass")),
@@ -56,7 +56,7 @@ def release_unneeded(new: Spec, old: Spec) -> None:
 
 
 def drop_second_family(new: Spec, old: Spec) -> None:
-    """Drop the second address and family of a Service that becomes SingleStack. Clients need not do this."""
+    """Drop the second address and family of a Service that becomes SingleStack. Clients need not drop them."""
     if old.get("ipFamilyPolicy") not in {"PreferDualStack", "RequireDualStack"}:
         return
     if new.get("ipFamilyPolicy") == "SingleStack":

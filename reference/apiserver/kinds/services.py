@@ -84,7 +84,7 @@ _STATUS: Shape = {
 
 
 class Services(Strategy):
-    """Services of a cluster whose Service CIDRs have `families`, the default family first."""
+    """The strategy of Services in a cluster whose Service CIDRs have `families`, the default family first."""
 
     resource = Resource("", "v1", "Service", "services", "service", ("svc",), has_status=True, categories=("all",))
     shape = of_object(spec=_SPEC, status=_STATUS)
@@ -152,7 +152,7 @@ class Services(Strategy):
 
 
 def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> None:
-    """Drop fields whose gate is off, unless the stored object uses them. Always drop fields that do not exist."""
+    """Drop fields whose gate is off, unless the stored object uses them. Always drop fields that this version lacks."""
     for field in _GATED:
         name = field.path[-1]
         in_use = field.exists(features.version, features.asked_for) and bool(old.get(name))
@@ -161,16 +161,16 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
 
 
 def _keeps_value(new: Object, old: Object, features: Features) -> bool:
-    """Return whether to keep a trafficDistribution that was stored while its gate was on.
+    """Return whether to keep a stored trafficDistribution although its gate is off now.
 
-    KEP-3015 allows disabling the feature. Released Kubernetes then refuses any other change of the Service too.
+    KEP-3015 allows disabling the feature. Released Kubernetes then also refuses any other change of the Service.
     """
     was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
     return features.follows == "kep" and was == now
 
 
 def _families_settled(spec: Spec, old: Spec) -> bool:
-    """Return whether the families are unchanged. A second Service CIDR does not change old Services."""
+    """Return whether the families are unchanged. A new second Service CIDR does not change existing Services."""
     fields = ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
     return all(spec.get(name) == old.get(name) for name in fields)
 
@@ -240,14 +240,14 @@ def _ports(service: Object) -> str:
 
 _TABLE = [
     columns.NAME,
-    columns.text("Type", "How the service is exposed.", lambda service: service["spec"].get("type", "")),
-    columns.text("Cluster-IP", "The virtual address, None for a headless service.", _cluster_ip),
-    columns.text("External-IP", "Addresses or names by which it is reached from outside.", _external_ip),
+    columns.text("Type", "Way in which the service is exposed.", lambda service: service["spec"].get("type", "")),
+    columns.text("Cluster-IP", "Virtual IP address; None for a headless service.", _cluster_ip),
+    columns.text("External-IP", "Addresses or names for clients outside the cluster.", _external_ip),
     columns.text("Port(s)", "Port, node port and protocol of each port.", _ports),
     columns.AGE,
     columns.text(
         "Selector",
-        "Labels of the pods behind the service.",
+        "Labels of the pods that the service selects.",
         lambda service: columns.labels(service["spec"].get("selector") or {}),
         wide=True,
     ),

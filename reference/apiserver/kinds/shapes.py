@@ -1,8 +1,8 @@
 """Shapes: the fields of objects and their JSON types, like Go's structs in the released server.
 
-Without shapes a misspelled field would be stored, and a value of a wrong type would crash later code. As in the
-released server, unknown fields are dropped with a warning (or refused in strict mode), and a wrong type causes a 400.
-An older server drops the fields of newer releases in the same way (`versioned_fields`).
+Without shapes, the server would store a misspelled field, and later code would crash on a value of a wrong type. As in
+the released server, unknown fields are dropped with a warning (or refused in strict mode), and a wrong type causes a
+400. An older server drops the fields of newer releases in the same way (`versioned_fields`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIME: Leaf = "Time"
 FIELDS: Leaf = "FieldsV1"
 ANY: Leaf = "any"
 OTHERS = "*"
-"""A field with this name in a shape allows further fields, which are not checked."""
+"""A field with this name in a shape allows any further fields, without a check of their types."""
 
 
 METADATA: Shape = {
@@ -105,20 +105,20 @@ _EXACT: Mapping[str, type] = {"string": str, "int32": int, "bool": bool}
 
 
 def of_object(**fields: Shape) -> Mapping[str, Shape]:
-    """Return the shape of an object with these fields and the common ones."""
+    """Return the shape of an object that has these fields and the fields that all objects have."""
     return {"apiVersion": STRING, "kind": STRING, "metadata": METADATA, **fields}
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal as JSON. In Python, 1, 1.0 and True are equal."""
+    """Return whether two values are equal as JSON. Python alone would treat 1, 1.0 and True as equal."""
     return bool(one == other) and orjson.dumps(one) == orjson.dumps(other)
 
 
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
-    """Remove nulls and unknown fields from `obj`, and return the paths of the unknown ones.
+    """Remove nulls and unknown fields from `obj`, and return the paths of the unknown fields.
 
-    `shape` is the shape in one version. Raises `ValueError`, with the message of Go's JSON decoder, at the first value
-    of a wrong type.
+    `shape` is the shape in one version. If a value has a wrong type, raises `ValueError` with the message of Go's JSON
+    decoder.
     """
     unknown: list[str] = []
     path: Path = []  # a stack, read only to report something

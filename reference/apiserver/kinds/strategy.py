@@ -1,9 +1,9 @@
 """The strategy of a kind: defaults, validation and table columns.
 
-The store does not know Services or Nodes. For each write the registry takes a private copy of the object and calls, in
-this order, `decode` (on what a client sent), `default`, `prepare_for_create` (or `prepare_for_update`,
-`prepare_for_status_update`), `validate` (or `validate_update`, `validate_status_update`), and then allocates what
-`allocations` returns. The names are those of Kubernetes' registry.
+The store treats all kinds alike. For each write the registry takes a private copy of the object and calls these methods
+in order: `decode` (with the data that a client sent), `default`, `prepare_for_create` (or `prepare_for_update`,
+`prepare_for_status_update`), and `validate` (or `validate_update`, `validate_status_update`). Then the registry
+allocates the addresses and ports that `allocations` returns. The names are those of Kubernetes' registry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEWEST = Features()
 
 
 def api_version(group: str, version: str) -> str:
-    """Return the `apiVersion` of a group and version; the core group is ""."""
+    """Return the `apiVersion` of a group and version. The name of the core group is ""."""
     return f"{group}/{version}" if group else version
 
 
@@ -50,10 +50,11 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """The addresses and ports that an object takes from the cluster's pools; only Services take any.
+    """The addresses and ports that an object takes from the cluster's pools; only Services take addresses and ports.
 
-    `cluster_ips` has an entry for each of `ip_families`, in order: the requested address, or "" for any. `node_ports`
-    are indexes into `spec.ports`. A port with a `nodePort` requests this number; other ports accept any number.
+    `cluster_ips` has an entry for each of `ip_families`, in the same order: the requested address, or "" for any
+    address. `node_ports` are indexes into `spec.ports`. A port with a `nodePort` requests this number; any other port
+    accepts any number.
     """
 
     ip_families: tuple[str, ...] = ()
@@ -77,7 +78,7 @@ class View:
 
 
 class Strategy:
-    """The rules of a kind. This base class has the rules that most kinds share."""
+    """The rules of a kind. This base class contains the rules that most kinds share."""
 
     shape: ClassVar[shapes.Shape] = {shapes.OTHERS: shapes.ANY, **shapes.of_object()}
     resource: ClassVar[Resource]
@@ -86,7 +87,7 @@ class Strategy:
     """Field selectors that the kind adds to `metadata.name` and `metadata.namespace`."""
 
     kept_by_status: ClassVar[tuple[tuple[str, ...], ...]] = (("spec",),)
-    """The fields that a write of the status subresource does not change. It does change labels and annotations."""
+    """The fields that a write to the status subresource does not change. Labels and annotations do change."""
 
     grace_seconds: ClassVar[int] = 0
     """The default grace period of a deletion in seconds. With 0, the object is removed immediately."""
@@ -96,9 +97,9 @@ class Strategy:
         return names.dns_subdomain(name)
 
     def decode(self, obj: Object, features: Features) -> list[str]:
-        """Remove the fields that this kind does not have in this version, and return their paths.
+        """Remove the fields that this kind lacks in this version, and return their paths.
 
-        The server warns about these fields (`unknown field "spec.x"`), or in strict mode answers 400. Raises
+        The server warns about these fields (`unknown field "spec.x"`), or answers 400 in strict mode. Raises
         `ValueError` with the message of a 400 if a value has the wrong JSON type.
         """
         shape = _shape_in(type(self), features.version, features.asked_for)  # type: ignore[arg-type]  # classes hash
@@ -117,7 +118,7 @@ class Strategy:
             obj.pop("status", None)
 
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
-        """Keep fields that an update may not change, and drop disabled ones unless `old` has them."""
+        """Keep fields that an update may not change, and drop disabled fields unless `old` has them."""
         if self.resource.has_status:
             _keep(new, old, ("status",))
 
@@ -137,7 +138,7 @@ class Strategy:
         return found + metadata.validate(new, namespaced=self.resource.namespaced, valid_name=self.valid_name)
 
     def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
-        """Return the texts for `Warning` headers of this version."""
+        """Return the texts for `Warning` headers in this version."""
         return []
 
     def spec_changed(self, new: Object, old: Object) -> bool:
@@ -149,7 +150,7 @@ class Strategy:
         return Allocations()
 
     def table(self) -> list[Column]:
-        """Return the columns of `kubectl get`, the name first."""
+        """Return the columns of `kubectl get`, starting with the name."""
         return [columns.NAME, columns.AGE]
 
 

@@ -1,4 +1,4 @@
-"""The fields that releases added and removed: one table for shapes, gates, stored objects and OpenAPI documents.
+"""The fields that releases added or removed: one table for shapes, gates, stored objects and OpenAPI documents.
 
 The table lists only fields that this project tests. A release without a field drops the field from writes, does not
 serve it, and does not describe it.
@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Field:
     """A field that exists from Kubernetes 1.`since` until before 1.`until`, and its feature gate.
 
-    Setting the gate in a release that no longer has it brings the field back. `older` is the gate of an earlier KEP
-    text with the same field.
+    If the gate is set in a release that no longer has the field, the field exists again. `older` is the gate for the
+    same field in an earlier version of the KEP.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Field:
     older: str = ""
 
     def exists(self, version: Version, asked_for: AbstractSet[str] = frozenset()) -> bool:
-        """Return whether this release has the field, whatever its gate; `asked_for` as in `Features`."""
+        """Return whether this release has the field, with its gate on or off. For `asked_for` see `Features`."""
         return self.since <= version[1] < self.until or not asked_for.isdisjoint((self.gate, self.older))
 
     def enabled(self, features: Features) -> bool:
@@ -68,12 +68,12 @@ def fields_of(kind: str) -> tuple[Field, ...]:
 
 @functools.cache
 def absent(kind: str, version: Version, asked_for: AbstractSet[str] = frozenset()) -> tuple[Path, ...]:
-    """Return the fields of a kind that this release does not have, the outer ones first."""
+    """Return the fields that this release lacks in a kind, outer fields first."""
     return tuple(sorted((each.path for each in fields_of(kind) if not each.exists(version, asked_for)), key=len))
 
 
 def without(value: T, paths: tuple[Path, ...]) -> T:
-    """Return an object (or a shape, which has the same nesting) without some fields.
+    """Return an object without some fields. A shape has the same nesting, so it is accepted too.
 
     Returns the value itself if it has none of these fields. Otherwise copies only the parts that contain them.
     """

@@ -1,4 +1,4 @@
-"""The subresources of pods that connect to them: `proxy` to the pod, the others to its node's kubelet.
+"""The subresources that connect to pods. `proxy` connects to the pod itself, the others to the kubelet of its node.
 
 No KEP mentions these subresources. A run through the API (`--backend kubeconfig`) uses `proxy` or `portforward` to
 reach its client pods.

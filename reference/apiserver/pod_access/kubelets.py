@@ -1,6 +1,6 @@
 """The subresources `log`, `exec` and `portforward` of pods, forwarded to the kubelet of the pod's node.
 
-Logs are plain HTTP. The other two subresources upgrade the connection. The server does not interpret the stream, and
+Logs are plain HTTP. `exec` and `portforward` upgrade the connection. The server does not interpret the stream, and
 copies bytes in both directions until one side closes it.
 """
 
@@ -39,7 +39,7 @@ _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotF
 
 @dataclass(frozen=True, slots=True)
 class Kubelet:
-    """The address of a node's kubelet, and the path and query there."""
+    """The address of a node's kubelet, and the path and query for the request to it."""
 
     address: str
     port: int
@@ -56,7 +56,7 @@ class Kubelet:
 
 
 class Kubelets:
-    """Forwards requests to kubelets; belongs to one event loop. `open_socket` and `tls` may be set later."""
+    """Forwards requests to kubelets. It belongs to one event loop. `open_socket` and `tls` may be set later."""
 
     def __init__(self, registry: Registry, open_socket: OpenSocket | None, tls: ssl.SSLContext | None) -> None:
         self.open_socket = open_socket
@@ -67,7 +67,7 @@ class Kubelets:
         self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def pass_on(self, request: web.BaseRequest, asked: Wanted) -> web.StreamResponse:
-        """Serve one request to its end. Raises `ApiError`: 400, 404, 405, 422, 500, 503."""
+        """Serve one request completely. Raises `ApiError`: 400, 404, 405, 422, 500, 503."""
         methods = {"GET"} if asked.subresource == "log" else {"GET", "POST"}
         if request.method not in methods:
             raise status.method_not_allowed(request.method)
@@ -127,7 +127,7 @@ class Kubelets:
                     async for piece in answer.content.iter_any():
                         await response.write(piece)
                 except aiohttp.ClientError as error:  # only an aborted connection shows that the answer is incomplete
-                    raise ConnectionResetError("the kubelet broke off its answer") from error
+                    raise ConnectionResetError("the kubelet broke off its response") from error
                 await response.write_eof()
                 return response
         except (aiohttp.ClientConnectorError, TimeoutError) as error:
@@ -185,7 +185,7 @@ async def _carry(
 ) -> web.StreamResponse:
     """Switch protocols as the kubelet did, and copy bytes until one side closes the connection."""
     if request.transport is None:
-        raise ConnectionResetError("the client has gone")
+        raise ConnectionResetError("the client has disconnected")
     client = asyncio.StreamReader()
     client.set_transport(request.transport)
     request.protocol.set_parser(_Feeder(client))  # type: ignore[arg-type]  # it calls these two methods only
@@ -220,7 +220,7 @@ async def _to_client(reader: asyncio.StreamReader, response: web.StreamResponse)
 
 
 class _Feeder:
-    """Feeds received data to a reader, which holds the client back when there is too much."""
+    """Feeds received data to a reader. The reader pauses the client when too much data is unread."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -234,7 +234,7 @@ class _Feeder:
 
 
 def _head(request: web.BaseRequest, kubelet: Kubelet) -> bytes:
-    """Return the head of the same request for a kubelet, without the client's credentials."""
+    """Return the head of the request for a kubelet: the client's request without the client's credentials."""
     names = [name for name in request.headers if name in _UPGRADES or name.lower().startswith("sec-websocket-")]
     fields = [("Host", kubelet.host), ("Connection", "Upgrade"), ("Content-Length", "0")]
     fields += [(name, value) for name in dict.fromkeys(names) for value in request.headers.getall(name)]
@@ -303,7 +303,7 @@ def _log_query(query: Mapping[str, str], asked: Wanted) -> list[tuple[str, str]]
 
 
 def _too_small(name: str, text: str, least: int) -> str:
-    """Return the error of a number, or "" if it is valid. Raises `ApiError` (400)."""
+    """Return the error message for an invalid number, or "" if the number is valid. Raises `ApiError` (400)."""
     try:
         number = int(text)
     except ValueError as error:
@@ -329,7 +329,7 @@ def _listens(node: Object) -> tuple[str, int]:
 
 
 def _refusal(code: int, text: str) -> ApiError:
-    """Convert an error of a kubelet to an error of the API server."""
+    """Convert a kubelet error to an API server error."""
     return status.failure(code, _REASONS.get(code, "InternalError"), text.strip())
 
 
@@ -338,7 +338,7 @@ def _internal_error(why: str) -> ApiError:
 
 
 def _said(error: Exception) -> str:
-    """Return the reason with the message of Go."""
+    """Return the reason in the words of Go's error message."""
     if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
         return str(error)
     number = error.errno if isinstance(error, OSError) else None

@@ -1,7 +1,7 @@
 """The pod that a request is forwarded to, and its address for the subresource `proxy`.
 
-Pods are in another network than the API server, so the caller passes a function that creates sockets in that network.
-Rules and error messages are the same as in Kubernetes' registry of pods.
+Pods are in a different network from the API server, so the caller passes a function that creates sockets in that
+network. Rules and error messages are the same as in Kubernetes' registry of pods.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SCHEMES = frozenset({"", "http", "https"})
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The pod in a path, by its identifier (`NAME`, `NAME:PORT`, `SCHEME:NAME:PORT`), and the path in the pod."""
+    """The pod in a path, with its identifier (`NAME`, `NAME:PORT`, `SCHEME:NAME:PORT`) and the path inside the pod."""
 
     namespace: str
     identifier: str
@@ -37,14 +37,14 @@ class Wanted:
     path: str
 
     def attributes(self, method: str, version: tuple[int, int]) -> list[Attributes]:
-        """Return all attributes for which the user needs permission."""
+        """Return all request attributes for which the user needs permission."""
         verbs = [_VERBS.get(method, method.lower())]
         if self.subresource in _CREATED and verbs == ["get"] and version >= _CREATE_SINCE:
             verbs.append("create")
         return [Attributes(verb, "", "pods", self.subresource, self.namespace, self.identifier) for verb in verbs]
 
     def split(self) -> tuple[str, str, str]:
-        """Return scheme, name and port. Raises `ApiError` (400)."""
+        """Return the scheme, name and port. Raises `ApiError` (400)."""
         parts = self.identifier.split(":")
         scheme, name, port = parts if len(parts) == 3 else ("", *parts, "")[:3]
         if len(parts) > 3 or not name or scheme not in _SCHEMES:
@@ -73,7 +73,7 @@ def wanted(path: str) -> Wanted | None:
 
 
 def locate(registry: Registry, asked: Wanted) -> Location:
-    """Return the address to connect to. Raises `ApiError`: 404 without such a pod, 400 if it has no address yet."""
+    """Return the address to connect to. Raises `ApiError`: 404 if the pod does not exist, 400 if it has no address."""
     scheme, name, port = asked.split()
     pod = registry.get("pods", asked.namespace, name).object
     address = (pod.get("status") or {}).get("podIP") or ""
@@ -86,14 +86,14 @@ def locate(registry: Registry, asked: Wanted) -> Location:
 
 
 def unreached(why: str) -> ApiError:
-    """Return the 503 error for a pod that exists but was not reached."""
+    """Return the 503 error for a pod that exists but could not be reached."""
     return status.failure(503, "ServiceUnavailable", f"error trying to reach service: {why}")
 
 
 DIAL_SECONDS = 30.0  # as kube-apiserver
 
 
-NO_WAY = "this API server was given no way into the network of pods"
+NO_WAY = "this API server has no access to the pod network"
 
 
 def _allowed(address: str) -> bool:

@@ -1,8 +1,8 @@
 """The subresource `proxy` of pods: requests that are forwarded to a server in a pod.
 
-Method, query, body and headers are forwarded, and the answer is streamed back. Rewriting links in HTML and upgrades are
-not implemented. Each request has its own connection, because pods and their addresses change, and a kept connection
-does not show that its pod is gone.
+Method, query, body and headers are forwarded, and the response is streamed back. Rewriting links in HTML and upgrades
+are not implemented. Each request uses its own connection. Pods and their addresses change, and a connection that is
+kept open does not show that its pod has been deleted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNESCAPED = "/~!$&'()*+,;=:@"
 
 
 class PodProxy:
-    """Forwards requests to pods; belongs to one event loop. `open_socket` may be set later."""
+    """Forwards requests to pods. It belongs to one event loop. `open_socket` may be set later."""
 
     def __init__(self, registry: Registry, open_socket: OpenSocket | None) -> None:
         self.open_socket = open_socket
@@ -44,7 +44,7 @@ class PodProxy:
         self._session: aiohttp.ClientSession | None = None
 
     async def pass_on(self, request: web.BaseRequest, asked: Wanted) -> web.StreamResponse:
-        """Return the answer of the pod's server. Raises `ApiError`: 400, 404, 405, 503."""
+        """Return the response of the server in the pod. Raises `ApiError`: 400, 404, 405, 503."""
         if request.method not in METHODS:
             raise status.method_not_allowed(request.method)
         location = pod_location.locate(self._registry, asked)
@@ -102,13 +102,13 @@ async def _send_back(request: web.BaseRequest, answer: aiohttp.ClientResponse) -
     except aiohttp.ClientError as error:  # after the code, only an abort shows that data is missing
         if request.transport is not None:
             request.transport.abort()
-        raise ConnectionResetError("the pod's server broke off its answer") from error
+        raise ConnectionResetError("the server in the pod broke off its response") from error
     await response.write_eof()
     return response
 
 
 def _with_slash(request: web.BaseRequest) -> web.StreamResponse:
-    """Redirect to the path with a slash, as Kubernetes does. Relative links of a page at the root need the slash."""
+    """Redirect to the path with a trailing slash, like Kubernetes. Relative links of a root page need the slash."""
     query = f"?{request.rel_url.raw_query_string}" if request.query_string else ""
     return web.Response(status=301, headers={"Location": f"{request.rel_url.raw_path}/{query}"})
 
@@ -130,7 +130,7 @@ def _end_to_end(headers: CIMultiDictProxy[str], left_out: frozenset[str]) -> CIM
 
 
 def _refusal(error: Exception, location: Location) -> ApiError:
-    """Return the error for a pod that did not answer, with the message of Go."""
+    """Return the error for a pod that did not respond, with the message of Go."""
     if isinstance(error, aiohttp.ConnectionTimeoutError | TimeoutError):
         return unreached(f"dial tcp {location.host}: i/o timeout")
     if isinstance(error, aiohttp.ServerDisconnectedError):

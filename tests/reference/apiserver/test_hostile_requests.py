@@ -111,7 +111,7 @@ BOMBS = {
     "deep JSON": (Sent("POST", CONFIG_MAPS, b'{"data":' + b"[" * 900 + b"]" * 900 + b"}"), 400, "max depth"),
     "deeper JSON": (Sent("POST", CONFIG_MAPS, b"[" * 100_000), 400, ""),
     "long YAML": (Sent("POST", CONFIG_MAPS, b"a: " + b"x" * 300_000, YAML), 413, "262144 bytes"),
-    "doubling": (Sent("PATCH", f"{CONFIG_MAPS}/one", doubling(40), PATCHES), 413, "copies may have"),
+    "doubling": (Sent("PATCH", f"{CONFIG_MAPS}/one", doubling(40), PATCHES), 413, "copies may add at most"),
     "operations": (Sent("PATCH", f"{CONFIG_MAPS}/one", orjson.dumps([{}] * 10_001), PATCHES), 413, "10001"),
     "in a review": (
         Sent("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", aliases(9), YAML),

@@ -78,7 +78,7 @@ def test_watch_resumes_after_the_server_returns(server: ApiServer, log: _Log) ->
 def test_calls_fail_with_connection_errors_while_the_server_is_down(server: ApiServer) -> None:
     informer = Informer(server)
     informer.disconnect()
-    with pytest.raises(ConnectionRefusedError, match="away"):
+    with pytest.raises(ConnectionRefusedError, match="not available"):
         informer.get("configmaps", "default", "one")
     informer.connect(server)
     assert informer.get("configmaps", "default", "one")["metadata"]["name"] == "one"

@@ -75,7 +75,7 @@ def test_endpoint_without_zone_is_named() -> None:
     nodes = {"a1": make_node("a1"), "n1": make_node("n1", "")}
     found = programmed_for("PreferSameZone", make_pod("p1", "a1"), make_pod("p2", "n1"), nodes=nodes)
     assert (found.status, found.reason) == ("False", "EndpointWithoutZone")
-    assert found.message.endswith("1 of 2 ready endpoints have no hints, and proxies ignore those of the others: p2")
+    assert found.message.endswith("1 of 2 ready endpoints have no hints, so proxies ignore the hints of the others: p2")
 
 
 def test_hints_that_were_not_stored_are_not_programmed() -> None:

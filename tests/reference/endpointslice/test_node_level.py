@@ -166,7 +166,7 @@ def test_plan_states_the_reason_and_whether_other_nodes_matter() -> None:
         return plan_service(make_service(), pods_on("a1"), NODES, (), features=ON, node_level=config)
 
     assert planned("automatic").node_level == (
-        "node-level topology: 4 of 5 nodes have no endpoint, and 10% may be without",
+        "node-level topology: 4 of 5 nodes have no endpoint, and 10% may lack one",
     )
     assert [planned(each).counts_nodes for each in ("automatic", "automatic:daemonset", "manual")] == [
         True,

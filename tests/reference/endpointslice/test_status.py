@@ -89,11 +89,11 @@ def test_new_node_or_lost_lease_resets_honored_to_unknown() -> None:
         acknowledge(live, *NODES)
         assert conditions(live)["Honored"][0] == "True"
         live.api.create("nodes", "", make_node("c1"))
-        assert (conditions(live)["Honored"][0], message(live, "Honored")) == ("Unknown", "nothing is known of c1")
+        assert (conditions(live)["Honored"][0], message(live, "Honored")) == ("Unknown", "no acknowledgement from c1")
         live.api.delete("nodes", "", "c1")
         assert conditions(live)["Honored"][0] == "True"
         live.api.delete("leases", "kube-system", "service-proxy-a2")
-        assert message(live, "Honored") == "nothing is known of a2"
+        assert message(live, "Honored") == "no acknowledgement from a2"
 
 
 def test_unready_endpoints_make_programmed_false() -> None:

@@ -56,7 +56,7 @@ def test_unreadable_slice_explains_only_its_own_service() -> None:
     state.receive("services", make_service("other"), deleted=False)
     state.compute()
 
-    assert "cannot be read, and rules stay as they were: '10.244.1.300' is" in state.explain("default", "web")
+    assert "cannot be read, so the rules are unchanged: '10.244.1.300' is" in state.explain("default", "web")
     assert list(state.decisions()) == ["default/other:80/TCP IPv4"]
 
 

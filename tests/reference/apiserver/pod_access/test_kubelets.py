@@ -31,7 +31,7 @@ def test_logs_are_unavailable_without_access_to_nodes(http: Any, api: ApiServer)
     address = {"type": "InternalIP", "address": "192.0.2.1"}
     api.update_status("nodes", "", {**made, "status": {"addresses": [address]}})
     code, status = http("GET", f"{PATH}/log")
-    assert (code, "no way into the network of pods" in status["message"]) == (503, True)
+    assert (code, "no access to the pod network" in status["message"]) == (503, True)
 
 
 @pytest.mark.usefixtures("node")

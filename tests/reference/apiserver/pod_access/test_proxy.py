@@ -184,7 +184,7 @@ def test_truncated_response_is_truncated_for_the_client(http: Any, pod: str, ech
 def test_missing_access_to_pods_is_reported(http: Http, api: ApiServer) -> None:
     run_pod(api, "web-1", IN_THE_CLUSTER)
     code, status = http("GET", f"{PODS}/web-1:80/proxy/")
-    assert (code, "was given no way into the network of pods" in status["message"]) == (503, True)
+    assert (code, "has no access to the pod network" in status["message"]) == (503, True)
 
 
 def test_pod_access_requires_the_token(http: Http, pod: str, echo: int) -> None:
