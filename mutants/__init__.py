@@ -1,6 +1,6 @@
 """Mutants (implementations with one fault) and benign variants (unusual but correct ones), which test the suite itself.
 
-`trafficdist run --mutant NAME` runs the suite against one of them. They replace parts of the reference's components.
+`trafficdist run --mutant NAME` runs the suite against one mutant or variant. Each replaces parts of the reference.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ __all__ = ["BENIGN", "MUTANTS", "Mutant"]
 
 def _by_name(*groups: list[Mutant]) -> Mapping[str, Mutant]:
     found = {each.name: each for group in groups for each in group}
-    assert len(found) == sum(map(len, groups)), "every mutant has a name of its own"
+    assert len(found) == sum(map(len, groups)), "every mutant needs a unique name"
     return found
 
 
@@ -105,7 +105,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     narrow_proxies.MUTANTS,
     extra_reads.MUTANTS,
 )
-"""Each has one fault, and fails at least one requirement."""
+"""Each mutant has one fault, and fails at least one requirement."""
 
 BENIGN: Mapping[str, Mutant] = _by_name(
     benign.BENIGN,
@@ -118,4 +118,4 @@ BENIGN: Mapping[str, Mutant] = _by_name(
     benign_dns.BENIGN,
     other_implementations.FAMILIES,
 )
-"""Each is correct, and fails no requirement except those that it names as unmet."""
+"""Each variant is correct, and fails only the requirements that it lists as unmet."""

@@ -1,4 +1,4 @@
-"""Proxies whose session affinity is missing, too strong, or wrong."""
+"""Proxies whose session affinity is missing, too broad, or wrong."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., Servic
 
 
 def _changed(change: Change, outside: Change | None = None) -> Render:
-    """Return a function like `render` that applies `change` to the actions with session affinity.
+    """Return a function like `render` that applies `change` to the actions of Services with session affinity.
 
-    `outside` is applied instead to the actions for clients outside the cluster.
+    `outside` is applied to the actions for clients outside the cluster instead.
     """
 
     def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
@@ -114,13 +114,13 @@ MUTANTS = [
     ),
     Mutant(
         "affinity-ignores-hints",
-        "With session affinity, the proxy ignores hints.",
+        "The proxy ignores hints on Services with session affinity.",
         symptom=REACHED,
         proxy=_deciding(lambda asked: asked.answer(endpoints=without_hints(asked.endpoints))),
     ),
     Mutant(
         "affinity-ignores-policies",
-        "With session affinity, the proxy treats traffic policies as Cluster.",
+        "The proxy treats traffic policies as Cluster on Services with session affinity.",
         symptom=f"{REACHED}|{NO_ANSWER}",  # replies from another node to clients outside take a different path
         proxy=_deciding(
             lambda asked: asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
@@ -128,14 +128,14 @@ MUTANTS = [
     ),
     Mutant(
         "affinity-outlives-endpoints",
-        "A client keeps its endpoint after it is removed or no longer selected for the client.",
+        "A client keeps its endpoint after the endpoint is removed or no longer selected for the client.",
         "kubernetes#99299",
         REACHED,
         proxy=partial(ServiceProxy, state=_OutlivesEndpoints),
     ),
     Mutant(
         "everyone-gets-the-same-endpoint",
-        "With session affinity, all clients get one endpoint.",
+        "With session affinity, all clients get the same endpoint.",
         symptom=WRITTEN,
         proxy=_changing(lambda port, service, action: replace(action, endpoints=(min(action.endpoints),))),
     ),
@@ -147,7 +147,7 @@ MUTANTS = [
     ),
     Mutant(
         "affinity-is-not-renewed",
-        "Session affinity expires after its first timeoutSeconds even if the client keeps connecting.",
+        "Session affinity expires when timeoutSeconds are over, even if the client keeps connecting.",
         symptom=WRITTEN,
         proxy=edited(unrenewed),
     ),

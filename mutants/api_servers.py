@@ -1,4 +1,4 @@
-"""API servers with one fault each: a lost field, a value wrongly accepted or rejected, a missing default."""
+"""API servers with one fault each: a lost field, a value that is wrongly accepted or rejected, or a missing default."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _fault(name: str, sentence: str, provenance: str = "") -> Callable[[type[Str
 
 
 def _not_about(found: list[FieldError], *fields: str, but: str = "") -> list[FieldError]:
-    """Return the errors about other fields than `fields`, and all errors of type `but`."""
+    """Return the errors about fields other than `fields`, and all errors of type `but`."""
     return [each for each in found if not each.field.startswith(fields) or each.type == but]
 
 
@@ -57,7 +57,7 @@ class _AcceptsEveryValue(Services):
         return _not_about(super().validate(obj, features), FIELD)
 
 
-@_fault("drops-what-is-no-text", "A trafficDistribution that is not a string is removed silently.")
+@_fault("drops-what-is-no-text", "The API server silently removes a trafficDistribution that is not a string.")
 class _DropsWhatIsNoText(Services):
     def decode(self, obj: Object, features: Features) -> list[str]:
         spec = obj.get("spec") or {}
@@ -66,7 +66,7 @@ class _DropsWhatIsNoText(Services):
         return super().decode(obj, features)
 
 
-@_fault("names-no-field", "Validation errors do not name the field.")
+@_fault("names-no-field", "Validation errors of the API server do not name the field.")
 class _NamesNoField(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [replace(each, field="spec") for each in super().validate(obj, features)]
@@ -75,7 +75,7 @@ class _NamesNoField(Services):
         return [replace(each, field="spec") for each in Services().validate_update(new, old, features)]
 
 
-@_fault("field-is-fixed", "trafficDistribution of an existing Service cannot be changed.")
+@_fault("field-is-fixed", "The API server rejects changes of trafficDistribution on an existing Service.")
 class _FieldIsFixed(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         was, now = (each["spec"].get("trafficDistribution") for each in (old, new))
@@ -83,7 +83,10 @@ class _FieldIsFixed(Services):
         return super().validate_update(new, old, features) + fixed
 
 
-@_fault("drops-stored-policies", "With its gate off, internalTrafficPolicy is dropped from Services that have it.")
+@_fault(
+    "drops-stored-policies",
+    "With the gate of internalTrafficPolicy off, the API server drops the field from Services that have it.",
+)
 class _DropsStoredPolicies(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)
@@ -91,7 +94,7 @@ class _DropsStoredPolicies(Services):
             new["spec"].pop("internalTrafficPolicy", None)
 
 
-@_fault("field-excludes-policies", "trafficDistribution is rejected together with traffic policy Local.")
+@_fault("field-excludes-policies", "The API server rejects trafficDistribution together with a traffic policy Local.")
 class _FieldExcludesPolicies(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj["spec"]
@@ -104,7 +107,7 @@ class _FieldExcludesPolicies(Services):
 
 @_fault(
     "annotations-may-contradict",
-    "Topology annotations that contradict each other are stored.",
+    "The API server stores topology annotations that contradict each other.",
     "kube-apiserver before 1.27",
 )
 class _AnnotationsMayContradict(Services):
@@ -112,7 +115,7 @@ class _AnnotationsMayContradict(Services):
         return _not_about(super().validate(obj, features), "metadata.annotations")
 
 
-@_fault("no-default-policy", "internalTrafficPolicy has no default.")
+@_fault("no-default-policy", "The API server sets no default for internalTrafficPolicy.")
 class _NoDefaultPolicy(Services):
     def default(self, obj: Object) -> None:
         given = "internalTrafficPolicy" in obj["spec"]
@@ -124,13 +127,15 @@ class _NoDefaultPolicy(Services):
         return _not_about(super().validate(obj, features), "spec.internalTrafficPolicy", but="NotSupported")
 
 
-@_fault("external-policy-anywhere", "externalTrafficPolicy is stored on Services without external addresses.")
+@_fault(
+    "external-policy-anywhere", "The API server stores externalTrafficPolicy on Services without external addresses."
+)
 class _ExternalPolicyAnywhere(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), "spec.externalTrafficPolicy", but="NotSupported")
 
 
-@_fault("loses-node-hints", "The API server removes hints for nodes from slices.", "kube-apiserver before 1.34")
+@_fault("loses-node-hints", "The API server removes node hints from slices.", "kube-apiserver before 1.34")
 class _LosesNodeHints(EndpointSlices):
     def decode(self, obj: Object, features: Features) -> list[str]:
         for endpoint in obj.get("endpoints") or []:
@@ -152,19 +157,19 @@ class _UnlimitedEndpoints(EndpointSlices):
         return [each for each in super().validate(obj, features) if each.field != "endpoints"]
 
 
-@_fault("slices-of-any-syntax", "The API server validates only the hints and the number of endpoints of a slice.")
+@_fault("slices-of-any-syntax", "Of a slice, the API server validates only the hints and the number of endpoints.")
 class _SlicesOfAnySyntax(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [each for each in super().validate(obj, features) if ".hints" in each.field or each.field == "endpoints"]
 
 
-@_fault("slices-change-their-type", "The address type of a slice can be changed.")
+@_fault("slices-change-their-type", "The API server allows changes of a slice's address type.")
 class _SlicesChangeTheirType(EndpointSlices):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate_update(new, old, features), "addressType")
 
 
-@_fault("hints-may-repeat", "An endpoint can be hinted for the same node or zone twice.")
+@_fault("hints-may-repeat", "The API server accepts the same node or zone twice in the hints of an endpoint.")
 class _HintsMayRepeat(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return [
@@ -172,7 +177,7 @@ class _HintsMayRepeat(EndpointSlices):
         ]
 
 
-@_fault("hints-do-not-count", "A change of only the hints does not raise the generation.")
+@_fault("hints-do-not-count", "The API server does not increase the generation of a slice when only its hints change.")
 class _HintsDoNotCount(EndpointSlices):
     def spec_changed(self, new: Object, old: Object) -> bool:
         return super().spec_changed(_without_hints(new), _without_hints(old))
@@ -182,7 +187,7 @@ def _without_hints(obj: Object) -> Object:
     return {**obj, "endpoints": [{**each, "hints": None} for each in obj.get("endpoints") or []]}
 
 
-@_fault("node-hints-add-up", "Written hints for nodes are merged with the existing ones.")
+@_fault("node-hints-add-up", "The API server merges node hints of an update with the existing node hints.")
 class _NodeHintsAddUp(EndpointSlices):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         before = {each["addresses"][0]: _nodes(each) for each in old.get("endpoints") or []}
@@ -204,7 +209,7 @@ class _DoesNotWarn(Services):
 
 
 class _OfNoModel(str):
-    """A version for which there is no model, so the OpenAPI document does not describe the kind's fields."""
+    """A version for which the server has no model, so the OpenAPI document does not describe the kind's fields."""
 
     __slots__ = ()
 
@@ -217,7 +222,7 @@ class _DescribesNoServices(Services):
     resource = replace(Services.resource, version=_OfNoModel("v1"), short_names=("svc", "undescribed"))
 
 
-@_fault("no-default-affinity-time", "timeoutSeconds of session affinity has no default.")
+@_fault("no-default-affinity-time", "The API server sets no default for the timeoutSeconds of session affinity.")
 class _NoDefaultAffinityTime(Services):
     def default(self, obj: Object) -> None:
         given = (obj.get("spec") or {}).get("sessionAffinityConfig")
@@ -229,7 +234,7 @@ class _NoDefaultAffinityTime(Services):
         return _not_about(super().validate(obj, features), AFFINITY_TIME, but="Invalid")
 
 
-@_fault("any-affinity-time", "The API server stores any timeoutSeconds of session affinity.")
+@_fault("any-affinity-time", "The API server stores any value of timeoutSeconds for session affinity.")
 class _AnyAffinityTime(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _not_about(super().validate(obj, features), AFFINITY_TIME)

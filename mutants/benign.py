@@ -57,7 +57,7 @@ def _hashes_the_source(family: Family, chain: Chain) -> Chain:
 
 
 def _translates_inside_too(_: Family, chain: Chain) -> Chain:
-    """Also masquerade the node and its pods as clients. No document promises to preserve their source address."""
+    """Also masquerade connections of the node and its pods. No document promises to preserve their source address."""
     return replace(chain, rules=tuple(each for each in chain.rules if not each.text.endswith("saddr @own return")))
 
 
@@ -86,7 +86,7 @@ class _EndsWithItsNode(ServiceProxy):
 
 
 class _BesideOthers(KernelTable):
-    """Another program's table has an earlier chain that accepts everything."""
+    """Adds a table like that of another program, whose chain comes first and accepts everything."""
 
     def load(self, ruleset: Ruleset) -> None:
         here = struct.pack(">BBH", 2 if ruleset.family == "IPv4" else 10, 0, 0) + text(1, "somebody-else")
@@ -123,23 +123,23 @@ def _proxy(name: str, sentence: str, family: str, **parts: Any) -> Mutant:
 
 
 BENIGN: list[Mutant] = [
-    Mutant("takes-turns", "The proxy uses endpoints in turn instead of at random.", "IPVS rr",
+    Mutant("takes-turns", "The proxy uses endpoints in round robin order instead of at random.", "IPVS rr",
            proxy=edited(_takes_turns)),
-    Mutant("hashes-the-source", "The client's address and port choose the endpoint.", "OVN-Kubernetes",
+    Mutant("hashes-the-source", "The proxy chooses the endpoint by the client's address and port.", "OVN-Kubernetes",
            proxy=edited(_hashes_the_source)),
-    Mutant("translates-inside-too", "Clients inside the cluster are masqueraded too.", "kube-proxy --masquerade-all",
+    Mutant("translates-inside-too", "The proxy masquerades inside clients too.", "kube-proxy --masquerade-all",
            proxy=edited(_translates_inside_too)),
-    _proxy("slow", "Every change takes effect 200 ms later.", "kube-proxy --nftables-min-sync-period", state=_Slow),
+    _proxy("slow", "The proxy applies changes 200 ms later.", "kube-proxy --nftables-min-sync-period", state=_Slow),
     _proxy("rebuilds", "Every change rewrites all rules.", "kube-proxy before 1.28, kube-router",
            state=Rebuilding),
-    _proxy("beside-others", "A chain of another program sees all packets first, and accepts them.",
+    _proxy("beside-others", "A chain of another program receives all packets first, and accepts them.",
            "nodes with firewalld", kernel_table=_BesideOthers),
-    Mutant("ends-with-its-node", "A proxy exits when its Node is deleted, and leaves its rules.",
+    Mutant("ends-with-its-node", "The proxy exits when its Node is deleted, and leaves its rules in the kernel.",
            "kube-proxy with a NodeManager that exits", proxy=_EndsWithItsNode),
-    _proxy("backwards", "The rules list endpoints in the opposite order.", "iteration over Go maps",
+    _proxy("backwards", "The rules list endpoints in reverse order.", "iteration over Go maps",
            state=partial(AsRendered, render=_backwards)),
     Mutant("one-endpoint-a-slice", "No slice has more than one endpoint.", "--max-endpoints-per-slice",
            controller=partial(EndpointSliceController, max_endpoints_per_slice=1)),
-    Mutant("slow-controller", "Every sync takes 20 ms.", "--kube-api-qps",
+    Mutant("slow-controller", "Every sync of the controller takes 20 ms.", "--kube-api-qps",
            controller=partial(EndpointSliceController, plan=_slow_plan)),
 ]  # fmt: skip

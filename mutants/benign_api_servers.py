@@ -1,7 +1,7 @@
 """Benign API servers: different wording, numbers, orders and names, and additions to objects.
 
-Clients must rely on reasons and codes only. A resourceVersion is opaque, lists and objects are unordered, and admission
-may add fields to every written object.
+Clients must rely only on reasons and codes. A resourceVersion is opaque, lists and objects are unordered, and admission
+may add fields to every object that is written.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _JumpingVersions(Store):
 
 
 class _OtherOrder(Store):
-    """Reverses lists of one page. Longer lists keep their order because continue tokens depend on that order."""
+    """Reverses lists that fit on one page. Longer lists keep their order because continue tokens depend on it."""
 
     def items(self, resource: str) -> list[Stored]:
         found = super().items(resource)
@@ -73,7 +73,7 @@ class _FieldsTurned(Store):
 
 
 def _turned(value: Any) -> Any:
-    """Return a JSON value with the fields of each object in the opposite order."""
+    """Return a JSON value in which the fields of each object are in reverse order."""
     match value:
         case dict():
             return {name: _turned(each) for name, each in reversed(value.items())}
@@ -83,7 +83,7 @@ def _turned(value: Any) -> Any:
 
 
 class _Named(Strategy):
-    """Ends generated names with ten hexadecimal digits."""
+    """Generates names that end in ten hexadecimal digits."""
 
     def decode(self, obj: Object, features: Features) -> list[str]:
         metadata = obj["metadata"]
@@ -105,7 +105,7 @@ class _Admitted(Strategy):
 
 
 def _kinds(rules: type[Strategy]) -> tuple[Strategy, ...]:
-    """Return the rules of Services, slices, pods and Nodes, preceded by others."""
+    """Return rules with this change for Services, slices, pods and Nodes."""
     return tuple(type(each.__name__, (rules, each), {})() for each in (Services, EndpointSlices, Pods, Nodes))
 
 
@@ -117,13 +117,13 @@ BENIGN: list[Mutant] = [
     Mutant("other-words", "Error messages have different wording.", "each release of kube-apiserver",
            kinds=lambda: (_WordedServices(), _WordedSlices())),
     _storing("versions-jump", "Each write increases the resourceVersion by several hundreds.",
-             "kine, etcd that others write to", _JumpingVersions),
+             "kine, or an etcd that other clients also write to", _JumpingVersions),
     _storing("lists-backwards", "Lists are in reverse order of names.", "kube-apiserver's watch cache before 1.31",
              _OtherOrder),
     _storing("fields-backwards", "The fields of objects come in reverse order.", "API servers not written in Go",
              _FieldsTurned),
-    Mutant("generates-other-names", "Generated names end in ten hexadecimal digits.", "API servers of others",
+    Mutant("generates-other-names", "Generated names end in ten hexadecimal digits.", "servers other than Kubernetes'",
            kinds=partial(_kinds, _Named)),
-    Mutant("admits-with-additions", "Every written object gets an annotation, and the response a warning.",
+    Mutant("admits-with-additions", "The API server adds annotations to written objects, and warnings to responses.",
            "mutating admission, GKE", kinds=partial(_kinds, _Admitted)),
 ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Benign proxies that translate connections elsewhere, or that treat connections to removed endpoints differently.
+"""Benign proxies that translate connections in the client's pod, or that cut connections to removed endpoints.
 
-Socket-level load balancers translate on the client's side, so the client's node sees a connection to the endpoint. No
-document defines what happens to an open connection to a removed endpoint.
+Socket-level load balancers translate connections on the client's side, so the client's node only sees a connection to
+the endpoint. No document defines what happens to an open connection to a removed endpoint.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def _entered(netns: int) -> Iterator[None]:
-    """Move the thread into the netns of a file descriptor during the context. Raises `OSError` if it is not a netns."""
+    """Move the thread into the netns of a file descriptor during the context. Raises `OSError` for any other file."""
     with Path("/proc/thread-self/ns/net").open() as own:
         if _libc.setns(netns, CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), f"setns to the netns of descriptor {netns}")
@@ -53,9 +53,9 @@ def _entered(netns: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _netns_of_the_process() -> Iterator[dict[str, int]]:
-    """Return an open descriptor for each netns that this process holds, by the name of the netns.
+    """Return an open descriptor for each network namespace of this process, by the name of the network namespace.
 
-    These include the netns of all pods. Each netns is opened immediately, because a thread may hold it only briefly.
+    They include the network namespaces of all pods. Each one is opened immediately, because it may exist only briefly.
     """
     found: dict[str, int] = {}
     try:
@@ -78,7 +78,7 @@ _ANYWHERE = {"IPv4": (socket.AF_INET, "192.0.2.1"), "IPv6": (socket.AF_INET6, "2
 
 
 def _address(family: Family) -> str:
-    """Return the address from which this netns sends; "" if it has no route."""
+    """Return the source address for outgoing packets in this network namespace, or "" if it has no route."""
     kind, anywhere = _ANYWHERE[family]
     with socket.socket(kind, socket.SOCK_DGRAM) as sender:
         try:
@@ -106,7 +106,7 @@ def _first_packets_alone(_: Family, chain: Chain) -> Chain:
 
 
 class _AtTheClient(KernelTable):
-    """Also loads the rules into each pod of the node from the next change on, except those for session affinity."""
+    """From the next change on, also loads the rules, except those for session affinity, into each pod of the node."""
 
     def __init__(self, nft_socket: NftSocket, family: Family) -> None:
         super().__init__(nft_socket, family)
@@ -130,9 +130,9 @@ class _AtTheClient(KernelTable):
                         found[1].load(replace(ruleset, services=plain, external={}))
 
     def _look_at(self, name: str, netns: int, own: Iterable[str]) -> None:
-        """Maintain a table in a netns if the netns belongs to a pod of this node. `own` also has single addresses.
+        """Maintain a table in a network namespace that belongs to a pod of this node. `own` also has single addresses.
 
-        A netns without an address is checked again later, because its pod may still be starting.
+        A network namespace without an address is checked again later, because its pod may still be starting.
         """
         networks = [each for each in map(ipaddress.ip_network, own) if each.num_addresses > 1]
         with _entered(netns):
@@ -171,7 +171,7 @@ class _Connections(Conntrack):
 
 
 class _Closing(ServiceProxy):
-    """Cuts the connections to an address that is no longer in any slice, after the rules change."""
+    """Cuts the connections to an address that no slice contains any more, after updating the rules."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._connections = _Connections()
@@ -207,10 +207,10 @@ def _addresses(endpoint_slice: Object) -> frozenset[str]:
 
 BENIGN: list[Mutant] = [
     Mutant("translates-at-the-client",
-           "TCP connections of a pod are translated in its own network namespace, before its node sees them.",
+           "The proxy translates TCP connections of a pod in the pod's network namespace, before the node sees them.",
            "Cilium, socket-level load balancing",
            proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_AtTheClient),
            unmet=frozenset({"CHANGES/source-ranges-of-a-service", "CHANGES/source-ranges-of-both-families"})),
-    Mutant("closes-what-has-left", "Open connections to a removed endpoint are cut.",
+    Mutant("closes-what-has-left", "The proxy cuts open connections to a removed endpoint.",
            "data planes that flush connection tracking", proxy=_Closing),
 ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Benign EndpointSlice controllers: they split, order, allocate, write and word differently.
+"""Benign EndpointSlice controllers, with unusual splitting, order, allocation, writes or messages.
 
-Neither the API nor a KEP forbids their behaviour. If a variant misses a goal of a document, the goal is a SHOULD, and
-the variant lists its requirement in `unmet`.
+Neither the API nor a KEP forbids their behaviour. If a variant misses a goal of a document, the level of that goal is
+SHOULD, and the variant lists the requirement in `unmet`.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def _one_slice_a_port(
 
 
 def _port_name(endpoint_slice: Object, names: list[str]) -> str:
-    """Return the port name of a slice, or the first of `names` if the slice has no port or its port was removed."""
+    """Return the port name of a slice, or the first of `names` if the slice has no port or if its port was removed."""
     found = [port.get("name") or "" for port in endpoint_slice.get("ports") or ()]
     return found[0] if found and found[0] in names else names[0]
 
 
 def _merging(service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
-    """Plan slices of two endpoints. If one slice fewer would suffice, merge the smallest slice into the others."""
+    """Plan slices of two endpoints. If fewer slices would be enough, merge the smallest slice into the others."""
     pods, existing = list(pods), list(existing)
     options["max_endpoints"] = 2
     right = plan_service(service, pods, nodes, existing, **options)
@@ -76,7 +76,7 @@ def _merging(service: Object, pods: Iterable[Object], nodes: Nodes, existing: It
 
 
 def _shuffling() -> Callable[..., Plan]:
-    """Return a planner that writes endpoints in a random order, which differs between runs."""
+    """Return a planner that writes endpoints in random order. The order differs between runs."""
     chance = random.Random()  # noqa: S311  an order, no secret
 
     def shuffled(each: Object) -> Object:
@@ -91,7 +91,7 @@ def _shuffling() -> Callable[..., Plan]:
 def _keeps_lost_pods(
     service: Object, pods: Iterable[Object], nodes: Nodes, existing: Iterable[Object], **options: Any
 ) -> Plan:
-    """Plan an endpoint without zone for a pod whose Node does not exist."""
+    """Plan an endpoint without a zone for a pod whose Node does not exist."""
     pods = list(pods)
     missing = {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")} - nodes.keys()
     bare = {name: {"metadata": {"name": name, "labels": {}}} for name in missing}
@@ -108,7 +108,7 @@ def _filled_in(endpoint_slice: Object) -> Object:
 
 
 def _left_out(endpoint_slice: Object) -> Object:
-    """Return the slice without conditions at their default (ready, not terminating, serving equal to ready)."""
+    """Return the slice without conditions that have their default (ready, not terminating, serving equal to ready)."""
 
     def left(endpoint: Object) -> Object:
         found = endpoint["conditions"]
@@ -145,7 +145,7 @@ def _filled_in_news(event: Event) -> Event:
 
 
 class _OffThenOn(Wrapped):
-    """Writes slices without hints first."""
+    """Writes each changed slice first without hints."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         stored = self._client.create(resource, namespace, _unhinted(obj))
@@ -168,7 +168,7 @@ def _unhinted(obj: Object) -> Object:
 
 
 def _moves_few(*arguments: Any, **options: Any) -> Plan:
-    """Hint every endpoint for its own zone, except as many as other zones need."""
+    """Hint every endpoint for its own zone, except the endpoints that other zones need."""
     right = plan_service(*arguments, **options)
     shared = [
         (family, family.outcome)
@@ -181,7 +181,7 @@ def _moves_few(*arguments: Any, **options: Any) -> Plan:
 
 
 def _few_moves(family: Family, outcome: CpuOutcome, plan: Plan, options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the zone that each endpoint of the slices to be written is hinted for, by address."""
+    """Return the zone for which each endpoint of the slices to be written is hinted, by address."""
     written = {each["addresses"][0] for one in (*plan.create, *plan.update) for each in one["endpoints"]}
     hinted = [each for one in family.slices for each in one if "hints" in each]
     zones = {
@@ -214,7 +214,7 @@ def _hinted_anew(each: Object, hints: Mapping[str, str]) -> Object:
 
 
 def _cores_late(sink: Sink) -> Sink:
-    """Pass on changed CPU of Nodes only when a Node is added or removed, or changes its zone or readiness."""
+    """Report a changed CPU of Nodes only when a Node is added or removed, or changes its zone or readiness."""
     told: dict[Key, Object] = {}
     untold: dict[Key, Event] = {}
 
@@ -282,24 +282,24 @@ BENIGN: list[Mutant] = [
     _sized("slices-of-a-thousand", "A slice has up to 1,000 endpoints.", "EndpointSlice mirroring", 1000),
     _planning("one-slice-a-port", "Each port of a Service has its own slices.", "controllers of meshes",
               _one_slice_a_port),
-    _planning("merging", "Slices that have become small are merged.", "controllers that compact", _merging),
-    Mutant("shuffles", "Endpoints are in random order in a slice.", "iteration over Go maps",
+    _planning("merging", "The controller merges slices that have become small.", "controllers that compact", _merging),
+    Mutant("shuffles", "Slices list endpoints in random order.", "iteration over Go maps",
            controller=lambda client, **options: EndpointSliceController(client, plan=_shuffling(), **options)),
-    _planning("keeps-lost-pods", "A pod whose Node is missing stays an endpoint, without a zone.",
+    _planning("keeps-lost-pods", "A pod whose Node is missing remains an endpoint, without a zone.",
               "controllers without a Node informer", _keeps_lost_pods),
-    _through("nil-conditions", "Optional conditions are left out.", "controllers by hand",
+    _through("nil-conditions", "The controller omits optional conditions of endpoints.", "controllers by hand",
              _NilConditions),
-    _through("off-then-on", "Hints that change are first removed, and then written.", "controllers in two steps",
+    _through("off-then-on", "Hints that change are removed, then written.", "controllers with two-step writes",
              _OffThenOn, unmet=frozenset(
                  {"KEP-2433/node-event-writes-each-slice-once", "KEP-4444/hints-need-no-write-of-their-own"}
              )),
-    _planning("moves-few", "Endpoints serve another zone only where it would be overloaded.",
-              "KEP-2433 to the letter", _moves_few,
+    _planning("moves-few", "Endpoints are hinted for another zone only if that zone would otherwise be overloaded.",
+              "a literal reading of KEP-2433", _moves_few,
               unmet=frozenset({"KEP-2433/endpoints-of-a-zone-without-nodes-keep-it"})),
     Mutant("cores-count-late",
-           "A changed CPU of a Node takes effect when some Node is added or removed, or changes its zone or readiness.",
+           "A changed CPU of a Node takes effect only when a Node is added, removed, or changes its zone or readiness.",
            "kube-controller-manager, updateNode of endpointslice_controller.go",
            controller=controller_hearing(_cores_late)),
-    Mutant("events-in-other-words", "Events have different reasons and messages.", "any but Kubernetes' own",
+    Mutant("events-in-other-words", "Events have different reasons and messages.", "controllers other than Kubernetes'",
            controller=writing_events(_reworded)),
 ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Benign data planes, which use other rules, select endpoints otherwise, translate less, or reject more traffic.
+"""Benign data planes, which use unusual rules, select endpoints differently, translate less, or reject more traffic.
 
-Implementations are free in behaviour that clients cannot observe and no document promises.
+Implementations are free where clients cannot observe a difference and no document promises anything.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _seeded(socket: NftSocket, family: Family) -> KernelTable:
 
 
 def _keeps_clients_of_own_pods(family: Family, chain: Chain) -> Chain:
-    """Keep the address of outside clients if the endpoint is on this node, whatever the policy."""
+    """Preserve the address of outside clients if the endpoint is on this node, whatever the traffic policy."""
     if chain.name != "masquerading":
         return chain
     own = load_destination(family, FIRST) + nft.lookup("own", FIRST) + nft.verdict(nft.Verdict.RETURN)
@@ -96,7 +96,7 @@ def _on_one_address(port: ServicePort, decision: Decision, node: str, addresses:
 
 
 def _of_services(family: Family) -> bytes:
-    """Match packets to the range of cluster IPs."""
+    """Match packets to the cluster IP ranges."""
     network = next(each for each in map(ipaddress.ip_network, SERVICE_CIDRS) if f"IPv{each.version}" == family)
     offset, length = (16 if family == "IPv4" else 24), network.prefixlen // 8
     load = nft.load_payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset, length, FIRST)
@@ -111,7 +111,7 @@ def _drops_the_rest(family: Family, chain: Chain) -> Chain:
 
 
 def _refuses_the_rest(family: Family, chain: Chain) -> Chain:
-    """Answer pings to cluster IPs, and reject everything else there."""
+    """Answer pings to cluster IPs, and reject all other packets to unused cluster IPs and ports."""
     if chain.name not in {"prerouting", "output"}:
         return chain
     protocol, kind = ECHO_REQUEST[family]
@@ -135,9 +135,10 @@ def _refuses_the_rest(family: Family, chain: Chain) -> Chain:
 
 
 class _ChainMessages(Messages):
-    """A ruleset in kube-proxy's shape: sequential rules jump to a chain for each service address.
+    """A ruleset with the structure of kube-proxy's: sequential rules jump to a chain for each service address.
 
-    That chain jumps to chains for its endpoints, with probabilities of 1/3, 1/2 and 1. Session affinity uses maps.
+    The chain jumps to chains for its endpoints, for example with the probabilities 1/3, 1/2 and 1. Session affinity
+    uses maps.
     """
 
     def __init__(self, family: Family, table: str) -> None:
@@ -158,7 +159,7 @@ class _ChainMessages(Messages):
             self._dispatch[name].append(_goes_to(self.family, service, target))
 
     def skeleton(self, pods: Iterable[str], own: Iterable[str]) -> Iterator[Message]:
-        """Create the chains of Services after sets, and before the chains that lead to them."""
+        """Create the chains of Services after the sets and before the chains that jump to them."""
         for message in super().skeleton(pods, own):
             if message.what.startswith("chain prerouting of"):
                 for chain in self._chains:
@@ -231,7 +232,7 @@ def _weighted(asked: Question) -> Decision:
 
 
 BENIGN: list[Mutant] = [
-    Mutant("weighted", "One of several endpoints gets twice as many connections as each other one.",
+    Mutant("weighted", "One of several endpoints gets twice as many connections as any other endpoint.",
            "IPVS wrr, Cilium weights",
            proxy=partial(ServiceProxy, state=partial(AsRendered, decide=deciding(_weighted))),
            unmet=frozenset({
@@ -240,9 +241,9 @@ BENIGN: list[Mutant] = [
                "KEP-4444/default-spreads-queries-evenly",
                "KEP-4444/zone-spreads-evenly", "KEP-2433/no-endpoint-is-overloaded",
            })),
-    Mutant("seeds-of-its-own", "A hash of the connection, with a seed per node, chooses the endpoint.",
+    Mutant("seeds-of-its-own", "Each node chooses endpoints by a hash of the connection with its own seed.",
            "Cilium, Maglev", proxy=partial(ServiceProxy, kernel_table=_seeded)),
-    Mutant("keeps-flows", "A UDP flow stays with its endpoint, even after it is removed.", "IPVS",
+    Mutant("keeps-flows", "A UDP flow keeps its endpoint even after the endpoint is removed.", "IPVS",
            proxy=partial(ServiceProxy, state=LeavesUdpFlows),
            unmet=frozenset({
                "SERVICE/udp-flow-from-before-the-first-endpoint",
@@ -252,16 +253,16 @@ BENIGN: list[Mutant] = [
                "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
            })),
     Mutant("keeps-clients-of-own-pods",
-           "A pod on the node that traffic enters sees the address of an outside client, whatever the policy.",
+           "Endpoints on the node that traffic enters see the addresses of outside clients, whatever the policy.",
            "Cilium, OVN-Kubernetes, Calico eBPF", proxy=edited(_keeps_clients_of_own_pods)),
-    Mutant("node-ports-on-one-address", "A node port answers only at the node's IPv4 address.",
+    Mutant("node-ports-on-one-address", "Node ports answer only on the node's IPv4 address.",
            "kube-proxy --nodeport-addresses",
            proxy=partial(ServiceProxy, state=partial(State, render=_on_one_address)),
            unmet=frozenset({"SERVICE/node-ports-over-ipv6"})),
-    Mutant("drops-what-no-service-has", "Packets to cluster IPs and ports that no Service has are dropped.",
+    Mutant("drops-what-no-service-has", "The proxy drops packets to cluster IPs and ports that belong to no Service.",
            "Cilium, kube-router", proxy=edited(_drops_the_rest)),
-    Mutant("refuses-what-no-service-has", "Cluster IPs answer pings, and refuse ports that no Service has.",
+    Mutant("refuses-what-no-service-has", "Cluster IPs answer pings, and reject connections to unused ports.",
            "IPVS, kube-proxy in mode nftables", proxy=edited(_refuses_the_rest)),
-    Mutant("a-chain-for-each", "Each Service and each endpoint has its own chain; each change rewrites all.",
+    Mutant("a-chain-for-each", "Each Service and each endpoint has its own chain, and each change rewrites all chains.",
            "kube-proxy in mode iptables", proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_Chained)),
 ]  # fmt: skip

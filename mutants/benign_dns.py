@@ -33,16 +33,16 @@ def _finds(name: str, sentence: str, family: str) -> Callable[[Find], Find]:
     return register
 
 
-@_finds("dns-denies-where-none-is-near", "If no endpoint is near a client, the client gets NXDOMAIN.",
-        "servers that take no near endpoints for no endpoints, as the DNS specification answers those")  # fmt: skip
+@_finds("dns-denies-where-none-is-near", "A client gets NXDOMAIN if the topology keys select no endpoint for it.",
+        "servers that answer as for a Service without endpoints (NXDOMAIN in the DNS specification)")  # fmt: skip
 def _dns_denies_where_none_is_near(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
     addresses = [find(about, each, service, client) for each in ("A", "AAAA", "SRV")]
     return found if any(each and each.records for each in addresses) else None
 
 
-@_finds("dns-hides-hard-keys-from-strangers", "Clients in no PodLocator match no key but *.",
-        "servers to which a client without a node is one whose node has no labels")  # fmt: skip
+@_finds("dns-hides-hard-keys-from-strangers", "The only key that clients without a PodLocator match is *.",
+        "servers that treat a client with an unknown node like one on a node without labels")  # fmt: skip
 def _dns_hides_hard_keys_from_strangers(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     strangers: Labels | None = frozenset() if service.keys and service.keys[-1] != ANY else None
     return find(about, kind, service, strangers if client is None else client)
@@ -55,14 +55,14 @@ def _dns_in_another_order(about: Any, kind: str, service: Service, client: Label
 
 
 @_finds("dns-says-no-more-than-asked", "SRV answers come without the addresses of their targets.",
-        "servers with minimal answers: the specification lets the additional section be empty")  # fmt: skip
+        "servers with minimal answers; the specification allows an empty additional section")  # fmt: skip
 def _dns_says_no_more_than_asked(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
     return found and Found(found.records)
 
 
 class _Caching(Resolver):
-    """Repeats an answer to the same client during its TTL."""
+    """Repeats an answer for the same client until its TTL expires."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -81,7 +81,7 @@ class _Caching(Resolver):
 
 _dns("dns-keeps-answers", "The server caches answers for their TTL.", "CoreDNS with cache; node-local caches",
      ttl=KEPT, resolver=_Caching)  # fmt: skip
-_dns("dns-lives-for-half-a-minute", "Records have a TTL of 30 seconds.", "CoreDNS as kubeadm configures it", ttl=30)
+_dns("dns-lives-for-half-a-minute", "Records have a TTL of 30 seconds.", "CoreDNS configured by kubeadm", ttl=30)
 _dns("dns-is-never-kept", "Records have a TTL of 0.", "CoreDNS with ttl 0", ttl=0)
-_dns("dns-cuts-early", "Answers over UDP are truncated to 512 bytes.", "CoreDNS with bufsize 512",
+_dns("dns-cuts-early", "UDP answers are truncated to 512 bytes.", "CoreDNS with bufsize 512",
      resolver=partial(Resolver, largest=512))  # fmt: skip

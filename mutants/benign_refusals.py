@@ -1,4 +1,4 @@
-"""Benign rejections: any immediate rejection is correct, whatever error the client's kernel makes of it.
+"""Benign rejections: any immediate rejection is correct, whichever error the client's kernel reports for it.
 
 Socket-level load balancers return EHOSTUNREACH from `connect`; a router or a firewall answers "prohibited".
 """
@@ -17,7 +17,7 @@ from reference.proxy.decision import Family
 from reference.proxy.netlink import attribute, number
 
 _CODES = {"host-unreachable": {"IPv4": 1, "IPv6": 3}, "admin-prohibited": {"IPv4": 13, "IPv6": 1}}
-"""The codes of ICMP and ICMPv6, as `reject with icmpx` of nft chooses them."""
+"""The codes for ICMP and ICMPv6 that `reject with icmpx` of nft selects."""
 
 
 def _refuses(kind: str, family: Family, chain: Chain) -> Chain:

@@ -1,7 +1,8 @@
-"""Benign timing of watches: one watch or all watches are late, and changes arrive in batches or twice.
+"""Benign timing of watches: one or all watches are late, or changes arrive in batches or twice.
 
-Each variant reports that it is up to date only after its own watches have caught up, as a canary on the same path would
-show. Until then its behaviour is unspecified, because no scenario may rely on the order of changes from two watches.
+Each variant reports that it is up to date only after its own watches have received all changes, like a canary on the
+same path. Until then its behaviour is unspecified, because no scenario may depend on the order of changes from two
+watches.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from reference.proxy import ServiceProxy
 LATE = 10.0  # seconds
 BATCHES = 0.25  # seconds
 RESYNC = 2.0  # seconds
-INFORMERS = "whatever watches each resource apart"
+INFORMERS = "components that watch each resource separately"
 
 
 LATE_WATCHES = (
@@ -81,7 +82,7 @@ def _always(seconds: float, _: Event) -> float:
 
 
 def _of_one_watch(name: str) -> Mutant:
-    """Return the component with one late watch, by a name of LATE_WATCHES."""
+    """Return the component with one late watch, for an entry of LATE_WATCHES."""
     component, _, _, resource, *digits, _, _ = name.split("-")
     seconds = float(".".join(digits))
     sentence = f"The {component} receives changes of {resource} {seconds:g} s late."
@@ -94,10 +95,10 @@ def _of_one_watch(name: str) -> Mutant:
 BENIGN: list[Mutant] = [
     *map(_of_one_watch, LATE_WATCHES),
     Mutant("ten-seconds-late", f"The proxy receives all changes {LATE:g} s late.",
-           "control planes over slow links", proxy=partial(_Proxy, lateness=partial(_always, LATE)),
+           "control planes with slow connections", proxy=partial(_Proxy, lateness=partial(_always, LATE)),
            unmet=frozenset({"SERVICE/changes-reach-packets-in-seconds"})),
     Mutant("controller-ten-seconds-late", f"The controller receives all changes {LATE:g} s late.",
-           "work queues that are full", controller=partial(_Controller, lateness=partial(_always, LATE))),
+           "full work queues", controller=partial(_Controller, lateness=partial(_always, LATE))),
     Mutant("hears-in-batches", "Components receive changes in batches, four times a second.",
            "kube-proxy --iptables-min-sync-period",
            proxy=partial(_Proxy, lateness=_until_the_next_batch),

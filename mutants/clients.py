@@ -1,4 +1,4 @@
-"""API clients that replace a component's own."""
+"""API clients that replace the client of a component."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference.proxy import ServiceProxy
 
 Sink = Callable[[Event], None]
 Filter = Callable[[Sink], Sink]
-"""Returns the sink of one subscription. The argument is the sink for the events that pass the filter."""
+"""Returns the sink for one subscription. The argument is the sink that receives the filtered events."""
 
 
 class Wrapped:
@@ -42,7 +42,7 @@ def controller_through(wrap: Callable[[Client], Client], **parts: Any) -> Callab
 
 
 def rewriting(rewrite: Callable[[Event], Event]) -> Filter:
-    """Return a filter that passes on the result of a function for each event."""
+    """Return a filter that calls a function for each event and delivers its result."""
     return lambda sink: lambda event: sink(rewrite(event))
 
 

@@ -1,4 +1,4 @@
-"""DNS servers with one fault each: in locations of clients (KEP-536), names, or messages."""
+"""DNS servers with one fault each: in the locations of clients (KEP-536), in names, or in messages."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ def _finds(name: str, sentence: str) -> Callable[[Find], Find]:
     return register
 
 
-@_finds("dns-knows-places-of-ipv4", "AAAA answers contain endpoints everywhere, whatever the keys.")
+@_finds("dns-knows-places-of-ipv4", "AAAA answers contain the endpoints of all nodes, whatever the topology keys.")
 def _dns_knows_places_of_ipv4(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, service, None if kind == "AAAA" else client)
 
 
-@_finds("dns-has-ports-of-everywhere", "SRV answers contain endpoints everywhere, whatever the keys.")
+@_finds("dns-has-ports-of-everywhere", "SRV answers contain the endpoints of all nodes, whatever the topology keys.")
 def _dns_has_ports_of_everywhere(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, service, None if kind == "SRV" else client)
 
 
-@_finds("dns-keys-are-soft", "If no endpoint is near, clients get all endpoints.")
+@_finds("dns-keys-are-soft", "If the topology keys select no endpoint, clients get all endpoints.")
 def _dns_keys_are_soft(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, replace(service, keys=(*service.keys, ANY) if service.keys else ()), client)
 
 
-@_finds("dns-looks-at-the-last-key", "Only the last topology key counts.")
+@_finds("dns-looks-at-the-last-key", "The DNS server uses only the last topology key.")
 def _dns_looks_at_the_last_key(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return find(about, kind, replace(service, keys=service.keys[-1:]), client)
 
 
-@_finds("dns-unites-keys", "Clients get the endpoints that match any key.")
+@_finds("dns-unites-keys", "Clients get the endpoints that match any of the topology keys.")
 def _dns_unites_keys(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     named = [key for key in service.keys if key != ANY]
     if len(named) < 2:
@@ -79,7 +79,7 @@ def _dns_unites_keys(about: Any, kind: str, service: Service, client: Labels | N
     return Found(records) if records else find(about, kind, service, client)
 
 
-@_finds("dns-star-is-a-label", "The key * is treated as a label that no node has.")
+@_finds("dns-star-is-a-label", "The DNS server treats the key * as a label that no node has.")
 def _dns_star_is_a_label(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     keys = tuple("no-label" if key == ANY else key for key in service.keys)
     return find(about, kind, replace(service, keys=keys), client)
@@ -90,7 +90,7 @@ def _dns_prefers_zones_unasked(about: Any, kind: str, service: Service, client: 
     return find(about, kind, replace(service, keys=service.keys or (ZONE, ANY)), client)
 
 
-@_finds("dns-hides-from-unknown-clients", "Clients in no PodLocator get no endpoints.")
+@_finds("dns-hides-from-unknown-clients", "Clients without a PodLocator get no endpoints.")
 def _dns_hides_from_unknown_clients(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     return NO_DATA if client is None else find(about, kind, service, client)
 
@@ -119,7 +119,7 @@ def _dns_has_the_first_port_only(about: Any, kind: str, service: Service, client
     return find(about, kind, replace(service, ports=service.ports[:1]), client)
 
 
-@_finds("dns-names-ports-by-their-numbers", "A port without a name has SRV records under its number.")
+@_finds("dns-names-ports-by-their-numbers", "An unnamed port has SRV records under its number.")
 def _dns_names_ports_by_their_numbers(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
     if found is not None or kind != "SRV" or not isinstance(about, OfPort):
@@ -160,7 +160,7 @@ class _DnsReadsKeysOnce(ClusterIndex):
         return self._first.setdefault(service["metadata"]["uid"], super()._topology_keys(service))
 
 
-@_knows("dns-knows-places-once", "The server remembers the first location of a pod forever.")
+@_knows("dns-knows-places-once", "The DNS server never updates the first location of a pod.")
 class _DnsKnowsPlacesOnce(ClusterIndex):
     def __init__(self) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class _DnsKnowsPlacesOnce(ClusterIndex):
         return self.labels_at(origin.address)
 
 
-@_knows("dns-knows-endpoints-once", "A slice keeps the endpoints that it had when it was created.")
+@_knows("dns-knows-endpoints-once", "The DNS server ignores changes of the endpoints in an existing slice.")
 class _DnsKnowsEndpointsOnce(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> None:
         if gone or key_of(obj) not in self._owner:
@@ -191,7 +191,7 @@ class _DnsTellsOfUnreadyEndpoints(ClusterIndex):
         super()._take_slice(_with_endpoints(obj, lambda each: {**each, "conditions": {}}), gone)
 
 
-@_knows("dns-forgets-hostnames", "Hostnames of endpoints are ignored.")
+@_knows("dns-forgets-hostnames", "The DNS server ignores the hostnames of endpoints.")
 class _DnsForgetsHostnames(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> None:
         super()._take_slice(_with_endpoints(obj, lambda each: {**each, "hostname": ""}), gone)
@@ -229,19 +229,19 @@ def _with_rcode(answer: bytes | None, old: int, new: int) -> bytes | None:
     return answer[:_RCODE] + bytes([answer[_RCODE] & 0xF0 | new]) + answer[_RCODE + 1 :]
 
 
-@_answers("dns-never-cuts", "Answers over UDP are never truncated.")
+@_answers("dns-never-cuts", "UDP answers are never truncated.")
 class _DnsNeverCuts(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client, over_tcp=True)
 
 
-@_answers("dns-cuts-over-tcp", "Answers over TCP are truncated like those over UDP.")
+@_answers("dns-cuts-over-tcp", "TCP answers are truncated like UDP answers.")
 class _DnsCutsOverTcp(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client)
 
 
-@_answers("dns-mistakes-the-case-of-names", "Names with upper case do not exist.")
+@_answers("dns-mistakes-the-case-of-names", "The DNS server reports that names with upper-case letters do not exist.")
 class _DnsMistakesTheCaseOfNames(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
@@ -249,7 +249,7 @@ class _DnsMistakesTheCaseOfNames(Resolver):
         return answer if name == name.lower() else _with_rcode(answer, 0, NXDOMAIN)
 
 
-@_answers("dns-fails-at-cookies", "Queries with an EDNS cookie, as dig sends them, are rejected as malformed.")
+@_answers("dns-fails-at-cookies", "The DNS server rejects queries with an EDNS cookie, which dig sends, as malformed.")
 class _DnsFailsAtCookies(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
@@ -258,7 +258,7 @@ class _DnsFailsAtCookies(Resolver):
 
 
 _dns("dns-ignores-topology-keys", "Clients get all endpoints, whatever the topology keys.", features=Features())
-_dns("dns-is-kept-for-a-day", "Records have a TTL of a day.", ttl=86400)
+_dns("dns-is-kept-for-a-day", "Records have a TTL of one day.", ttl=86400)
 
 
 class _WithoutVersion(Zone):
@@ -267,7 +267,7 @@ class _WithoutVersion(Zone):
         return None if isinstance(found, SchemaVersion) else found
 
 
-@_answers("dns-tells-no-version", "There is no record for the version of the schema.")
+@_answers("dns-tells-no-version", "The DNS server has no record for the schema version.")
 class _DnsTellsNoVersion(Resolver):
     def __init__(self, index: ClusterIndex, *, zone: str = "cluster.local", ttl: int = 5, **options: Any) -> None:
         super().__init__(index, zone=zone, ttl=ttl, **options)

@@ -1,4 +1,4 @@
-"""Proxies that are wrong only for combinations of several dimensions, for example UDP and IPv6."""
+"""Proxies that are wrong only for a combination of several conditions, for example UDP and IPv6."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _external_ip = faults_in(MUTANTS, about=lambda asked: bool(asked.port.external_i
 _every = faults_in(MUTANTS)
 
 
-_udp_ipv6("no-policies-over-udp-and-ipv6", "Over UDP and IPv6, the proxy ignores traffic policies.", symptom=EITHER)(
+_udp_ipv6("no-policies-over-udp-and-ipv6", "The proxy ignores traffic policies for UDP over IPv6.", symptom=EITHER)(
     _policies_as_cluster
 )
 
 
-_udp_ipv6("no-hints-over-udp-and-ipv6", "Over UDP and IPv6, the proxy ignores hints.")(_unhinted)
+_udp_ipv6("no-hints-over-udp-and-ipv6", "The proxy ignores hints for UDP over IPv6.")(_unhinted)
 
 
 _ipv6("no-hints-at-external-addresses-over-ipv6", "Over IPv6, the proxy follows hints only at the cluster IP.")(
@@ -54,21 +54,21 @@ _ipv6(
 )(_without_last_resort)
 
 
-@_ipv6("unready-over-ipv6", "Over IPv6, unready endpoints are used like ready ones.")
+@_ipv6("unready-over-ipv6", "Over IPv6, the proxy uses unready endpoints like ready endpoints.")
 def unready_over_ipv6(asked: Question) -> Decision:
     return asked.answer(endpoints=[each._replace(ready=True) for each in asked.endpoints])
 
 
 _sticky(
     "no-last-resort-with-affinity",
-    "With session affinity, terminating endpoints are never used.",
+    "On Services with session affinity, the proxy never uses terminating endpoints.",
     symptom="was refused|got no answer",
 )(_without_last_resort)
 
 
 @_sticky(
     "no-external-local-with-affinity",
-    "With session affinity, the proxy ignores externalTrafficPolicy Local.",
+    "On Services with session affinity, the proxy ignores externalTrafficPolicy Local.",
     symptom=EITHER,
 )
 def no_external_local_with_affinity(asked: Question) -> Decision:
@@ -84,12 +84,12 @@ def first_hundred_endpoints(asked: Question) -> Decision:
     return asked.answer(endpoints=asked.endpoints[:100])
 
 
-_many("no-hints-over-a-hundred", "The proxy ignores hints of a Service with more than 100 endpoints.")(_unhinted)
+_many("no-hints-over-a-hundred", "The proxy ignores hints on a Service with more than 100 endpoints.")(_unhinted)
 
 
 _many(
     "no-policies-over-a-hundred",
-    "The proxy ignores policies of a Service with more than 100 endpoints.",
+    "The proxy ignores traffic policies on a Service with more than 100 endpoints.",
     symptom=EITHER,
 )(_policies_as_cluster)
 
@@ -104,7 +104,7 @@ _balanced(
 
 @_external_ip(
     "internal-local-at-external-ips",
-    "On Services with external IPs, internalTrafficPolicy Local applies to external addresses, too.",
+    "On Services with external IPs, internalTrafficPolicy Local also applies to external addresses.",
     symptom=EITHER,
 )
 def internal_local_at_external_ips(asked: Question) -> Decision:
@@ -114,7 +114,7 @@ def internal_local_at_external_ips(asked: Question) -> Decision:
 
 @_external_ip(
     "no-hints-inside-at-external-ips",
-    "On Services with external IPs, clients inside do not follow hints at external addresses.",
+    "On Services with external IPs, the proxy ignores hints for inside clients of external addresses.",
 )
 def no_hints_inside_at_external_ips(asked: Question) -> Decision:
     return replace(asked.answer(), inside=_unhinted(asked).inside)
@@ -122,7 +122,7 @@ def no_hints_inside_at_external_ips(asked: Question) -> Decision:
 
 @_every(
     "target-port-of-the-first-pod",
-    "All endpoints get the target port number of the first one.",
+    "The proxy uses the target port number of the first endpoint for all endpoints.",
     symptom=f"{EITHER}|was refused",
 )
 def target_port_of_the_first_pod(asked: Question) -> Decision:

@@ -29,7 +29,7 @@ class _Writing(Wrapped):
         self._change = change
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
-        """Create an object. An Event is first passed through `change`."""
+        """Create an object. If it is an Event, apply `change` first."""
         changed = self._change(obj) if resource == "events" else obj
         return obj if changed is None else self._client.create(resource, namespace, changed)
 
@@ -53,14 +53,14 @@ def _with_the_field_alone(client: Client, *, features: Features, **options: Any)
 MUTANTS += [
     Mutant(
         "tells-nobody-of-failures",
-        "The controller emits no Event when a sync fails.",
+        "The controller writes no Event when a sync fails.",
         "kubernetes#103888",
         WRITTEN,
         controller=_of_failures(lambda event: None),
     ),
     Mutant(
         "tells-of-failures-with-the-field-alone",
-        "With the gate of the field off, the controller emits no Event when a sync fails.",
+        "With the gate ServiceTrafficDistribution off, the controller writes no Event when a sync fails.",
         "",
         WRITTEN,
         controller=_with_the_field_alone,
@@ -106,7 +106,7 @@ class _Reporting(EndpointSliceController):
 
 
 def _turned(kind: str, status: Any, *, if_: str = "") -> Callable[[], Callable[[Key, Conditions], Conditions]]:
-    """Set the status of condition `kind` if condition `if_` is True, or always if `if_` is empty."""
+    """Set the status of the condition `kind` if the condition `if_` is True. If `if_` is empty, always set it."""
 
     def lie(_: Key, right: Conditions) -> Conditions:
         if if_ and not any(each.type == if_ and each.status == "True" for each in right):
@@ -152,8 +152,12 @@ MUTANTS += [
         _turned(HONORED, "True", if_=PROGRAMMED),
     ),
     _condition("says-honored-of-nothing", "The Honored condition is never True.", _turned(HONORED, "Unknown")),
-    _condition("conditions-outlive-the-field", "Conditions stay when the field is removed.", _outliving),
     _condition(
-        "condition-without-domain", "A condition of the implementation's own has no domain prefix.", lambda: _bare_name
+        "conditions-outlive-the-field", "The conditions remain when trafficDistribution is removed.", _outliving
+    ),
+    _condition(
+        "condition-without-domain",
+        "A condition that only this implementation uses has no domain prefix.",
+        lambda: _bare_name,
     ),
 ]

@@ -1,4 +1,4 @@
-"""Controllers that fail in edge cases: a missing Node, an emptied slice, a write by another client, elapsed time."""
+"""Controllers that fail in edge cases: a missing Node, an emptied slice, a write by another client, or a delay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOST_NAME = "kubernetes.io/hostname"
 
 
 def unasked(service: Object) -> Object:
-    """Return the Service as if it had neither annotation nor field."""
+    """Return the Service as if it had neither the annotation nor the field."""
     named = (service["metadata"].get("annotations") or {}).items()
     annotations = {key: value for key, value in named if key not in (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)}
     bare = {**service, "metadata": {**service["metadata"], "annotations": annotations}}
@@ -39,7 +39,9 @@ def unasked(service: Object) -> Object:
 # Pods and their Nodes
 
 
-@_faults.miswrites("terminating-pod-serves-anyhow", "Terminating endpoints are serving, whether they are ready or not.")
+@_faults.miswrites(
+    "terminating-pod-serves-anyhow", "The controller marks terminating endpoints as serving even if they are not ready."
+)
 def terminating_pod_serves_anyhow(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
     return {**endpoint, "conditions": {**conditions, "serving": conditions["serving"] or conditions["terminating"]}}
@@ -55,7 +57,7 @@ def lost_pod_holds_up_its_service(*arguments: Any, **options: Any) -> Plan:
 
 
 @_faults.remembers(
-    "lost-pod-keeps-its-zone", "A pod whose Node is missing stays an endpoint in the zone that the Node had."
+    "lost-pod-keeps-its-zone", "A pod whose Node is missing remains an endpoint in the former zone of the Node."
 )
 def lost_pod_keeps_its_zone() -> Planner:
     known: dict[str, Object] = {}
@@ -68,7 +70,8 @@ def lost_pod_keeps_its_zone() -> Planner:
 
 
 @_faults.misplans(
-    "leaves-out-every-lost-pod", "A pod whose Node is missing is left out, even with publishNotReadyAddresses."
+    "leaves-out-every-lost-pod",
+    "The controller leaves out a pod whose Node is missing, even with publishNotReadyAddresses.",
 )
 def leaves_out_every_lost_pod(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     if service["spec"].get("publishNotReadyAddresses"):
@@ -82,7 +85,7 @@ def lost_pod_ends_hints(service: Object, *others: Any, **options: Any) -> Plan:
     return plan_service(unasked(service), *others, **options) if right.missing_nodes else right
 
 
-@_faults.misplans("second-family-is-frozen", "IPv6 slices are written once, and never changed.")
+@_faults.misplans("second-family-is-frozen", "The controller never changes an IPv6 slice after creating it.")
 def second_family_is_frozen(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
 ) -> Plan:
@@ -100,7 +103,8 @@ def second_family_is_frozen(
 
 
 @_faults.misplans(
-    "never-empties-a-slice", "When all endpoints of one of several slices are removed, that slice keeps them."
+    "never-empties-a-slice",
+    "If all endpoints of one of several slices are removed, the controller does not change that slice.",
 )
 def never_empties_a_slice(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
@@ -115,7 +119,7 @@ def never_empties_a_slice(
 
 @_faults.misplans(
     "refused-annotation-falls-through",
-    "If the annotation gives no hints, the field gives them as if it were set alone.",
+    "If the annotation yields no hints, the controller adds hints for trafficDistribution.",
 )
 def refused_annotation_falls_through(service: Object, *others: Any, **options: Any) -> Plan:
     right = plan_service(service, *others, **options)
@@ -125,7 +129,9 @@ def refused_annotation_falls_through(service: Object, *others: Any, **options: A
     return plan_service(with_spec(unasked(service), trafficDistribution=field), *others, **options)
 
 
-@_faults.misplans("hints-by-host-name", "An endpoint is hinted for the hostname of its node.", "kubernetes#71851")
+@_faults.misplans(
+    "hints-by-host-name", "The controller writes hostnames of nodes instead of node names in hints.", "kubernetes#71851"
+)
 def hints_by_host_name(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     names = {name: (node["metadata"].get("labels") or {}).get(HOST_NAME, name) for name, node in nodes.items()}
 
@@ -138,7 +144,7 @@ def hints_by_host_name(service: Object, pods: Pods, nodes: Nodes, *others: Any, 
     return rewritten(right, lambda each: {**each, "endpoints": list(map(named, each["endpoints"]))})
 
 
-# Slices and who writes them
+# Slices and the clients that write them
 
 
 def _looks_away(sink: Sink) -> Sink:
@@ -153,20 +159,20 @@ def _looks_away(sink: Sink) -> Sink:
 
 _faults.of_controller(
     "looks-away-from-its-slices",
-    "The controller does not undo changes that others make to its slices.",
+    "The controller does not undo changes that other clients make to its slices.",
     "",
     controller_hearing(_looks_away),
 )
 _faults.of_controller(
     "takes-over-what-names-its-service",
-    "The controller deletes slices of a Service with a selector that it did not create.",
+    "The controller deletes slices that it did not create, if their Service has a selector.",
     "",
     controller_hearing(rewriting(all_are_ours)),
 )
 
 
 class _WritesTwice(Wrapped):
-    """Writes each slice that has hints without its last endpoint first."""
+    """Writes each slice with hints in two steps: first without its last endpoint, and then complete."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         if not _is_hinted(obj):
@@ -191,7 +197,7 @@ def _shortened(obj: Object) -> Object:
 
 _faults.of_controller(
     "writes-hinted-slices-twice",
-    "A slice with hints is written first without its last endpoint, and then with it.",
+    "The controller writes a slice with hints first without its last endpoint, and then with it.",
     "",
     controller_through(_WritesTwice),
 )
@@ -226,7 +232,7 @@ def _noted(each: Object, annotations: Object) -> Object:
 
 
 _faults.of_controller(
-    "rewrites-at-any-node-event", "Every Node event causes a write of all slices.", "", _RewritesAtNodeEvents
+    "rewrites-at-any-node-event", "The controller writes all slices after every Node event.", "", _RewritesAtNodeEvents
 )
 
 
@@ -237,7 +243,7 @@ LATER = 0.3  # seconds
 
 
 def _wrong_after(seconds: float) -> Callable[..., EndpointSliceController]:
-    """Return a controller that permanently removes hints some time after writing them, but reports that it is idle."""
+    """Return a controller that permanently removes hints some time after it wrote them, but reports that it is idle."""
 
     def make(client: Client, **options: Any) -> EndpointSliceController:
         turned: set[str] = set()  # names of Services, which are never used twice in a test
@@ -252,7 +258,7 @@ def _wrong_after(seconds: float) -> Callable[..., EndpointSliceController]:
 
 
 class _TurnsLater(Wrapped):
-    """Writes slices, and removes the hints of their Services later."""
+    """Writes slices, and later removes the hints of their Services."""
 
     def __init__(self, client: Client, seconds: float, turned: set[str]) -> None:
         super().__init__(client)
@@ -283,7 +289,7 @@ _faults.of_controller(
     "right-then-wrong-later", f"Hints are removed {LATER:g} s after they were written.", "", _wrong_after(LATER)
 )
 _faults.of_controller(
-    "right-then-wrong-soon", "Hints are removed 60 ms after they were written.", "", _wrong_after(0.06)
+    "right-then-wrong-soon", "The controller removes hints 60 ms after it wrote them.", "", _wrong_after(0.06)
 )
 
 
@@ -308,7 +314,7 @@ _faults.of_controller("does-nothing", "The controller never writes a slice.", ""
 
 
 def _tires_after(changes: int, *, for_each_service: bool) -> Callable[..., EndpointSliceController]:
-    """Return a controller that writes no hints after this many changes of pods, in total or over all Services."""
+    """Return a controller that writes no hints after this many pod changes, counted in total or for each Service."""
 
     def make(client: Client, **options: Any) -> EndpointSliceController:
         services = heard = 0
@@ -334,13 +340,13 @@ def _tires_after(changes: int, *, for_each_service: bool) -> Callable[..., Endpo
 
 _faults.of_controller(
     "tires-after-a-hundred-changes",
-    "The controller writes no hints after a hundred changes of pods.",
+    "The controller writes no hints after a hundred pod changes.",
     "",
     _tires_after(100, for_each_service=False),
 )
 _faults.of_controller(
     "tires-after-a-thousand-changes",
-    "The controller writes no hints after a thousand changes of pods, counted once for each Service.",
+    "The controller writes no hints after a thousand pod changes, counted once for each Service.",
     "",
     _tires_after(1000, for_each_service=True),
 )

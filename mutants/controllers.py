@@ -1,4 +1,4 @@
-"""EndpointSlice controllers with one fault each in endpoints, in slices, or in reading the objects behind them."""
+"""EndpointSlice controllers with one fault each, in endpoints, in slices, or in the objects that they read."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _faults = PlanFaults(MUTANTS)
 # Endpoints
 
 
-@_faults.miswrites("endpoints-without-zone", "Endpoints have no zone.", "passbolt#117")
+@_faults.miswrites("endpoints-without-zone", "The controller writes no zones on endpoints.", "passbolt#117")
 def endpoints_without_zone(service: Object, endpoint: Object) -> Object:
     return without(endpoint, "zone")
 
 
-@_faults.miswrites("terminating-means-ready", "Terminating endpoints are ready as long as they serve.")
+@_faults.miswrites("terminating-means-ready", "The controller marks terminating endpoints that are serving as ready.")
 def terminating_means_ready(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
     serves = conditions["terminating"] and conditions["serving"]
@@ -42,7 +42,9 @@ def ignores_publish_not_ready(service: Object, *others: Any, **options: Any) -> 
 
 
 @_faults.miswrites(
-    "published-means-serving", "publishNotReadyAddresses marks unready endpoints as serving.", "istio#60422"
+    "published-means-serving",
+    "The controller marks unready endpoints as serving if publishNotReadyAddresses is set.",
+    "istio#60422",
 )
 def published_means_serving(service: Object, endpoint: Object) -> Object:
     conditions = endpoint["conditions"]
@@ -50,13 +52,13 @@ def published_means_serving(service: Object, endpoint: Object) -> Object:
     return {**endpoint, "conditions": {**conditions, "serving": conditions["serving"] or published}}
 
 
-@_faults.misplans("keeps-ended-pods", "Pods that have ended stay endpoints.")
+@_faults.misplans("keeps-ended-pods", "Pods that have ended remain endpoints.")
 def keeps_ended_pods(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     running = [{**pod, "status": {**pod["status"], "phase": "Running"}} for pod in pods]
     return plan_service(service, running, *others, **options)
 
 
-@_faults.remembers("keeps-former-pods", "Pods that no longer match, or are deleted, stay endpoints.")
+@_faults.remembers("keeps-former-pods", "Pods that no longer match or are deleted remain endpoints.")
 def keeps_former_pods() -> Planner:
     known: dict[str, dict[str, Object]] = {}
 
@@ -70,7 +72,7 @@ def keeps_former_pods() -> Planner:
     return plan
 
 
-@_faults.misplans("leaves-out-what-does-not-fit", "Endpoints that do not fit into one slice are left out.")
+@_faults.misplans("leaves-out-what-does-not-fit", "The controller leaves out endpoints that do not fit into one slice.")
 def leaves_out_what_does_not_fit(
     service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any
 ) -> Plan:
@@ -85,11 +87,11 @@ def leaves_out_what_does_not_fit(
 
 
 def _kind(each: Object) -> tuple[str, object]:
-    """Return the key of slices that can hold the same pod."""
+    """Return the group of slices that a pod may move between."""
     return each["addressType"], each["ports"]
 
 
-@_faults.misplans("overlapping-slices", "One endpoint of the largest slice is in all other slices too.")
+@_faults.misplans("overlapping-slices", "One endpoint of the largest slice is also in all other slices.")
 def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[Object], **options: Any) -> Plan:
     existing = list(existing)
     nothing: Object = {"metadata": {}, "endpoints": []}
@@ -105,7 +107,7 @@ def overlapping_slices(service: Object, pods: Pods, nodes: Nodes, existing: Iter
     return rewritten(right, lambda each: changed(each, *again))
 
 
-@_faults.misplans("named-ports-resolve-once", "The first pod decides the number of a named port for all pods.")
+@_faults.misplans("named-ports-resolve-once", "The first pod determines the number of a named port for all pods.")
 def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     pods = list(pods)
     first = sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))[:1]
@@ -116,7 +118,7 @@ def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **option
     return plan_service(with_spec(service, ports=ports), pods, *others, **options)
 
 
-@_faults.misplans("one-family-only", "The second IP family gets no slices.")
+@_faults.misplans("one-family-only", "The controller writes no slices for the second IP family.")
 def one_family_only(service: Object, *others: Any, **options: Any) -> Plan:
     families = service["spec"].get("ipFamilies") or ["IPv4"]
     return plan_service(with_spec(service, ipFamilies=families[:1]), *others, **options)
@@ -127,7 +129,7 @@ def writes_without_need() -> Planner:
     return _rewriting(lambda _: True)
 
 
-@_faults.remembers("rewrites-node-hints", "Every sync of a Service rewrites slices that have hints for nodes.")
+@_faults.remembers("rewrites-node-hints", "Every sync of a Service rewrites slices that have node hints.")
 def rewrites_node_hints() -> Planner:
     return _rewriting(lambda each: any("forNodes" in one.get("hints", {}) for one in each["endpoints"]))
 
@@ -157,7 +159,7 @@ def _annotated(obj: Object, number: int) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "annotations": {"example.org/look": str(number)}}}
 
 
-# Objects that belong to others
+# Objects that belong to other controllers or users
 
 
 def _labelled(obj: Object, labels: Mapping[str, str]) -> Object:
@@ -176,7 +178,7 @@ def _everything_matches(event: Event) -> Event:
 
 _faults.of_controller(
     "no-selector-means-every-pod",
-    "A Service without a selector gets every pod of its namespace as an endpoint.",
+    "The controller adds every pod in the namespace as an endpoint to a Service without a selector.",
     "",
     controller_hearing(rewriting(_everything_matches)),
 )
@@ -191,7 +193,7 @@ def _aliases_are_headless(event: Event) -> Event:
 
 _faults.of_controller(
     "endpoints-of-any-type",
-    "A Service of type ExternalName gets the pods that its selector matches as endpoints.",
+    "The controller writes endpoints for a Service of type ExternalName that has a selector.",
     "",
     controller_hearing(rewriting(_aliases_are_headless)),
 )
@@ -214,7 +216,7 @@ def _clears_hints(service: Object, pods: Pods, nodes: Nodes, existing: Iterable[
 
 _faults.of_controller(
     "takes-slices-of-others",
-    "The controller takes over slices of other managers, and they lose their hints.",
+    "The controller takes over slices of other managers and removes their hints.",
     "",
     controller_hearing(rewriting(all_are_ours), plan=_clears_hints),
 )
@@ -222,7 +224,7 @@ _faults.of_controller(
 
 @_faults.misplans(
     "ready-by-containers",
-    "A pod counts as ready while its containers are, whatever the state of its node.",
+    "The controller treats a pod as ready while its containers are ready, whatever the state of its node.",
     symptom=NO_ANSWER,
 )
 def ready_by_containers(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
@@ -253,7 +255,7 @@ _faults.of_controller(
 )
 
 
-@_faults.remembers("selects-in-every-namespace", "A selector matches pods of other namespaces too.")
+@_faults.remembers("selects-in-every-namespace", "A selector also matches pods in other namespaces.")
 def selects_in_every_namespace() -> Planner:
     known: dict[Key, Object] = {}
 

@@ -34,17 +34,19 @@ def _tells(name: str, sentence: str, provenance: str = "") -> Callable[[Callable
     return register
 
 
-@_tells("tells-nobody-of-hints", "The controller emits no Event when hints are added or withheld.", "kubernetes#103888")
+@_tells(
+    "tells-nobody-of-hints", "The controller writes no Event when hints are added or withheld.", "kubernetes#103888"
+)
 def tells_nobody_of_hints(event: Object) -> Object | None:
     return None
 
 
-@_tells("tells-of-trouble-only", "The controller emits Events only for problems.")
+@_tells("tells-of-trouble-only", "The controller writes Events only for problems.")
 def tells_of_trouble_only(event: Object) -> Object | None:
     return event if event["type"] == "Warning" else None
 
 
-@_tells("tells-without-a-cause", "Events report that there are no hints without the cause.", "kubernetes#119990")
+@_tells("tells-without-a-cause", "Events report that there are no hints, but not the cause.", "kubernetes#119990")
 def tells_without_a_cause(event: Object) -> Object | None:
     return {**event, "message": "Topology Aware Hints has changed"}
 
@@ -63,7 +65,7 @@ def _once(client: Any, **options: Any) -> EndpointSliceController:
 
 
 _faults.of_controller(
-    "tells-the-first-news-only", "The controller emits only the first Event about a Service's hints.", "", _once
+    "tells-the-first-news-only", "The controller writes only the first Event about a Service's hints.", "", _once
 )
 
 
@@ -83,7 +85,7 @@ class _CountsAutoAsDisabled(EndpointSliceController):
 
 _faults.of_controller(
     "auto-counts-as-disabled",
-    "Slices changed for hints by CPU are counted under topology Disabled.",
+    "The metric counts slices that are changed for hints by CPU under topology Disabled.",
     "",
     _CountsAutoAsDisabled,
 )

@@ -1,4 +1,4 @@
-"""Controllers with one fault each in existing hints by CPU: thresholds, removed zones, slices."""
+"""Controllers with one fault each for existing hints by CPU: in thresholds, removed zones, or slices."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _faults = PlanFaults(MUTANTS, about=_by_cpu)
 
 
 def _own_zone(service: Object) -> Object:
-    """Return the Service as if it requested a hint for the own zone of each endpoint."""
+    """Return the Service as if it requested a hint for each endpoint's own zone."""
     return with_spec(unasked(service), trafficDistribution="PreferClose")
 
 
 def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool) -> None:
-    """Create a mutant that uses this threshold for Services with hints (`hinted`) or for Services without hints."""
+    """Create a mutant with another threshold, for Services with hints (`hinted`) or for Services without hints."""
 
     def plan(service: Object, *others: Any, **options: Any) -> Plan:
         right = plan_service(service, *others, **options)
@@ -59,13 +59,24 @@ def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool
     _faults.misplans(name, sentence)(plan)
 
 
-_misplaces_threshold("adds-hints-up-to-19-percent", "Hints are added only below 19 % overload.", 19, hinted=False)
-_misplaces_threshold("adds-hints-up-to-21-percent", "Hints are added up to 21 % overload.", 21, hinted=False)
-_misplaces_threshold("keeps-hints-up-to-29-percent", "Hints are removed at 29 % overload.", 29, hinted=True)
-_misplaces_threshold("keeps-hints-up-to-31-percent", "Hints stay up to 31 % overload.", 31, hinted=True)
+_misplaces_threshold(
+    "adds-hints-up-to-19-percent", "The controller adds hints only below an overload of 19 %.", 19, hinted=False
+)
+_misplaces_threshold(
+    "adds-hints-up-to-21-percent", "The controller adds hints up to an overload of 21 %.", 21, hinted=False
+)
+_misplaces_threshold(
+    "keeps-hints-up-to-29-percent", "The controller removes hints at an overload of 29 %.", 29, hinted=True
+)
+_misplaces_threshold(
+    "keeps-hints-up-to-31-percent", "The controller keeps hints up to an overload of 31 %.", 31, hinted=True
+)
 
 
-@_faults.misplans("forgets-hints-when-slices-change", "A slice that is written counts as one that had no hints.")
+@_faults.misplans(
+    "forgets-hints-when-slices-change",
+    "The controller treats a slice that it writes as if the slice had no hints before.",
+)
 def forgets_hints_when_slices_change(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
     right = plan_service(service, *others, features=features, **options)
     outcomes = [each.outcome for each in right.families.values() if isinstance(each.outcome, CpuOutcome)]
@@ -75,7 +86,7 @@ def forgets_hints_when_slices_change(service: Object, *others: Any, features: Fe
 
 
 def _sees(see: Callable[[], Callable[[Nodes], Nodes]]) -> Callable[[], Planner]:
-    """Return a factory of planners that compute the weights of zones from other nodes."""
+    """Return a factory of planners that compute the weights of zones from modified nodes."""
 
     def make() -> Planner:
         seen = see()
@@ -114,12 +125,14 @@ def _with_first_zones() -> Callable[[Nodes], Nodes]:
 _faults.remembers("zone-outlives-its-nodes", "A zone whose nodes are all removed keeps its weight.")(
     _sees(_with_former_zones)
 )
-_faults.remembers("reads-zones-of-nodes-once", "A node keeps its first zone.", "kubernetes#117245")(
+_faults.remembers("reads-zones-of-nodes-once", "The controller never updates the zone of a node.", "kubernetes#117245")(
     _sees(_with_first_zones)
 )
 
 
-@_faults.misplans("own-zone-first-at-first-only", "When hints change, any endpoints of a slice change their zones.")
+@_faults.misplans(
+    "own-zone-first-at-first-only", "When hints change, the controller moves any endpoints of a slice to other zones."
+)
 def own_zone_first_at_first_only(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
@@ -137,7 +150,8 @@ def _unhinted(endpoint: Object) -> str:
 
 
 @_faults.misplans(
-    "judges-each-slice-alone", "Slices are not changed while none of them by itself has too many endpoints for a zone."
+    "judges-each-slice-alone",
+    "The controller does not change slices unless a single slice has too many endpoints for a zone.",
 )
 def judges_each_slice_alone(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)

@@ -25,7 +25,7 @@ MUTANTS: list[Mutant] = []
 
 
 def _planner(plan: Planner) -> Planner:
-    """Return a planner that is correct for all Services except those with hints only by CPU."""
+    """Return a planner that is correct for all Services except those that have hints only by CPU."""
 
     def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
         by_cpu = isinstance(mechanism(service, features), CpuHeuristic) and not features.enabled(GATE)
@@ -61,7 +61,7 @@ def _as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
 
 
 def _unasked(service: Object, *others: Any, **options: Any) -> Plan:
-    """Return the plan for the Service as if it did not request hints."""
+    """Return the plan for the Service as if it requested no hints."""
     return plan_service(_without_annotation(service), *others, **options)
 
 
@@ -77,13 +77,13 @@ def _is_refused(plan: Plan) -> bool:
 
 
 def _endpoints(plan: Plan) -> list[Object]:
-    """Return all endpoints of the first family, as planned."""
+    """Return all planned endpoints of the first IP family."""
     families = list(plan.families.values())
     return [each for slices in families[:1] for one in slices.slices for each in one]
 
 
 def _ready(endpoints: Iterable[Object]) -> int:
-    """Return how many of these endpoints are ready."""
+    """Return the number of ready endpoints among these endpoints."""
     return sum(each["conditions"]["ready"] for each in endpoints)
 
 
@@ -98,8 +98,8 @@ def _allows(options: Mapping[str, Any], endpoints: int) -> bool:
 
 @_faults.misplans(
     "copies-the-own-zone",
-    "Each endpoint is hinted for its own zone, whatever the load.",
-    "what the e2e test lets pass",
+    "The controller hints each endpoint for its own zone, whatever the load.",
+    "faults that the e2e test does not detect",
 )
 def copies_the_own_zone(*arguments: Any, **options: Any) -> Plan:
     return _as_the_field(*arguments, **options)
@@ -107,7 +107,7 @@ def copies_the_own_zone(*arguments: Any, **options: Any) -> Plan:
 
 @_faults.misplans(
     "keeps-every-own-zone",
-    "Endpoints are hinted only for their own zone, and never allocated to other zones.",
+    "The controller never allocates endpoints to other zones.",
 )
 def keeps_every_own_zone(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
@@ -115,7 +115,8 @@ def keeps_every_own_zone(*arguments: Any, **options: Any) -> Plan:
 
 
 @_faults.misplans(
-    "forgets-who-is-in-the-zone", "Each zone gets the right number of endpoints, but not preferably its own."
+    "forgets-who-is-in-the-zone",
+    "Each zone gets the right number of endpoints, but its own endpoints are not preferred.",
 )
 def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
     def turned(each: Object) -> Object:
@@ -129,7 +130,7 @@ def forgets_who_is_in_the_zone(*arguments: Any, **options: Any) -> Plan:
 
 
 @_faults.misplans(
-    "needs-more-endpoints-than-zones", "A Service needs more endpoints than there are zones to get hints."
+    "needs-more-endpoints-than-zones", "A Service gets hints only if it has more endpoints than there are zones."
 )
 def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
     shares = options["zones"].shares
@@ -138,13 +139,13 @@ def needs_more_endpoints_than_zones(*arguments: Any, **options: Any) -> Plan:
     return _unasked(*arguments, **options) if few else right
 
 
-@_faults.misplans("hints-in-one-zone", "If all nodes are in one zone, endpoints are hinted for it.")
+@_faults.misplans("hints-in-one-zone", "If all nodes are in one zone, endpoints are hinted for that zone.")
 def hints_in_one_zone(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     plan = _as_the_field if len({node_zone(each) for each in nodes.values()}) == 1 else plan_service
     return plan(service, pods, nodes, *others, **options)
 
 
-@_faults.misplans("shares-out-each-slice", "The controller allocates the endpoints of every slice by itself.")
+@_faults.misplans("shares-out-each-slice", "The controller allocates the endpoints of every slice separately.")
 def shares_out_each_slice(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
     slices = [_ready(each) for family in right.families.values() for each in family.slices]
@@ -153,14 +154,16 @@ def shares_out_each_slice(*arguments: Any, **options: Any) -> Plan:
     return right if fit else _unasked(*arguments, **options)
 
 
-@_faults.misplans("counts-endpoints-by-port", "An endpoint counts once for each port of the Service.")
+@_faults.misplans("counts-endpoints-by-port", "The controller counts an endpoint once for each port of the Service.")
 def counts_endpoints_by_port(service: Object, *others: Any, **options: Any) -> Plan:
     right = plan_service(service, *others, **options)
     counted = len(_endpoints(right)) * len(service["spec"].get("ports") or ())
     return _as_the_field(service, *others, **options) if _is_refused(right) and _allows(options, counted) else right
 
 
-@_faults.misplans("counts-unready-endpoints", "Unready endpoints count as if they were ready.", "kubernetes PR#106507")
+@_faults.misplans(
+    "counts-unready-endpoints", "The controller counts unready endpoints as ready.", "kubernetes PR#106507"
+)
 def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
     right = plan_service(*arguments, **options)
     every = _endpoints(right)
@@ -168,7 +171,9 @@ def counts_unready_endpoints(*arguments: Any, **options: Any) -> Plan:
     return right if fit else _unasked(*arguments, **options)
 
 
-@_faults.misplans("guesses-unknown-zones", "An endpoint of unknown zone counts as being in zone a.")
+@_faults.misplans(
+    "guesses-unknown-zones", "The controller treats an endpoint with an unknown zone as an endpoint in zone a."
+)
 def guesses_unknown_zones(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
     return plan_service(service, pods, {name: _in_some_zone(node) for name, node in nodes.items()}, *others, **options)
 
@@ -208,7 +213,7 @@ def _by_zone(each: Object) -> list[list[Object]]:
     return list(found.values())
 
 
-@_faults.misplans("a-slice-for-each-zone", "Endpoints with hints are written to a new slice for each zone.")
+@_faults.misplans("a-slice-for-each-zone", "The controller writes endpoints with hints to a new slice for each zone.")
 def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan:
     right = plan_service(service, *others, **options)
     update, create = [], list(right.create)
@@ -221,7 +226,9 @@ def a_slice_for_each_zone(service: Object, *others: Any, **options: Any) -> Plan
     return replace(right, update=tuple(update), create=tuple(create))
 
 
-@PlanFaults(MUTANTS).misplans("shares-out-unasked", "Services without the annotation are treated as if it were Auto.")
+@PlanFaults(MUTANTS).misplans(
+    "shares-out-unasked", "The controller treats Services without the annotation as if it were Auto."
+)
 def shares_out_unasked(service: Object, *others: Any, **options: Any) -> Plan:
     asking = dict.fromkeys((TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE), "Auto")
     metadata = {**service["metadata"], "annotations": {**asking, **(service["metadata"].get("annotations") or {})}}
@@ -236,13 +243,13 @@ def _with_status(node: Object, **status: Any) -> Object:
 
 
 @_miscounts(
-    "counts-nodes-instead-of-cores", "Zones are weighted by their number of nodes, although their CPU is known."
+    "counts-nodes-instead-of-cores", "The controller weights zones by their number of nodes although the CPU is known."
 )
 def counts_nodes_instead_of_cores(nodes: Nodes) -> Nodes:
     return {name: _with_status(node, allocatable={"cpu": "1"}) for name, node in nodes.items()}
 
 
-@_miscounts("reads-cpu-in-thousandths-only", "The CPU of a node with whole cores counts as unknown.")
+@_miscounts("reads-cpu-in-thousandths-only", "The controller treats the CPU of a node with whole cores as unknown.")
 def reads_cpu_in_thousandths_only(nodes: Nodes) -> Nodes:
     def read(node: Object) -> Object:
         told = node["status"].get("allocatable", {})
@@ -251,12 +258,14 @@ def reads_cpu_in_thousandths_only(nodes: Nodes) -> Nodes:
     return {name: read(node) for name, node in nodes.items()}
 
 
-@_miscounts("counts-capacity", "Zones are weighted by the capacity of their nodes instead of allocatable CPU.")
+@_miscounts(
+    "counts-capacity", "The controller weights zones by the CPU capacity of their nodes instead of allocatable CPU."
+)
 def counts_capacity(nodes: Nodes) -> Nodes:
     return {name: _with_status(node, allocatable=node["status"].get("capacity", {})) for name, node in nodes.items()}
 
 
-@_miscounts("counts-control-plane-nodes", "Control plane nodes count.", "kubernetes PR#104744")
+@_miscounts("counts-control-plane-nodes", "The controller counts control plane nodes.", "kubernetes PR#104744")
 def counts_control_plane_nodes(nodes: Nodes) -> Nodes:
     def plain(node: Object) -> Object:
         labels = {key: value for key, value in node["metadata"]["labels"].items() if "node-role" not in key}
@@ -271,12 +280,12 @@ def counts_unready_nodes(nodes: Nodes) -> Nodes:
     return {name: _with_status(node, conditions=ready) for name, node in nodes.items()}
 
 
-@_miscounts("leaves-out-nodes-without-zone", "Nodes without a zone are ignored silently.")
+@_miscounts("leaves-out-nodes-without-zone", "The controller silently ignores nodes without a zone.")
 def leaves_out_nodes_without_zone(nodes: Nodes) -> Nodes:
     return {name: node for name, node in nodes.items() if node_zone(node)}
 
 
-@_miscounts("leaves-out-nodes-without-cpu", "Nodes of unknown CPU are ignored.")
+@_miscounts("leaves-out-nodes-without-cpu", "The controller ignores nodes with unknown CPU.")
 def leaves_out_nodes_without_cpu(nodes: Nodes) -> Nodes:
     return {name: node for name, node in nodes.items() if node["status"].get("allocatable", {}).get("cpu")}
 
@@ -284,7 +293,7 @@ def leaves_out_nodes_without_cpu(nodes: Nodes) -> Nodes:
 # Changes
 
 
-@_faults.remembers("first-refusal-for-ever", "A Service that did not get hints at first never gets any.")
+@_faults.remembers("first-refusal-for-ever", "A Service that gets no hints at first never gets hints.")
 def first_refusal_for_ever() -> Planner:
     refused: set[str] = set()
 
@@ -298,7 +307,7 @@ def first_refusal_for_ever() -> Planner:
     return plan
 
 
-@_faults.misplans("never-withdraws", "Hints stay once they are written, however large the overload becomes.")
+@_faults.misplans("never-withdraws", "The controller never removes hints, however large the overload becomes.")
 def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)
     hinted = any("hints" in one for each in existing for one in each.get("endpoints") or ())
@@ -307,7 +316,7 @@ def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, *
 
 
 class _Deaf(EndpointSliceController):
-    """Syncs no Service when the CPU of a zone changes."""
+    """Does not sync Services when the CPU of a zone changes."""
 
     def _check_nodes(self) -> None:
         self._judged_nodes = self._index.zones.version, self._judged_nodes[1]
@@ -342,7 +351,7 @@ def _looked_at(each: Object, shares: object) -> Object:
 FULL = 100  # endpoints
 
 
-@_faults.misplans("keeps-the-hints-of-full-slices", "Hints of a slice of 100 endpoints never change.")
+@_faults.misplans("keeps-the-hints-of-full-slices", "The hints of a slice with 100 endpoints never change.")
 def _keeps_the_hints_of_full_slices(service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any) -> Plan:
     existing = list(existing)
     right = plan_service(service, pods, nodes, existing, **options)
@@ -352,13 +361,13 @@ def _keeps_the_hints_of_full_slices(service: Object, pods: Pods, nodes: Nodes, e
 
 _faults.of_controller("deaf-to-nodes", "Hints do not change when nodes are added, removed or changed.", "", _Deaf)
 _faults.of_controller(
-    "rewrites-at-node-events", "Slices are written whenever the CPU of a zone changes.", "", _Rewriting
+    "rewrites-at-node-events", "The controller writes slices whenever the CPU of a zone changes.", "", _Rewriting
 )
 
 
 @_faults.remembers(
     "rewrites-slices-that-stand",
-    "When one slice of a Service is written, the others are written as well.",
+    "When one slice of a Service is written, the other slices are written as well.",
     "kubernetes PR#105267",
 )
 def rewrites_slices_that_stand() -> Planner:
@@ -388,7 +397,7 @@ class _WritingTwice(Wrapped):
 
 _faults.of_controller(
     "writes-every-slice-twice",
-    "A changed slice is written twice.",
+    "The controller writes a changed slice twice.",
     "",
     controller_through(_WritingTwice),
 )

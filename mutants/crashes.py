@@ -22,7 +22,7 @@ ENDED, HANGS = r"observed .* has ended", r"observed .* has stopped processing ch
 
 
 class _Hanging:
-    """A component that crashes, or with `hangs` blocks until it is stopped."""
+    """A component that crashes, or blocks until it is stopped if `hangs` is set."""
 
     def __init__(self, *arguments: Any, hangs: bool = False, **options: Any) -> None:
         self._hangs, self._over = hangs, threading.Event()
@@ -38,7 +38,7 @@ class _Hanging:
 
 
 class _Ending(_Hanging, ServiceProxy):
-    """Crashes on an unusual slice, or with `hangs` processes no events after it."""
+    """Crashes on an unusual slice. With `hangs`, it processes no later events instead."""
 
     def __init__(self, *arguments: Any, is_odd: IsOdd, **options: Any) -> None:
         self._is_odd = is_odd
@@ -53,7 +53,7 @@ class _Ending(_Hanging, ServiceProxy):
 
 
 class _EndingController(_Hanging, EndpointSliceController):
-    """Crashes after a pod whose node does not exist, or with `hangs` processes nothing after it."""
+    """Crashes after a pod whose node does not exist. With `hangs`, it processes no later events instead."""
 
     def __init__(self, client: Client, **options: Any) -> None:
         super().__init__(client, plan=self._plan_and_end, **options)
@@ -67,7 +67,7 @@ class _EndingController(_Hanging, EndpointSliceController):
 
 
 class _EndingDns(_Hanging, DnsServer):
-    """Crashes on a slice of type FQDN, or with `hangs` answers nothing after it."""
+    """Crashes on a slice of type FQDN. With `hangs`, it answers no later queries instead."""
 
     def _apply(self, event: Event) -> None:
         if event.resource == "endpointslices" and _of_names(event.object):
@@ -77,7 +77,7 @@ class _EndingDns(_Hanging, DnsServer):
 
 
 class _EndingLocators(_Hanging, PodLocatorController):
-    """Crashes on a pod whose node does not exist, or with `hangs` processes nothing after it."""
+    """Crashes on a pod whose node does not exist. With `hangs`, it processes no later events instead."""
 
     def _sync(self, key: Key) -> None:
         super()._sync(key)

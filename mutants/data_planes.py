@@ -48,31 +48,31 @@ def _misrender(
     return register
 
 
-@_misrender("nothing-moves", "The proxy does nothing at all.")
+@_misrender("nothing-moves", "The proxy programs no rules.")
 def nothing_moves(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return NOTHING
 
 
 @_misrender(
     "no-hairpin-masquerade",
-    "A pod that reaches itself through a Service sees its own address as the client's, and gets no reply.",
+    "When a pod connects to itself through a Service, the client address is not translated, so the pod gets no reply.",
 )
 def no_hairpin_masquerade(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return replace(render(port, decision, node, addresses), hairpin=frozenset())
 
 
-@_misrender("no-load-balancer-addresses", "Nodes do not serve load balancer addresses.")
+@_misrender("no-load-balancer-addresses", "The proxy does not serve load balancer addresses.")
 def no_load_balancer_addresses(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return render(replace(port, load_balancer_ips=()), decision, node, addresses)
 
 
-@_misrender("no-external-ips", "Nodes do not serve addresses in spec.externalIPs.", "kube-router")
+@_misrender("no-external-ips", "The proxy does not serve addresses in spec.externalIPs.", "kube-router")
 def no_external_ips(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
     return render(replace(port, external_ips=()), decision, node, addresses)
 
 
 @_misrender(
-    "node-port-beside-endpoints-only", "The node port does not answer on nodes without an endpoint.", symptom=REFUSED
+    "node-port-beside-endpoints-only", "Node ports do not answer on nodes without an endpoint.", symptom=REFUSED
 )
 def node_port_beside_endpoints_only(
     port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
@@ -83,7 +83,7 @@ def node_port_beside_endpoints_only(
 
 @_misrender(
     "external-local-falls-back",
-    "With externalTrafficPolicy Local, a node without endpoints uses those on other nodes.",
+    "With externalTrafficPolicy Local, a node without endpoints uses the endpoints on other nodes.",
     symptom=REACHED,
 )
 def external_local_falls_back(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
@@ -133,7 +133,7 @@ def _wrong_chain(
 
 @_wrong_chain(
     "always-masquerades",
-    "The address of an outside client is always masqueraded.",
+    "The proxy always masquerades the address of an outside client.",
     "kubernetes#99299",
     symptom="expected",
 )
@@ -145,7 +145,7 @@ def always_masquerades(family: Family, chain: Chain) -> Chain:
 
 @_wrong_chain(
     "pods-of-other-nodes-keep-their-address",
-    "Pods of other nodes are not masqueraded, so replies do not come back the same way.",
+    "The proxy does not masquerade pods of other nodes, so replies do not return through this node.",
     "kubernetes#74383",
 )
 def pods_of_other_nodes_keep_their_address(family: Family, chain: Chain) -> Chain:
@@ -175,7 +175,7 @@ class _Unswept(Table):
 
 
 class LeavesUdpFlows(State):
-    """Deletes no UDP flow to a removed endpoint."""
+    """Does not delete UDP flows to removed endpoints."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -184,7 +184,7 @@ class LeavesUdpFlows(State):
 
 _register(
     "leaves-udp-flows",
-    "UDP flows to a removed endpoint are not deleted.",
+    "The proxy does not delete UDP flows to a removed endpoint.",
     "kubernetes#105657, kubernetes PR#139629",
     "server of the flow",
     state=LeavesUdpFlows,

@@ -1,7 +1,7 @@
-"""Builds proxies that make wrong decisions, and proxies that implement a correct decision wrongly.
+"""Builds proxies that make wrong decisions, and proxies that apply a correct decision wrongly.
 
 A fault is a function from a `Question` to a decision. Most faults return the correct decision for a modified question,
-so everything except the fault stays correct.
+so that everything else remains correct.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Question:
         return decide(asked.port, asked.endpoints, asked.place, asked.behaviour)
 
     def instead(self, action: Action) -> Decision:
-        """Return the correct decision with `action` in place of the Cluster list. Decisions by policy Local stay."""
+        """Return the correct decision with `action` for the Cluster list. Decisions for policy Local are unchanged."""
         right = self.answer()
         return replace(
             right,
@@ -88,7 +88,7 @@ def deciding(wrong: Wrong) -> Callable[..., Decision]:
 
 
 def proxy_deciding(wrong: Wrong, *, about: Callable[[Question], bool] = lambda _: True) -> Callable[..., ServiceProxy]:
-    """Return a proxy that decides wrongly if `about` is true for the question, and correctly otherwise."""
+    """Return a proxy that makes wrong decisions for questions where `about` is true, and correct ones otherwise."""
     decided = deciding(lambda asked: wrong(asked) if about(asked) else asked.answer())
     return partial(ServiceProxy, state=partial(State, decide=decided))
 
@@ -96,7 +96,7 @@ def proxy_deciding(wrong: Wrong, *, about: Callable[[Question], bool] = lambda _
 def faults_in(
     mutants: list[Mutant], *, about: Callable[[Question], bool] = lambda _: True
 ) -> Callable[..., Callable[[Wrong], Wrong]]:
-    """Return a decorator that adds a mutant that decides wrongly if `about` is true for the question."""
+    """Return a decorator that adds a mutant. Its decisions are wrong for questions where `about` is true."""
 
     def fault(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Wrong], Wrong]:
         def register(wrong: Wrong) -> Wrong:

@@ -1,4 +1,4 @@
-"""EndpointSlice controllers whose output is correct at first, and wrong a moment later."""
+"""EndpointSlice controllers whose output is correct at first, and becomes wrong later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LATER = 0.3  # seconds
 
 
 def _late(resource: str, kind: str, plan: Planner) -> Callable[..., EndpointSliceController]:
-    """Return a controller with planner `plan` that receives some events late, but reports that it is up to date."""
+    """Return a controller with the planner `plan` that receives some events late but reports that it is up to date."""
 
     def lateness(event: Event) -> float:
         return LATER if (event.resource, event.type) == (resource, kind) else 0.0
@@ -28,7 +28,7 @@ def _late(resource: str, kind: str, plan: Planner) -> Callable[..., EndpointSlic
 
 
 class _TakesBack(EndpointSliceController):
-    """Syncs a Service again some time after its creation, and plans without hints from then on."""
+    """Syncs a Service again some time after it is created, and from then on plans no hints."""
 
     def __init__(self, client: Client, **options: Any) -> None:
         super().__init__(client, plan=self._plan, **options)

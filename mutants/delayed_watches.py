@@ -16,13 +16,13 @@ from mutants.clients import Wrapped
 from reference.client import Client, Event, Key, Object, Subscription, key_of
 
 Lateness = Callable[[Event], float]
-"""The seconds by which an event comes late."""
+"""Returns the number of seconds by which an event is delayed."""
 
 Sink = Callable[[Event], None]
 
 
 class LateClient(Wrapped):
-    """A client whose watches are late. If `resync` is set, they repeat all objects at this interval in seconds.
+    """A client whose watches are late. If `resync` is set, all objects are repeated at this interval in seconds.
 
     Objects that exist when a watch begins arrive immediately. With `by_object`, each object is delayed separately.
     """
@@ -81,7 +81,7 @@ class _LateWatch:
             return self._handed_on == self._numbers
 
     def receive(self, event: Event) -> None:
-        """Keep an event until it is due. Runs in the writer's thread."""
+        """Store an event until it is due. Runs in the writer's thread."""
         with self._changed:
             self._numbers += 1
             due = 0.0

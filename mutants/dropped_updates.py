@@ -1,6 +1,6 @@
-"""Filters of watch events, for faults that read a new object correctly and miss its change.
+"""Filters of watch events, for faults that read a new object correctly but miss later changes of it.
 
-A fault is a function of an object and its version delivered before, and returns the version to deliver now.
+A fault is a function of an object and its last delivered version. It returns the version to deliver now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SILENT = f"{NO_ANSWER}|{REFUSED}"
 ANY = f"{REACHED}|{SILENT}"
 
 Telling = Callable[[Object, Object], Object]
-"""Returns the object to deliver. The arguments are the new object and the object delivered before."""
+"""Returns the object to deliver. The arguments are the new object and its last delivered version."""
 
 
 def proxy_hears(
@@ -55,7 +55,7 @@ def controller_is_told(mutants: list[Mutant], name: str, sentence: str) -> Calla
 
 
 def told(resource: str, tell: Telling, *, beyond_deletion: bool = False) -> Filter:
-    """Return a filter that changes the objects of a resource, from the second event of each on."""
+    """Return a filter that changes the objects of a resource, beginning with the second event of each object."""
 
     def through(sink: Sink) -> Sink:
         before: dict[Key, Object] = {}

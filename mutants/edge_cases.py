@@ -1,4 +1,4 @@
-"""Proxies that are wrong only in one edge case, and correct in the situations of most requirements."""
+"""Proxies that are wrong only in one edge case, and correct in the cases that most requirements test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _udp_node_port = faults_in(
 # Conditions
 
 
-@_every("unready-as-last-resort", "If no endpoint is ready or serving, starting endpoints are used.")
+@_every("unready-as-last-resort", "If no endpoint is ready or serving, the proxy uses endpoints that are starting.")
 def unready_as_last_resort(asked: Question) -> Decision:
     lost = not asked.ready and not asked.leaving
     wanted = [each._replace(ready=each.ready or (lost and not each.terminating)) for each in asked.endpoints]
@@ -37,7 +37,7 @@ def unready_as_last_resort(asked: Question) -> Decision:
 
 @_every(
     "drops-where-none-is-ready",
-    "A Service whose endpoints are all unready drops packets, and rejects only if it has none.",
+    "The proxy drops packets if all endpoints of a Service are unready, and rejects them only if it has no endpoints.",
     symptom=NO_ANSWER,
 )
 def drops_where_none_is_ready(asked: Question) -> Decision:
@@ -50,7 +50,7 @@ def drops_where_none_is_ready(asked: Question) -> Decision:
 
 @_udp_node_port(
     "no-last-resort-at-udp-node-ports",
-    "At node ports over UDP, terminating endpoints are never used.",
+    "The proxy never uses terminating endpoints for UDP at node ports.",
     symptom=f"{REFUSED}|{NO_ANSWER}",
 )
 def no_last_resort_at_udp_node_ports(asked: Question) -> Decision:
@@ -61,21 +61,19 @@ def no_last_resort_at_udp_node_ports(asked: Question) -> Decision:
 # Hints
 
 
-@_every("node-hints-need-a-zone", "On a node without a zone label, the proxy ignores hints for nodes.")
+@_every("node-hints-need-a-zone", "On a node without a zone label, the proxy ignores node hints.")
 def node_hints_need_a_zone(asked: Question) -> Decision:
     return asked.answer() if asked.place.zone else asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
 
 
-@_every(
-    "node-hints-on-top-of-local", "Hints for nodes narrow the endpoints that policy Local selects.", symptom=NO_ANSWER
-)
+@_every("node-hints-on-top-of-local", "Node hints restrict the endpoints that policy Local selects.", symptom=NO_ANSWER)
 def node_hints_on_top_of_local(asked: Question) -> Decision:
     return narrowed_on_top_of_local(asked, asked.place.node, lambda each: each.node_hints)
 
 
 _balanced(
     "hints-on-top-of-local-at-load-balancers",
-    "On Services with load balancer addresses, hints narrow the endpoints that policy Local selects.",
+    "On Services with load balancer addresses, hints restrict the endpoints that policy Local selects.",
     "Calico eBPF",
     symptom=NO_ANSWER,
 )(hints_on_top_of_local)
@@ -83,7 +81,7 @@ _balanced(
 
 @_balanced(
     "affinity-ignores-node-hints-at-load-balancers",
-    "With session affinity, hints for nodes are ignored at load balancer addresses.",
+    "On Services with session affinity, the proxy ignores node hints at load balancer addresses.",
 )
 def affinity_ignores_node_hints_at_load_balancers(asked: Question) -> Decision:
     if not asked.port.affinity_seconds:
@@ -92,7 +90,7 @@ def affinity_ignores_node_hints_at_load_balancers(asked: Question) -> Decision:
     return replace(asked.answer(), inside=wrong.inside, outside=wrong.outside)
 
 
-_ipv6("accepts-partial-hints-over-ipv6", "Over IPv6, the proxy follows hints even if an endpoint has none.")(
+_ipv6("accepts-partial-hints-over-ipv6", "Over IPv6, the proxy follows hints even if an endpoint has no hints.")(
     accepts_partial_zone_hints
 )
 

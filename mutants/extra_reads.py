@@ -1,4 +1,4 @@
-"""Components that work correctly, but make unnecessary API reads for hints."""
+"""Components that work correctly, but read more from the API server than necessary because of hints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _hinted(obj: Object) -> list[Object]:
 
 
 class _ReadsAtHints(Wrapped):
-    """Reads something before it writes an object with hints."""
+    """Makes an additional read before it writes an object with hints."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         self._read(_hinted(obj))
@@ -65,7 +65,7 @@ class _WatchesNamespaces(_ReadsAtHints):
 
 
 class _ReadsWithHints(State):
-    """Reads something at each slice that has hints."""
+    """Makes an additional read for each slice that has hints."""
 
     def __init__(self, node_name: str, *arguments: Any, client: Client, **options: Any) -> None:
         super().__init__(node_name, *arguments, **options)
@@ -88,7 +88,7 @@ class _GetsItsNode(_ReadsWithHints):
 
 
 class _WatchesPods(_ReadsWithHints):
-    """Starts to watch pods with the first slice that has hints, and ignores the events."""
+    """Starts to watch pods when it receives the first slice with hints, and ignores the events."""
 
     def _read(self) -> None:
         if not self._watches:
@@ -97,14 +97,14 @@ class _WatchesPods(_ReadsWithHints):
 
 
 def _proxy_with(state: Callable[..., State]) -> Callable[..., ServiceProxy]:
-    """Return a proxy whose state has a client of the API server too."""
+    """Return a proxy whose state also has a client of the API server."""
     return lambda node, client, **options: ServiceProxy(node, client, state=partial(state, client=client), **options)
 
 
 MUTANTS = [
     Mutant(
         "gets-nodes-for-hints",
-        "The controller reads the Node of each hinted endpoint from the API server on every write.",
+        "The controller reads the Node of each hinted endpoint from the API server for every write.",
         symptom=WRITTEN,
         controller=controller_through(_GetsNodes),
     ),
@@ -116,13 +116,13 @@ MUTANTS = [
     ),
     Mutant(
         "watches-namespaces-from-the-first-hint",
-        "The controller watches Namespaces once it has written the first hint.",
+        "The controller watches Namespaces after it has written the first hint.",
         symptom=WRITTEN,
         controller=controller_through(_WatchesNamespaces),
     ),
     Mutant(
         "watches-pods-from-the-first-hint",
-        "The proxy watches Pods once it has received the first hint.",
+        "The proxy watches Pods after it has received the first hint.",
         symptom=WRITTEN,
         proxy=_proxy_with(_WatchesPods),
     ),

@@ -1,4 +1,4 @@
-"""Proxies that route correctly, but answer health checks wrongly."""
+"""Proxies that route correctly, but give wrong answers to health checks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from reference.serving import Response
 MUTANTS: list[Mutant] = []
 
 COLLECTS = 5.0
-"""Seconds to wait for a new owner of a lost health check node port."""
+"""The time in seconds to wait until another Service has the health check node port that a Service lost."""
 
 Endpoints = Sequence[Mapping[str, Any]]
 
 
 class _Checking(State):
-    """The state of a proxy whose health checks count other endpoints."""
+    """The state of a proxy whose health checks count the wrong endpoints."""
 
     def __init__(self, *arguments: Any, see: Callable[[Endpoints, str, str], Endpoints], **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -40,7 +40,7 @@ class _Checking(State):
 
 
 class _ChecksOnce(State):
-    """The state of a proxy whose health checks keep their first count that is not zero."""
+    """The state of a proxy whose health checks never update their first count that is not zero."""
 
     def _check_health(self, name: Name, service: Any) -> None:
         if service.checked is None or not any(service.checked[1].counts.values()):
@@ -48,14 +48,14 @@ class _ChecksOnce(State):
 
 
 class _ClosesLast(State):
-    """The state of a proxy that closes a port that one Service lost after another Service got it."""
+    """The state of a proxy that closes a port that moves to another Service, although the other Service has it now."""
 
     def _has_gone_on(self, health_port: int, name: Name) -> bool:
         return False
 
 
 class _ClosesBehindTheHeir(ServiceProxy):
-    """A proxy that batches changes until a lost port has a new owner, and then closes it."""
+    """A proxy that batches changes until a removed port belongs to another Service, and then closes the port."""
 
     def _take(self, seconds: float | None) -> list[Event | None]:
         events = super()._take(seconds)
@@ -65,7 +65,7 @@ class _ClosesBehindTheHeir(ServiceProxy):
         return events
 
     def _lacks_an_heir(self, events: Sequence[Event | None]) -> bool:
-        """Return whether `events` remove health check node ports from Services, and no Service receives these ports."""
+        """Return whether `events` remove health check node ports from Services, and assign them to no other Service."""
         lost, gained = set(), set()
         for event in events:
             if event is None or event.resource != "services" or not event.object:
@@ -82,7 +82,7 @@ class _ClosesBehindTheHeir(ServiceProxy):
 
 
 class _ChecksOn(State):
-    """The state of a proxy that still serves a health check that its Service no longer has."""
+    """The state of a proxy that continues to serve a health check that its Service no longer has."""
 
     def _check_health(self, name: Name, service: Any) -> None:
         if service.checked and service.ports:
@@ -122,7 +122,7 @@ class _Answering(ServiceProxy):
 
 
 class _Weightless(ServiceProxy):
-    """A proxy whose health check node ports answer without their header."""
+    """A proxy whose health check node ports send no header with the number of endpoints."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -165,7 +165,7 @@ MUTANTS += [
     ),
     _checks(
         "healthy-until-it-is-gone",
-        "A node that is about to be deleted reports healthy.",
+        "A proxy reports healthy on a node that is about to be deleted.",
         "kube-proxy before 1.28",
         proxy=partial(_Answering, change=_always_eligible),
     ),
@@ -191,12 +191,12 @@ MUTANTS += [
     ),
     _checks(
         "health-port-counts-once",
-        "Health check node ports always report the first endpoints.",
+        "Health check node ports always report the number of the first endpoints.",
         proxy=partial(ServiceProxy, state=_ChecksOnce),
     ),
     _checks(
         "health-port-outlives-its-policy",
-        "A Service whose externalTrafficPolicy is no longer Local still answers at its health check node port.",
+        "A Service whose externalTrafficPolicy is no longer Local still answers on its health check node port.",
         proxy=partial(ServiceProxy, state=_ChecksOn),
     ),
     _checks(

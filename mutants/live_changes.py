@@ -1,4 +1,4 @@
-"""Components that read a new Service correctly, but miss changes of a field."""
+"""Components that read a new Service correctly, but ignore changes of a field."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _by_name(ports: Collection[Mapping[str, Any]]) -> dict[str, Mapping[str, Any
     return {each.get("name") or "": each for each in ports}
 
 
-@_of_services("ports-are-frozen", "A Service keeps its first ports.", symptom=ANY)
+@_of_services("ports-are-frozen", "The proxy ignores changes of a Service's ports.", symptom=ANY)
 def ports_are_frozen(service: Object, before: Object) -> Object:
     present = _by_name(service["spec"].get("ports") or ())
     kept = [
@@ -54,18 +54,18 @@ def ports_are_frozen(service: Object, before: Object) -> Object:
 
 
 @_of_services(
-    "type-is-frozen", "The proxy ignores updates of a Service while its type differs from the first one.", symptom=ANY
+    "type-is-frozen", "The proxy ignores updates of a Service while its type differs from its first type.", symptom=ANY
 )
 def type_is_frozen(service: Object, before: Object) -> Object:
     return service if service["spec"]["type"] == before["spec"]["type"] else before
 
 
-@_of_services("external-name-keeps-rules", "A Service that becomes ExternalName is still served.")
+@_of_services("external-name-keeps-rules", "The proxy still serves a Service that becomes ExternalName.")
 def external_name_keeps_rules(service: Object, before: Object) -> Object:
     return before if service["spec"]["type"] == "ExternalName" else service
 
 
-@_of_services("ip-mode-is-frozen", "A load balancer address keeps its first ipMode.")
+@_of_services("ip-mode-is-frozen", "The proxy ignores changes of a load balancer address's ipMode.")
 def ip_mode_is_frozen(service: Object, before: Object) -> Object:
     modes = {each.get("ip"): each.get("ipMode") for each in _ingress(before)}
     kept = [{**each, "ipMode": modes.get(each.get("ip")) or each.get("ipMode")} for each in _ingress(service)]
@@ -79,14 +79,14 @@ def ignores_ip_mode(service: Object, _: Object) -> Object:
     return _with_ingress(service, [{**each, "ipMode": "VIP"} for each in _ingress(service)])
 
 
-@_of_services("source-ranges-are-frozen", "A Service keeps its first loadBalancerSourceRanges, or none.")
+@_of_services("source-ranges-are-frozen", "The proxy ignores changes of loadBalancerSourceRanges.")
 def source_ranges_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, loadBalancerSourceRanges=before["spec"].get("loadBalancerSourceRanges"))
 
 
 @_of_services(
     "source-ranges-outlive-their-removal",
-    "loadBalancerSourceRanges still apply after they are removed.",
+    "The proxy still applies loadBalancerSourceRanges after they are removed.",
     symptom=SILENT,
 )
 def source_ranges_outlive_their_removal(service: Object, before: Object) -> Object:
@@ -101,12 +101,12 @@ def _without_ipv6_ranges(event: Event) -> Event:
     return Event(event.type, event.resource, with_spec(event.object, loadBalancerSourceRanges=ipv4))
 
 
-_hears("source-ranges-of-ipv4-alone", "IPv6 ranges in loadBalancerSourceRanges are ignored.")(
+_hears("source-ranges-of-ipv4-alone", "The proxy ignores IPv6 ranges in loadBalancerSourceRanges.")(
     rewriting(_without_ipv6_ranges)
 )
 
 
-@_of_services("affinity-timeout-is-frozen", "A Service keeps its first timeoutSeconds.", symptom="expected")
+@_of_services("affinity-timeout-is-frozen", "The proxy ignores changes of timeoutSeconds.", symptom="expected")
 def affinity_timeout_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, sessionAffinityConfig=before["spec"].get("sessionAffinityConfig"))
 
@@ -115,14 +115,14 @@ PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 
 def _for_proxy(name: str, service: Object) -> Object:
-    """Return a Service for the proxy called `name` only. The name "" is that of the default proxy."""
+    """Return a Service with the label for the proxy `name`. The name "" means the default proxy."""
     labels = {key: value for key, value in (service["metadata"].get("labels") or {}).items() if key != PROXY_NAME}
     if name:
         labels[PROXY_NAME] = name
     return {**service, "metadata": {**service["metadata"], "labels": labels}}
 
 
-@_of_services("proxy-name-at-first-sight", "The proxy reads the service-proxy-name label of a Service only once.")
+@_of_services("proxy-name-at-first-sight", "The proxy ignores changes of a Service's service-proxy-name label.")
 def proxy_name_at_first_sight(service: Object, before: Object) -> Object:
     return _for_proxy((before["metadata"].get("labels") or {}).get(PROXY_NAME, ""), service)
 
@@ -134,7 +134,8 @@ def _for_this_proxy(event: Event) -> Event:
 
 
 _hears(
-    "proxy-name-of-living-services-alone", "The proxy serves a Service that is created with a service-proxy-name label."
+    "proxy-name-of-living-services-alone",
+    "The proxy serves a Service that is created with a service-proxy-name label for another proxy.",
 )(rewriting(_for_this_proxy))
 
 
@@ -147,12 +148,14 @@ def _as_formerly(service: Object, before: Object) -> Object:
 
 _hears(
     "remembers-a-name",
-    "A recreated Service keeps the policy and the affinity of the deleted one of the same name.",
+    "A recreated Service has the policy and the affinity of the deleted Service with the same name.",
     symptom=ANY,
 )(told("services", _as_formerly, beyond_deletion=True))
 
 
-@_hears("addresses-are-used-once", "The proxy never serves a cluster IP of a deleted Service again.", symptom=SILENT)
+@_hears(
+    "addresses-are-used-once", "The proxy never again serves a cluster IP that a deleted Service had.", symptom=SILENT
+)
 def addresses_are_used_once(sink: Sink) -> Sink:
     owners: dict[str, str] = {}
 
@@ -174,7 +177,7 @@ def _no_ingress_without_node_ports(event: Event) -> Event:
 
 _hears(
     "needs-node-ports-for-load-balancers",
-    "Load balancer addresses of a Service without node ports are not served.",
+    "The proxy does not serve the load balancer addresses of a Service without node ports.",
     symptom=SILENT,
 )(rewriting(_no_ingress_without_node_ports))
 
@@ -204,7 +207,7 @@ class _NamedByItsLabel(State):
 MUTANTS.append(
     Mutant(
         "named-by-its-hostname-label",
-        "A node is identified by its hostname label instead of its name.",
+        "The proxy identifies a node by its hostname label instead of its name.",
         "kubernetes#71851",
         ANY,
         proxy=partial(ServiceProxy, state=_NamedByItsLabel),
@@ -217,7 +220,7 @@ def _of_the_first_uid(node: Object, before: Object) -> Object:
 
 
 _nodes_by_uid = told("nodes", _of_the_first_uid, beyond_deletion=True)
-_hears("knows-its-node-by-the-uid", "The proxy ignores a Node that is recreated under the same name.")(_nodes_by_uid)
+_hears("knows-its-node-by-the-uid", "The proxy ignores a Node that is recreated with the same name.")(_nodes_by_uid)
 
 
 # Controllers
@@ -225,19 +228,21 @@ _hears("knows-its-node-by-the-uid", "The proxy ignores a Node that is recreated 
 MUTANTS.append(
     Mutant(
         "knows-nodes-by-their-uid",
-        "A Node that is recreated under the same name counts as the old one.",
+        "The proxy treats a Node that is recreated with the same name as the old Node.",
         symptom=WRITTEN,
         controller=controller_hearing(_nodes_by_uid),
     )
 )
 
 
-@_controller_keeps("target-ports-are-frozen", "A Service keeps its first target ports.")
+@_controller_keeps("target-ports-are-frozen", "The controller ignores changes of a Service's target ports.")
 def target_ports_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ports=before["spec"].get("ports"))
 
 
-@_controller_keeps("protocols-of-slices-are-frozen", "A port of a Service keeps its first protocol.")
+@_controller_keeps(
+    "protocols-of-slices-are-frozen", "The controller ignores changes of the protocol of a Service's port."
+)
 def protocols_of_slices_are_frozen(service: Object, before: Object) -> Object:
     known = _by_name(before["spec"].get("ports") or ())
     ports = service["spec"].get("ports") or ()
@@ -245,17 +250,17 @@ def protocols_of_slices_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ports=kept)
 
 
-@_controller_keeps("families-are-frozen", "A Service keeps its first IP families.")
+@_controller_keeps("families-are-frozen", "The controller ignores changes of a Service's IP families.")
 def families_are_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, ipFamilies=before["spec"].get("ipFamilies"))
 
 
-@_controller_keeps("selector-is-frozen", "A Service keeps its first selector.")
+@_controller_keeps("selector-is-frozen", "The controller ignores changes of a Service's selector.")
 def selector_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, selector=before["spec"].get("selector"))
 
 
-@_controller_keeps("publishing-is-frozen", "A Service keeps its first publishNotReadyAddresses.")
+@_controller_keeps("publishing-is-frozen", "The controller ignores changes of publishNotReadyAddresses.")
 def publishing_is_frozen(service: Object, before: Object) -> Object:
     return with_spec(service, publishNotReadyAddresses=before["spec"].get("publishNotReadyAddresses"))
 
@@ -278,7 +283,7 @@ class _UpdateWipesTheStatus(Services):
         new["status"] = {"loadBalancer": {}}
 
 
-@_api_server("one-ingress-point", "A Service has at most one load balancer address.")
+@_api_server("one-ingress-point", "The API server stores at most one load balancer address for a Service.")
 class _OneIngressPoint(Services):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found, count = super().validate_status_update(new, old, features), len(_ingress(new))
@@ -294,7 +299,8 @@ class _NoIpMode(Services):
 
 
 @_api_server(
-    "types-keep-what-they-lack", "When the type of a Service changes, fields that the new type does not have stay."
+    "types-keep-what-they-lack",
+    "When the type of a Service changes, the API server keeps fields that the new type cannot have.",
 )
 class _TypesKeepWhatTheyLack(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
@@ -302,7 +308,7 @@ class _TypesKeepWhatTheyLack(Services):
         new["spec"] = {**{name: old["spec"][name] for name in LACKED if name in old["spec"]}, **new["spec"]}
 
 
-@_api_server("external-names-for-ever", "The type of an ExternalName Service cannot be changed.")
+@_api_server("external-names-for-ever", "The API server rejects changes of the type of an ExternalName Service.")
 class _ExternalNamesForEver(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_update(new, old, features)
@@ -310,7 +316,9 @@ class _ExternalNamesForEver(Services):
         return [*found, errors.forbidden("spec.type", "may not change")] if was == "ExternalName" != becomes else found
 
 
-@_api_server("status-comes-with-the-spec", "A status that is written together with a Service's spec is stored.")
+@_api_server(
+    "status-comes-with-the-spec", "The API server stores a status that is written together with a Service's spec."
+)
 class _StatusComesWithTheSpec(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         given = new.get("status")
@@ -318,7 +326,9 @@ class _StatusComesWithTheSpec(Services):
         new["status"] = given or new.get("status") or {}
 
 
-@_api_server("field-for-cluster-ips-only", "trafficDistribution is stored only for Services of type ClusterIP.")
+@_api_server(
+    "field-for-cluster-ips-only", "The API server stores trafficDistribution only for Services of type ClusterIP."
+)
 class _FieldForClusterIpsOnly(Services):
     def prepare_for_create(self, obj: Object, features: Features) -> None:
         super().prepare_for_create(obj, features)
@@ -326,7 +336,9 @@ class _FieldForClusterIpsOnly(Services):
             obj["spec"].pop("trafficDistribution", None)
 
 
-@_api_server("type-change-drops-the-field", "A Service loses trafficDistribution when its type changes.")
+@_api_server(
+    "type-change-drops-the-field", "The API server removes trafficDistribution when the type of a Service changes."
+)
 class _TypeChangeDropsTheField(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)

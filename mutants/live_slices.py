@@ -1,4 +1,4 @@
-"""Proxies that read a new slice correctly, but miss or misread its changes."""
+"""Proxies that read a new slice correctly, but miss or misread its later changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _of_slices = partial(proxy_is_told, MUTANTS, "endpointslices")
 
 
 def service_of(obj: Object) -> str:
-    """Return the name of the Service that owns a slice, or "" if there is none."""
+    """Return the name of the Service that owns a slice, or "" if the slice has no owner."""
     return str(obj["metadata"]["labels"].get(SERVICE_LABEL, ""))
 
 
@@ -34,13 +34,13 @@ def _of_addresses(obj: Object) -> dict[str, Object]:
     return {each["addresses"][0]: each for each in obj.get("endpoints") or ()}
 
 
-@_of_slices("slice-port-names-are-frozen", "A slice keeps its first port names.")
+@_of_slices("slice-port-names-are-frozen", "The proxy ignores changes of a slice's port names.")
 def slice_port_names_are_frozen(obj: Object, before: Object) -> Object:
     names = [each.get("name") for each in before.get("ports") or ()]
     return {**obj, "ports": [{**each, "name": name} for each, name in zip(obj["ports"], names, strict=True)]}
 
 
-@_of_slices("addresses-of-endpoints-are-frozen", "An endpoint on the same node keeps its first address.")
+@_of_slices("addresses-of-endpoints-are-frozen", "The proxy ignores a new address of an endpoint on the same node.")
 def addresses_of_endpoints_are_frozen(obj: Object, before: Object) -> Object:
     known = _of_addresses(before)
     of_nodes = {each.get("nodeName"): address for address, each in known.items()}
@@ -51,12 +51,12 @@ def addresses_of_endpoints_are_frozen(obj: Object, before: Object) -> Object:
     return {**obj, "endpoints": told}
 
 
-@_of_slices("emptied-slices-keep-their-pods", "The proxy ignores a change to a slice without endpoints.")
+@_of_slices("emptied-slices-keep-their-pods", "The proxy ignores a change that leaves a slice without endpoints.")
 def emptied_slices_keep_their_pods(obj: Object, before: Object) -> Object:
     return {**obj, "endpoints": obj.get("endpoints") or before.get("endpoints")}
 
 
-@_of_slices("relabelled-slices-stay", "A slice stays with its first Service.")
+@_of_slices("relabelled-slices-stay", "The proxy ignores a change of the Service that a slice belongs to.")
 def relabelled_slices_stay(obj: Object, before: Object) -> Object:
     labels = {**obj["metadata"]["labels"], SERVICE_LABEL: service_of(before)}
     return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
@@ -64,7 +64,7 @@ def relabelled_slices_stay(obj: Object, before: Object) -> Object:
 
 @_hears(
     "relabelled-slices-are-of-both",
-    "A relabelled slice also stays with its former Service.",
+    "A slice that is relabelled for another Service also remains with its former Service.",
     provenance="kube-proxy 1.37",
 )
 def relabelled_slices_are_of_both(sink: Sink) -> Sink:
@@ -84,7 +84,7 @@ def relabelled_slices_are_of_both(sink: Sink) -> Sink:
 
 
 Change = Callable[[Object, Object], Object]
-"""Returns the endpoint to deliver. The second argument is the endpoint delivered before for this address."""
+"""Returns the endpoint to deliver. The second argument is the last endpoint delivered for this address."""
 
 
 def _of_endpoints(name: str, sentence: str, **options: Any) -> Callable[[Change], Change]:
@@ -102,25 +102,27 @@ def _of_endpoints(name: str, sentence: str, **options: Any) -> Callable[[Change]
     return register
 
 
-@_of_endpoints("empty-hints-change-nothing", "Hints that become an empty object are still followed.")
+@_of_endpoints("empty-hints-change-nothing", "The proxy still follows hints that become an empty object.")
 def empty_hints_change_nothing(endpoint: Object, before: Object) -> Object:
     return {**endpoint, "hints": before.get("hints")} if endpoint.get("hints") == {} else endpoint
 
 
-@_of_endpoints("new-zone-becomes-the-hint", "An endpoint whose zone changes is treated as hinted for the new zone.")
+@_of_endpoints(
+    "new-zone-becomes-the-hint", "The proxy treats an endpoint whose zone changes as hinted for the new zone."
+)
 def new_zone_becomes_the_hint(endpoint: Object, before: Object) -> Object:
     moved = endpoint.get("hints") and endpoint.get("zone") != before.get("zone")
     return {**endpoint, "hints": {"forZones": [{"name": endpoint["zone"]}]}} if moved else endpoint
 
 
-@_of_endpoints("node-names-are-frozen", "An endpoint keeps its first node.")
+@_of_endpoints("node-names-are-frozen", "The proxy ignores changes of an endpoint's node.")
 def node_names_are_frozen(endpoint: Object, before: Object) -> Object:
     return {**endpoint, "nodeName": before.get("nodeName") or endpoint.get("nodeName")}
 
 
 @_hears(
     "one-deletion-takes-an-address",
-    "Deleting a slice removes its addresses, even if another slice of the Service has them.",
+    "When a slice is deleted, the proxy removes its addresses even if another slice of the Service has them.",
     symptom=ANY,
 )
 def one_deletion_takes_an_address(sink: Sink) -> Sink:
@@ -143,7 +145,7 @@ def one_deletion_takes_an_address(sink: Sink) -> Sink:
     return filtered
 
 
-@_hears("first-word-on-an-address-counts", "The data of the first slice about an address counts forever.")
+@_hears("first-word-on-an-address-counts", "The proxy always uses the data from the first slice with an address.")
 def first_word_on_an_address_counts(sink: Sink) -> Sink:
     said: dict[tuple[str, str, str], Object] = {}
 
@@ -157,7 +159,7 @@ def first_word_on_an_address_counts(sink: Sink) -> Sink:
     return filtered
 
 
-@_hears("first-manager-alone", "Only the slices of one manager of a Service count.", symptom="never reached")
+@_hears("first-manager-alone", "The proxy uses only the slices of one manager of a Service.", symptom="never reached")
 def first_manager_alone(sink: Sink) -> Sink:
     managers: dict[tuple[str, str], str] = {}
 
@@ -181,7 +183,7 @@ def _names_as_addresses(event: Event) -> Event:
     return Event(event.type, event.resource, {**event.object, "addressType": "IPv4"})
 
 
-_hears("reads-slices-of-names", "A slice of type FQDN is read as if it had IPv4 addresses.")(
+_hears("reads-slices-of-names", "The proxy reads a slice of type FQDN as if it contained IPv4 addresses.")(
     rewriting(_names_as_addresses)
 )
 
@@ -212,7 +214,7 @@ def deaf_to_changes_among_a_thousand(sink: Sink) -> Sink:
 
 
 class _LocalListsOfOneLength(KernelTable):
-    """Does not update a list for traffic from outside if its number of endpoints is unchanged."""
+    """Does not update a list for outside traffic if the number of its endpoints is unchanged."""
 
     def apply(self, changes: Changes) -> None:
         super().apply(
@@ -236,7 +238,7 @@ def _replaced(changes: Changes) -> list[Element]:
 MUTANTS.append(
     Mutant(
         "local-lists-of-one-length",
-        "With externalTrafficPolicy Local, replacing one endpoint by another on the same node is not noticed.",
+        "With externalTrafficPolicy Local, the proxy ignores that an endpoint replaces another on the same node.",
         symptom=f"{REACHED}|{NO_ANSWER}",
         proxy=partial(ServiceProxy, kernel_table=_LocalListsOfOneLength),
     )

@@ -30,7 +30,7 @@ Samples = list[Sample]
 
 
 class _Telling(Collector):
-    """Exposes another collector's samples, changed by `change`."""
+    """Exposes another collector's samples with the modifications of `change`."""
 
     def __init__(self, inner: Collector, change: Callable[[Samples], Samples]) -> None:
         self._inner = inner
@@ -53,7 +53,7 @@ def _nothing(samples: Samples) -> Samples:
 
 
 class _Controller(EndpointSliceController):
-    """A controller whose metrics are changed."""
+    """A controller with modified metrics."""
 
     def __init__(
         self, client: Client, *, change: Callable[[], Callable[[Samples], Samples]] | None = None, **options: Any
@@ -64,7 +64,7 @@ class _Controller(EndpointSliceController):
 
 
 class _Proxy(ServiceProxy):
-    """A proxy whose metrics are changed."""
+    """A proxy with modified metrics."""
 
     def __init__(
         self, *arguments: Any, change: Callable[[], Callable[[Samples], Samples]] | None = None, **options: Any
@@ -75,7 +75,7 @@ class _Proxy(ServiceProxy):
 
 
 def _relabelled(name: str, label: str, values: Mapping[str, str]) -> Callable[[], Callable[[Samples], Samples]]:
-    """Change a label of samples whose name has this suffix. Samples with equal labels are then summed."""
+    """Change a label of samples whose name has this suffix. Samples whose labels become equal are added."""
 
     def change(samples: Samples) -> Samples:
         found: dict[str, Sample] = {}
@@ -104,7 +104,7 @@ def _now(samples: Samples) -> Samples:
 
 
 def _only_growing() -> Callable[[Samples], Samples]:
-    """Keep gauges of the controller from decreasing."""
+    """Prevent gauges of the controller from decreasing."""
     most: dict[str, float] = {}
 
     def change(samples: Samples) -> Samples:
@@ -183,19 +183,19 @@ MUTANTS += [
     ),
     Mutant(
         "failures-count-as-successes",
-        "A failed sync counts as a success.",
+        "The controller counts a failed sync as a success.",
         symptom=WRITTEN,
         controller=partial(_Controller, change=_relabelled("_syncs", "result", _SAME_RESULT)),
     ),
     Mutant(
         "successes-count-as-failures",
-        "A successful sync counts as a failure.",
+        "The controller counts a successful sync as a failure.",
         symptom=WRITTEN,
         controller=partial(_Controller, change=_relabelled("_syncs", "result", {"success": "failure"})),
     ),
     Mutant(
         "changed-slices-without-labels",
-        "Changed slices are counted without the value of the field and the annotation.",
+        "The metric counts changed slices without the value of the field and the annotation.",
         symptom=WRITTEN,
         controller=partial(
             _Controller, change=_relabelled("", "traffic_distribution", {"PreferClose": "", "PreferSameNode": ""})
@@ -203,25 +203,25 @@ MUTANTS += [
     ),
     Mutant(
         "forgets-to-uncount",
-        "Removed slices and endpoints stay counted.",
+        "The metrics still count removed slices and endpoints.",
         symptom=WRITTEN,
         controller=partial(_Controller, change=_only_growing),
     ),
     Mutant(
         "added-counts-as-removed",
-        "Added endpoints are counted as removed, and vice versa.",
+        "The metrics count added endpoints as removed, and removed endpoints as added.",
         symptom=WRITTEN,
         controller=partial(_Controller, change=_swapped),
     ),
     Mutant(
         "counts-services-at-first-sight",
-        "A Service is always counted under its first value.",
+        "The metric always counts a Service under its first value.",
         symptom=WRITTEN,
         controller=_CountsAtFirstSight,
     ),
     Mutant(
         "counts-annotated-services",
-        "A Service that gets the annotation is still counted under its field.",
+        "The metric still counts a Service that gets the annotation under its field.",
         symptom=WRITTEN,
         controller=_CountsAnnotated,
     ),
@@ -239,7 +239,7 @@ MUTANTS += [
     ),
     Mutant(
         "drops-counted-for-the-other-policy",
-        "Services whose internal traffic is dropped are counted as external, and vice versa.",
+        "The metrics count Services whose internal traffic is dropped as external, and vice versa.",
         symptom=WRITTEN,
         proxy=partial(
             _Proxy,
@@ -250,7 +250,7 @@ MUTANTS += [
     ),
     Mutant(
         "refusals-counted-as-drops",
-        "A Service without any endpoint is counted as one whose traffic is dropped.",
+        "The metric for dropped traffic also counts a Service without any endpoint.",
         symptom=WRITTEN,
         proxy=partial(ServiceProxy, state=_CountsRefusals),
     ),

@@ -1,4 +1,4 @@
-"""Proxies that miss changes: after very many changes, in quick succession, or during an outage."""
+"""Proxies that miss changes: after many changes, in quick succession, or during an outage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Ruleset
 
 Left = dict[str, dict[Family, Ruleset]]
-"""The rules that the last proxy of a node left, by family."""
+"""The rules that the last proxy of a node left, by IP family."""
 
 BURST = 0.25  # seconds
 RETURN = 1.0  # seconds
@@ -32,7 +32,7 @@ _hears = partial(proxy_hears, MUTANTS)
 
 
 def _after(changes: int) -> Filter:
-    """Return a filter that passes this many events of a Service and its slices, and all deletions."""
+    """Return a filter that delivers this many events of a Service and its slices, and all deletions."""
 
     def through(sink: Sink) -> Sink:
         heard: Counter[tuple[str, str]] = Counter()
@@ -75,7 +75,7 @@ def first_of_a_burst_counts(sink: Sink) -> Sink:
 
 @_hears(
     "second-of-a-name-is-missed",
-    "The proxy misses a Service or slice that is recreated soon under the same name.",
+    "The proxy misses a Service or slice that is recreated with the same name soon after its deletion.",
     symptom=ANY,
 )
 def second_of_a_name_is_missed(sink: Sink) -> Sink:
@@ -111,7 +111,7 @@ def misses_deletions_at_a_return(sink: Sink) -> Sink:
 
 
 class _OnTopOfFormerRules(KernelTable):
-    """Adds its rules to those of the previous proxy on the node."""
+    """Adds its rules to the rules of the previous proxy on the node."""
 
     def __init__(self, nft: NftSocket, family: Family, *, left: Mapping[Family, Ruleset]) -> None:
         super().__init__(nft, family)
@@ -125,7 +125,7 @@ class _OnTopOfFormerRules(KernelTable):
 
 
 class _LeavesRules(ServiceProxy):
-    """Starts with the rules of the previous proxy on its node."""
+    """Starts with the rules of the previous proxy on the node."""
 
     def __init__(self, node_name: str, client: Client, *, left: Left, **options: Any) -> None:
         self._all_left, former = left, left.get(node_name, {})

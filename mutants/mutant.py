@@ -1,7 +1,7 @@
 """A mutant: a component of the reference with one fault, which the suite must find.
 
-If a suite has never run against a faulty implementation, its success proves nothing. So each requirement names mutants
-that it kills, and a test checks these claims. A benign variant has no fault: it is unusual, but correct.
+A suite that has never run against a faulty implementation proves nothing when it passes. So each requirement names
+mutants that it kills, and a test checks these claims. A benign variant has no fault: it is unusual, but correct.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _PARTS = frozenset({"proxy", "controller", "api_server", "pod_locators", "dns", 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One fault: its name in kebab case, a sentence that describes it, and the real bug that it repeats, if any.
+    """One fault: its name in kebab case, a sentence that describes it, and the similar real bug, if there is one.
 
     `symptom` is a pattern for the first line of a failure that this fault causes. The other fields are factories of
-    components, at least one of which differs from the reference. `kinds` are validation rules of the API server.
+    components; at least one component differs from the reference. `kinds` are validation rules of the API server.
 
-    A benign variant names the features that it `lacks`, and the requirements that it leaves `unmet` because they do not
+    A benign variant lists the features that it `lacks`, and the requirements that it leaves `unmet` because they do not
     bind all implementations.
     """
 
@@ -50,7 +50,7 @@ class Mutant:
 
     @property
     def changes(self) -> frozenset[str]:
-        """The names of the components that differ from the reference's."""
+        """The names of the components that differ from those of the reference."""
         return frozenset(
             each.name for each in fields(self) if each.name in _PARTS and getattr(self, each.name) is not each.default
         )

@@ -35,7 +35,7 @@ class _FirstPort(State):
 
 _register(
     "first-port-alone-is-reached-from-outside",
-    "Load balancer addresses and external IPs are served only at the first port of a Service.",
+    "The proxy serves load balancer addresses and external IPs only on the first port of a Service.",
     _FirstPort,
     symptom=SILENT,
 )
@@ -54,7 +54,7 @@ class _ClosesInside(State):
 
 _register(
     "external-name-keeps-what-is-outside",
-    "A Service that becomes ExternalName is still served at its node ports and external addresses.",
+    "The proxy still serves a Service that becomes ExternalName at its node ports and external addresses.",
     _ClosesInside,
     symptom=REACHED,
 )
@@ -76,7 +76,7 @@ class _TakesAlong(State):
 
 _register(
     "former-owner-takes-addresses-along",
-    "An address that one port of a Service gives up is no longer served, even if another port has it now.",
+    "The proxy stops serving an address that a port loses, even if another port of the Service has it now.",
     _TakesAlong,
     symptom=SILENT,
 )
@@ -90,7 +90,7 @@ class _OneNamespace(State):
 
 
 _register(
-    "looks-at-no-namespace", "Services and slices are identified by name, without their namespace.", _OneNamespace
+    "looks-at-no-namespace", "The proxy identifies Services and slices by name, without their namespace.", _OneNamespace
 )
 
 

@@ -54,7 +54,7 @@ def _configured(change: Callable[[NodeLevel], NodeLevel]) -> Callable[..., Plan]
 
 
 def _approach(wrong: str, right: str) -> Callable[..., Plan]:
-    """Return a planner that uses one approach instead of another."""
+    """Return a planner that replaces one approach by another."""
     return _configured(lambda told: replace(told, approach=right) if told.approach == wrong else told)  # type: ignore[arg-type]
 
 
@@ -74,7 +74,7 @@ def _first_criterion(told: NodeLevel) -> NodeLevel:
 
 
 def _owned(owners: Callable[[Sequence[Object]], Sequence[bool]]) -> Callable[..., Plan]:
-    """Return a planner that sees these pods owned by one DaemonSet."""
+    """Return a planner for which one DaemonSet owns these pods."""
 
     def plan(service: Object, pods: Iterable[Object], *others: Any, **options: Any) -> Plan:
         pods = list(pods)
@@ -101,7 +101,7 @@ def _for_all(told: NodeLevel) -> NodeLevel:
 
 
 def _remembering(client: Any, **options: Any) -> EndpointSliceController:
-    """Return a controller for which a Service that was annotated once stays annotated."""
+    """Return a controller for which a Service that once had the annotation always has it."""
     asked: set[str] = set()
 
     def plan(service: Object, *others: Any, **more: Any) -> Plan:
@@ -116,7 +116,7 @@ def _remembering(client: Any, **options: Any) -> EndpointSliceController:
 
 
 def _nodes_alone(*others: Any, **options: Any) -> Plan:
-    """Plan like `plan_service`, but remove the zone hints of endpoints with node hints that the gate adds."""
+    """Plan like `plan_service`, but remove the zone hints of endpoints for which the gate adds node hints."""
 
     def bared(each: Object) -> Object:
         endpoints = [
@@ -134,35 +134,47 @@ def _counting_once(*others: Any, **options: Any) -> Plan:
     return replace(right, counts_nodes=isinstance(right.mechanism, Plugin))
 
 
-_controller("knows-no-node-level-topology", "The controller ignores gate NodeLevelTopology.", _with_gate(False))
+_controller("knows-no-node-level-topology", "The controller ignores the gate NodeLevelTopology.", _with_gate(False))
 _controller(
-    "node-level-without-its-gate", "The controller writes node hints although its gate is off.", _with_gate(True)
+    "node-level-without-its-gate",
+    "The controller writes node hints although the gate NodeLevelTopology is off.",
+    _with_gate(True),
 )
-_controller("node-level-unasked", "With the manual approach, every Service counts as annotated.", _configured(_for_all))
+_controller(
+    "node-level-unasked",
+    "With the manual approach, the controller treats every Service as annotated.",
+    _configured(_for_all),
+)
 _controller("node-level-replaces-other-hints", "Endpoints that get node hints lose their other hints.", _nodes_alone)
 _controller(
-    "one-missing-node-too-many", "One node more than allowed can be without an endpoint.", _configured(_loosely)
+    "one-missing-node-too-many",
+    "The controller allows one more node without an endpoint than configured.",
+    _configured(_loosely),
 )
 _controller(
-    "percentage-as-number", "The percentage of missing nodes is treated as a number of nodes.", _configured(_as_number)
+    "percentage-as-number",
+    "The controller treats the percentage of missing nodes as a number of nodes.",
+    _configured(_as_number),
 )
-_controller("counts-nodes-once", "Nodes that are added or removed later are not counted.", _counting_once)
+_controller("counts-nodes-once", "The controller does not count nodes that are added or removed later.", _counting_once)
 _controller(
     "any-daemon-set-will-do", "Pods of several DaemonSets meet the criterion of one DaemonSet.", _owned(_each_one)
 )
 _controller(
     "one-pod-of-a-daemon-set-will-do",
-    "One pod of a DaemonSet is enough for the Service to meet the criterion.",
+    "One pod of a DaemonSet is enough to meet the criterion of one DaemonSet.",
     _owned(_any_one),
 )
-_controller("one-criterion-suffices", "Only the first of several criteria counts.", _configured(_first_criterion))
-_controller("opt-in-asks-nobody", "Opt-in is treated as automatic.", _approach("opt-in", "automatic"))
-_controller("opt-in-looks-at-no-endpoint", "Opt-in is treated as manual.", _approach("opt-in", "manual"))
-_controller("opt-out-is-ignored", "Opt-out is treated as automatic.", _approach("opt-out", "automatic"))
+_controller(
+    "one-criterion-suffices", "The controller checks only the first of several criteria.", _configured(_first_criterion)
+)
+_controller("opt-in-asks-nobody", "The controller treats opt-in as automatic.", _approach("opt-in", "automatic"))
+_controller("opt-in-looks-at-no-endpoint", "The controller treats opt-in as manual.", _approach("opt-in", "manual"))
+_controller("opt-out-is-ignored", "The controller treats opt-out as automatic.", _approach("opt-out", "automatic"))
 MUTANTS.append(
     Mutant(
         "node-level-for-ever",
-        "A Service that was annotated once counts as annotated forever.",
+        "The controller treats a Service that was annotated once as annotated forever.",
         symptom=WRITTEN,
         controller=_remembering,
     )
@@ -203,7 +215,7 @@ def _unforgiving(asked: Question) -> Decision:
 
 
 def _annotated(asked: Question) -> Decision:
-    """Before 1.30, use node hints like zone hints, only with the annotation."""
+    """Before 1.30, use node hints like zone hints, only on Services with the annotation."""
     needed = asked.behaviour.annotation != "unused" and not asked.port.topology_annotation
     return asked.answer(behaviour=replace(asked.behaviour, node_hints=False)) if needed else asked.answer()
 
@@ -217,36 +229,36 @@ def _ungated_server(features: Features, **options: Any) -> ApiServer:
 
 
 MUTANTS += [
-    Mutant("knows-no-node-level-hints", "The proxy ignores gate NodeLevelTopology.", proxy=_ungated),
+    Mutant("knows-no-node-level-hints", "The proxy ignores the gate NodeLevelTopology.", proxy=_ungated),
     Mutant(
         "node-level-needs-the-annotation",
-        "The proxy follows node hints only on annotated Services, as for zone hints.",
+        "The proxy follows node hints only on annotated Services, as it does for zone hints.",
         proxy=proxy_deciding(_annotated),
     ),
     Mutant(
         "node-level-softens-local",
-        "With node hints on all endpoints, policy Local falls back like policy Cluster.",
+        "If all endpoints have node hints, policy Local falls back like policy Cluster.",
         proxy=proxy_deciding(_softened),
     ),
     Mutant(
         "node-level-narrows-local",
-        "Policy Local excludes endpoints of the node that are hinted for another node.",
+        "Policy Local excludes endpoints on the node that are hinted for another node.",
         proxy=proxy_deciding(_narrowed),
     ),
     Mutant(
         "node-level-needs-both-policies",
-        "The proxy follows node hints only on Services without any policy Local.",
+        "The proxy follows node hints only on Services without a policy Local.",
         proxy=proxy_deciding(_all_or_nothing),
     ),
     Mutant(
         "node-level-without-fallback",
-        "With node hints on all endpoints, a node without an endpoint drops connections.",
+        "If all endpoints have node hints, a node without an endpoint drops connections.",
         symptom=NO_ANSWER,
         proxy=proxy_deciding(_unforgiving),
     ),
     Mutant(
         "stores-no-node-level-hints",
-        "The API server ignores gate NodeLevelTopology.",
+        "The API server ignores the gate NodeLevelTopology.",
         symptom=WRITTEN,
         api_server=_ungated_server,
     ),

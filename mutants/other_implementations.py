@@ -1,7 +1,7 @@
 """Correct proxies that differ from kube-proxy in the same ways as other implementations.
 
 Each variant represents proxies in real use. No document forbids the difference. So the variant passes all requirements
-of its features except those in `unmet`, which describe behaviour of kube-proxy that the API leaves open.
+of its features except those in `unmet`, which describe behaviour of kube-proxy that the API leaves to implementations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reference.proxy.state import State
 
 
 class WhereAsked(State):
-    """Reads what a Service asks for, "zone node", where the reference of this release has no use for its annotation."""
+    """Reads the hints that a Service requests as "zone node", for releases whose proxy does not use the annotation."""
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
         super().__init__(*arguments, decide=deciding(_where_asked), **parts)
@@ -35,7 +35,7 @@ class WhereAsked(State):
 
 
 def _asked(service: Object) -> str:
-    """Return the kinds of hints that a Service requests, by its field or by either annotation."""
+    """Return the kinds of hints that a Service requests through the field or through either annotation."""
     annotations = service["metadata"].get("annotations") or {}
     value = service["spec"].get("trafficDistribution") or ""
     by_annotation = {annotations.get(key, "") for key in (ANNOTATION, DEPRECATED_ANNOTATION)} & {"Auto", "auto", "Node"}
@@ -56,7 +56,7 @@ def _where_asked(question: Question) -> Decision:
 FAMILIES = [
     Mutant(
         "follows-hints-where-asked",
-        "The proxy follows hints only on Services that ask for them, by trafficDistribution or an annotation.",
+        "The proxy follows hints only on Services that request them, through trafficDistribution or an annotation.",
         "Cilium, OVN-Kubernetes",
         proxy=partial(ServiceProxy, state=WhereAsked),
         lacks=frozenset({"NodeLevelTopology", "NodeLevelTopologyRouting"}),  # no Service requests such hints

@@ -24,7 +24,7 @@ OWN_CHAIN = (1 << 17) - 1  # seconds of affinity that no Service can have, so th
 
 
 def _connections(*, over: bool) -> bytes:
-    """Return a match on more, or fewer, open connections than `MUCH`."""
+    """Return a match for more, or fewer, open connections than `MUCH`."""
     return nft.expression("connlimit", number(1, MUCH), number(2, int(over)))
 
 
@@ -36,7 +36,7 @@ def _sheds(_: Family, chain: Chain) -> Chain:
 
 
 def _spills(_: Family, chain: Chain) -> Chain:
-    """Select the second of two endpoints only under heavy traffic, without session affinity."""
+    """Select the second of two endpoints only under heavy traffic and without session affinity."""
     if chain.name != f"affinity-2-{OWN_CHAIN}":
         return chain
     (draw, identity), (translate, drop) = chain.rules[:2], chain.rules[-2:]
@@ -47,7 +47,7 @@ def _spills(_: Family, chain: Chain) -> Chain:
 
 
 def _one_more(asked: Question) -> Decision:
-    """Decide for the only endpoint of the zone, and add a second endpoint for heavy traffic."""
+    """Decide for the only endpoint in the zone, and add a second endpoint for heavy traffic."""
     right = asked.answer()
     others = [each for each in asked.ready if asked.place.zone not in each.zone_hints]
     match right.cluster_ip:
@@ -70,7 +70,7 @@ def _in_own_chain(port: ServicePort, decision: Decision, node: str, addresses: S
 MUTANTS: list[Mutant] = [
     Mutant(
         "spills-under-load",
-        "While many connections are open, some of those to a cluster IP leave the zone that has one endpoint.",
+        "While many connections to a zone with one endpoint are open, some connections to a cluster IP leave the zone.",
         "Istio and Kuma, by design",
         REACHED,
         proxy=partial(
@@ -81,7 +81,7 @@ MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "sheds-under-load",
-        "While many connections are open, new ones get no answer.",
+        "While many connections are open, new connections get no answer.",
         "",
         NO_ANSWER,
         proxy=edited(_sheds),

@@ -19,7 +19,7 @@ Wanted = Callable[[Object, Object | None], Object]
 
 
 class _Wanting(Locations):
-    """Wants other fields of a locator: `want` receives the correct fields and the current fields."""
+    """Computes wrong fields of a locator. The arguments of `want` are the correct fields and the current fields."""
 
     def __init__(self, want: Wanted) -> None:
         super().__init__()
@@ -52,25 +52,27 @@ def _locator_has_known_labels_only(right: Object, _: Object | None) -> Object:
     return {**right, "nodeLabels": {key: labels[key] for key in KNOWN if key in labels}}
 
 
-@_fault("locator-is-written-once", "A PodLocator never changes after it is created.")
+@_fault("locator-is-written-once", "A PodLocator never changes after its creation.")
 def _locator_is_written_once(right: Object, there: Object | None) -> Object:
     return right if there is None else there
 
 
-@_fault("locator-keeps-the-first-labels", "A PodLocator keeps the labels that the node had when the pod was scheduled.")
+@_fault(
+    "locator-keeps-the-first-labels", "A PodLocator always has the labels that the node had when the pod was scheduled."
+)
 def _locator_keeps_the_first_labels(right: Object, there: Object | None) -> Object:
     stays = there is not None and there["nodeName"] and there["nodeName"] == right["nodeName"]
     return {**right, "nodeLabels": there["nodeLabels"]} if there is not None and stays else right
 
 
-@_fault("locator-loses-no-label", "A label that is removed from a node stays in PodLocators.")
+@_fault("locator-loses-no-label", "A label that is removed from a node remains in PodLocators.")
 def _locator_loses_no_label(right: Object, there: Object | None) -> Object:
     if there is None or there["nodeName"] != right["nodeName"]:
         return right
     return {**right, "nodeLabels": {**there["nodeLabels"], **right["nodeLabels"]}}
 
 
-@_fault("locator-keeps-a-deleted-node", "PodLocators keep the name of a deleted node.")
+@_fault("locator-keeps-a-deleted-node", "PodLocators still contain the name of a deleted node.")
 def _locator_keeps_a_deleted_node(right: Object, there: Object | None) -> Object:
     if there is None or right["nodeName"]:
         return right
@@ -83,14 +85,14 @@ def _locator_misses_the_binding(right: Object, there: Object | None) -> Object:
     return {**right, "nodeName": "", "nodeLabels": {}} if unbound else right
 
 
-@_fault("locator-believes-what-it-says", "A PodLocator with a wrong node name is not corrected.")
+@_fault("locator-believes-what-it-says", "The controller does not correct a PodLocator with a wrong node name.")
 def _locator_believes_what_it_says(right: Object, there: Object | None) -> Object:
     elsewhere = there is not None and there["nodeName"] and there["nodeName"] != right["nodeName"]
     return there if there is not None and elsewhere and right["nodeName"] else right
 
 
 class _Restless(_Wanting):
-    """Treats every event of a pod as a change, and reverses the addresses if nothing changed."""
+    """Treats every event of a pod as a change, and reverses the addresses if they are unchanged."""
 
     def __init__(self) -> None:
         super().__init__(_turned)
@@ -128,25 +130,25 @@ class _Renames(Wrapped):
 MUTANTS += [
     Mutant(
         "locator-is-written-for-every-event",
-        "A PodLocator is written on every event of its pod.",
+        "The controller writes a PodLocator for every event of its pod.",
         symptom=WRITTEN,
         pod_locators=lambda client: PodLocatorController(client, locations=_Restless()),
     ),
     Mutant(
         "locator-is-never-deleted",
-        "PodLocators of deleted pods stay.",
+        "The PodLocators of deleted pods remain.",
         symptom=WRITTEN,
         pod_locators=_NeverDeletes,
     ),
     Mutant(
         "locator-has-another-name",
-        "PodLocators do not have the names of their pods.",
+        "PodLocators have other names than their pods.",
         symptom=WRITTEN,
         pod_locators=lambda client: PodLocatorController(_Renames(client)),
     ),
     Mutant(
         "locator-of-new-pods-alone",
-        "On start, the PodLocator controller ignores existing pods, and PodLocators without a pod.",
+        "On start, the PodLocator controller ignores existing pods, and existing PodLocators whose pod is deleted.",
         symptom=WRITTEN,
         pod_locators=_ForNewPodsAlone,
     ),

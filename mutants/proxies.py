@@ -1,6 +1,6 @@
-"""Proxies that read or remember objects wrongly, while each single decision is correct.
+"""Proxies that misread objects or remember old data, while each single decision is correct.
 
-A reading fault is a `State` that reads objects differently; a memory fault is one that keeps old data.
+A reading fault is a `State` that reads objects differently. A memory fault is a `State` that keeps old data.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ReadEndpoint = Callable[[Object], Object]
 
 
 class _Rereading(State):
-    """Changes each endpoint of a slice."""
+    """Modifies each endpoint of a slice."""
 
     def __init__(self, *arguments: Any, read: ReadEndpoint) -> None:
         super().__init__(*arguments)
@@ -77,14 +77,14 @@ def node_of_the_endpoint_instead_of_hint(endpoint: Object) -> Object:
     return _hinted(endpoint, {**hints, "forNodes": own} if hints.get("forNodes") else hints)
 
 
-@_misread("first-hint-only", "Only the first hint of a list counts.")
+@_misread("first-hint-only", "The proxy uses only the first hint of a list.")
 def first_hint_only(endpoint: Object) -> Object:
     return _hinted(endpoint, {kind: names[:1] for kind, names in (endpoint.get("hints") or {}).items()})
 
 
 @_misread(
     "unknown-readiness-means-not-ready",
-    "An endpoint without a ready condition counts as not ready.",
+    "The proxy treats an endpoint without a ready condition as not ready.",
     "kube-router, ingress-nginx#9550",
     symptom=REFUSED,
 )
@@ -92,7 +92,9 @@ def unknown_readiness_means_not_ready(endpoint: Object) -> Object:
     return {**endpoint, "conditions": {"ready": False, **(endpoint.get("conditions") or {})}}
 
 
-@_misread("unknown-serving-means-no", "A terminating endpoint without a serving condition counts as not serving.")
+@_misread(
+    "unknown-serving-means-no", "The proxy treats a terminating endpoint without a serving condition as not serving."
+)
 def unknown_serving_means_no(endpoint: Object) -> Object:
     return {**endpoint, "conditions": {"serving": False, **(endpoint.get("conditions") or {})}}
 
@@ -101,7 +103,7 @@ def _hinted(endpoint: Object, hints: Mapping[str, Any]) -> Object:
     return {**endpoint, "hints": dict(hints)}
 
 
-# Events missed or remembered
+# Missed or remembered events
 
 
 def _wrong_state(
@@ -131,7 +133,7 @@ class _IgnoresNodeUpdates(State):
 
 
 class _Remembering(State):
-    """Remembers the last version of each existing object. kube-apiserver writes null in a slice without endpoints."""
+    """Remembers the last version of each object. kube-apiserver writes null in a slice without endpoints."""
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -148,7 +150,7 @@ class _Remembering(State):
             del self.last[key]
 
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
-        """Process an object; `before` is its last version."""
+        """Process an object; `before` is its previous version."""
         super().receive(resource, obj, deleted=deleted)
 
 
@@ -176,7 +178,7 @@ class _IgnoresExternalLocal(State):
         super().receive(resource, obj, deleted=deleted)
 
 
-@_wrong_state("ignores-service-deletes", "The rules of a deleted Service stay.", "antrea#4713")
+@_wrong_state("ignores-service-deletes", "The rules of a deleted Service remain.", "antrea#4713")
 class _IgnoresServiceDeletes(State):
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if not (resource == "services" and deleted):
@@ -190,14 +192,16 @@ class _IgnoresServiceUpdates(_Remembering):
             super().told(resource, obj, before, deleted=deleted)
 
 
-@_wrong_state("ignores-slice-deletes", "The endpoints of a deleted slice stay.", "linkerd#10370")
+@_wrong_state("ignores-slice-deletes", "The endpoints of a deleted slice remain.", "linkerd#10370")
 class _IgnoresSliceDeletes(State):
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if not (resource == "endpointslices" and deleted):
             super().receive(resource, obj, deleted=deleted)
 
 
-@_wrong_state("keeps-removed-endpoints", "Endpoints that are removed from a slice are still used.", "kubernetes#99299")
+@_wrong_state(
+    "keeps-removed-endpoints", "The proxy still uses endpoints that are removed from a slice.", "kubernetes#99299"
+)
 class _KeepsRemovedEndpoints(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
@@ -209,7 +213,7 @@ class _KeepsRemovedEndpoints(_Remembering):
 
 @_wrong_state(
     "ignores-new-endpoints",
-    "Endpoints that are added to a slice later are not used.",
+    "The proxy does not use endpoints that are added to a slice later.",
     "linkerd#12427",
     symptom="never reached|was refused",
 )
@@ -222,7 +226,7 @@ class _IgnoresNewEndpoints(_Remembering):
         super().told(resource, obj, before, deleted=deleted)
 
 
-@_wrong_state("one-update-late", "A change of a slice takes effect only with the next change.")
+@_wrong_state("one-update-late", "A change of a slice takes effect only when the next change arrives.")
 class _OneUpdateLate(_Remembering):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         late = resource == "endpointslices" and before is not None and not deleted
@@ -233,7 +237,7 @@ class _OneUpdateLate(_Remembering):
 
 
 class _Knowing(_Remembering):
-    """Decides with knowledge of all slices and Services."""
+    """Makes decisions with access to all slices and Services."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, decide=deciding(self.wrong))
@@ -243,7 +247,7 @@ class _Knowing(_Remembering):
         return asked.answer()
 
     def others(self, port: ServicePort, *, family: bool) -> list[frozenset[str]]:
-        """Return the zone hints of ready endpoints of the Service's other ports, or of this one in the other family."""
+        """Return the zone hints of ready endpoints at the Service's other ports, or at this one in the other family."""
         mine, own = (port.port_name, port.protocol), family_of(port.cluster_ips[0])
         found = []
         for read in self.slices_of(port):
@@ -254,13 +258,13 @@ class _Knowing(_Remembering):
         return found
 
     def slices_of(self, port: ServicePort) -> list[Slice]:
-        """Return the slices of a Service, in both families."""
+        """Return the slices of a Service, in both IP families."""
         read = [read_slice(obj) for (resource, _), obj in self.last.items() if resource == "endpointslices"]
         return [each for each in read if each is not None and each.service == (port.namespace, port.name)]
 
 
 @_wrong_state(
-    "judges-each-slice", "The proxy checks each slice by itself for endpoints without hints.", "ingress-nginx"
+    "judges-each-slice", "The proxy checks each slice separately for endpoints without hints.", "ingress-nginx"
 )
 class _JudgesEachSlice(_Knowing):
     def wrong(self, asked: Question) -> Decision:
@@ -280,7 +284,7 @@ class _JudgesEachSlice(_Knowing):
 
 @_wrong_state(
     "judges-all-ports-together",
-    "A near endpoint of another port prevents the fallback of a port.",
+    "If an endpoint of another port is near, a port without a near endpoint does not fall back.",
     "cilium#45214",
     symptom=NO_ANSWER,
 )
@@ -294,7 +298,7 @@ class _JudgesAllPortsTogether(_Knowing):
 
 @_wrong_state(
     "judges-both-families-together",
-    "Endpoints of one IP family without hints switch hints off for the other.",
+    "Endpoints without hints in one IP family disable hints in the other family.",
     "cilium#45214",
 )
 class _JudgesBothFamiliesTogether(_Knowing):
@@ -316,7 +320,7 @@ class _HintsNeedTheField(_Knowing):
 
 @_wrong_state(
     "field-without-hints",
-    "A Service that sets trafficDistribution stays in the zone even without hints.",
+    "Traffic of a Service that sets trafficDistribution stays in the zone even without hints.",
     "Envoy Gateway",
 )
 class _FieldWithoutHints(_Knowing):
@@ -338,7 +342,7 @@ def _which(port: ServicePort) -> tuple[str, ...]:
 
 @_wrong_state(
     "never-returns-to-hints",
-    "A Service that has fallen back once, to the zone or to all endpoints, never follows hints again.",
+    "After falling back once, to the zone or to all endpoints, a Service never follows hints again.",
 )
 class _NeverReturnsToHints(_Knowing):
     def __init__(self, *arguments: Any) -> None:
@@ -358,7 +362,7 @@ class _NeverReturnsToHints(_Knowing):
 
 @_wrong_state(
     "never-returns-to-zone-hints",
-    "A Service that once had no endpoint in the zone never follows hints for zones again.",
+    "A Service that once had no endpoint in the zone never follows zone hints again.",
 )
 class _NeverReturnsToZoneHints(_Knowing):
     def __init__(self, *arguments: Any) -> None:
@@ -374,7 +378,7 @@ class _NeverReturnsToZoneHints(_Knowing):
         return asked.answer(endpoints=unhinted if name in self._fallen else asked.endpoints)
 
 
-@_wrong_state("zone-remembered-by-services", "A new zone label of the node takes effect only for new Services.")
+@_wrong_state("zone-remembered-by-services", "The proxy uses a new zone label of the node only for new Services.")
 class _ZoneRememberedByServices(_Knowing):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -1,4 +1,4 @@
-"""Proxies that read, remember or program wrongly in one edge case, while each single decision is correct."""
+"""Proxies that fail in one edge case when they read, remember or program, while each single decision is correct."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def _register(name: str, sentence: str, provenance: str = "", *, symptom: str = 
     MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, **parts)))
 
 
-# Endpoints misread with all data of their Service
+# Endpoints that are misread although all data of the Service is available
 
 Read = Callable[[list[Endpoint], list[Endpoint]], list[Endpoint]]
 
 
 class _Otherwise(State):
-    """Decides on other endpoints, derived from the slice entries of a service port and of the first port."""
+    """Makes decisions with modified endpoints, computed from the slices of a service port and of the first port."""
 
     def __init__(self, *arguments: Any, read: Read) -> None:
         super().__init__(*arguments)
@@ -68,7 +68,7 @@ def _misread(name: str, sentence: str, provenance: str = "", *, symptom: str = R
 
 
 class _CountsTwice(State):
-    """Gives each entry of a slice a slot of its own."""
+    """Gives each entry of a slice a separate slot."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -87,7 +87,7 @@ class _CountsTwice(State):
 
 _register(
     "counts-repeated-endpoints-twice",
-    "An endpoint that is in two slices gets two shares.",
+    "An endpoint in two slices gets a double share of connections.",
     symptom="in .* probes",
     state=_CountsTwice,
 )
@@ -95,7 +95,7 @@ _register(
 
 @_misread(
     "leaves-repeated-endpoints-out",
-    "An endpoint that is in two slices is not used.",
+    "The proxy does not use an endpoint that is in two slices.",
     symptom=f"{REACHED}|{REFUSED}|never reached",
 )
 def leaves_repeated_endpoints_out(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
@@ -103,7 +103,9 @@ def leaves_repeated_endpoints_out(entries: list[Endpoint], first: list[Endpoint]
     return [each for each in entries if counted[each[:2]] == 1]
 
 
-@_misread("hints-of-the-first-port", "An endpoint has the hints of the Service's first port at all ports.")
+@_misread(
+    "hints-of-the-first-port", "The proxy uses the hints of an endpoint at the Service's first port for all ports."
+)
 def hints_of_the_first_port(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
     known = {each.address: each for each in first}
     hinted = [known.get(each.address, each) for each in entries]
@@ -115,7 +117,7 @@ def hints_of_the_first_port(entries: list[Endpoint], first: list[Endpoint]) -> l
 
 @_misread(
     "leaves-endpoints-outside-of-pod-cidrs-out",
-    "Endpoints at addresses outside the pod CIDRs are not used.",
+    "The proxy does not use endpoints at addresses outside the pod CIDRs.",
     symptom=f"{REFUSED}|{NO_ANSWER}",
 )
 def leaves_endpoints_outside_of_pod_cidrs_out(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
@@ -124,7 +126,7 @@ def leaves_endpoints_outside_of_pod_cidrs_out(entries: list[Endpoint], first: li
 
 @_misread(
     "endpoints-outside-of-pod-cidrs-are-elsewhere",
-    "Endpoints at addresses outside the pod CIDRs count as local to no node.",
+    "The proxy treats endpoints at addresses outside the pod CIDRs as not local to any node.",
     symptom=NO_ANSWER,
 )
 def endpoints_outside_of_pod_cidrs_are_elsewhere(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
@@ -132,7 +134,8 @@ def endpoints_outside_of_pod_cidrs_are_elsewhere(entries: list[Endpoint], first:
 
 
 @_misread(
-    "one-endpoint-an-address", "If several endpoints have one address, only the first is used, whatever their ports."
+    "one-endpoint-an-address",
+    "If several endpoints have the same address, the proxy uses only the first, whatever their ports.",
 )
 def one_endpoint_an_address(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
     return list({each.address: each for each in reversed(entries)}.values())
@@ -142,7 +145,7 @@ def one_endpoint_an_address(entries: list[Endpoint], first: list[Endpoint]) -> l
 
 
 class _OfMany(State):
-    """Decides wrongly about a Service with more than a hundred endpoints."""
+    """Makes wrong decisions about a Service with more than a hundred endpoints."""
 
     def __init__(self, *arguments: Any, wrong: Wrong) -> None:
         super().__init__(
@@ -166,13 +169,13 @@ def _hints_of_a_hundred(asked: Question) -> Decision:
 
 _register(
     "first-hundred-of-those-hinted",
-    "Only the first 100 of the endpoints that hints select are used.",
+    "The proxy uses only the first 100 of the endpoints that hints select.",
     symptom=f"{REACHED}|never reached",
     state=partial(_OfMany, wrong=_hundred_of_those_hinted),
 )
 _register(
     "hints-of-the-first-hundred",
-    "Only hints of the first 100 endpoints are checked for the node or its zone.",
+    "The proxy checks only the hints of the first 100 endpoints for the node and its zone.",
     state=partial(_OfMany, wrong=_hints_of_a_hundred),
 )
 
@@ -201,13 +204,13 @@ class _OnceReady(State):
 
 _register(
     "once-ready-always-ready",
-    "An endpoint that was ready once stays ready as long as it is in a slice.",
+    "The proxy treats an endpoint that was once ready as ready until it is removed from its slice.",
     state=_OnceReady,
 )
 
 
 class _KeepsLast(State):
-    """With policy Local, ignores the removal of the last endpoints of a service port."""
+    """With policy Local, ignores the removal of a service port's last endpoints."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, decide=deciding(self._wrongly))
@@ -223,13 +226,13 @@ class _KeepsLast(State):
 
 _register(
     "local-keeps-its-last-endpoints",
-    "With policy Local, the last endpoints of a Service stay in use after they are removed or become unready.",
+    "With policy Local, the last endpoints of a Service are still used after they are removed or become unready.",
     state=_KeepsLast,
 )
 
 
 class _Starting(State):
-    """Reads objects of one resource differently while it starts."""
+    """Reads the objects of one resource differently while it starts."""
 
     _resource: ClassVar[str]
     _begun = False
@@ -248,7 +251,7 @@ class _Starting(State):
 
 
 class _StartsWithoutInternalPolicies(_Starting):
-    """Reads internalTrafficPolicy only of Services that are created after it started."""
+    """Reads internalTrafficPolicy only for Services that are created after the proxy has started."""
 
     _resource = "services"
 
@@ -258,7 +261,7 @@ class _StartsWithoutInternalPolicies(_Starting):
 
 _register(
     "starts-without-internal-policies",
-    "On start, a proxy ignores internalTrafficPolicy of existing Services.",
+    "On start, a proxy ignores the internalTrafficPolicy of existing Services.",
     state=_StartsWithoutInternalPolicies,
 )
 
@@ -292,7 +295,7 @@ _register(
 )
 _register(
     "restarted-keeps-who-terminates-out",
-    "On start, a proxy does not use a terminating endpoint, even if it is the last that serves.",
+    "On start, a proxy does not use a terminating endpoint, even if no other endpoint serves.",
     "kubernetes#92019",
     symptom=f"{REFUSED}|{NO_ANSWER}",
     state=_TakesForGone,
@@ -323,7 +326,7 @@ _register(
 
 
 class _SkipsNodes(State):
-    """Uses no endpoint on a node for which `skips` is true, given the Node and whether it was deleted."""
+    """Does not use endpoints on a node for which `skips` is true, given the Node and whether it was deleted."""
 
     def __init__(self, *arguments: Any, skips: Callable[[Object, bool], bool]) -> None:
         super().__init__(*arguments, decide=deciding(self._wrongly))
@@ -349,12 +352,12 @@ def _is_unready(node: Object, _deleted: bool) -> bool:
 
 _register(
     "skips-endpoints-of-unready-nodes",
-    "Endpoints on unready nodes are not used.",
+    "The proxy does not use endpoints on unready nodes.",
     state=partial(_SkipsNodes, skips=_is_unready),
 )
 _register(
     "skips-endpoints-of-lost-nodes",
-    "Endpoints on a node whose Node is deleted are not used.",
+    "The proxy does not use endpoints on a node whose Node is deleted.",
     state=partial(_SkipsNodes, skips=lambda _, deleted: deleted),
 )
 
@@ -375,7 +378,7 @@ _register(
 
 
 class _Unswept(Table):
-    """Ignores stale connections of some kind."""
+    """Ignores some kinds of stale connections."""
 
     def __init__(self, family: Family, left: Callable[[Family, Stale], bool]) -> None:
         super().__init__(family)
@@ -389,7 +392,7 @@ class _Unswept(Table):
 
 
 class _LeavesSome(State):
-    """Deletes no UDP flow of some kind."""
+    """Does not delete some kinds of UDP flows."""
 
     def __init__(self, *arguments: Any, left: Callable[[Family, Stale], bool], **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -404,19 +407,19 @@ def _nothing_to_refuse(port: ServicePort, decision: Decision, node: str, address
 _FLOWS = "server of the flow"
 _register(
     "leaves-udp-flows-over-ipv6",
-    "Over IPv6, UDP flows to a removed endpoint are not deleted.",
+    "The proxy does not delete UDP flows to a removed endpoint over IPv6.",
     symptom=_FLOWS,
     state=partial(_LeavesSome, left=lambda family, stale: family == "IPv6"),
 )
 _register(
     "leaves-udp-flows-at-node-ports",
-    "At node ports, UDP flows to a removed endpoint are not deleted.",
+    "The proxy does not delete UDP flows to a removed endpoint at node ports.",
     symptom=_FLOWS,
     state=partial(_LeavesSome, left=lambda family, stale: stale.service.port >= FIRST_NODE_PORT),
 )
 _register(
     "leaves-udp-flows-at-external-addresses",
-    "At load balancer addresses and external IPs, UDP flows to a removed endpoint are not deleted.",
+    "The proxy does not delete UDP flows to a removed endpoint at load balancer addresses and external IPs.",
     symptom=_FLOWS,
     state=partial(
         _LeavesSome,
@@ -427,7 +430,7 @@ _register(
 )
 _register(
     "forgets-no-flow-from-before",
-    "A UDP flow that began while a Service had no endpoints never gets one.",
+    "A UDP flow that began while a Service had no endpoints never gets an endpoint.",
     symptom=_FLOWS,
     state=partial(
         _LeavesSome,
@@ -457,14 +460,14 @@ def _touches_node_ports(changes: Changes) -> bool:
 _CUT = "the open connection of"
 _register(
     "cuts-connections-at-node-ports",
-    "A change of the rules of a node port cuts all connections.",
+    "A change of a node port's rules cuts all connections.",
     "cilium#48259",
     symptom=_CUT,
     kernel_table=_cutting(_touches_node_ports),
 )
 _register(
     "cuts-connections-when-endpoints-join",
-    "A change of the rules that adds endpoints cuts all connections.",
+    "A change that adds endpoints to the rules cuts all connections.",
     symptom=_CUT,
     kernel_table=_cutting(lambda changes: len(changes.first_add) > len(changes.first_delete)),
 )

@@ -1,4 +1,4 @@
-"""Proxies that follow hints wrongly or not at all."""
+"""Proxies that follow hints wrongly, or ignore them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ _fault = faults_in(MUTANTS)
 _ELSEWHERE = frozenset({"elsewhere"})
 
 
-@_fault("ignores-zone-hints", "The proxy ignores hints for zones.", "kubernetes#101525, calico#10430")
+@_fault("ignores-zone-hints", "The proxy ignores zone hints.", "kubernetes#101525, calico#10430")
 def ignores_zone_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, nodes=False))
 
 
-@_fault("ignores-node-hints", "The proxy ignores hints for nodes.", "Antrea, with its gate off")
+@_fault("ignores-node-hints", "The proxy ignores node hints.", "Antrea, with its gate off")
 def ignores_node_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
 
 
 @_fault(
     "accepts-partial-zone-hints",
-    "The proxy follows hints for zones even if some ready endpoints have none.",
+    "The proxy follows zone hints even if some ready endpoints have none.",
     "cilium#41022",
 )
 def accepts_partial_zone_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=[each._replace(zone_hints=each.zone_hints or _ELSEWHERE) for each in asked.endpoints])
 
 
-@_fault("accepts-partial-node-hints", "The proxy follows hints for nodes even if some ready endpoints have none.")
+@_fault("accepts-partial-node-hints", "The proxy follows node hints even if some ready endpoints have none.")
 def accepts_partial_node_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=[each._replace(node_hints=each.node_hints or _ELSEWHERE) for each in asked.endpoints])
 
 
-@_fault("unhinted-endpoint-joins-every-zone", "An endpoint without hints is used in every zone.", "kpng")
+@_fault("unhinted-endpoint-joins-every-zone", "The proxy uses an endpoint without hints in every zone.", "kpng")
 def unhinted_endpoint_joins_every_zone(asked: Question) -> Decision:
     right = asked.answer()
     ready = asked.ready
@@ -48,7 +48,7 @@ def unhinted_endpoint_joins_every_zone(asked: Question) -> Decision:
     return asked.instead(Forward(mine, "unhinted ones too")) if partial_hints and mine else right
 
 
-@_fault("no-hints-mean-nobody", "If no endpoint has hints, packets are dropped.", symptom=NO_ANSWER)
+@_fault("no-hints-mean-nobody", "The proxy drops packets if no endpoint has hints.", symptom=NO_ANSWER)
 def no_hints_mean_nobody(asked: Question) -> Decision:
     right = asked.answer()
     unhinted = not any(each.zone_hints or each.node_hints for each in asked.endpoints)
@@ -57,7 +57,7 @@ def no_hints_mean_nobody(asked: Question) -> Decision:
 
 @_fault(
     "drops-without-hinted-endpoint",
-    "A client in a zone that no endpoint is hinted for gets no answer.",
+    "A client gets no answer if no endpoint is hinted for its zone.",
     "cilium#41022",
     symptom=NO_ANSWER,
 )
@@ -81,7 +81,7 @@ def drops_without_zone_label(asked: Question) -> Decision:
 
 @_fault(
     "skips-zone-tier",
-    "A node that no endpoint is hinted for uses every endpoint, and ignores hints for its zone.",
+    "If no endpoint is hinted for a node, the proxy ignores zone hints too, and uses every endpoint.",
     "Cilium, spring 2026",
 )
 def skips_zone_tier(asked: Question) -> Decision:
@@ -89,7 +89,7 @@ def skips_zone_tier(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, nodes=False) if hinted else asked.endpoints)
 
 
-@_fault("node-as-zone", "Hints for nodes do not narrow the zone: other endpoints of the zone are used as well.")
+@_fault("node-as-zone", "Node hints have no effect within the zone: other endpoints of the zone are used as well.")
 def node_as_zone(asked: Question) -> Decision:
     right = asked.answer()
     if right.mode != "PreferSameNode":
@@ -98,7 +98,7 @@ def node_as_zone(asked: Question) -> Decision:
     return asked.instead(Forward(tuple(near), "node or zone"))
 
 
-@_fault("zone-before-node", "Hints for zones take precedence over hints for nodes.")
+@_fault("zone-before-node", "Zone hints take precedence over node hints.")
 def zone_before_node(asked: Question) -> Decision:
     by_zone = asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
     return by_zone if by_zone.mode else asked.answer()
@@ -115,7 +115,7 @@ def hints_need_the_annotation(asked: Question) -> Decision:
 
 @_fault(
     "annotation-disabled-ends-hints",
-    "The annotation with the value Disabled switches hints off.",
+    "The annotation with the value Disabled disables hints.",
     "kube-proxy before 1.30",
 )
 def annotation_disabled_ends_hints(asked: Question) -> Decision:
@@ -123,14 +123,16 @@ def annotation_disabled_ends_hints(asked: Question) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints) if disabled else asked.endpoints)
 
 
-@_fault("zone-names-in-any-case", "Zone names are compared case-insensitively.")
+@_fault("zone-names-in-any-case", "The proxy compares zone names case-insensitively.")
 def zone_names_in_any_case(asked: Question) -> Decision:
     lower = [each._replace(zone_hints=frozenset(zone.lower() for zone in each.zone_hints)) for each in asked.endpoints]
     return asked.answer(endpoints=lower, place=replace(asked.place, zone=asked.place.zone.lower()))
 
 
 @_fault(
-    "zone-names-as-numbers", "Zone names that look like numbers are compared as numbers.", "envoyproxy/gateway#6669"
+    "zone-names-as-numbers",
+    "The proxy compares zone names that look like numbers as numbers.",
+    "envoyproxy/gateway#6669",
 )
 def zone_names_as_numbers(asked: Question) -> Decision:
     short = [
@@ -139,7 +141,7 @@ def zone_names_as_numbers(asked: Question) -> Decision:
     return asked.answer(endpoints=short, place=replace(asked.place, zone=asked.place.zone.lstrip("0")))
 
 
-@_fault("decides-as-on-another-node", "Every proxy decides as if its node were a1 in zone a, except for topology keys.")
+@_fault("decides-as-on-another-node", "Except for topology keys, every proxy decides as if its node were a1 in zone a.")
 def decides_as_on_another_node(asked: Question) -> Decision:
     return asked.answer(place=replace(asked.place, node="a1", zone="a"))
 

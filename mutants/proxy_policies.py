@@ -19,7 +19,7 @@ _fault = faults_in(MUTANTS)
 
 @_fault(
     "uses-unready-hinted-endpoint",
-    "A hinted endpoint that is not ready is used instead of falling back to another node or zone.",
+    "The proxy uses a hinted endpoint that is not ready instead of falling back to another node or zone.",
     "kubernetes PR#106507",
 )
 def uses_unready_hinted_endpoint(asked: Question) -> Decision:
@@ -32,7 +32,7 @@ def uses_unready_hinted_endpoint(asked: Question) -> Decision:
 
 
 @_fault(
-    "unready-endpoint-breaks-hints", "An endpoint that is not ready and has no hint switches hints off.", "cilium#47960"
+    "unready-endpoint-breaks-hints", "An endpoint that is not ready and has no hint disables hints.", "cilium#47960"
 )
 def unready_endpoint_breaks_hints(asked: Question) -> Decision:
     return _broken_by(asked, asked.starting)
@@ -40,7 +40,7 @@ def unready_endpoint_breaks_hints(asked: Question) -> Decision:
 
 @_fault(
     "terminating-endpoint-breaks-hints",
-    "An endpoint that terminates and has no hint switches hints off.",
+    "A terminating endpoint without a hint disables hints.",
     "cilium PR#45947, Calico eBPF",
 )
 def terminating_endpoint_breaks_hints(asked: Question) -> Decision:
@@ -55,7 +55,7 @@ def _broken_by(asked: Question, counted: Sequence[Endpoint]) -> Decision:
 
 @_fault(
     "mixes-terminating-with-ready",
-    "Serving endpoints that terminate are used together with ready ones.",
+    "The proxy uses terminating endpoints that still serve together with ready endpoints.",
     "ovn-kubernetes 418043c, kube-router",
 )
 def mixes_terminating_with_ready(asked: Question) -> Decision:
@@ -66,7 +66,7 @@ def mixes_terminating_with_ready(asked: Question) -> Decision:
 
 @_fault(
     "no-terminating-fallback",
-    "Terminating endpoints are never used.",
+    "The proxy never uses terminating endpoints.",
     "kubernetes#96514, Calico eBPF",
     symptom=f"{REFUSED}|{NO_ANSWER}",
 )
@@ -76,14 +76,14 @@ def no_terminating_fallback(asked: Question) -> Decision:
 
 @_fault(
     "terminating-means-serving",
-    "Terminating endpoints count as serving, whatever their serving condition.",
+    "The proxy treats terminating endpoints as serving, whatever their serving condition.",
     "calico#8423",
 )
 def terminating_means_serving(asked: Question) -> Decision:
     return asked.answer(endpoints=[each._replace(serving=each.serving or each.terminating) for each in asked.endpoints])
 
 
-@_fault("hints-on-terminating-endpoints", "Hints narrow the terminating endpoints that are used as a last resort.")
+@_fault("hints-on-terminating-endpoints", "Hints restrict the terminating endpoints that are used as a last resort.")
 def hints_on_terminating_endpoints(asked: Question) -> Decision:
     right = asked.answer()
     if asked.ready or not asked.leaving:
@@ -97,14 +97,14 @@ def hints_on_terminating_endpoints(asked: Question) -> Decision:
 
 
 @_fault(
-    "hints-on-top-of-local", "Hints narrow the endpoints that policy Local selects.", "Calico eBPF", symptom=NO_ANSWER
+    "hints-on-top-of-local", "Hints restrict the endpoints that policy Local selects.", "Calico eBPF", symptom=NO_ANSWER
 )
 def hints_on_top_of_local(asked: Question) -> Decision:
     return narrowed_on_top_of_local(asked, asked.place.zone, lambda each: each.zone_hints)
 
 
 def narrowed_on_top_of_local(asked: Question, here: str, hints: Callable[[Endpoint], Collection[str]]) -> Decision:
-    """Return the answer with policy Local's endpoints narrowed by hints, if all have hints."""
+    """Return the answer with hints applied to the endpoints of policy Local, if all of them have hints."""
     right = asked.answer()
     hinted = asked.ready and all(map(hints, asked.ready))
     narrowed = [each for each in asked.endpoints if here in hints(each)] if hinted else asked.endpoints
@@ -130,7 +130,7 @@ def udp_ignores_internal_local(asked: Question) -> Decision:
 
 @_fault(
     "internal-local-falls-back",
-    "With internalTrafficPolicy Local, a node without endpoints uses those on other nodes.",
+    "With internalTrafficPolicy Local, a node without endpoints uses the endpoints on other nodes.",
 )
 def internal_local_falls_back(asked: Question) -> Decision:
     right = asked.answer()
@@ -141,7 +141,7 @@ def internal_local_falls_back(asked: Question) -> Decision:
 
 @_fault(
     "internal-local-restricts-external",
-    "internalTrafficPolicy Local restricts traffic from outside.",
+    "internalTrafficPolicy Local also restricts traffic from outside.",
     "kubernetes#105470",
 )
 def internal_local_restricts_external(asked: Question) -> Decision:
@@ -153,7 +153,7 @@ def internal_local_restricts_external(asked: Question) -> Decision:
 
 @_fault(
     "external-local-restricts-cluster-ip",
-    "externalTrafficPolicy Local restricts traffic to the cluster IP.",
+    "externalTrafficPolicy Local also restricts traffic to the cluster IP.",
     "kube-router#818",
     symptom=NO_ANSWER,
 )
@@ -164,7 +164,7 @@ def external_local_restricts_cluster_ip(asked: Question) -> Decision:
 
 @_fault(
     "external-local-restricts-clients-inside",
-    "externalTrafficPolicy Local restricts clients inside the cluster too.",
+    "externalTrafficPolicy Local also restricts clients inside the cluster.",
     "kubernetes#131765",
     symptom=NO_ANSWER,
 )

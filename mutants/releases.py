@@ -1,4 +1,4 @@
-"""Controllers and proxies that behave as a different release, or mix up the changes of releases."""
+"""Controllers and proxies that behave like a different release, or confuse the changes of releases."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _field_first_from_1_30(service: Object, *others: Any, features: Features, **
 
 
 def _close_is_same_node(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
-    """Plan like `plan_service`, but treat PreferClose as PreferSameNode in releases that know PreferSameNode."""
+    """Plan like `plan_service`, but treat PreferClose as PreferSameNode in releases that support PreferSameNode."""
     spec = service["spec"]
     if spec.get("trafficDistribution") == "PreferClose" and features.enabled("PreferSameTrafficDistribution"):
         service = {**service, "spec": {**spec, "trafficDistribution": "PreferSameNode"}}
@@ -94,7 +94,7 @@ MODE, AWARE_HINTS = "service.kubernetes.io/topology-mode", "service.kubernetes.i
 
 
 class _DisabledIsAuto(State):
-    """Reads the annotation Disabled as Auto."""
+    """Reads the value Disabled of the annotation as Auto."""
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if resource == "services":
@@ -115,14 +115,14 @@ def _one_spelling(service: Object, *others: Any, **options: Any) -> Plan:
 
 
 def _newer_name(service: Object, *others: Any, **options: Any) -> Plan:
-    """Plan like `plan_service`, but ignore the older name of the annotation."""
+    """Plan like `plan_service`, but ignore the older key of the annotation."""
     annotations = service["metadata"].get("annotations") or {}
     known = {key: value for key, value in annotations.items() if key != AWARE_HINTS}
     return plan_service(_annotated(service, known), *others, **options)
 
 
 def _remembering(client: Any, **options: Any) -> EndpointSliceController:
-    """Return a controller for which a Service that was annotated once stays annotated."""
+    """Return a controller for which a Service that once had the annotation always has it."""
     annotated: set[str] = set()
 
     def plan(service: Object, *others: Any, **more: Any) -> Plan:
@@ -138,73 +138,73 @@ def _remembering(client: Any, **options: Any) -> EndpointSliceController:
 MUTANTS += [
     Mutant(
         "newest-controller-at-any-release",
-        "The controller behaves as the newest release does, whatever release and gates are configured.",
+        "The controller behaves like the newest release, whatever release and gates are configured.",
         symptom=WRITTEN,
         controller=partial(_controller_of, Features()),
     ),
     Mutant(
         "oldest-controller-at-any-release",
-        "The controller behaves as 1.29 does, whatever release and gates are configured.",
+        "The controller behaves like 1.29, whatever release and gates are configured.",
         symptom=WRITTEN,
         controller=partial(_controller_of, Features((1, 29))),
     ),
     Mutant(
         "newest-proxy-at-any-release",
-        "The proxy behaves as the newest release does, whatever release and gates are configured.",
+        "The proxy behaves like the newest release, whatever release and gates are configured.",
         symptom=REACHED,
         proxy=partial(_proxy_of, Features()),
     ),
     Mutant(
         "oldest-proxy-at-any-release",
-        "The proxy behaves as 1.29 does, whatever release and gates are configured.",
+        "The proxy behaves like 1.29, whatever release and gates are configured.",
         symptom=REACHED,
         proxy=partial(_proxy_of, Features((1, 29))),
     ),
     Mutant(
         "field-before-annotation",
-        "If annotation and field are both set, the field decides.",
+        "If the annotation and the field are both set, the field takes precedence.",
         symptom=WRITTEN,
         controller=partial(EndpointSliceController, plan=_field_first),
     ),
     Mutant(
         "knows-one-spelling-of-auto",
-        "The annotation accepts the value Auto, but not auto.",
+        "The controller accepts the annotation value Auto, but not auto.",
         symptom=WRITTEN,
         controller=partial(EndpointSliceController, plan=_one_spelling),
     ),
     Mutant(
         "knows-the-newer-annotation-only",
-        "The controller knows the annotation only as topology-mode, not as topology-aware-hints.",
+        "The controller reads only the annotation key topology-mode, not topology-aware-hints.",
         symptom=WRITTEN,
         controller=partial(EndpointSliceController, plan=_newer_name),
     ),
     Mutant(
         "annotation-outlives-itself",
-        "A Service that once had the annotation is treated as if it still had it.",
+        "A Service that once had the annotation is treated as if it still had the annotation.",
         symptom=WRITTEN,
         controller=_remembering,
     ),
     Mutant(
         "field-before-annotation-from-1-30",
-        "In releases that know the field, it takes precedence over the annotation.",
+        "In releases that support the field, the field takes precedence over the annotation.",
         symptom=f"{WRITTEN}|{REACHED}",
         controller=partial(EndpointSliceController, plan=_field_first_from_1_30),
     ),
     Mutant(
         "prefer-close-becomes-same-node",
-        "In releases that know PreferSameNode, PreferClose is treated as PreferSameNode.",
+        "In releases that support PreferSameNode, PreferClose is treated as PreferSameNode.",
         symptom=f"{WRITTEN}|{REACHED}",
         controller=partial(EndpointSliceController, plan=_close_is_same_node),
     ),
     Mutant(
         "hints-outlive-their-gate",
-        "Hints that no Service asks for any more stay on the endpoints that have them.",
+        "When no Service requests hints any more, existing hints remain on the endpoints.",
         symptom=WRITTEN,
         controller=_rehints(_hinted, of=lambda plan: isinstance(plan.mechanism, NoHints)),
     ),
     Mutant(
         "hints-new-endpoints-only",
-        "Endpoints without hints in an existing slice never get any.",
+        "Endpoints in an existing slice that have no hints never get hints.",
         symptom=WRITTEN,
         controller=_rehints(
             lambda endpoint, hints: endpoint if hints else _hinted(endpoint, None), of=lambda plan: True
@@ -212,19 +212,19 @@ MUTANTS += [
     ),
     Mutant(
         "no-hints-without-the-gate",
-        "With gate ServiceTrafficDistribution off, hints are ignored, with the annotation or without.",
+        "With the gate ServiceTrafficDistribution off, the proxy ignores hints, even with the annotation.",
         symptom=REACHED,
         proxy=_state(_hints_need_the_gate),
     ),
     Mutant(
         "takes-disabled-for-auto",
-        "If the annotation is required, its value Disabled works like Auto.",
+        "In releases that require the annotation, the value Disabled works like Auto.",
         symptom=REACHED,
         proxy=partial(ServiceProxy, state=_DisabledIsAuto),
     ),
     Mutant(
         "no-zone-hints-without-node-hints",
-        "With gate PreferSameTrafficDistribution off, all hints are ignored.",
+        "With the gate PreferSameTrafficDistribution off, the proxy ignores all hints.",
         symptom=REACHED,
         proxy=_state(_zone_hints_need_node_hints),
     ),

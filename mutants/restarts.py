@@ -1,4 +1,4 @@
-"""Components that restart wrongly, or mishandle the outage of another one."""
+"""Components that restart wrongly, or react wrongly to the outage of another component."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _until_the_second_list(sink: Sink) -> Sink:
 
 
 def _newer_versions(sink: Sink) -> Sink:
-    """Drop an event with the resource version that the object's last event had."""
+    """Drop an event with the same resource version as the object's last event."""
     told: dict[str, str] = {}
 
     def filtered(event: Event) -> None:
@@ -101,7 +101,7 @@ class _Flushing(KernelTable):
 
 
 class _LoadsNoExternalPolicy(KernelTable):
-    """Loads all rules without the lists for traffic from outside; the first change of a Service brings its own."""
+    """Loads all rules without the lists for outside traffic. The first change of a Service adds its list."""
 
     def load(self, ruleset: Ruleset) -> None:
         super().load(replace(ruleset, external={}))
@@ -157,7 +157,7 @@ MUTANTS = [
     ),
     Mutant(
         "rewrites-slices-at-any-start",
-        "On start, the controller writes every slice once, changed or not.",
+        "On start, the controller writes every slice once, even if it is unchanged.",
         symptom=WRITTEN,
         controller=_touching,
     ),
@@ -175,13 +175,13 @@ MUTANTS = [
     ),
     Mutant(
         "watches-once",
-        "After an outage of the API server, the controller receives no more changes.",
+        "After an outage of the API server, the controller receives no further changes.",
         symptom=f"{REACHED}|{NO_ANSWER}",
         controller=controller_hearing(_until_the_second_list),
     ),
     Mutant(
         "watches-once-as-a-proxy",
-        "After an outage of the API server, the proxies receive no more changes.",
+        "After an outage of the API server, the proxies receive no further changes.",
         symptom=f"{REACHED}|{NO_ANSWER}",
         proxy=proxy_hearing(_until_the_second_list),
     ),
@@ -193,13 +193,13 @@ MUTANTS = [
     ),
     Mutant(
         "flushes-before-it-starts",
-        "On start, a proxy deletes existing rules, and adds its own a moment later.",
+        "On start, a proxy deletes existing rules, and adds its own rules a moment later.",
         symptom=f"{NO_ANSWER}|{REFUSED}",
         proxy=partial(ServiceProxy, kernel_table=_Flushing),
     ),
     Mutant(
         "starts-without-external-policies",
-        "On start, a proxy ignores externalTrafficPolicy of existing Services.",
+        "On start, a proxy ignores the externalTrafficPolicy of existing Services.",
         symptom=f"{REACHED}|{NO_ANSWER}",
         proxy=partial(ServiceProxy, kernel_table=_LoadsNoExternalPolicy),
     ),

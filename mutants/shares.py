@@ -1,7 +1,7 @@
-"""Proxies with a wrong distribution of connections: the fault is in rates, not in the set of endpoints.
+"""Proxies that distribute connections wrongly: the set of endpoints is correct, but the rates are not.
 
-An endpoint's share is its fraction of the slots, so an endpoint can have several slots. The reference's table would
-lose duplicate slots at a change, because it keeps one slot per endpoint. These tables keep the rendered slots.
+An endpoint's share is its fraction of the slots, so an endpoint can have several slots. The reference's table keeps one
+slot per endpoint, so it would lose duplicate slots when a Service changes. These tables keep the rendered slots.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _as_rendered(_: RuleAction | None, wanted: RuleAction) -> RuleAction:
 
 
 class AsRendered(State):
-    """Uses the rendered slots in their order, including duplicates, unless `Place` arranges them otherwise."""
+    """Uses the rendered slots in their order, including duplicates, unless a `Place` function rearranges them."""
 
     def __init__(self, *arguments: Any, place: Place = _as_rendered, **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -67,7 +67,7 @@ def leaks_five_percent(asked: Question) -> Decision:
 
 @_share(
     "one-endpoint-twice",
-    "One of several endpoints gets twice as many connections as each other one.",
+    "One of several endpoints gets twice as many connections as any other endpoint.",
     symptom="where an equal share is",
 )
 def one_endpoint_twice(asked: Question) -> Decision:
@@ -82,7 +82,7 @@ def one_endpoint_twice(asked: Question) -> Decision:
 
 @_share(
     "favours-its-own-node",
-    "An endpoint on the client's node gets twice as many connections as each other one.",
+    "An endpoint on the client's node gets twice as many connections as any other endpoint.",
     symptom="where an equal share is",
 )
 def favours_its_own_node(asked: Question) -> Decision:
@@ -107,18 +107,18 @@ def _refusing(asked: Question, times: int) -> Decision:
     return in_each(asked.answer(), refused)
 
 
-@_share("refuses-half", "Every second connection is rejected.", symptom=REFUSED)
+@_share("refuses-half", "The proxy rejects every second connection.", symptom=REFUSED)
 def refuses_half(asked: Question) -> Decision:
     return _refusing(asked, 1)
 
 
-@_share("refuses-three-quarters", "Three of four connections are rejected.", symptom=REFUSED)
+@_share("refuses-three-quarters", "The proxy rejects three of four connections.", symptom=REFUSED)
 def refuses_three_quarters(asked: Question) -> Decision:
     return _refusing(asked, 3)
 
 
 def _piled_up(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
-    """At each change, let the remaining endpoints keep all their slots, and add one more slot for each."""
+    """At each change, keep all slots of the remaining endpoints, and add another slot for each of them."""
     if not isinstance(current, tuple) or not isinstance(wanted, tuple):
         return wanted
     if set(current) == set(wanted):
@@ -129,7 +129,7 @@ def _piled_up(current: RuleAction | None, wanted: RuleAction) -> RuleAction:
 MUTANTS.append(
     Mutant(
         "shares-pile-up",
-        "When endpoints are added or removed, the others get a larger share each time.",
+        "Each time endpoints are added or removed, the other endpoints get a larger share.",
         symptom="where an equal share is",
         proxy=partial(ServiceProxy, state=partial(AsRendered, place=_piled_up)),
     )

@@ -1,6 +1,6 @@
-"""Proxies that keep the first value of a field, or never accept an earlier value again.
+"""Proxies that never update a field, or never accept an earlier value of a field again.
 
-Such a proxy passes every test that uses each Service without changing it.
+Such a proxy passes every test that does not change its Services.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def _first_given(seen: list[Value], now: Value) -> Value:
 
 
 def _never_again(seen: list[Value], now: Value) -> Value:
-    """Never return to an earlier value."""
+    """Never return to an earlier value of the field."""
     return seen[-1] if now in seen else now
 
 
 class _Frozen(State):
-    """Reads a field of each object as an earlier version had it."""
+    """Replaces a field of each object by the value in an earlier version of the object."""
 
     def __init__(self, *arguments: Any, resource: str, path: Path, choose: Choose, **parts: Any) -> None:
         super().__init__(*arguments, **parts)
@@ -66,7 +66,7 @@ class _Frozen(State):
         super().receive(resource, obj, deleted=deleted)
 
     def _as_before(self, obj: Any, path: Path, key: tuple[Any, ...]) -> Any:
-        """Return an object, or a part of one, with the chosen value of the field below it."""
+        """Return an object, or a part of an object, with the chosen value of the field."""
         name, *rest = path
         if rest and rest[0] == "*":
             known_by = _KEYS[name]
@@ -83,7 +83,7 @@ class _Frozen(State):
 
 
 class _FrozenWhereAsked(_Frozen, WhereAsked):
-    """The same, for a proxy that follows hints only if the Service requests them."""
+    """A mutant like `StaleFields`, for a proxy that follows hints only if the Service requests them."""
 
 
 def _register(

@@ -1,4 +1,4 @@
-"""API servers that behave as a different release, or mishandle objects that another release stored."""
+"""API servers that behave like a different release, or mishandle objects that another release stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _other_reading(features: Features, **options: Any) -> ApiServer:
 
 
 class _ServesAllThatIsStored(ApiServer):
-    """Serves a store as if it knew every field in it."""
+    """Serves a store as if this release had every stored field."""
 
     def __init__(self, features: Features, *, predecessor: ApiServer | None = None) -> None:
         super().__init__(features)
@@ -37,7 +37,7 @@ class _ServesAllThatIsStored(ApiServer):
 
 
 class _WritesAllAnew(ApiServer):
-    """Rewrites every object of a store on start, without fields that it does not know."""
+    """On start, rewrites every stored object without the fields that this release lacks."""
 
     def __init__(self, features: Features, *, predecessor: ApiServer | None = None) -> None:
         super().__init__(features, predecessor=predecessor)
@@ -49,7 +49,7 @@ class _WritesAllAnew(ApiServer):
 
 
 class _DropsStoredFields(Services):
-    """Removes the field from every Service that is written while its gate is off."""
+    """Removes the field from every Service that is written while the field's gate is off."""
 
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)
@@ -58,7 +58,7 @@ class _DropsStoredFields(Services):
 
 
 class _RefusesStoredValues(Services):
-    """Validates a stored value like a new one."""
+    """Validates a stored value as if it were new."""
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         value = old["spec"].get("trafficDistribution")
@@ -88,43 +88,43 @@ def _drop_hints(obj: Object, features: Features) -> None:
 MUTANTS = [
     Mutant(
         "newest-api-server-at-any-release",
-        "The API server behaves as the newest release does, whatever release and gates are configured.",
+        "The API server behaves like the newest release, whatever release and gates are configured.",
         symptom=WRITTEN,
         api_server=_newest,
     ),
     Mutant(
         "follows-the-other-reading",
-        "The API server follows released Kubernetes when it declares that it follows the KEPs, and vice versa.",
+        "The API server follows released Kubernetes when it is configured to follow the KEPs, and vice versa.",
         symptom=WRITTEN,
         api_server=_other_reading,
     ),
     Mutant(
         "serves-fields-of-later-releases",
-        "The API server serves stored fields that its release does not have.",
+        "The API server serves stored fields that its release lacks.",
         symptom=WRITTEN,
         api_server=_ServesAllThatIsStored,
     ),
     Mutant(
         "forgets-fields-of-later-releases",
-        "The API server rewrites objects stored by a later release, and loses the fields that it does not know.",
+        "The API server rewrites objects from a later release without the fields that its own release lacks.",
         symptom=WRITTEN,
         api_server=_WritesAllAnew,
     ),
     Mutant(
         "drops-stored-fields",
-        "With its gate off, trafficDistribution is dropped from Services that have it stored.",
+        "With the gate off, the API server drops a stored trafficDistribution.",
         symptom=WRITTEN,
         kinds=lambda: (_DropsStoredFields(),),
     ),
     Mutant(
         "refuses-stored-values",
-        "With their gate off, Services that have one of the newer values stored cannot be updated.",
+        "With the gate off, the API server rejects updates of Services that have one of the newer values stored.",
         symptom=WRITTEN,
         kinds=lambda: (_RefusesStoredValues(),),
     ),
     Mutant(
         "drops-zone-hints-too",
-        "With the gate of node hints off, hints for zones are dropped as well.",
+        "With the gate of node hints off, the API server also drops zone hints.",
         symptom=WRITTEN,
         kinds=lambda: (_DropsZoneHintsToo(),),
     ),

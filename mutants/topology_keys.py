@@ -1,4 +1,4 @@
-"""Components with one fault each about topology keys (KEP-536)."""
+"""Components with one fault each in topology keys (KEP-536)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _with_keys(asked: Question, *keys: str) -> Decision:
 
 
 def _matched(asked: Question, *keys: str) -> tuple[Endpoint, ...]:
-    """Return the endpoints for traffic without policy Local as if the Service had these keys."""
+    """Return the endpoints for traffic without a policy Local as if the Service had these keys."""
     port = replace(asked.port, topology_keys=keys, internal_local=False)
     action = asked.answer(port=port).cluster_ip
     return action.endpoints if isinstance(action, Forward) else ()
 
 
 def _sets(asked: Question) -> list[tuple[Endpoint, ...]]:
-    """Return the endpoints that match each key except *. Terminating endpoints are a fallback for ready endpoints."""
+    """Return the endpoints that match each key except *. Terminating endpoints are used if none is ready."""
     keys = [each for each in asked.port.topology_keys if each != ANY]
     sets = [_matched(asked, key) for key in keys]
     ready = [tuple(each for each in found if each.ready) for found in sets]
@@ -51,7 +51,7 @@ def _sets(asked: Question) -> list[tuple[Endpoint, ...]]:
 
 
 def _relabelled(asked: Question, change: Callable[[Labels], Labels]) -> Decision:
-    """Return the decision with other labels of all nodes."""
+    """Return the decision for other labels on all nodes."""
     place = replace(asked.place, labels=change(asked.place.labels))
     return asked.answer(place=place, endpoints=[each._replace(labels=change(each.labels)) for each in asked.endpoints])
 
@@ -63,21 +63,21 @@ def ignores_topology_keys(asked: Question) -> Decision:
 
 @_fault(
     "topology-keys-are-soft",
-    "If no key matches an endpoint, every endpoint is used.",
+    "If no endpoint matches any key, the proxy uses every endpoint.",
     "trafficDistribution, by design",
 )
 def topology_keys_are_soft(asked: Question) -> Decision:
     return _with_keys(asked, *(each for each in asked.port.topology_keys if each != ANY), ANY)
 
 
-@_fault("first-topology-key-only", "Only the first topology key counts.", symptom=FAILS)
+@_fault("first-topology-key-only", "The proxy uses only the first topology key.", symptom=FAILS)
 def first_topology_key_only(asked: Question) -> Decision:
     return _with_keys(asked, asked.port.topology_keys[0])
 
 
 @_fault(
     "reads-topology-keys-backwards",
-    "Topology keys are tried from the last to the first, with * after all others.",
+    "The proxy tries topology keys from the last to the first, and * after all other keys.",
     symptom=REACHED,
 )
 def reads_topology_keys_backwards(asked: Question) -> Decision:
@@ -85,13 +85,17 @@ def reads_topology_keys_backwards(asked: Question) -> Decision:
     return _with_keys(asked, *keys, *({ANY} & {*asked.port.topology_keys}))
 
 
-@_fault("unites-topology-keys", "The endpoints of all keys are used together.")
+@_fault("unites-topology-keys", "The proxy uses the endpoints of all keys together.")
 def unites_topology_keys(asked: Question) -> Decision:
     united = tuple(dict.fromkeys(each for found in _sets(asked) for each in found))
     return asked.instead(Forward(united, "any key")) if united else asked.answer()
 
 
-@_fault("demands-every-topology-key", "Only endpoints that match every key are used.", symptom=f"{FAILS}|never reached")
+@_fault(
+    "demands-every-topology-key",
+    "The proxy uses only endpoints that match every key.",
+    symptom=f"{FAILS}|never reached",
+)
 def demands_every_topology_key(asked: Question) -> Decision:
     sets = _sets(asked)
     if not sets:
@@ -100,17 +104,17 @@ def demands_every_topology_key(asked: Question) -> Decision:
     return asked.instead(Forward(common, "every key") if common else Reject("not every key"))
 
 
-@_fault("star-is-a-label", "* is treated as a label that no node has.", symptom=FAILS)
+@_fault("star-is-a-label", "The proxy treats * as a label that no node has.", symptom=FAILS)
 def star_is_a_label(asked: Question) -> Decision:
     return _with_keys(asked, *("star" if each == ANY else each for each in asked.port.topology_keys))
 
 
-@_fault("star-decides-at-once", "If * is among the keys, the others are ignored.")
+@_fault("star-decides-at-once", "If * is among the keys, the proxy ignores the other keys.")
 def star_decides_at_once(asked: Question) -> Decision:
     return _with_keys(asked, *((ANY,) if ANY in asked.port.topology_keys else asked.port.topology_keys))
 
 
-@_fault("knows-common-topology-keys-only", "Keys other than well-known Kubernetes labels are ignored.")
+@_fault("knows-common-topology-keys-only", "The proxy ignores keys other than well-known Kubernetes labels.")
 def knows_common_topology_keys_only(asked: Question) -> Decision:
     return _with_keys(asked, *(each for each in asked.port.topology_keys if "kubernetes.io/" in each or each == ANY))
 
@@ -127,7 +131,7 @@ def topology_keys_stay_in_the_zone(asked: Question) -> Decision:
     return asked.instead(Forward(used, "in the zone")) if used else asked.answer()
 
 
-@_fault("missing-label-is-a-place", "Nodes without the label of a key match each other.")
+@_fault("missing-label-is-a-place", "The proxy treats nodes without the label of a key as matching each other.")
 def missing_label_is_a_place(asked: Question) -> Decision:
     def filled(labels: Labels) -> Labels:
         return labels | {(key, "") for key in asked.port.topology_keys if key not in dict(labels)}
@@ -135,7 +139,7 @@ def missing_label_is_a_place(asked: Question) -> Decision:
     return _relabelled(asked, filled)
 
 
-@_fault("topology-keys-match-any-label", "A key matches if any label of the two nodes has the same value.")
+@_fault("topology-keys-match-any-label", "A key matches if the two nodes have the same value for any label.")
 def topology_keys_match_any_label(asked: Question) -> Decision:
     values = {value for _, value in asked.place.labels}
     near = tuple(each for each in asked.ready if values & {value for _, value in each.labels})
@@ -144,7 +148,7 @@ def topology_keys_match_any_label(asked: Question) -> Decision:
 
 @_fault(
     "unready-endpoint-meets-a-key",
-    "An unready endpoint decides for a key, and is then not used.",
+    "An unready endpoint selects a key, although the endpoint itself is not used.",
     symptom=FAILS,
 )
 def unready_endpoint_meets_a_key(asked: Question) -> Decision:
@@ -182,14 +186,14 @@ def hints_before_topology_keys(asked: Question) -> Decision:
     return by_hints if by_hints.mode else asked.answer()
 
 
-@_fault("annotation-before-topology-keys", "Topology keys are ignored if the annotation asks for hints.")
+@_fault("annotation-before-topology-keys", "The proxy ignores topology keys if the annotation requests hints.")
 def annotation_before_topology_keys(asked: Question) -> Decision:
     return _with_keys(asked) if asked.port.topology_annotation in ("Auto", "auto") else asked.answer()
 
 
 @_fault(
     "hints-narrow-topology-keys",
-    "Hints narrow the endpoints that the deciding key selects.",
+    "Hints restrict the endpoints that the topology keys select.",
     symptom="never reached",
 )
 def hints_narrow_topology_keys(asked: Question) -> Decision:
@@ -201,20 +205,20 @@ def hints_narrow_topology_keys(asked: Question) -> Decision:
     )
 
 
-@_fault("topology-keys-end-policy-local", "Topology keys disable policy Local.")
+@_fault("topology-keys-end-policy-local", "Topology keys disable the policy Local.")
 def topology_keys_end_policy_local(asked: Question) -> Decision:
     return asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
 
 
-# Misread or remembered objects
+# Objects that are misread or remembered
 
 Name = tuple[str, str]
 Rewrite = Callable[["_Rewriting", Name, list[str]], list[str]]
-"""Returns the keys to read, given the keys that a Service has."""
+"""Returns the keys that the proxy uses. The argument is the keys that the Service has."""
 
 
 class _Rewriting(State):
-    """Changes the keys of a Service. `known` are the keys read before, the newest last."""
+    """Modifies the keys of a Service. `known` contains the keys that were read before, the newest last."""
 
     def __init__(self, *arguments: Any, rewrite: Rewrite) -> None:
         super().__init__(*arguments)
@@ -233,7 +237,7 @@ class _Rewriting(State):
 
 
 class _IgnoresOtherNodes(State):
-    """Reads Nodes other than its own only once."""
+    """Reads each Node other than its own only once."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -249,7 +253,7 @@ class _IgnoresOtherNodes(State):
 
 
 class _Settling(State):
-    """Never goes back to a key that precedes the last used key."""
+    """Never uses a key that precedes the last used key."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, decide=deciding(self._settle))
@@ -282,36 +286,36 @@ def _proxy(name: str, sentence: str, state: Callable[..., State], *, symptom: st
 
 _proxy(
     "topology-keys-by-default",
-    "A Service without topology keys is treated as if it preferred its clients' nodes.",
+    "The proxy treats a Service without topology keys as if it preferred its clients' nodes.",
     partial(_Rewriting, rewrite=lambda state, name, keys: keys or [HOST, ANY]),
     symptom="never reached",
 )
 _proxy(
     "remembers-topology-keys",
-    "A Service keeps the topology keys that it had when it was first seen.",
+    "The proxy ignores changes of a Service's topology keys.",
     partial(_Rewriting, rewrite=lambda state, name, keys: state.known.get(name, keys)),
 )
 _proxy(
     "topology-keys-of-the-last-service",
-    "A Service without topology keys gets those of the Service read before it.",
+    "A Service without topology keys gets the keys of the Service that was read before it.",
     partial(_Rewriting, rewrite=_of_the_last),
     symptom=FAILS,
 )
-_proxy("ignores-updates-of-other-nodes", "The proxy ignores label changes of other nodes.", _IgnoresOtherNodes)
+_proxy("ignores-updates-of-other-nodes", "The proxy ignores changes of other nodes' labels.", _IgnoresOtherNodes)
 _proxy(
     "remembers-the-topology-key-that-decided",
-    "Once a later key has decided for a Service, earlier keys are not tried again.",
+    "After a later key has matched for a Service, the proxy does not try earlier keys again.",
     _Settling,
 )
 _proxy(
     "topology-keys-need-no-gate",
-    "The proxy follows topology keys even if their gate is off.",
+    "The proxy follows topology keys even if the gate ServiceTopology is off.",
     _without_the_gate,
     symptom=f"{FAILS}|never reached",
 )
 _proxy(
     "gate-of-topology-keys-ends-hints",
-    "With the gate of topology keys on, hints are always ignored.",
+    "With the gate ServiceTopology on, the proxy always ignores hints.",
     partial(State, decide=deciding(_no_hints_with_the_gate)),
 )
 
@@ -326,12 +330,12 @@ def _policy_local_with_the_gate(asked: Question) -> Decision:
 
 _proxy(
     "hints-beside-the-gate-of-topology-keys",
-    "With the gate of topology keys on, hints apply to Services without keys, even in releases that ignored them.",
+    "With the gate ServiceTopology on, hints apply to Services without keys, even in releases that ignored hints.",
     partial(State, decide=deciding(_hints_with_the_gate)),
 )
 _proxy(
     "policy-local-beside-the-gate-of-topology-keys",
-    "With the gate of topology keys on, policy Local applies, even in releases that ignored it.",
+    "With the gate ServiceTopology on, the policy Local applies, even in releases that ignored it.",
     partial(State, decide=deciding(_policy_local_with_the_gate)),
     symptom=f"{FAILS}|never reached",
 )
@@ -370,15 +374,23 @@ _lenient(
     "topology-keys-beside-local",
     lambda error: error.type == "Forbidden",
 )
-_lenient("Any number of topology keys is stored.", "unlimited-topology-keys", lambda error: error.type == "TooMany")
-_lenient("A topology key can be set twice.", "topology-keys-may-repeat", lambda error: error.type == "Duplicate")
 _lenient(
-    "Any string is accepted as a topology key.",
+    "The API server stores any number of topology keys.",
+    "unlimited-topology-keys",
+    lambda error: error.type == "TooMany",
+)
+_lenient(
+    "The API server accepts the same topology key twice.",
+    "topology-keys-may-repeat",
+    lambda error: error.type == "Duplicate",
+)
+_lenient(
+    "The API server accepts any string as a topology key.",
     "topology-keys-of-any-syntax",
     lambda error: error.type == "Invalid" and error.value != ANY,
 )
 _lenient(
-    "* can be before other topology keys.",
+    "The API server accepts * before other topology keys.",
     "star-anywhere",
     lambda error: error.type == "Invalid" and error.value == ANY,
 )
@@ -391,7 +403,7 @@ class _LosesTopologyKeys(Services):
         return super().decode(obj, features)
 
 
-@_api_fault("sorts-topology-keys", "Topology keys are stored in alphabetical order, with * last.")
+@_api_fault("sorts-topology-keys", "The API server stores topology keys in alphabetical order, with * last.")
 class _SortsTopologyKeys(Services):
     def default(self, obj: Object) -> None:
         super().default(obj)
@@ -399,14 +411,16 @@ class _SortsTopologyKeys(Services):
             obj["spec"]["topologyKeys"] = sorted(_keys(obj), key=lambda key: (key == ANY, key))
 
 
-@_api_fault("topology-keys-are-fixed", "Topology keys of an existing Service cannot be changed.")
+@_api_fault("topology-keys-are-fixed", "The API server rejects changes of topology keys on an existing Service.")
 class _TopologyKeysAreFixed(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         fixed = [errors.invalid(FIELD, _keys(new), "field is immutable")] if _keys(new) != _keys(old) else []
         return super().validate_update(new, old, features) + fixed
 
 
-@_api_fault("topology-keys-exclude-everything", "Topology keys are rejected together with any other routing field.")
+@_api_fault(
+    "topology-keys-exclude-everything", "The API server rejects topology keys together with any other routing field."
+)
 class _TopologyKeysExcludeEverything(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec = obj["spec"]
@@ -415,7 +429,7 @@ class _TopologyKeysExcludeEverything(Services):
         return super().validate(obj, features) + refused
 
 
-@_api_fault("stores-topology-keys-without-the-gate", "Topology keys are stored whether their gate is on or off.")
+@_api_fault("stores-topology-keys-without-the-gate", "The API server stores topology keys even if their gate is off.")
 class _StoresTopologyKeysWithoutTheGate(Services):
     def prepare_for_create(self, obj: Object, features: Features) -> None:
         keys = _keys(obj)
@@ -424,9 +438,7 @@ class _StoresTopologyKeysWithoutTheGate(Services):
             obj["spec"]["topologyKeys"] = keys
 
 
-@_api_fault(
-    "drops-stored-topology-keys", "With their gate off, topology keys are dropped from Services that have them stored."
-)
+@_api_fault("drops-stored-topology-keys", "With the gate off, the API server drops stored topology keys from Services.")
 class _DropsStoredTopologyKeys(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)

@@ -22,7 +22,9 @@ def writes_no_hints(service: Object, endpoint: Object) -> Object:
     return without(endpoint, "hints")
 
 
-@_faults.misplans("hints-need-three-endpoints", "Fewer than three endpoints get no hints.", "kubernetes#122437")
+@_faults.misplans(
+    "hints-need-three-endpoints", "The controller writes no hints for fewer than three endpoints.", "kubernetes#122437"
+)
 def hints_need_three_endpoints(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     pods = list(pods)
     return plan_service(
@@ -30,14 +32,14 @@ def hints_need_three_endpoints(service: Object, pods: Pods, *others: Any, **opti
     )
 
 
-@_faults.misplans("hints-unasked", "Services that do not ask for hints get them as well.")
+@_faults.misplans("hints-unasked", "The controller also writes hints for Services that do not request them.")
 def hints_unasked(service: Object, *others: Any, **options: Any) -> Plan:
     return plan_service(
         with_spec(service, trafficDistribution=distribution_of(service) or "PreferClose"), *others, **options
     )
 
 
-@_faults.remembers("hints-outlive-the-field", "Hints stay when the field is removed.")
+@_faults.remembers("hints-outlive-the-field", "The hints remain when trafficDistribution is removed.")
 def hints_outlive_the_field() -> Planner:
     values: dict[str, str] = {}
 
@@ -49,7 +51,7 @@ def hints_outlive_the_field() -> Planner:
     return plan
 
 
-@_faults.remembers("first-value-for-ever", "The controller uses the first value of the field forever.")
+@_faults.remembers("first-value-for-ever", "The controller ignores changes of trafficDistribution.")
 def first_value_for_ever() -> Planner:
     values: dict[str, str] = {}
 
@@ -60,7 +62,7 @@ def first_value_for_ever() -> Planner:
     return plan
 
 
-@_faults.miswrites("hints-unready-endpoints", "Endpoints that are not ready get hints too.")
+@_faults.miswrites("hints-unready-endpoints", "The controller also writes hints for endpoints that are not ready.")
 def hints_unready_endpoints(service: Object, endpoint: Object) -> Object:
     hinted = any("hints" in each for each in service["slice"]["endpoints"])
     if endpoint["conditions"]["ready"] or not hinted or "zone" not in endpoint:
@@ -71,7 +73,7 @@ def hints_unready_endpoints(service: Object, endpoint: Object) -> Object:
 
 @_faults.misplans(
     "one-unlabelled-node-ends-hints",
-    "One node without a zone label ends the hints of all endpoints.",
+    "If one node has no zone label, the controller removes the hints of all endpoints.",
     "kubernetes#123401",
 )
 def one_unlabelled_node_ends_hints(
@@ -81,13 +83,13 @@ def one_unlabelled_node_ends_hints(
     return plan_service(with_spec(service, trafficDistribution=value or None), pods, nodes, existing, **options)
 
 
-@_faults.miswrites("hints-every-zone", "Every endpoint is hinted for all zones.")
+@_faults.miswrites("hints-every-zone", "The controller hints every endpoint for all zones.")
 def hints_every_zone(service: Object, endpoint: Object) -> Object:
     return _hinted(endpoint, forZones=[{"name": zone} for zone in "abc"])
 
 
 @_faults.miswrites(
-    "node-hints-for-every-value", "The controller writes hints for nodes whatever the value of the field."
+    "node-hints-for-every-value", "The controller writes node hints whatever the value of trafficDistribution."
 )
 def node_hints_for_every_value(service: Object, endpoint: Object) -> Object:
     return _hinted(endpoint, forNodes=[{"name": endpoint["nodeName"]}])
@@ -97,25 +99,28 @@ def _hinted(endpoint: Object, **lists: Any) -> Object:
     return {**endpoint, "hints": {**endpoint["hints"], **lists}} if "hints" in endpoint else endpoint
 
 
-@_faults.miswrites("same-node-without-node-hints", "PreferSameNode gives no hints for nodes.")
+@_faults.miswrites("same-node-without-node-hints", "The controller writes no node hints for PreferSameNode.")
 def same_node_without_node_hints(service: Object, endpoint: Object) -> Object:
     return _bare(endpoint, "forNodes") if distribution_of(service) == "PreferSameNode" else endpoint
 
 
 def _bare(endpoint: Object, kind: str) -> Object:
-    """Return the endpoint without hints of this kind."""
+    """Return the endpoint without this kind of hints."""
     hints = without(endpoint.get("hints") or {}, kind)
     return {**endpoint, "hints": hints} if hints else without(endpoint, "hints")
 
 
 @_faults.miswrites(
-    "same-node-without-zone-hints", "PreferSameNode gives no hints for zones, so older proxies find none."
+    "same-node-without-zone-hints",
+    "The controller writes no zone hints for PreferSameNode, although older proxies need them.",
 )
 def same_node_without_zone_hints(service: Object, endpoint: Object) -> Object:
     return _bare(endpoint, "forZones") if distribution_of(service) == "PreferSameNode" else endpoint
 
 
-@_faults.miswrites("same-node-needs-a-zone", "PreferSameNode gives no hint to an endpoint without a zone.")
+@_faults.miswrites(
+    "same-node-needs-a-zone", "With PreferSameNode, the controller writes no hint for an endpoint without a zone."
+)
 def same_node_needs_a_zone(service: Object, endpoint: Object) -> Object:
     bare = "zone" not in endpoint and distribution_of(service) == "PreferSameNode"
     return without(endpoint, "hints") if bare else endpoint
@@ -134,8 +139,8 @@ def knows_only_prefer_close(service: Object, *others: Any, **options: Any) -> Pl
 
 @_faults.misplans(
     "local-policy-ends-hints",
-    "A Service with a traffic policy Local gets no hints.",
-    "KEP-2433's table, taken at its word",
+    "The controller writes no hints for a Service with a traffic policy Local.",
+    "a literal reading of the table in KEP-2433",
 )
 def local_policy_ends_hints(service: Object, *others: Any, **options: Any) -> Plan:
     policies = (service["spec"].get("internalTrafficPolicy"), service["spec"].get("externalTrafficPolicy"))
@@ -143,14 +148,16 @@ def local_policy_ends_hints(service: Object, *others: Any, **options: Any) -> Pl
     return plan_service(with_spec(service, trafficDistribution=value), *others, **options)
 
 
-@_faults.misplans("annotation-as-the-field", "The annotation accepts values of the field as well.")
+@_faults.misplans("annotation-as-the-field", "The controller accepts values of trafficDistribution in the annotation.")
 def annotation_as_the_field(service: Object, *others: Any, **options: Any) -> Plan:
     value = _annotation(service)
     known = value if value in ("PreferClose", "PreferSameZone", "PreferSameNode") else None
     return plan_service(with_spec(service, trafficDistribution=distribution_of(service) or known), *others, **options)
 
 
-@_faults.misplans("any-annotation-hides-the-field", "The annotation overrides the field whatever its value is.")
+@_faults.misplans(
+    "any-annotation-hides-the-field", "The annotation overrides trafficDistribution whatever its own value is."
+)
 def any_annotation_hides_the_field(service: Object, *others: Any, **options: Any) -> Plan:
     value = None if _annotation(service) else distribution_of(service) or None
     return plan_service(with_spec(service, trafficDistribution=value), *others, **options)
@@ -161,7 +168,10 @@ def _annotation(service: Object) -> str:
     return str(annotations.get(TOPOLOGY_AWARE_HINTS, annotations.get(TOPOLOGY_MODE)) or "")
 
 
-@_faults.remembers("hints-one-slice-only", "If slices have different ports, only those with the first ports get hints.")
+@_faults.remembers(
+    "hints-one-slice-only",
+    "If slices have different ports, the controller writes hints only in slices with the first ports.",
+)
 def hints_one_slice_only() -> Planner:
     first: dict[str, Any] = {}
 
@@ -180,7 +190,7 @@ def hints_one_slice_only() -> Planner:
     return plan
 
 
-@_faults.remembers("node-hints-outlive-the-field", "Hints for nodes stay when the field is removed.")
+@_faults.remembers("node-hints-outlive-the-field", "Node hints remain when trafficDistribution is removed.")
 def node_hints_outlive_the_field() -> Planner:
     local: set[str] = set()
 
@@ -201,12 +211,12 @@ def node_hints_outlive_the_field() -> Planner:
     return plan
 
 
-@_faults.miswrites("hints-in-one-family", "Slices of the second IP family have no hints.")
+@_faults.miswrites("hints-in-one-family", "The controller writes no hints in slices of the second IP family.")
 def hints_in_one_family(service: Object, endpoint: Object) -> Object:
     return without(endpoint, "hints") if service["slice"]["addressType"] == "IPv6" else endpoint
 
 
-@_faults.remembers("node-zone-read-once", "The controller reads the zone of a node once.", "kubernetes#117245")
+@_faults.remembers("node-zone-read-once", "The controller reads the zone of a node only once.", "kubernetes#117245")
 def node_zone_read_once() -> Planner:
     known: dict[str, str] = {}
 

@@ -39,7 +39,7 @@ class _TakesAnySlash(Services):
 
 
 def _unknown_is_close(service: Object, *others: Any, **options: Any) -> Plan:
-    """Plan as `plan_service`, treating any value with a domain prefix as PreferClose."""
+    """Plan like `plan_service`, but treat any value with a domain prefix as PreferClose."""
     spec = service["spec"]
     if "/" in (spec.get("trafficDistribution") or ""):
         service = {**service, "spec": {**spec, "trafficDistribution": "PreferClose"}}
@@ -47,7 +47,7 @@ def _unknown_is_close(service: Object, *others: Any, **options: Any) -> Plan:
 
 
 class _OwnZoneOnly(PreferNextZone):
-    """Gives no endpoint to other zones."""
+    """Hints no endpoint for other zones."""
 
     def hints(self, endpoints: Any, nodes: Mapping[str, Node]) -> Mapping[Endpoint, Hints]:
         return {each: Hints(zones=given.zones[:1]) for each, given in super().hints(endpoints, nodes).items()}
@@ -57,34 +57,34 @@ MUTANTS = [
     Mutant(
         "refuses-values-with-a-domain",
         "The API server rejects values of trafficDistribution with a domain prefix.",
-        "kube-apiserver, as released",
+        "released kube-apiserver",
         WRITTEN,
         kinds=lambda: (_RefusesDomains(),),
     ),
     Mutant(
         "takes-any-value-with-a-slash",
-        "The API server stores any trafficDistribution with a slash, however malformed.",
+        "The API server stores any trafficDistribution with a slash, even if it is malformed.",
         "",
         WRITTEN,
         kinds=lambda: (_TakesAnySlash(),),
     ),
     Mutant(
         "domains-mean-prefer-close",
-        "Any value with a domain prefix is treated as PreferClose.",
+        "The controller treats any value with a domain prefix as PreferClose.",
         "",
         WRITTEN,
         controller=partial(EndpointSliceController, plan=_unknown_is_close),
     ),
     Mutant(
         "knows-no-heuristics",
-        "Installed heuristics are not found.",
+        "The controller does not find installed heuristics.",
         "",
         WRITTEN,
         controller=partial(EndpointSliceController, heuristics={}),
     ),
     Mutant(
         "hints-of-a-heuristic-cut-short",
-        "If a heuristic hints an endpoint for several zones, only the first one is written.",
+        "If a heuristic hints an endpoint for several zones, the controller writes only the first zone.",
         "",
         WRITTEN,
         controller=partial(EndpointSliceController, heuristics={SAMPLE: _OwnZoneOnly()}),

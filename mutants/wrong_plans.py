@@ -23,7 +23,7 @@ Write = Callable[[Object, Object], Object]
 
 @dataclass(frozen=True, slots=True)
 class PlanFaults:
-    """Adds mutants to a list. `about` makes a planner correct for Services that the fault does not concern."""
+    """Adds mutants to a list. With `about`, a planner is correct for Services that the fault does not affect."""
 
     mutants: list[Mutant]
     about: Callable[[Planner], Planner] = lambda plan: plan
@@ -54,7 +54,7 @@ class PlanFaults:
     def remembers(
         self, name: str, sentence: str, provenance: str = ""
     ) -> Callable[[Callable[[], Planner]], Callable[[], Planner]]:
-        """Create a mutant from a factory of planners. Each controller has its own planner with its own memory."""
+        """Create a mutant from a factory of planners. Each controller has a separate planner with separate memory."""
 
         def register(make: Callable[[], Planner]) -> Callable[[], Planner]:
             def controller(client: Client, **options: Any) -> EndpointSliceController:
@@ -87,7 +87,7 @@ def rewritten(plan: Plan, change: Callable[[Object], Object]) -> Plan:
 
 
 def with_spec(service: Object, **spec: Any) -> Object:
-    """Return the Service with other fields of its spec; `None` removes one."""
+    """Return the Service with modified fields in its spec. The value None removes a field."""
     changed = {name: value for name, value in {**service["spec"], **spec}.items() if value is not None}
     return {**service, "spec": changed}
 

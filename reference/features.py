@@ -1,8 +1,7 @@
 """Kubernetes versions and feature gates: the defaults of each release.
 
 Every reference component takes a `Features` and reads gates by name. To test version skew, two components in one
-process are created with different `Features`. The table lists the gates that this project tests, and when each gate
-changed.
+process are created with different `Features`. The table lists the gates that this project tests, and their changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The patch types of Kubernetes, as functions from an object and a patch to the new object.
 
-This module contains JSON patch (RFC 6902) and JSON merge patch (RFC 7386). The other types are in `strategic_merge` and
-`apply`.
+This module contains JSON patch (RFC 6902) and JSON merge patch (RFC 7386). See also `strategic_merge` and `apply`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Lists: selection, pages with continue tokens, and older revisions.
 
 A continue token contains the revision of the first page and the last key that was sent, so the server stores no state
-for it. Pages of one list are consistent while the store remembers that revision. Later requests with the token receive
-the error Expired.
+for it. Pages of one list are consistent while the store remembers that revision. After that the token is Expired.
 """
 
 from __future__ import annotations

@@ -88,9 +88,7 @@ class HttpServer:
             frontend.reach_pods(open_socket)
 
     def add_user(self, name: str, rules: Sequence[Object] = (), *, seconds: float = float("inf")) -> str:
-        """Return a token for a user with these PolicyRules. It is valid in all namespaces, for `seconds` or until
-        `revoke`.
-        """
+        """Return a token for a user with these PolicyRules. It is valid for `seconds` or until `revoke`."""
         return self._users.add(User(name, tuple(rules)), seconds=seconds)
 
     def revoke(self, token: str) -> None:

@@ -126,8 +126,7 @@ class Store:
     def hand_over(self, served: Mapping[str, Served]) -> Store:
         """Return the store of the next server, with the same objects and revisions, but without history.
 
-        `served` contains, by resource, functions that drop the fields that the next release lacks. This store then
-        answers 503.
+        `served` drops the fields that the next release lacks, by resource. This store then answers 503.
         """
         with self.lock:
             successor = type(self)((), window=self._window)

@@ -2,8 +2,7 @@
 
 A writer only queues its change, so its cost does not depend on the number of clients. The server's thread takes the
 whole queue, creates each line once, and sends it to all clients that selected the object. A burst of changes is sent as
-one write. Events wait in the buffer of a connection until the client reads them. A client with too many unread events
-is disconnected.
+one write. Events wait in the buffer of a connection until the client reads them. Slow clients are disconnected.
 """
 
 from __future__ import annotations

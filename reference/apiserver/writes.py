@@ -210,8 +210,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
 def _share(new: Object, old: Object) -> None:
     """Reuse the fields of `old` that are equal. Stored objects are immutable, except for metadata.
 
-    The store remembers thousands of versions. If they were complete copies, the garbage collector would repeatedly
-    traverse all of them.
+    The store remembers thousands of versions. With copies, the garbage collector would repeatedly traverse all of them.
     """
     for name, value in old.items():
         if name != "metadata" and name in new and same(new[name], value):

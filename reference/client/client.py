@@ -1,8 +1,7 @@
 """A protocol with the API server operations that components need.
 
 Controllers and proxies take a `Client`. The in-memory API server is a `Client` without HTTP, so a watch event costs
-only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share the objects, so copy an object
-before changing it.
+only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share the objects: copy before changing.
 """
 
 from __future__ import annotations

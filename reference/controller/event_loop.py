@@ -92,7 +92,7 @@ class EventLoop:
                 self._broken_off = 0
             except Exception:
                 self._broken_off += 1
-                logger.exception("%s: work broke off", self._thread.name)
+                logger.exception("%s: work failed unexpectedly", self._thread.name)
 
     def _take_in_events(self) -> bool:
         """Read all queued events. If there is no work, wait for an event. Returns False when the loop should end."""

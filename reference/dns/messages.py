@@ -33,8 +33,8 @@ _QUESTION_END = 4  # type and class
 class Query:
     """A well-formed question: its name and type, and the parts of its answer that do not depend on records.
 
-    `head` and `tail` form an answer without records: header, original question, and EDNS. `limit` is the maximum UDP
-    datagram size of the client.
+    `head` and `tail` form an answer without records (header, question, EDNS). `limit` is the client's maximum UDP
+    datagram size.
     """
 
     name: dns.name.Name

@@ -2,8 +2,7 @@
 
 There are four cases: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of
 KEP-4444 and KEP-3015 (each endpoint is hinted for its own zone and node), a plug-in that the field selects, or no
-mechanism. The annotation takes precedence over the field. Heuristics need all endpoints of a family together: see
-`hinters`.
+mechanism. The annotation takes precedence over the field. For heuristics see `hinters`.
 """
 
 from __future__ import annotations

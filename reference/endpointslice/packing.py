@@ -60,8 +60,7 @@ class Packed:
 def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str], *, max_endpoints: int) -> Packed:
     """Distribute the endpoints of one port group over its existing slices and new ones of at most `max_endpoints`.
 
-    A slice that already has more endpoints keeps them, as in Kubernetes. The result does not depend on the order of
-    pods.
+    A slice that already has more endpoints keeps them, as in Kubernetes. The order of pods does not matter.
     """
     packed = Packed()
     missing = dict(group.endpoints)

@@ -86,7 +86,7 @@ def _ask(
     except HeuristicError:
         raise
     except Exception as error:
-        raise HeuristicError(f"heuristic {value} broke off: {error!r}") from error
+        raise HeuristicError(f"heuristic {value} failed: {error!r}") from error
     unknown = written.keys() - set(endpoints)
     if unknown:
         example = min(map(repr, unknown))

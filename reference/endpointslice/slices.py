@@ -1,8 +1,7 @@
 """The slices that this controller manages, including those that it has just written.
 
 A write is recorded here before its event arrives. So a sync never creates a slice twice, and the event of this
-controller's own write causes no sync. Any other event means that another client changed a managed slice, and causes a
-sync.
+controller's own write causes no sync. Any other event is a change by another client, and causes a sync.
 """
 
 from __future__ import annotations

@@ -52,7 +52,6 @@ class Heuristic(Protocol):
 
         An endpoint that is left out receives no hints, and proxies then ignore all hints of the address family. This
         must be a pure function, because it is called again only when an argument changes. If it raises an exception,
-        returns hints for unknown endpoints, or returns invalid names of zones or nodes, the address family has no
-        hints.
+        returns hints for unknown endpoints, or returns invalid names, the address family has no hints.
         """
         ...

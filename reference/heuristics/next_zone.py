@@ -1,8 +1,7 @@
 """An example heuristic: clients in a zone without endpoints use the endpoints of one other zone instead of all zones.
 
 With PreferSameZone, clients in a zone without endpoints use all endpoints of the Service. With this heuristic, they use
-the next zone that has endpoints, in alphabetical order; the first zone follows the last. So the capacity of the next
-zone can be planned in advance.
+the next zone that has endpoints, in cyclic alphabetical order. So its capacity can be planned in advance.
 """
 
 from __future__ import annotations

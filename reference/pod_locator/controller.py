@@ -52,8 +52,7 @@ class PodLocatorController:
     def synced(self) -> bool:
         """Return whether all delivered events are processed and the resulting locators are written.
 
-        A write that would be refused again counts as processed, because the change that it needs will arrive as an
-        event.
+        A write that would be refused again counts as processed, because it needs a change that arrives as an event.
         """
         return self._loop.caught_up() and self._work.is_idle
 

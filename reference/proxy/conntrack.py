@@ -8,8 +8,7 @@ a closed connection.
 Linux 6.8 and newer can delete entries that match a filter. This takes 0.5 ms, or 10 ms with 50,000 connections in all
 network namespaces, which share one table and block each other. It costs nothing if this namespace has no connections.
 On older kernels, and for many deletions, this module dumps the table and searches it. A dump takes 16 ms even for an
-empty table, because the kernel locks 262,144 buckets. So `Kernel` only deletes connections that the rules have
-recorded.
+empty table, because the kernel locks 262,144 buckets. So `Kernel` only deletes recorded connections.
 """
 
 from __future__ import annotations
@@ -56,8 +55,7 @@ class Conntrack:
     def forget(self, family: Family, stale: Sequence[Stale], endpoints: Endpoints, *, awaited: bool = True) -> None:
         """Delete these connections. Without `awaited`, connections that may still await a reply are kept.
 
-        `endpoints` returns a service's current endpoints (None if it was removed). Connections to these endpoints are
-        kept.
+        `endpoints` returns a service's current endpoints (None if it was removed). Their connections are kept.
         """
         if not stale or not self.entries():
             return

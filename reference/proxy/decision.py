@@ -216,8 +216,7 @@ def describe(action: Action) -> str:
 def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behaviour: Behaviour = NEWEST) -> Decision:
     """Decide for one service port on one node.
 
-    `endpoints` contains all endpoints of this port, protocol and IP family, from all slices. The same address and port
-    may occur several times.
+    `endpoints` contains all endpoints of this port, protocol and IP family, from all slices. Duplicates may occur.
     """
     known = _distinct(endpoints, place.node)
     ready = [each for each in known if each.ready]

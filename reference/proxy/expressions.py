@@ -1,7 +1,6 @@
 """nftables expressions as netlink attributes.
 
-Expressions read and write registers. Registers 1 to 4 have 16 bytes; registers 8 to 23 are the same memory in units of
-4 bytes.
+Expressions use registers. Registers 1 to 4 have 16 bytes; registers 8 to 23 are the same memory in 4-byte units.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """UDP connections in conntrack: their keys and destinations, and whether they await a reply.
 
-The conntrack mark of a UDP connection allows the kernel to find connections in half a millisecond, without a dump. The
-mark has two parts:
+With the conntrack mark, the kernel finds UDP connections in half a millisecond, without a dump. It has two parts:
 
 - The tag (31 bits) is a hash of the original destination and the translated destination. Filters for addresses would
   work only for IPv4, because for IPv6 the kernel inverts the comparison (seen on Linux 6.18). The rules also record
@@ -40,8 +39,7 @@ _WORD = 0xFFFF_FFFF
 class Flow(NamedTuple):
     """One UDP connection: its destination, the source of its replies, its key for the kernel, and its other attributes.
 
-    Destination and source are packed as address and port in network byte order. `rest` is rarely used, so it is parsed
-    on demand.
+    Destination and source are packed as address and port in network byte order. `rest` is parsed on demand.
     """
 
     sent: bytes

@@ -1,11 +1,9 @@
 """The ports on which a proxy serves HTTP in its network namespace: health, metrics, and health check node ports.
 
 Load balancers probe a health check node port to find the nodes that have endpoints of a Service with
-externalTrafficPolicy Local. Only the number of local *ready* endpoints matters; hints and terminating endpoints have no
-influence.
+externalTrafficPolicy Local. Only the number of local *ready* endpoints matters; hints and terminating endpoints do not.
 
-The proxy's own thread must call all methods, because a socket belongs to the network namespace of the thread that
-creates it.
+The proxy's own thread must call all methods, because a socket is in the netns of the thread that creates it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Decisions as elements of a few maps that all Services share.
 
 kube-proxy creates chains for each Service and a chain for each endpoint. In this proxy, a Service is a few elements of
-shared maps. So the cost of a packet does not grow with the number of Services, and a change affects only a few
-elements:
+shared maps. So a packet's cost does not grow with the number of Services, and a change affects few elements:
 
 - `services` maps a service address (address, protocol, port) to a mark. The mark represents an action: forward to a
   number of endpoints, drop, or reject.

@@ -1,7 +1,6 @@
 """The state of one node's proxy: Services, their slices, its own Node, and the tables computed from these objects.
 
-There are no side effects: the state receives objects and computes tables. An event only causes work for its own
-Service.
+There are no side effects: the state receives objects and computes tables. An event affects only its own Service.
 """
 
 from __future__ import annotations

@@ -117,8 +117,7 @@ def same(one: Any, other: Any) -> bool:
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     """Remove nulls and unknown fields from `obj`, and return the paths of the unknown fields.
 
-    `shape` is the shape in one version. If a value has a wrong type, raises `ValueError` with the message of Go's JSON
-    decoder.
+    `shape` is the shape in one version. Raises `ValueError` with Go's message if a value has a wrong type.
     """
     unknown: list[str] = []
     path: Path = []  # a stack, read only to report something

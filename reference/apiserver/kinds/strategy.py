@@ -53,8 +53,7 @@ class Allocations:
     """The addresses and ports that an object takes from the cluster's pools; only Services take addresses and ports.
 
     `cluster_ips` has an entry for each of `ip_families`, in the same order: the requested address, or "" for any
-    address. `node_ports` are indexes into `spec.ports`. A port with a `nodePort` requests this number; any other port
-    accepts any number.
+    address. `node_ports` are indexes into `spec.ports`. Ports without a `nodePort` accept any number.
     """
 
     ip_families: tuple[str, ...] = ()

@@ -106,7 +106,7 @@ def test_heuristic_is_not_called_without_endpoints() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (raising(RuntimeError("out of order")), "broke off: RuntimeError('out of order')"),
+        (raising(RuntimeError("out of order")), "failed: RuntimeError('out of order')"),
         (lambda *_: None, "'NoneType' object has no attribute 'items'"),
         (lambda endpoints, _: dict.fromkeys(endpoints, "b"), "'str' object has no attribute 'zones'"),
         (everything(Hints(zones="abc")), "'abc' are not names"),
@@ -155,7 +155,7 @@ def test_broken_heuristic_causes_one_event_and_correct_endpoints() -> None:
         live.run_pod("p2", ips=["10.244.1.2"])
         assert live.pods_in_slices() == ["p1", "p2"]
         (failure,) = live.failures()
-        assert f"heuristic {VALUE} broke off: RuntimeError('out of order')" in failure
+        assert f"heuristic {VALUE} failed: RuntimeError('out of order')" in failure
 
 
 def test_invalid_hints_are_not_written_and_endpoints_are_correct() -> None:
