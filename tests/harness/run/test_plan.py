@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from harness.errors import UsageError
 from harness.judging.results import requirement_from_json, requirement_to_json
 from harness.judging.verdict import SkipReason
 from harness.model.requirements import SHOULD, Feature, Profile, Requirement
-from harness.run.plan import Plan, reason_to_skip, what_cannot_show
+from harness.run.plan import Plan, check_names, reason_to_skip, what_cannot_show
 from harness.settings.options import resolve
 
 CORE = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
@@ -57,3 +58,17 @@ def test_reading_that_is_not_followed_names_the_other() -> None:
     assert reason_to_skip(RELEASED, resolve({"backend": "netns"})) == wanted
     wanted = SkipReason.UNSUPPORTED, "follows the text of the KEP"
     assert reason_to_skip(BESIDE, resolve({"backend": "netns"})) == wanted
+
+
+@pytest.mark.parametrize("mode", ["nftables", "iptables"])
+def test_a_suite_of_ones_own_accepts_the_claims_of_each_proxy(mode: str) -> None:
+    settings = resolve({"backend": "netns", "proxy": "kube-proxy:1.37", "mode": mode})
+    assert "ExternalIPs" in settings.supported_features
+    check_names(settings, [STRICT])
+
+
+@pytest.mark.parametrize("option", ["supported-features", "exempt-features"])
+def test_a_feature_of_no_suite_is_refused_with_the_nearest_name(option: str) -> None:
+    check_names(resolve({"backend": "netns", option: ["Routing"]}), [STRICT])
+    with pytest.raises(UsageError, match=f"{option}: unknown feature 'ExternalIP'; did you mean ExternalIPs"):
+        check_names(resolve({"backend": "netns", option: ["ExternalIP"]}), [STRICT])
