@@ -47,6 +47,7 @@ from mutants import (
     proxy_hints,
     proxy_policies,
     releases,
+    repeated_endpoints,
     restarts,
     shares,
     stale_fields,
@@ -102,6 +103,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     edge_cases.MUTANTS,
     crashes.MUTANTS,
     proxy_edge_cases.MUTANTS,
+    repeated_endpoints.MUTANTS,
     narrow_proxies.MUTANTS,
     extra_reads.MUTANTS,
 )

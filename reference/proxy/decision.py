@@ -247,15 +247,15 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
 
 
 def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
-    """Return one endpoint for each address and port. Endpoints on this node take precedence."""
+    """Return one endpoint for each address and port: a ready one, else one that stays, that serves, on this node.
+
+    A network may give the address of a pod that terminates to a new pod while the slices still have both.
+    """
     endpoints = list(endpoints)
     if len({each.address for each in endpoints}) == len(endpoints):
         return endpoints
-    found: dict[tuple[str, int], Endpoint] = {}
-    for each in endpoints:
-        if found.setdefault(each[:2], each) is not each and each.node == node:
-            found[each[:2]] = each
-    return list(found.values())
+    endpoints.sort(key=lambda each: (each.ready, not each.terminating, each.serving, each.node == node))
+    return list({each[:2]: each for each in endpoints}.values())  # the last of each address and port
 
 
 def _terminating(endpoints: Iterable[Endpoint]) -> list[Endpoint]:

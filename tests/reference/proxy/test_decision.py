@@ -170,6 +170,47 @@ def test_same_endpoint_in_two_slices_is_one_and_the_local_one_wins() -> None:
     assert shown(decided("1@a1 | 1@b1", local).cluster_ip) == "1"
 
 
+# One address in two endpoints: that of the pod that has it now, and another one (kubernetes#135266).
+OTHERS = {
+    "ends, elsewhere": "1@b1 terminating unready",
+    "ends and serves, elsewhere": "1@b1 terminating",
+    "ends, on the client's node": "1@a1 terminating unready",
+    "is not ready in an older slice": "1@b2 unready",
+    "is not ready, on the client's node": "1@a1 unready",
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("ready_first", [False, True])
+def test_ready_endpoint_counts_wherever_another_has_its_address(other: str, ready_first: bool) -> None:
+    now = endpoint("1@b2 zone=a")
+    both = [now, endpoint(other)] if ready_first else [endpoint(other), now]
+
+    for place in (A1, Place("b2", "b")):
+        decision = decide(CLUSTER, both, place)
+        assert isinstance(decision.cluster_ip, Forward)
+        assert decision.cluster_ip.endpoints == (now,)
+    assert shown(decide(replace(CLUSTER, internal_local=True), both, A1).cluster_ip) == "drop"
+    assert shown(decide(replace(CLUSTER, internal_local=True), both, Place("b2", "b")).cluster_ip) == "1"
+
+
+@pytest.mark.parametrize(
+    ("specs", "place", "expected"),
+    [
+        ("1@a1 terminating unready | 1@b1 terminating", "b1", "1"),
+        ("1@b1 terminating | 1@a1 terminating unready", "a1", "drop"),
+        ("1@a1 terminating | 1@b1 terminating | 1@c1 terminating unready", "a1", "1"),
+        ("1@a1 terminating | 1@b1 unready", "a1", "reject"),
+        ("1@b1 unready | 1@a1 terminating", "b1", "reject"),
+    ],
+)
+def test_without_a_ready_endpoint_the_one_that_stays_counts_then_the_one_that_serves(
+    specs: str, place: str, expected: str
+) -> None:
+    local = replace(CLUSTER, internal_local=True)
+    assert shown(decided(specs, local, Place(place, "a")).cluster_ip) == expected
+
+
 def test_same_address_with_another_port_is_another_endpoint() -> None:
     first = endpoint("1@a1")
 
