@@ -108,6 +108,9 @@ DEPRECATION_WARNINGS = Feature("DeprecationWarnings", _API, False, "Responses wa
 TOPOLOGY_KEYS_FIELD = Feature(
     "TopologyKeysField", _API, False, "Services store and validate topologyKeys (gate ServiceTopology)."
 )
+NODE_PORT_ALLOCATION = Feature(
+    "NodePortAllocation", _API, False, "Node ports are given as Services name them, and others outside a reserved band."
+)
 OPENAPI = Feature("OpenAPI", _API, False, "The API server publishes OpenAPI documents of its resources.")
 NODE_LEVEL_FIELD = Feature(
     "NodeLevelTopologyHints", _API, False, "EndpointSlices store node hints behind the gate of KEP-3015 of 2022."

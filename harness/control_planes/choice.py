@@ -33,7 +33,7 @@ _CONTROLLER_HAS = (
     "TopologyModeEvents",
 )
 _CLUSTER_HAS = ("Outage", "Rollout", "TopologyModeRouting", "VersionSkew")  # for a run of that profile
-_API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "OpenAPI")
+_API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "NodePortAllocation", "OpenAPI")
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
         "DomainValues": _DISTRIBUTION,
         "HintsField": Since(("TopologyAwareHints",)),
         "NodeHintsField": _SAME,
+        "NodePortAllocation": Since(minor=28),
         "PreferSameValues": _SAME,
         "TrafficDistributionField": _DISTRIBUTION,
         "TrafficPolicyFields": _INTERNAL,

@@ -10,10 +10,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Protocol
 
 from reference.apiserver.kinds import Allocations, FieldError
 from reference.client import Object
+from reference.features import Features
 
 FIRST_NODE_PORT, LAST_NODE_PORT = 30000, 32767
 
@@ -31,11 +33,15 @@ class ExhaustedError(Exception):
 
 
 class NumberPool:
-    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, in the order of freeing."""
+    """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, the oldest first.
+
+    Numbers below `start` are for explicit requests, and given to others only when no number from `start` on is free.
+    """
 
     def __init__(self, first: int, last: int, *, start: int | None = None) -> None:
         self.first, self.last = first, last
-        self._next = self._start = first if start is None else start
+        self._start = first if start is None else start
+        self._unused = {True: iter(range(self._start, last + 1)), False: iter(range(first, self._start))}
         self._taken: set[int] = set()
         self._freed: dict[int, None] = {}  # in the order in which they were freed
 
@@ -52,23 +58,23 @@ class NumberPool:
 
     def take_any(self) -> int:
         """Take the number that has been free for the longest time. Raises `ExhaustedError`."""
-        while self._next <= self.last:
-            number, self._next = self._next, self._next + 1
-            if number not in self._taken and number not in self._freed:
-                self._taken.add(number)
+        for upper, unused in self._unused.items():
+            new = (each for each in unused if each not in self._taken and each not in self._freed)
+            freed = (each for each in self._freed if (each >= self._start) is upper)
+            number = next(chain(new, freed), None)
+            if number is not None:
+                self.take(number)
                 return number
-        if self._start > self.first:  # now the numbers below, which are for explicit requests
-            self._next = self._start = self.first
-            return self.take_any()
-        if not self._freed:
-            raise ExhaustedError
-        number = next(iter(self._freed))
-        self.take(number)
-        return number
+        raise ExhaustedError
 
     def give(self, number: int) -> None:
         self._taken.discard(number)
         self._freed[number] = None
+
+
+def band(size: int, divisor: int, most: int) -> int:
+    """Return how many numbers at the start of a range are left to explicit requests."""
+    return 0 if size <= 16 else min(max(16, size // divisor), most)
 
 
 class AddressPool:
@@ -81,8 +87,7 @@ class AddressPool:
         self.network = ipaddress.ip_network(cidr)
         base, size = int(self.network.network_address), self.network.num_addresses
         last = base + size - (2 if self.network.version == 4 else 1)
-        reserved = 0 if size <= 16 else min(max(16, size // 16), 256)
-        self._numbers = NumberPool(base + 1, last, start=base + 1 + reserved)
+        self._numbers = NumberPool(base + 1, last, start=base + 1 + band(size, 16, 256))
 
     @property
     def family(self) -> str:
@@ -127,10 +132,12 @@ class Ledger(Protocol):
 class Pools:
     """The pools of a cluster. They are not thread-safe; the store's lock protects them."""
 
-    def __init__(self, service_cidrs: Sequence[str]) -> None:
+    def __init__(self, service_cidrs: Sequence[str], features: Features) -> None:
         pools = [AddressPool(each) for each in service_cidrs]
         self.addresses: Mapping[str, AddressPool] = {pool.family: pool for pool in pools}
-        self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT)
+        # The lowest thirty-second (16 to 128 ports, KEP-3668) is reserved for explicit requests.
+        reserved = band(LAST_NODE_PORT - FIRST_NODE_PORT + 1, 32, 128) if features.at_least(28) else 0
+        self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT, start=FIRST_NODE_PORT + reserved)
 
     def assign(self, new: Object, wanted: Allocations, old: Object | None, held: Allocations) -> Ledger:
         """Write addresses and ports into `new`. Those of `old` are kept. Raises `RefusedError`, `ExhaustedError`."""

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from reference.apiserver import ApiServer
-from reference.apiserver.pools import AddressPool, ExhaustedError, NumberPool
+from reference.apiserver.pools import AddressPool, ExhaustedError, NumberPool, Pools, band
 from reference.client import ApiError
+from reference.features import Features
 
 
 def service(name: str, **spec: Any) -> dict[str, Any]:
@@ -29,10 +30,45 @@ def test_freed_number_ahead_is_skipped() -> None:
     assert pool.take_any() == 2
 
 
+def test_freed_number_of_the_upper_band_comes_before_the_lower_band() -> None:
+    pool = NumberPool(1, 4, start=3)
+    assert [pool.take_any(), pool.take_any()] == [3, 4]
+    for number in (4, 3):
+        pool.give(number)
+    assert [pool.take_any() for _ in range(4)] == [4, 3, 1, 2]
+    for number in (1, 3):
+        pool.give(number)
+    assert [pool.take_any(), pool.take_any()] == [3, 1]
+    with pytest.raises(ExhaustedError):
+        pool.take_any()
+
+
 def test_low_addresses_are_used_last() -> None:
     pool = AddressPool("10.96.0.0/27")
     assert pool.take("") == "10.96.0.17"
     assert [pool.take("") for _ in range(14)][-1] == "10.96.0.1"
+
+
+def test_low_node_ports_are_used_last() -> None:
+    pool = Pools([], Features()).ports
+    assert pool.take(30000)
+    assert [pool.take_any() for _ in range(30086, 32768)] == list(range(30086, 32768))
+    assert pool.take_any() == 30001
+
+
+def test_api_server_leaves_low_node_ports_to_those_who_name_them() -> None:
+    for minor, first in ((27, 30000), (28, 30086), (37, 30086)):
+        api = ApiServer(Features((1, minor)))
+        assert api.create("services", "default", service("a", type="NodePort"))["spec"]["ports"][0]["nodePort"] == first
+        named = service("b", type="NodePort", ports=[{"port": 80, "nodePort": 30085}])
+        assert api.create("services", "default", named)["spec"]["ports"][0]["nodePort"] == 30085
+
+
+@pytest.mark.parametrize(
+    ("size", "reserved"), [(1, 0), (16, 0), (17, 16), (128, 16), (544, 17), (2768, 86), (4096, 128), (65536, 128)]
+)
+def test_band_of_node_ports_is_a_thirty_second_of_the_range_within_limits(size: int, reserved: int) -> None:
+    assert band(size, 32, 128) == reserved
 
 
 def test_network_and_broadcast_address_are_not_valid() -> None:

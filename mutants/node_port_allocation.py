@@ -1,0 +1,69 @@
+"""API servers that allocate node ports wrongly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mutants.mutant import WRITTEN, Mutant
+from reference.apiserver import ApiServer
+from reference.apiserver.pools import FIRST_NODE_PORT, LAST_NODE_PORT, NumberPool, band
+
+MUTANTS: list[Mutant] = []
+
+UPPER = FIRST_NODE_PORT + band(LAST_NODE_PORT - FIRST_NODE_PORT + 1, 32, 128)
+
+
+class _Pool(NumberPool):
+    start = UPPER
+
+    def __init__(self) -> None:
+        super().__init__(FIRST_NODE_PORT, LAST_NODE_PORT)
+
+    def take_any(self) -> int:
+        """Take the lowest free number, so that the fault shows however much a cluster has allocated before."""
+        return next(number for number in range(self.start, self.last + 1) if NumberPool.take(self, number))
+
+
+def _register(name: str, sentence: str, pool: type[_Pool], provenance: str = "") -> None:
+    def api_server(*arguments: Any, **options: Any) -> ApiServer:
+        made = ApiServer(*arguments, **options)
+        if options.get("predecessor") is None:
+            made.registry.pools.ports = pool()
+        return made
+
+    MUTANTS.append(Mutant(name, sentence, provenance, WRITTEN, api_server=api_server))
+
+
+class _Everywhere(_Pool):
+    start = FIRST_NODE_PORT
+
+
+class _Sixteen(_Pool):
+    start = FIRST_NODE_PORT + 16
+
+
+class _Closed(_Pool):
+    def take(self, number: int) -> bool:
+        return number >= UPPER and super().take(number)
+
+
+class _Twice(_Pool):
+    def take(self, number: int) -> bool:
+        return super().take(number) or True
+
+
+class _AnyNumber(_Pool):
+    def __contains__(self, number: int) -> bool:
+        return True
+
+
+_register(
+    "allocates-in-the-band-of-node-ports",
+    "Node ports are allocated from the first of the range on.",
+    _Everywhere,
+    "kube-apiserver before 1.28",
+)
+_register("band-of-sixteen-node-ports", "Only the first 16 node ports are left to Services that name them.", _Sixteen)
+_register("closes-the-band-of-node-ports", "Node ports of the reserved band are given to nobody.", _Closed)
+_register("gives-node-ports-twice", "A node port that another Service has is given again.", _Twice)
+_register("gives-node-ports-of-any-number", "Node ports outside of the range are given.", _AnyNumber)
