@@ -16,7 +16,8 @@ from harness.judging.story import Story
 from harness.model.escaping import for_code, for_markdown, for_terminal
 from harness.report.comparison import KEY, NOT_RUN, by_feature, judged_by, key_of_decisions, table, title_of
 from harness.report.outcomes import COLUMNS, SHOWN, UNMET
-from harness.report.page import details, mermaid
+from harness.report.page import details
+from harness.report.page.cluster_map import as_mermaid
 from harness.report.page.page import code_of
 from harness.report.summary import conclusion
 
@@ -64,7 +65,7 @@ def _failure(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes)
     yield f"> {_shortened(worst.message)}"
     yield ""
     case = details.case_of(result, worst, stories, {}, nodes)
-    picture = mermaid.draw(case.unmet[0].map, nodes) if case.unmet else ""
+    picture = as_mermaid(case.unmet[0].map) if case.unmet else ""
     if picture and len(picture) <= _MOST_PICTURE:
         yield from ("```mermaid", picture, "```", "")
     if worst.explanation:

@@ -1,7 +1,7 @@
-"""Lay out the map of a cluster: zones with their nodes, clients above, pods below, and connections between them.
+"""The map of a cluster: zones with their nodes, the clients and pods on each node, and the connections between them.
 
-The functions are pure and convert rows of the grid to coordinates. All arrows lie between the row of clients and the
-row of pods, and therefore do not cross any box.
+The page shows the map as nested boxes. In Markdown it is a Mermaid diagram, which GitHub renders as a picture, while
+GitHub removes SVG and data URLs.
 """
 
 from __future__ import annotations
@@ -9,107 +9,26 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
-from harness.judging.grid import Cell, Mark, Row
+from harness.judging.grid import Mark, Row
 from harness.model.workloads import Client, ClientKind
 
-SLOT = 88.0
-"""The width of a client or a pod with its label."""
-GAP = 14.0
-HEAD = 26.0
-OUTSIDE = 64.0
-"""The height of the band above the zones, which holds clients outside the cluster."""
-CLIENTS = 58.0
-PODS = 232.0
-"""The y coordinates of the rows, relative to the top of the zones."""
-FLOOR = 268.0
-RADIUS = 8.0
-STUB = 54.0
-"""The length of an arrow that ends at no pod."""
-POD = (64.0, 26.0)
 NOWHERE = "elsewhere"
 TIMES = "\N{MULTIPLICATION SIGN}"
+MOST_ARROWS = 24
+"""If a diagram would have more arrows, right answers are omitted to keep the picture readable."""
 
 
 class Kind(enum.StrEnum):
+    """The kind of a connection, in the order in which a map shows them."""
+
     RIGHT = "right"
-    WRONG = "wrong"
+    UNKNOWN = "unknown"
     MISSING = "missing"
     """An expected endpoint that no connection reached."""
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A zone or a node, with its name at the top."""
-
-    name: str
-    x: float
-    y: float
-    width: float
-    height: float
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A client or a pod, with the position of its centre. `concerned` is false for pods that play no role."""
-
-    name: str
-    label: str
-    node: str
-    x: float
-    y: float
-    concerned: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Arrow:
-    """An arrow to a pod, or into empty space if `pod` is "".
-
-    `label` has one or two lines. `share` is the part of all requests of the client.
-    """
-
-    kind: Kind
-    client: str
-    pod: str
-    label: str
-    x1: float
-    y1: float
-    x2: float
-    y2: float
-    share: float
-    text_at: tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterMap:
-    width: float
-    height: float
-    zones: tuple[Box, ...]
-    nodes: tuple[Box, ...]
-    clients: tuple[Spot, ...]
-    pods: tuple[Spot, ...]
-    arrows: tuple[Arrow, ...]
-
-
-def frame(box: Box) -> Markup:
-    text = f'x="{box.x:.0f}" y="{box.y:.0f}" width="{box.width:.0f}" height="{box.height:.0f}"'
-    return Markup(text)  # noqa: S704  only numbers
-
-
-def curve(arrow: Arrow) -> str:
-    x1, x2, middle = arrow.x1, arrow.x2, (arrow.y1 + arrow.y2) / 2
-    return f"M{x1:.1f} {arrow.y1:.1f}C{x1:.1f} {middle:.1f} {x2:.1f} {middle:.1f} {x2:.1f} {arrow.y2 - 7:.1f}"
-
-
-def head(arrow: Arrow) -> str:
-    x, y = arrow.x2, arrow.y2
-    return f"{x - 5:.1f},{y - 9:.1f} {x + 5:.1f},{y - 9:.1f} {x:.1f},{y:.1f}"
+    WRONG = "wrong"
 
 
 _KINDS = {
@@ -120,7 +39,41 @@ _KINDS = {
     Mark.UNSURE: Kind.MISSING,
     Mark.UNKNOWN: Kind.UNKNOWN,
 }
+_ARROWS = {
+    Kind.RIGHT: ("-->", "stroke:#1c7a4a"),
+    Kind.WRONG: ("==>", "stroke:#d1242f,stroke-width:4px"),
+    Kind.MISSING: ("-.->", "stroke:#9a6700"),
+    Kind.UNKNOWN: ("-.->", "stroke:#9a6700"),
+}
 _CLIENT_LABELS: Mapping[ClientKind, str] = {"pod": "client", "node": "node", "external": "outside"}
+_PLAIN = re.compile(rf"[^\w .:/(){TIMES}-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What a client reached. `to` is a pod, or if `of_pod` is false an outcome such as "timed out"."""
+
+    kind: Kind
+    client: str
+    to: str
+    of_pod: bool
+    times: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, with its clients by name and the pods on it. `beside` are running pods that play no role."""
+
+    name: str
+    clients: Mapping[str, str]
+    pods: Sequence[str]
+    beside: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMap:
+    zones: Mapping[str, Sequence[Node]]
+    connections: Sequence[Connection]
 
 
 def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str] = ()) -> tuple[str, str]:
@@ -155,111 +108,69 @@ def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
     return NOWHERE
 
 
-def lay_out(
-    nodes: Sequence[tuple[str, str]], columns: Sequence[str], rows: Sequence[Row], *, beside: Sequence[str] = ()
+def map_of(
+    nodes: Sequence[tuple[str, str]], pods: Sequence[str], rows: Sequence[Row], *, beside: Sequence[str] = ()
 ) -> ClusterMap:
-    """Return the map of a grid. `nodes` maps names to zones, `columns` are pods, and `beside` other running pods."""
+    """Return the map of a grid with columns `pods`. `nodes` maps names to zones, `beside` are other running pods."""
     names = [name for name, _ in nodes]
-    homes = {row.client: place_of_client(row.client, names, [*columns, *beside]) for row in rows}
-    housed: dict[str, list[str]] = defaultdict(list)
-    for pod in (*columns, *(each for each in beside if each not in columns)):
-        housed[place_of_pod(pod, names)].append(pod)
-    guests: dict[str, list[str]] = defaultdict(list)
-    for client, (node, _) in homes.items():
-        guests[node].append(client)
-    lost = {*housed, *guests} - set(names)
-    places = [*nodes, *([(NOWHERE, "")] if lost else [])]
-    top = OUTSIDE if any(what == "outside" for _, what in homes.values()) else 0.0
-    zones, boxes = _boxes(places, {name: max(len(housed[name]), len(guests[name]), 1) for name, _ in places}, top)
-    by_name = {each.name: each for each in boxes}
-    clients, pods = [], []
-    for name, box in by_name.items():
-        for number, client in enumerate(guests[name]):
-            what = homes[client][1]
-            y = top - OUTSIDE / 2 + 6 if what == "outside" else top + CLIENTS
-            clients.append(Spot(client, what, name, _slot(box, number, len(guests[name])), y))
-        for number, pod in enumerate(housed[name]):
-            x = _slot(box, number, len(housed[name]))
-            pods.append(Spot(pod, pod, name, x, top + PODS, concerned=pod in columns))
-    width = max(each.x + each.width for each in zones) + 1
-    return ClusterMap(
-        width, top + FLOOR + 10, tuple(zones), tuple(boxes), tuple(clients), tuple(pods),
-        tuple(_arrows(rows, clients, pods, top)),
-    )  # fmt: skip
+    clients = {row.client: place_of_client(row.client, names, [*pods, *beside]) for row in rows}
+    homes = {pod: place_of_pod(pod, names) for pod in (*pods, *beside)}
+    lost = not {*homes.values(), *(node for node, _ in clients.values())} <= set(names)
+    zones: dict[str, list[Node]] = {}
+    for name, zone in [*nodes, *([(NOWHERE, "")] if lost else [])]:
+        here = {client: label for client, (node, label) in clients.items() if node == name}
+        mine = [pod for pod, node in homes.items() if node == name]
+        node = Node(name, here, [each for each in mine if each in pods], [each for each in mine if each not in pods])
+        zones.setdefault(zone, []).append(node)
+    connections = [
+        Connection(_KINDS[cell.mark], row.client, to, to in homes, _times(cell.count, of_pod=to in homes))
+        for row in rows
+        for to, cell in row.cells.items()
+        if cell.mark in _KINDS
+    ]
+    return ClusterMap(zones, sorted(connections, key=lambda each: list(Kind).index(each.kind)))
 
 
-def _boxes(places: Sequence[tuple[str, str]], slots: Mapping[str, int], top: float) -> tuple[list[Box], list[Box]]:
-    by_zone: dict[str, list[str]] = defaultdict(list)
-    for name, zone in places:
-        by_zone[zone].append(name)
-    zones, nodes, x = [], [], 1.0
-    for zone, names in by_zone.items():
-        left, x = x, x + GAP / 2
-        for name in names:
-            width = slots[name] * SLOT + GAP
-            nodes.append(Box(name, x, top + HEAD, width, FLOOR - HEAD - GAP / 2))
-            x += width + GAP / 2
-        zones.append(Box(zone, left, top + 1, x - left, FLOOR))
-        x += GAP
-    return zones, nodes
+def _times(count: int, *, of_pod: bool) -> str:
+    return f"{count}{TIMES}" if count or not of_pod else "never"
 
 
-def _slot(box: Box, number: int, of: int) -> float:
-    return box.x + box.width * (number + 0.5) / of
+def as_mermaid(shown: ClusterMap) -> str:
+    nodes = [node for some in shown.zones.values() for node in some]
+    every = shown.connections
+    arrows = [each for each in every if len(every) <= MOST_ARROWS or each.kind is not Kind.RIGHT]
+    clients = {name: f"c{number}" for number, name in enumerate(name for node in nodes for name in node.clients)}
+    pods = {name: f"p{number}" for number, name in enumerate(name for node in nodes for name in node.pods)}
+    lines = ["flowchart TB", *_boxes(shown, clients, pods)]
+    for number, each in enumerate(arrows):
+        to = pods.get(each.to) or f'x{number}{{{{"{_text(each.to)}"}}}}'
+        line, style = _ARROWS[each.kind]
+        lines += [f'  {clients[each.client]} {line}|"{_text(each.times)}"| {to}', f"  linkStyle {number} {style}"]
+    return "\n".join(lines)
 
 
-def _arrows(rows: Sequence[Row], clients: Sequence[Spot], pods: Sequence[Spot], top: float) -> list[Arrow]:
-    """Return an arrow for each relevant cell of the grid. Wrong connections come last, and are drawn on top."""
-    at = {each.name: each for each in clients}
-    to = {each.name: each for each in pods}
-    cells = [(row.client, column, cell) for row in rows for column, cell in row.cells.items() if cell.mark in _KINDS]
-    told = {row.client: sum(cell.count for cell in row.cells.values()) or 1 for row in rows}
-    comers = _spread([(pod, at[client].x) for client, pod, _ in cells if pod in to], POD[0] - 16)
-    leavers = _spread([(client, to[pod].x) for client, pod, _ in cells if pod in to], RADIUS)
-    nowhere: dict[str, int] = defaultdict(int)
-    found = []
-    for number, (client, column, cell) in enumerate(cells):
-        share = cell.count / told[client]
-        y1 = at[client].y + RADIUS
-        if column in to:
-            x1 = at[client].x + leavers[client, to[column].x]
-            x2, y2 = to[column].x + comers[column, at[client].x], to[column].y - POD[1] / 2
-            pod = column
-        else:
-            aside = nowhere[client] * 26.0
-            nowhere[client] += 1
-            x1 = x2 = at[client].x + aside
-            y2, pod = max(y1, top + CLIENTS) + STUB, ""
-        t = 0.34 + 0.08 * (number % 5)
-        text_at = on_curve((x1, y1, x2, y2), t) if pod else (x2, y2 + 20)
-        kind = _KINDS[cell.mark]
-        found.append(Arrow(kind, client, pod, _label(cell, column, pod), x1, y1, x2, y2, share, text_at))
-    order = (Kind.RIGHT, Kind.UNKNOWN, Kind.MISSING, Kind.WRONG)
-    return sorted(found, key=lambda each: order.index(each.kind))
+def _boxes(shown: ClusterMap, clients: Mapping[str, str], pods: Mapping[str, str]) -> Iterator[str]:
+    number = 0
+    for zone, nodes in shown.zones.items():
+        first, boxes = number, []
+        for node in nodes:
+            inside = [f'{clients[name]}(["{_text(_label(name, what))}"])' for name, what in node.clients.items()]
+            inside += [f'{pods[name]}["{_text(name)}"]' for name in node.pods]
+            if inside:
+                boxes += [
+                    f'    subgraph n{number}["{_text(node.name)}"]',
+                    *(f"      {each}" for each in inside),
+                    "    end",
+                ]
+            number += 1
+        if boxes:
+            yield from (f'  subgraph z{first}["{_text(f"zone {zone}") if zone else NOWHERE}"]', *boxes, "  end")
 
 
-def _label(cell: Cell, column: str, pod: str) -> str:
-    if not pod:
-        return f"{column}\n{cell.count}{TIMES}"
-    return f"{cell.count}{TIMES}" if cell.count else "never"
+def _label(client: str, what: str) -> str:
+    return f"{what} {client.removeprefix(f'{what} ')}"
 
 
-def _spread(ends: Sequence[tuple[str, float]], room: float) -> dict[tuple[str, float], float]:
-    """Return the offsets at which arrows reach each spot, in the order of the arrows' origins."""
-    others: dict[str, list[float]] = defaultdict(list)
-    for name, other in ends:
-        others[name].append(other)
-    found: dict[tuple[str, float], float] = {}
-    for name, places in others.items():
-        ordered = sorted(set(places))
-        step = min(12.0, room / max(1, len(ordered) - 1))
-        found |= {(name, other): (n - (len(ordered) - 1) / 2) * step for n, other in enumerate(ordered)}
-    return found
-
-
-def on_curve(ends: tuple[float, float, float, float], t: float) -> tuple[float, float]:
-    """Return the point at `t` (0 to 1) of a curve with vertical ends."""
-    x1, y1, x2, y2 = ends
-    middle = (y1 + y2) / 2
-    a, b, c, d = (1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t * t, t**3
-    return round((a + b) * x1 + (c + d) * x2, 1), round(a * y1 + (b + c) * middle + d * y2, 1)
+def _text(text: str) -> str:
+    """Return a text in which all characters with a meaning in Mermaid are escaped as numbers."""
+    return _PLAIN.sub(lambda found: f"#{ord(found[0])};", text)

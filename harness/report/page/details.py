@@ -14,9 +14,8 @@ from harness.judging.story import Story, WindowStory
 from harness.judging.timeline import Change
 from harness.judging.verdict import Verdict, grid
 from harness.report import reactions
-from harness.report.page import cluster_map, lanes
-from harness.report.page.cluster_map import ClusterMap
-from harness.report.page.lanes import Timeline
+from harness.report.page.cluster_map import ClusterMap, map_of
+from harness.report.page.lanes import Timeline, timeline_of
 
 Nodes = Sequence[tuple[str, str]]
 """Names of nodes with their zones."""
@@ -101,8 +100,8 @@ def _window(story: Story, window: WindowStory, nodes: Nodes) -> Window:
         judgement.message if judgement else "it was not judged, since the scenario ended before",
         shown,
         rows,
-        cluster_map.lay_out(nodes, columns, rows, beside=running),
-        lanes.lay_out(story, window) if window.flows else None,
+        map_of(nodes, columns, rows, beside=running),
+        timeline_of(story, window) if window.flows else None,
     )
 
 

@@ -1,10 +1,8 @@
-"""Lay out the timeline of steady traffic. The lane of each client shows gaps, losses, and the answering pods over time.
-
-The functions are pure and convert requests and changes to coordinates. The x axis is time.
-"""
+"""The timeline of steady traffic: a lane for each client shows the answering pods, losses and gaps over time."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,137 +12,79 @@ from harness.judging.story import Story, WindowStory
 from harness.judging.timeline import said
 from harness.judging.transitions import concerns, lossy_gaps
 from harness.judging.verdict import is_wrong
-from harness.model.outcomes import Reached
+from harness.model.outcomes import Reached, Refused, TimedOut, Unknown
 
-LEFT = 96.0
-WIDTH = 860.0
-"""The width of the time axis. The names of clients are on the left of the axis."""
-TOP = 42.0
-LANE = 46.0
-BAND, HEIGHT = 12.0, 20.0
-"""The y coordinate and the height of the answers in a lane."""
-BINS = 86
-_EDGE = 1e-6  # tolerance as a fraction of a bin, for floats on the border of the bin
+INTERVALS = 72
+_EDGE = 1e-6  # tolerance as a fraction of an interval, for floats on its border
 MOST_CHANGES = 40
-"""The maximum number of changes with a number and a line of text."""
+"""The maximum number of changes with a line of text."""
+
+_NAMES = {TimedOut: "timed out", Refused: "refused", Unknown: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """A pod's share of the answers in a short time. `number` is the pod's number. `top` and `height` are fractions."""
+class Interval:
+    """The answers in an interval: the worst kind, the pod that answered most, and all of them as text."""
 
-    number: int
-    x: float
-    top: float
-    height: float
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    x: float
-    width: float
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """The lane of a client: answers over time, gaps, and the x coordinates of lost or wrong requests."""
-
-    client: str
-    y: float
-    shares: tuple[Share, ...]
-    gaps: tuple[Gap, ...]
-    lost: tuple[float, ...]
-    wrong: tuple[float, ...]
-
-
-def ribbon(lane: Lane, number: int) -> str:
-    """Return the SVG path of all answers from one pod in a lane."""
-    y, width = lane.y + BAND, WIDTH / BINS
-    mine = (each for each in lane.shares if each.number == number)
-    return "".join(
-        f"M{each.x:g} {y + HEIGHT * each.top:.1f}h{width:g}v{HEIGHT * each.height:.1f}h-{width:g}z" for each in mine
-    )
-
-
-def losses(lane: Lane) -> str:
-    """Return the SVG path of all lost requests, with a vertical line for each."""
-    return "".join(f"M{x:g} {lane.y + BAND + 2:.0f}v{HEIGHT - 4:.0f}" for x in lane.lost)
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A change, positioned at the start of its write. `number` is 0 for a change without a line of text."""
-
-    number: int
-    x: float
-    text: str
+    kind: str = ""  # "lost", "wrong", "right", or "" without an answer
+    pod: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The whole picture. `took_up` holds the x coordinates at which all components had processed the changes."""
+    """The lane of each client, and its gaps as texts. Intervals have the numbers of the changes written in them.
 
-    width: float
-    height: float
-    lanes: tuple[Lane, ...]
-    changes: tuple[Mark, ...]
-    took_up: tuple[float, ...]
-    ticks: tuple[tuple[float, str], ...]
-    pods: tuple[str, ...]
+    `took_up` are the intervals in which all components had processed the changes. `times` are the ends of the axis.
+    """
+
+    lanes: dict[str, list[Interval]]
+    gaps: dict[str, list[str]]
+    changes: list[str]
+    more_changes: int
+    written: list[list[int]]
+    took_up: set[int]
+    times: tuple[str, str]
+    pods: list[str]
 
 
-def lay_out(story: Story, window: WindowStory) -> Timeline:
-    times = [at for samples in window.flows.values() for at, _ in samples]
-    begin, end = (min(times), max(times)) if times else (0.0, 0.0)
-    scale = WIDTH / ((end - begin) or 1.0)
+def timeline_of(story: Story, window: WindowStory) -> Timeline:
+    times = [at for samples in window.flows.values() for at, _ in samples] or [0.0]
+    begin, end = min(times), max(times)
 
-    def x(at: float) -> float:
-        return round(LEFT + (at - begin) * scale, 1)
+    def interval(at: float) -> int:
+        return min(INTERVALS - 1, int((at - begin) / ((end - begin) or 1.0) * INTERVALS + _EDGE))
 
+    lanes, gaps = {}, {}
+    for client, samples in window.flows.items():
+        parts: list[list[Timed]] = [[] for _ in range(INTERVALS)]
+        for at, each in samples:
+            parts[interval(at)].append((at, each))
+        lanes[client] = [_interval(part, window, client) for part in parts]
+        gaps[client] = [f"{(b - a) * 1000:,.0f} ms from {milliseconds(a - begin)}" for a, b in lossy_gaps(samples)]
+    changes = [each for each in story.changes if concerns(each, window.of[0]) and begin <= each.at <= end]
+    written: list[list[int]] = [[] for _ in range(INTERVALS)]
+    for number, change in enumerate(changes, start=1):
+        written[interval(change.at)].append(number)
     seen = {each.pod for samples in window.flows.values() for _, each in samples if isinstance(each, Reached)}
-    pods = tuple(sorted(seen))
-    mine = [each for each in story.changes if concerns(each, window.of[0]) and begin <= each.at <= end]
-    changes = [
-        Mark(number if number <= MOST_CHANGES else 0, x(each.at), f"{milliseconds(each.at - begin)}  {said(each)}")
-        for number, each in enumerate(mine, start=1)
-    ]
-    lanes = []
-    for number, (client, samples) in enumerate(window.flows.items()):
-        bad = [(at, each) for at, each in samples if is_wrong(each, window.expectation[client])]
-        lanes.append(
-            Lane(
-                client,
-                TOP + number * LANE,
-                tuple(_shares(samples, pods, begin, end)),
-                tuple(_gap(x(a), x(b), (b - a) * 1000) for a, b in lossy_gaps(samples)),
-                tuple(x(at) for at, each in bad if not isinstance(each, Reached)),
-                tuple(x(at) for at, each in bad if isinstance(each, Reached)),
-            )
-        )
-    ticks = [(x(begin + part * (end - begin) / 4), milliseconds(part * (end - begin) / 4)) for part in range(5)]
-    took_up = tuple(x(at) for at in story.took_up if begin <= at <= end) if changes else ()
-    height = TOP + len(lanes) * LANE + 26
-    return Timeline(LEFT + WIDTH + 44, height, tuple(lanes), tuple(changes), took_up, tuple(ticks), pods)
+    return Timeline(
+        lanes,
+        gaps,
+        [f"{milliseconds(each.at - begin)}  {said(each)}" for each in changes[:MOST_CHANGES]],
+        max(0, len(changes) - MOST_CHANGES),
+        written,
+        {interval(at) for at in story.took_up if changes and begin <= at <= end},
+        (milliseconds(0.0), milliseconds(end - begin)),
+        sorted(seen),
+    )
 
 
-def _gap(left: float, right: float, ms: float) -> Gap:
-    return Gap(left, max(1.0, round(right - left, 1)), f"{ms:,.0f} ms")
-
-
-def _shares(samples: Sequence[Timed], pods: Sequence[str], begin: float, end: float) -> list[Share]:
-    """Return each pod's share of the answers in each of `BINS` intervals."""
-    whole = (end - begin) or 1.0
-    answers: dict[int, list[str]] = {}
-    for at, each in samples:
-        if isinstance(each, Reached):
-            number = min(BINS - 1, int((at - begin) / whole * BINS + _EDGE))
-            answers.setdefault(number, []).append(each.pod)
-    found = []
-    for number, mine in sorted(answers.items()):
-        top = 0.0
-        for index, pod in enumerate(pods):
-            if height := mine.count(pod) / len(mine):
-                found.append(Share(index, round(LEFT + number * WIDTH / BINS, 1), round(top, 3), round(height, 3)))
-                top += height
-    return found
+def _interval(samples: Sequence[Timed], window: WindowStory, client: str) -> Interval:
+    if not samples:
+        return Interval()
+    answers = Counter(each.pod if isinstance(each, Reached) else _NAMES[type(each)] for _, each in samples)
+    pods = Counter(each.pod for _, each in samples if isinstance(each, Reached))
+    bad = {isinstance(each, Reached) for _, each in samples if is_wrong(each, window.expectation[client])}
+    kind = "lost" if False in bad else "wrong" if bad else "right"
+    text = ", ".join(f"{what} {number}\N{MULTIPLICATION SIGN}" for what, number in sorted(answers.items()))
+    return Interval(kind, max(pods, key=lambda pod: (pods[pod], pod), default=""), text)

@@ -26,7 +26,7 @@ from harness.report import reactions
 from harness.report.allure import link
 from harness.report.comparison import judged_by
 from harness.report.outcomes import COLUMNS, MARKS, SHOWN, UNMET
-from harness.report.page import cluster_map, details, lanes
+from harness.report.page import details
 from harness.report.summary import conclusion
 from harness.report.template import environment, file, style
 
@@ -76,8 +76,7 @@ def as_html(
     chosen = sorted((each for each in results if not each.left_out), key=_order)
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     engine = environment(_PACKAGE)
-    engine.filters |= {"packed": _packed, "ribbon": lanes.ribbon, "losses": lanes.losses}
-    engine.filters |= {"frame": cluster_map.frame, "curve": cluster_map.curve, "head": cluster_map.head}
+    engine.filters["packed"] = _packed
     engine.tests |= {"of_a_packet": _is_path}
     script = file(_PACKAGE, "page.js")
     evidence = _Evidence(read)

@@ -16,8 +16,7 @@ from harness.judging.grid import Cell, Mark, Row
 from harness.judging.results import CaseResult, Result
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.report.markdown import as_markdown
-from harness.report.page.cluster_map import TIMES, lay_out
-from harness.report.page.mermaid import MOST_ARROWS, draw
+from harness.report.page.cluster_map import MOST_ARROWS, TIMES, as_mermaid, map_of
 from tests.harness.report.browser import Page
 from tests.harness.report.conftest import JUDGED
 from tests.harness.report.npm import installed
@@ -41,7 +40,7 @@ def test_reaches_others(history):
 
 
 def drawn(*rows: Row, pods: tuple[str, ...] = ("a1", "b1")) -> str:
-    return draw(lay_out(NODES, pods, rows), NODES)
+    return as_mermaid(map_of(NODES, pods, rows))
 
 
 def row(client: str, **cells: Cell) -> Row:
@@ -109,8 +108,8 @@ def picture(chromium: Page, mermaid: str, tmp_path: Path) -> Callable[[str], str
 
 def test_mermaid_shows_foreign_names_unchanged(picture: Callable[[str], str], chromium: Page) -> None:
     nodes = ((ODD, ODD), ("b1", "b"))
-    shown = lay_out(nodes, [ODD, "b1"], [Row(ODD, "", {"b1": Cell(2, Mark.WRONG), "timed out": Cell(3, Mark.WRONG)})])
-    words = picture(draw(shown, nodes))
+    shown = map_of(nodes, [ODD, "b1"], [Row(ODD, "", {"b1": Cell(2, Mark.WRONG), "timed out": Cell(3, Mark.WRONG)})])
+    words = picture(as_mermaid(shown))
     assert words.count('a1"] --> x<script>#`|;%%') >= 3
     assert "timed out" in words
     assert chromium.run("document.querySelectorAll('script').length") == 0
