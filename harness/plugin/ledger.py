@@ -25,7 +25,6 @@ from harness.plugin import judging
 from harness.plugin.recorder import DISTRUST
 from harness.report import rerun
 from harness.report.writer import write_reports
-from harness.run import durations
 from harness.run.plan import Plan
 from harness.run.run import Run
 
@@ -188,7 +187,6 @@ class Ledger:
         with contextlib.suppress(OSError, UsageError):  # a full disk: the history has no end record
             self._run.close_history()
         results = self.results()
-        durations.remember(self._run.settings, self._run.suite, results)
         try:
             self._write(results)
             self._run.folder.finish()

@@ -101,7 +101,6 @@ def _take_charge(config: pytest.Config) -> None:
         return
 
     from harness.plugin import progress
-    from harness.run import durations
     from harness.run.folder import OutputFolder, default_path
 
     folder = OutputFolder(Path(settings.output_dir).absolute() if settings.output_dir else default_path())
@@ -110,7 +109,6 @@ def _take_charge(config: pytest.Config) -> None:
     if not config.option.basetemp:  # pytest's own folder is named after $LOGNAME, and may belong to another user
         config.option.basetemp = str(folder.parts / "pytest")
     run.suite = _suite(config)
-    run.durations = durations.cached(settings, run.suite)
     run.workers = _set_workers(config, run)
     if getattr(config.option, "maxschedchunk", 1) is None:
         config.option.maxschedchunk = 1  # longest first: several long tests in one worker would delay the end

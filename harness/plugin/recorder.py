@@ -41,7 +41,6 @@ class Recorder:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._plan = Plan()
-        self._estimates: dict[str, float] = {}
         self._deselected: list[pytest.Item] = []
         self._lost = ""
         self._start = self._seconds = 0.0  # start and elapsed time of the current test
@@ -85,11 +84,10 @@ class Recorder:
             raise UsageError(f"requirement ids that several tests claim: {', '.join(twice)}")
         self._plan = Plan({requirement.id: requirement for requirement, _ in owned})
         cases = Counter(requirement.id for requirement, _ in owned)
-        self._estimates = {
+        self._plan.seconds = {
             each.id: durations.estimate(each, self._needs(item), cases=cases[each.id], declared=_declared(item))
             for each, item in owned
         }
-        self._plan.seconds = {**self._estimates, **self._run.durations}
         plan.check_names(self._run.settings, self._plan.requirements.values())
         self._check_generation(items)
 
@@ -109,7 +107,7 @@ class Recorder:
         if self._run.settings.quick:
             owned = [(item, requirement) for item in items if (requirement := requirement_of(item)) is not None]
             asked = {each.id: each for item, each in owned if not self._why_not(item, each)[0]}
-            self._plan.quick = quick.choose(asked.values(), self._estimates, self._run.settings)
+            self._plan.quick = quick.choose(asked.values(), self._plan.seconds, self._run.settings)
 
     def _length(self, item: pytest.Item) -> float:
         """Return a sort key. Workers start the longest tests first, because a long test at the end would run alone."""

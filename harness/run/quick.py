@@ -2,8 +2,8 @@
 
 A quick run shows a developer the most likely mistakes after each change. Each requirement lists the mutants that it
 finds, and has an expected duration. The algorithm repeatedly adds the requirement with the most new mutants per second
-until no further requirement fits. It ignores durations measured on this machine. Every machine runs the same
-requirements, and a changed verdict therefore reflects a change of the implementation.
+until no further requirement fits. Every machine runs the same requirements, and a changed verdict therefore reflects a
+change of the implementation.
 """
 
 from __future__ import annotations

@@ -48,7 +48,6 @@ class Run:
     target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
     lacking: dict[str, str] = field(default_factory=dict)  # unobservable features by name, with reasons
     suite: Path = Path()  # the folder of the suite
-    durations: dict[str, float] = field(default_factory=dict)  # seconds by requirement, from earlier runs
     workers: str = ""  # the number of processes and the reason for it
     worker_pids: list[int] = field(default_factory=list)  # of all workers, including workers that have ended
     _history: History | None = field(default=None, init=False, repr=False)
@@ -128,7 +127,6 @@ class Run:
             "whole_suite": self.whole_suite,
             "target": self.target,
             "lacking": self.lacking,
-            "durations": self.durations,
         }
 
     @classmethod
@@ -141,7 +139,6 @@ class Run:
             whole_suite=values["whole_suite"],
             target=dict(values["target"]),
             lacking=dict(values["lacking"]),
-            durations=dict(values["durations"]),
         )
 
 

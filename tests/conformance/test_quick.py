@@ -51,15 +51,3 @@ def test_quick_run_of_half_a_minute_kills_most_mutants(options: dict[str, str], 
     found = chosen(**options)
     assert found.seconds <= BUDGET
     assert found.mutants / found.of_mutants >= share, str(found)
-
-
-def test_cached_durations_do_not_change_the_selection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before = chosen(**KUBE_PROXY)
-    settings = resolve({"backend": "netns", **KUBE_PROXY}, environment={})
-    kind = durations._kind(settings, SUITE)
-    slow = dict.fromkeys(before.ids, 100.0)
-    monkeypatch.setattr(durations, "_read", lambda: {kind: {"service-proxy": slow}})
-    assert durations.cached(settings, SUITE)[before.ids[0]] == 100.0
-    assert chosen(**KUBE_PROXY) == before

@@ -86,7 +86,7 @@ def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certi
     needs no netns, and this process must not leave its own.
     """
     monkeypatch.setattr(sandbox, "enter", lambda: None)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # keeps these durations out of the user's cache
+    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # keeps the user's cache out of the test
 
     def run(*names: str, options: tuple[str, ...] = (), extra: str = "") -> Certified:
         pytester.makepyfile(test_sample=suite(*names, extra=extra))

@@ -37,7 +37,7 @@ def trafficdist(*arguments: str, **environment: str) -> subprocess.CompletedProc
 @pytest.fixture
 def pack(pytester: pytest.Pytester, sample_suite: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with a small suite of requirements."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # keeps these durations out of the user's cache
+    monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # keeps the user's cache out of the test
     folder = pytester.mkdir("pack")
     extra = '@must("KEP-2/names", API, level=MAY)\ndef test_names():\n    pass\n'
     (folder / "test_sample.py").write_text(sample_suite("passes", "fails", extra=extra))
