@@ -44,9 +44,7 @@ def _one_of(kind: type[enum.StrEnum]) -> click.Choice[str]:
               help="List only requirements of this feature. Repeatable.")  # fmt: skip
 @click.option("--profile", "profiles", multiple=True, type=_one_of(Profile),
               help="List only requirements of this profile. Repeatable.")  # fmt: skip
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json", "yaml", "md"]), default="table", show_default=True
-)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @SUITE
 def list_requirements(
     *,
@@ -74,10 +72,9 @@ def list_requirements(
     every = collect(suite)
     found = select(every, () if mutants else patterns, levels=levels, features=features, profiles=profiles)
     if mutants:
-        from harness.report import mutant_catalogue  # this import also imports the reference
-
         narrowed = bool(levels or features or profiles)
-        rows = mutant_catalogue.of(found, patterns, only_killed=narrowed)
-        click.echo(mutant_catalogue.write(rows, form, width=width))
+        click.echo(catalogue.mutants(found, patterns, only_killed=narrowed, form=form, width=width))
+    elif form == "json":
+        click.echo(catalogue.as_json(found, of=every, suite=suite_files.place_of(suite)))
     else:
-        click.echo(catalogue.write(found, form, of=every, suite=suite_files.place_of(suite), width=width))
+        click.echo(catalogue.as_text(found, width=width))

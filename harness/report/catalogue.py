@@ -1,63 +1,110 @@
-"""Write the catalogue of requirements, ordered by id, as JSON, YAML, Markdown or a table."""
+"""Write requirements, or mutants with the requirements that kill them, as JSON or as a table.
+
+If the output is not a terminal, a table has one line per row without wrapping, to make names easy to search. On a
+terminal, each name has a separate line.
+"""
 
 from __future__ import annotations
 
+import fnmatch
+import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.errors import NothingSelectedError, UsageError
 from harness.judging.results import requirement_to_json
 from harness.model.requirements import Profile, Requirement
+from harness.model.texts import as_table
 from harness.report.environment import catalogue_digest, name_and_version
-from harness.report.listed import ListedRow, as_json, as_lines, as_yaml, markdown_row
+from harness.settings.parsing import unknown_name
+
+_WIDEST = 100
+_INDENT = "    "
+
+Row = tuple[str, str, tuple[str, ...]]
+"""A name, a short qualifier, and sentences."""
 
 
-def write(
-    requirements: Sequence[Requirement], form: str, *, of: Sequence[Requirement], suite: Path, width: int = 0
-) -> str:
-    """Return requirements as json, yaml, md or table.
+def as_json(requirements: Sequence[Requirement], *, of: Sequence[Requirement], suite: Path) -> str:
+    """Return requirements. `of` is the whole catalogue of the suite in the folder `suite`."""
+    return _json(
+        {
+            "suite": {**name_and_version(suite), "catalogueDigest": catalogue_digest(of)},
+            "requirements": [_values(each) for each in requirements],
+        }
+    )
 
-    `of` is the whole catalogue of the suite in the folder `suite`. `width` is 0 if there is no terminal.
-    """
-    match form:
-        case "json":
-            return as_json(as_data(requirements, of=of, suite=suite))
-        case "yaml":
-            return as_yaml(as_data(requirements, of=of, suite=suite))
-        case "md":
-            return as_markdown(requirements, suite)
+
+def as_text(requirements: Sequence[Requirement], *, width: int) -> str:
+    """Return requirements as a table, on a terminal by profile. A width of 0 means that there is no terminal."""
     if not width:
         return as_lines([_row(each) for each in requirements], width=0)
-    sections = []
-    for profile, mine in _by_profile(requirements):
-        sections.append(f"{profile}: {len(mine)}\n\n{as_lines([_row(each) for each in mine], width=width)}")
+    rows = {profile: [_row(each) for each in requirements if each.profile == profile] for profile in Profile}
+    sections = [f"{name}: {len(mine)}\n\n{as_lines(mine, width=width)}" for name, mine in rows.items() if mine]
     return "\n\n".join(sections)
 
 
-def as_data(requirements: Sequence[Requirement], *, of: Sequence[Requirement], suite: Path) -> dict[str, Any]:
-    return {
-        "suite": {**name_and_version(suite), "catalogueDigest": catalogue_digest(of)},
-        "requirements": [_values(each) for each in requirements],
-    }
+def mutants(
+    requirements: Sequence[Requirement], patterns: Sequence[str], *, only_killed: bool, form: str, width: int
+) -> str:
+    """Return all mutants and benign variants, or those that match a pattern, as json or table.
+
+    `only_killed` omits mutants that no requirement kills. Raises `UsageError` for a pattern without a match, and
+    `NothingSelectedError` if the result is empty.
+    """
+    from harness.settings import mutants as known  # noqa: PLC0415  mutants import the reference
+
+    every, benign = known.mutants(), known.benign_variants()
+    for pattern in patterns:
+        if not fnmatch.filter(every, pattern):
+            raise UsageError(f"{unknown_name(pattern, list(every), 'mutant')}; `trafficdist list --mutants` shows all")
+    chosen = [name for name in every if not patterns or any(fnmatch.fnmatchcase(name, each) for each in patterns)]
+    killers = {name: [each.id for each in requirements if name in each.kills] for name in chosen}
+    found = [every[name] for name in chosen if killers[name] or not only_killed]
+    if not found:
+        raise NothingSelectedError("no mutant is killed by such a requirement")
+    if form == "json":
+        listed = [
+            {
+                "name": each.name,
+                "benign": each.name in benign,
+                "sentence": each.sentence,
+                **({"provenance": each.provenance} if each.provenance else {}),
+                "killedBy": killers[each.name],
+            }
+            for each in found
+        ]
+        return _json({"mutants": listed})
+    rows: list[Row] = []
+    for each in found:
+        killed = (f"Killed by: {', '.join(killers[each.name])}",) if killers[each.name] else ()
+        rows.append((each.name, "benign" if each.name in benign else "mutant", (each.sentence, *killed)))
+    return as_lines(rows, width=width)
 
 
-def as_markdown(requirements: Sequence[Requirement], suite: Path) -> str:
-    of = " ".join(name_and_version(suite).values())
-    lines = ["# Requirements", "", f"{len(requirements)} requirements of {of}.", ""]
-    for profile, mine in _by_profile(requirements):
-        lines += [f"## {profile}", "", "| id | level | requirement | features | source |", "|---|---|---|---|---|"]
-        lines += [_markdown_row(each) for each in mine]
-        lines.append("")
-    return "\n".join(lines).rstrip()
+def as_lines(rows: Sequence[Row], *, width: int) -> str:
+    """Return the rows as text for a terminal with `width` columns. A width of 0 means one line per row."""
+    if not width:
+        return as_table([(name, word, " ".join(sentences)) for name, word, sentences in rows])
+    lines = []
+    for name, word, (first, *others) in rows:
+        lines.append(name)
+        for text in (f"{word}  {first}", *others):
+            lines += textwrap.wrap(
+                text,
+                max(min(width, _WIDEST), 2 * len(_INDENT)),
+                initial_indent=_INDENT,
+                subsequent_indent=_INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return "\n".join(lines)
 
 
-def _by_profile(requirements: Sequence[Requirement]) -> list[tuple[Profile, list[Requirement]]]:
-    grouped = [(profile, [each for each in requirements if each.profile == profile]) for profile in Profile]
-    return [(profile, mine) for profile, mine in grouped if mine]
-
-
-def _row(requirement: Requirement) -> ListedRow:
-    return ListedRow(requirement.id, f"{requirement.level:<6}", (requirement.sentence,))
+def _row(requirement: Requirement) -> Row:
+    return requirement.id, f"{requirement.level:<6}", (requirement.sentence,)
 
 
 def _values(requirement: Requirement) -> dict[str, Any]:
@@ -67,8 +114,5 @@ def _values(requirement: Requirement) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value != ""}
 
 
-def _markdown_row(requirement: Requirement) -> str:
-    features = ", ".join(feature.name for feature in requirement.features)
-    return markdown_row(
-        (f"`{requirement.id}`", str(requirement.level), requirement.sentence, features, requirement.source)
-    )
+def _json(data: Any) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False)

@@ -50,7 +50,7 @@ def test_workers_find_what_is_installed(installed: Installed, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["list", "--format", "md"], "KEP-3015/node-then-zone-then-anywhere"),
+        (["list", "--format", "json"], "KEP-3015/node-then-zone-then-anywhere"),
         (["doctor", "--help"], "--backend"),
         (["doctor", "--backend", "netns"], "kernel"),
     ],

@@ -122,16 +122,11 @@ def test_unknown_requirement_suggests_the_nearest(pack: Path) -> None:
     assert "unknown requirement 'KEP-1/pases'; did you mean KEP-1/passes" in run.stderr + run.stdout
 
 
-def test_list_prints_the_catalogue_in_every_format(pack: Path) -> None:
-    texts = {
-        form: trafficdist("list", "--suite", str(pack), "--format", form).stdout
-        for form in ("json", "yaml", "md", "table")
-    }
+def test_list_prints_the_catalogue_in_both_formats(pack: Path) -> None:
+    texts = {form: trafficdist("list", "--suite", str(pack), "--format", form).stdout for form in ("json", "table")}
     catalogue = json.loads(texts["json"])
     assert [row["id"] for row in catalogue["requirements"]] == ["KEP-1/fails", "KEP-1/passes", "KEP-2/names"]
     assert catalogue["requirements"][2]["level"] == "MAY"
-    assert yaml.safe_load(texts["yaml"]) == catalogue
-    assert "| `KEP-1/fails` | MUST | The sentence of KEP-1/fails. | Routing | KEP-1, Design |" in texts["md"]
     assert "KEP-2/names" in texts["table"]
 
 
