@@ -6,16 +6,13 @@ import click
 from click.shell_completion import get_completion_class
 
 from harness.commands.cleanup import cleanup
-from harness.commands.compare import compare
 from harness.commands.components import components
 from harness.commands.doctor import doctor
 from harness.commands.front import Front, examples
-from harness.commands.judge import judge
 from harness.commands.listing import list_requirements
 from harness.commands.proxy import proxy
-from harness.commands.report import report
+from harness.commands.reports import compare, judge, report, verify
 from harness.commands.run import run
-from harness.commands.verify import verify
 from harness.model.entry_points import installed
 
 

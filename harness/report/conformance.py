@@ -110,44 +110,37 @@ def check(report: Any) -> None:
         raise DistrustError(f"the report does not meet its schema: {error.json_path}: {said}")
 
 
-def load_report(place: str) -> dict[str, Any]:
-    """Read a report file, or the report in the folder of a run, that matches the schema. Raises `UsageError`."""
+def read_report(place: str) -> dict[str, Any]:
+    """Read a report file, or the report in the folder of a run, and check schema, times, ids and paths.
+
+    Raises `UsageError` with the file and key.
+    """
     path = Path(place) / "report.yaml" if Path(place).is_dir() else Path(place)
     report = strict_yaml.read(path, what="report", most=MOST_BYTES)
     try:
         check(report)
-        for key, time in (("date", report["date"]), ("run.startTime", report["run"]["startTime"])):
-            _check_time(key, time)
     except DistrustError as error:
         raise UsageError(f"report {shown(path)}: {error}") from None
-    return dict(report)
-
-
-def read_report(place: str) -> dict[str, Any]:
-    """Read a report as `load_report` does, and refuse duplicate ids. Raises `UsageError` with the file and key."""
-    report = load_report(place)
+    for key, time in (("date", report["date"]), ("run.startTime", report["run"]["startTime"])):
+        try:
+            datetime.datetime.fromisoformat(time)
+        except ValueError as error:
+            raise UsageError(f"report {shown(path)}: key {key}: {time!r} is no time: {error}") from None
     for key, name in (("tests", "id"), ("features", "name"), ("profiles", "name"), ("artifacts", "path")):
         times = Counter(each[name] for each in report[key])
         twice = next((each for each, number in times.items() if number > 1), None)
         if twice is not None:
-            raise UsageError(f"report {shown(place)}: key {key}: {name} {twice[:100]!r} is there twice")
+            raise UsageError(f"report {shown(path)}: key {key}: {name} {twice[:100]!r} is there twice")
     for each in report["artifacts"]:
         if not is_inside(each["path"]):
-            raise UsageError(f"report {shown(place)}: key artifacts: {each['path'][:100]!r} is no path in its folder")
-    return report
+            raise UsageError(f"report {shown(path)}: key artifacts: {each['path'][:100]!r} is no path in its folder")
+    return dict(report)
 
 
 def is_inside(path: str) -> bool:
     """Return whether the path of an artifact is inside the folder, judging only by the text of the path."""
     parts = PurePath(path)
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or fault_of_path(path))
-
-
-def _check_time(key: str, text: str) -> None:
-    try:
-        datetime.datetime.fromisoformat(text)
-    except ValueError as error:
-        raise DistrustError(f"key {key}: {text!r} is no time: {error}") from None
 
 
 def read_reports(place: str) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ from harness.judging.history import Recorded, read, read_parts
 from harness.judging.judge import Judged, judge
 from harness.judging.results import Result, situation
 from harness.model.files import is_there, shown
-from harness.report.conformance import load_report, test_values
+from harness.report.conformance import read_report, test_values
 from harness.report.summary import Line, summary
 from harness.run.folder import DEFAULT_PARENT
 
@@ -107,7 +107,7 @@ def _judge(path: Path, *, strict: bool) -> _Found:
     recorded, judged = derive(path)
     report = None
     if path.name in HISTORIES and (path.parent / "report.yaml").exists():
-        report = load_report(str(path.parent))
+        report = read_report(str(path.parent))
         _check_digest(path, recorded, report)
     return _Found(path, recorded, judged, report is not None, list(differences(judged, report)), strict)
 

@@ -35,38 +35,28 @@ def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
 
 
 def _folders(groups: Path, own: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control groups and their parents, for versions 2 and 1.
+    """Yield the folders of this process's control group (version 2) and its parents.
 
     In a container the path from the kernel may not exist, and the root is the container's own group.
     """
-    for line in _text(own).splitlines():
-        _, controllers, path = line.split(":", 2)
-        tops = [groups / controllers] if controllers else [groups, groups / "unified"]
-        for top in tops:
-            place = top / path.lstrip("/")
-            yield from (folder for folder in (place, *place.parents) if folder.is_relative_to(top) and folder.is_dir())
+    path = next((line[3:] for line in _text(own).splitlines() if line.startswith("0::")), "")
+    place = groups / path.lstrip("/")
+    yield from (folder for folder in (place, *place.parents) if folder.is_relative_to(groups) and folder.is_dir())
 
 
 def _quota(folder: Path) -> float | None:
     """Return the number of processors that the group may use, or None if there is no limit."""
-    words = (_text(folder / "cpu.max") or f"{_text(folder / 'cpu.cfs_quota_us')} {_period(folder)}").split()
-    with contextlib.suppress(ValueError, ZeroDivisionError):
-        quota, period = map(int, words)
-        return quota / period if quota > 0 else None
+    with contextlib.suppress(ValueError):
+        quota, period = map(int, _text(folder / "cpu.max").split())
+        return quota / period
     return None
-
-
-def _period(folder: Path) -> str:
-    return _text(folder / "cpu.cfs_period_us")
 
 
 def _room(folder: Path) -> int | None:
     """Return the free bytes up to the group's limit, including droppable caches, or None if there is no limit."""
-    names = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
-    for limit, usage in names:
-        with contextlib.suppress(ValueError):
-            droppable = _figures(folder / "memory.stat")
-            return int(_text(folder / limit)) - int(_text(folder / usage)) + droppable.get("inactive_file", 0)
+    with contextlib.suppress(ValueError):
+        droppable = _figures(folder / "memory.stat").get("inactive_file", 0)
+        return int(_text(folder / "memory.max")) - int(_text(folder / "memory.current")) + droppable
     return None
 
 

@@ -109,7 +109,7 @@ NOT_RUN = {
     "trafficdist run --replay scenarios.yaml": _LIVES,
     "python -m conformance.generated corpus 1 12": _LIVES,
     "go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12": _DOWNLOAD,
-    "trafficdist report latest --allure": _NODE,
+    "cd trafficdist-results/latest && npx --yes allure@3.18.0 generate allure-results": _NODE,
     "trafficdist components fetch coredns --from source": _DOWNLOAD,
     "trafficdist components fetch etcd 3.6.4": _DOWNLOAD,
     "trafficdist components fetch kube-proxy": _DOWNLOAD,

@@ -14,7 +14,7 @@ from harness.errors import UsageError
 from harness.model.files import MEGABYTE, content
 from harness.model.requirements import Requirement
 from harness.report import published
-from harness.report.conformance import load_report
+from harness.report.conformance import read_report
 from harness.report.verified import Refusal, refusals
 from tools.shelf import place
 from tools.shelf.entry import HOLDS, Entry, described
@@ -27,7 +27,7 @@ AHEAD = datetime.timedelta(days=1)
 def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) -> list[Refusal]:
     """Return the reasons why a folder must not be on the shelf, or nothing if it is acceptable."""
     try:
-        report = load_report(str(folder))
+        report = read_report(str(folder))
     except UsageError as error:
         return [Refusal("schema", str(error))]
     entry = described(report, folder)

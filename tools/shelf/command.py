@@ -11,7 +11,7 @@ import click
 
 from harness.commands.arguments import FOLDER, PLACE, SUITE
 from harness.commands.front import examples
-from harness.commands.verify import tell
+from harness.commands.reports import tell
 
 
 @click.group(epilog=examples("shelf add latest", "shelf index"))

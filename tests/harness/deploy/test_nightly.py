@@ -22,8 +22,8 @@ import yaml
 
 from harness.backends.kind.checks import find_kind
 from harness.binaries.cache import default_folder
-from harness.report.allure_page import ALLURE
 from tests.harness.deploy.runner import GitHub, Job, workflow
+from tests.harness.report.npm import ALLURE
 
 ROOT = Path(__file__).resolve().parents[3]
 ABSENT = [program for program in ("bash", "git") if shutil.which(program) is None]

@@ -11,6 +11,8 @@ import pytest
 
 from harness.binaries.cache import default_folder
 
+ALLURE = "allure@3.18.0"
+
 
 def installed(package: str, version: str, path: str, *, what: str) -> Path:
     """Return a file of a package by its path in `node_modules`. Without npm, skip and name `what` as missing."""

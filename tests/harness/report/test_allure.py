@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -14,12 +13,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner
 
-from harness.commands.main import main
 from harness.model.requirements import MUST, Feature, Profile, Requirement
-from harness.report.allure_page import ALLURE
-from tests.harness.report.npm import installed
+from tests.harness.report.npm import ALLURE, installed
 
 pytest_plugins = ["pytester"]
 
@@ -157,35 +153,16 @@ def meaning(test: Any, verdict: str) -> str:
 
 @pytest.fixture(scope="session")
 def allure() -> Path:
-    """Return the Allure that `trafficdist report RUN --allure` uses, installed once into the cache."""
+    """Return the Allure that the documents name, installed once into the cache."""
     return installed("allure", ALLURE.partition("@")[2], ".bin/allure", what="Allure")
 
 
-Npx = Callable[[str], None]
-
-
 @pytest.fixture
-def npx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Npx:
-    """Return a function that replaces npx by a script. Its arguments begin with `--yes allure@3.18.0`."""
-
-    def make(script: str) -> None:
-        program = tmp_path / "bin/npx"
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-
-    return make
-
-
-@pytest.fixture
-def generate(allure: Path, npx: Npx) -> Callable[[Any], Page]:
+def generate(allure: Path) -> Callable[[Any], Page]:
     """Return a function that makes the report of a run as in docs/reports.md, with one download for all tests."""
 
     def generate(run: Any) -> Page:
-        npx(f'[ "$1 $2" = "--yes {ALLURE}" ] && shift 2 && exec {allure} "$@"')
-        done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
-        assert (done.exit_code, done.output) == (0, f"{run.folder}/allure-report/index.html\n")
+        subprocess.run([allure, "generate", "allure-results"], cwd=run.folder, check=True, capture_output=True)
         return Page((run.folder / "allure-report/index.html").read_text(encoding="utf-8"))
 
     return generate
@@ -194,41 +171,6 @@ def generate(allure: Path, npx: Npx) -> Callable[[Any], Page]:
 def test_all_files_name_the_same_allure_version() -> None:
     for name in (".github/workflows/nightly-kind.yml", "docs/reports.md"):
         assert set(re.findall(r"allure@[\d.]+", (ROOT / name).read_text(encoding="utf-8"))) == {ALLURE}, name
-
-
-def test_missing_node_js_is_reported_with_the_remedy(certify: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = certify("passes")
-    monkeypatch.setenv("PATH", "")
-    done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
-    assert done.exit_code == 12
-    assert done.output.startswith("error: Allure is a Node program, and npx is not installed. Install Node 20 or newer")
-
-
-@pytest.mark.parametrize("script", ["echo engine is too old >&2; exit 1", "echo engine is too old"])
-def test_failed_allure_shows_its_output(certify: Any, npx: Npx, script: str) -> None:
-    run = certify("passes")
-    npx(script)
-    done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
-    assert done.exit_code == 12
-    assert "engine is too old" in done.output
-    assert "Install Node 20 or newer" in done.output
-    assert not (run.folder / "allure-report").exists()
-
-
-def test_allure_report_can_be_written_to_another_folder(certify: Any, npx: Npx, tmp_path: Path) -> None:
-    run = certify("passes")
-    npx('for folder; do :; done; pwd > "$folder/index.html"')
-    done = CliRunner().invoke(main, ["report", str(run.folder), "--allure", "--output", str(tmp_path / "a/b.html")])
-    assert done.exit_code == 0
-    assert (tmp_path / "a/b.html").read_text() == f"{run.folder}\n"  # the folder where Allure finds its configuration
-
-
-def test_folder_without_allure_results_is_a_usage_error(certify: Any) -> None:
-    run = certify("passes")
-    shutil.rmtree(run.folder / "allure-results")
-    done = CliRunner().invoke(main, ["report", str(run.folder), "--allure"])
-    assert done.exit_code == 4
-    assert "there is no allure-results in it" in done.output
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from harness.commands.main import main
 from harness.eventually import eventually
 from harness.judging.history import sealed
-from harness.report.conformance import load_report
+from harness.report.conformance import read_report
 from harness.report.page import page as maker
 from harness.report.page.again import evidence_in
 from tests.harness.report.browser import Page
@@ -250,7 +250,7 @@ def test_evidence_outside_of_the_folder_is_not_shown(run: Run, tmp_path: Path) -
 
 
 def test_page_shows_judged_decisions_and_added_service_fields(run: Run) -> None:
-    report = load_report(str(run.folder))
+    report = read_report(str(run.folder))
     assert "(decisions)" not in maker.as_html(report, [], {}, {})
     told = {**report["environment"], "services": {"spec": {"note": "<b>"}}}
     shown = maker.as_html({**report, "judges": "decisions", "environment": told}, [], {}, {})

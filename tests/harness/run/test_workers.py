@@ -91,14 +91,13 @@ def test_limits_of_parent_control_groups_apply(tmp_path: Path) -> None:
     assert found == Machine(1, 500_000)
 
 
-def test_cgroup_v1_limits_apply_without_the_path_in_the_container(tmp_path: Path) -> None:
+def test_limits_apply_without_the_path_in_the_container(tmp_path: Path) -> None:
     found = groups(
         tmp_path,
-        "4:memory:/docker/4711\n1:cpu:/docker/4711\n",
-        cpu__cpu_DOT_cfs_quota_us="100000",
-        cpu__cpu_DOT_cfs_period_us="100000",
-        memory__memory_DOT_limit_in_bytes="300",
-        memory__memory_DOT_usage_in_bytes="100",
+        "0::/docker/4711\n",
+        cpu_DOT_max="100000 100000",
+        memory_DOT_max="300",
+        memory_DOT_current="100",
     )
     assert found == Machine(1, 200)
 

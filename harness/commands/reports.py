@@ -1,0 +1,212 @@
+"""The commands that read runs which have ended: `trafficdist judge`, `verify`, `report` and `compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.commands.arguments import PLACE, SUITE, by_name, with_options
+from harness.commands.front import examples
+from harness.errors import UsageError
+from harness.model.escaping import for_line
+from harness.settings.options import BY_NAME, resolve_some
+
+if TYPE_CHECKING:
+    from harness.report.verified import Refusal
+
+_JUDGE_CODES = """\b
+Exit codes, of the verdicts that are derived:
+   0  every selected MUST is met; a SHOULD that is not met is a warning
+   1  at least one MUST is not met, or with --warnings-as-errors a SHOULD
+   4  RUN is no history, or a line of it was changed or removed
+   5  no requirement was selected
+  10  nothing failed, but a MUST is inconclusive
+  11  nothing failed, but a claimed MUST did not run
+  12  a verdict or message is not what the run stated, or the run did not trust itself"""
+
+_EXAMPLES = examples(
+    "judge latest",
+    "judge trafficdist-results/2026-11-21T095204.718590Z --format json",
+    "judge shelf/run.jsonl.xz",
+    codes=_JUDGE_CODES,
+)
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("run", type=PLACE, metavar="RUN")
+@click.option("--format", "form", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@with_options([BY_NAME["warnings-as-errors"]])
+def judge(run: str, form: str, **options: Any) -> int:
+    """Judge a run again from its history alone; needs no cluster, no root and no network.
+
+    RUN is the folder of a run, its run.jsonl (or .gz, .xz), or "latest". The verdict and message of each requirement
+    are derived from the recorded observations and compared with those in the history and in the report.yaml beside it.
+    Results without observations (skips, exceptions) are accepted as recorded, and counted separately.
+    """
+    from harness.report.rejudged import show
+
+    return show(run, form, strict=resolve_some(by_name(options))["warnings_as_errors"])
+
+
+_VERIFY_CODES = """\b
+Exit codes:
+   0  the report follows from the history of its run
+   4  FOLDER is no folder of a run
+  13  the report is refused, with the reasons"""
+
+
+@click.command(
+    epilog=examples("verify latest", "verify reports/1.37/kubernetes-kube-proxy/1.37.2-nftables", codes=_VERIFY_CODES)
+)
+@click.argument("folder", type=PLACE, metavar="FOLDER")
+@SUITE
+def verify(folder: str, suite: str) -> int:
+    """Verify that the report in FOLDER follows from the history of its run.
+
+    Derives each verdict again. Also checks the schema, the history's chain of digests, the digests of all files, the
+    catalogue (no requirement missing or duplicate), messages, statistics, profiles, times, the identity of the
+    implementation, and that a certificate can rest on the run. Needs the release that made the run, and no cluster,
+    root or network.
+    """
+    from harness.plugin.suite import catalogue
+    from harness.report.rejudged import place_of
+    from harness.report.verified import CHECKS, verify
+
+    place = place_of(folder).parent
+    if not (place / "report.yaml").exists():
+        raise UsageError(f"{place}: there is no report.yaml in it; want the folder of a run that has ended")
+    if code := tell(place, verify(place, catalogue(suite))):
+        return code
+    click.secho(f"The report in {place} follows from its run: {', '.join(CHECKS)}.", fg="green")
+    return 0
+
+
+def tell(place: object, refused: Sequence[Refusal]) -> int:
+    """Print the reason why a report is refused, and return the exit code, which is 0 for an accepted report."""
+    from harness.judging.exit_codes import ExitCode
+
+    if not refused:
+        return 0
+    for each in refused:
+        click.secho(for_line(str(each)), fg="red")
+    code = int(ExitCode.UNVERIFIED)
+    reasons = f"{len(refused)} reasons" if len(refused) > 1 else "one reason"
+    click.secho(f"The report in {for_line(str(place))} is refused: {reasons} (exit code {code}).", bold=True)
+    return code
+
+
+_REPORT_CODES = """\b
+Exit codes:
+   0  the page is written
+   4  RUN is no folder of a run"""
+
+
+@click.command(
+    epilog=examples(
+        "report latest",
+        "report reports/some-run --output page.html",
+        "report latest --markdown >> $GITHUB_STEP_SUMMARY",
+        codes=_REPORT_CODES,
+    )
+)
+@click.argument("run", type=PLACE, metavar="RUN")
+@click.option(
+    "--output",
+    metavar="FILE",
+    type=PLACE,
+    help="Write the page there.  [report.html in the folder of RUN]",
+)
+@click.option("--markdown", is_flag=True, help="Print a summary for a pull request instead, failures first.")
+def report(run: str, output: str | None, *, markdown: bool) -> None:
+    """Write the page of a run again: report.html, one file with pictures that needs no network.
+
+    RUN is the folder of a run with its report.yaml and history, or "latest". Each run writes its page; this command is
+    for earlier runs. With --allure, npx fetches Allure, which also writes one file. The summary in Markdown has maps
+    that GitHub shows as pictures.
+    """
+    if markdown and output:
+        raise click.UsageError("--markdown prints a summary, and does not go with --output")
+    from harness.plugin.suite import catalogue
+    from harness.report.page.again import read_run, write
+
+    if markdown:
+        from harness.report.markdown import as_markdown
+
+        found = read_run(run, catalogue())
+        click.echo(as_markdown(found.report, found.results, found.judged.stories), nl=False)
+        return
+    click.echo(write(run, catalogue(), Path(output) if output else None))
+
+
+_COMPARE_CODES = """\b
+Exit codes:
+  0  with --changes: no verdict changed
+  1  with --changes: at least one verdict changed
+  4  wrong use"""
+
+
+@click.command(
+    epilog=examples(
+        "compare nftables/report.yaml iptables/report.yaml",
+        "compare results/1.3*/",
+        "compare --changes yesterday/ today/",
+        "compare --issues issues/ yesterday/ today/",
+        codes=_COMPARE_CODES,
+    )
+)
+@click.argument("reports", nargs=-1, required=True, type=PLACE, metavar="REPORT...")
+@click.option("--changes", is_flag=True, help="List the verdicts that changed from the first to the second REPORT.")
+@click.option(
+    "--issues",
+    metavar="FOLDER",
+    type=PLACE,
+    help="As --changes, and write a Markdown file for each issue to open, with the title on its first line.",
+)
+def compare(reports: Sequence[str], *, changes: bool, issues: str | None) -> int:
+    """Compare reports side by side, as a Markdown page.
+
+    Shows which features each implementation supports, and the requirements whose verdicts differ. A REPORT is a
+    report.yaml file or the folder of a run. A report that `trafficdist verify` refuses is marked with the first reason.
+
+    With --changes, there are two REPORTs, which may also be folders of runs, matched by name. A requirement that has
+    vanished is a change. A new requirement is listed, and is a change only if it is not met.
+    """
+    if changes or issues:
+        if len(reports) != 2:
+            raise click.UsageError(f"--changes and --issues take two reports, and there are {len(reports)}")
+        return _changes(reports[0], reports[1], issues)
+    from harness.report.comparison import as_markdown
+    from harness.report.conformance import read_report
+
+    read = [read_report(each) for each in reports]
+    click.echo(as_markdown(read, _why_refused(reports)))
+    return 0
+
+
+def _changes(old: str, new: str, issues: str | None) -> int:
+    from harness.report import changes
+    from harness.report.conformance import read_reports
+    from harness.run.folder import OutputFolder
+
+    before, after = read_reports(old), read_reports(new)
+    found = changes.changes(before, after)
+    places = [str(Path(place) / name) for place, read in ((old, before), (new, after)) for name in read]
+    refused = [(place, why) for place, why in zip(places, _why_refused(places), strict=True) if why]
+    click.echo(changes.as_markdown(found, changes.new_ones(before, after), refused))
+    for number, issue in enumerate(changes.issues(found) if issues else ()):
+        OutputFolder(Path(str(issues))).write(f"{number:02}.md", f"{issue.title}\n\n{issue.body}\n")
+    return 1 if found else 0
+
+
+def _why_refused(places: Sequence[str]) -> list[str]:
+    """Return the first reason why `verify` refuses each report (a file or the folder of a run), or "" if accepted."""
+    from harness.plugin.suite import catalogue
+    from harness.report.verified import verify
+
+    requirements = catalogue()
+    folders = [Path(each) if Path(each).is_dir() else Path(each).parent for each in places]
+    refused = [verify(each, requirements) for each in folders]
+    return [str(each[0]) if each else "" for each in refused]
