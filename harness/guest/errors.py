@@ -198,19 +198,6 @@ def _unscheduled(name: str, conditions: Sequence[Mapping[str, Any]]) -> str:
     return ""
 
 
-def of_events(events: Sequence[Object]) -> str:
-    """Return the reason why pods cannot be created from the newest of these Events, or "" if there is none."""
-    ordered = sorted(events, key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
-    for event in reversed(ordered):
-        reason, text = str(event.get("reason", "")), _line(str(event.get("message", "")))
-        if reason == "FailedCreate" and "forbidden" in text:
-            return _forbidden(text, " to create a pod")
-        if reason in {"FailedCreatePodSandBox", "NetworkNotReady", "FailedMount"}:
-            name = (event.get("involvedObject") or {}).get("name", "?")
-            return f"pod {name} does not start ({reason}: {text}): see the node's network plugin and kubelet"
-    return ""
-
-
 def of_node(name: str, node: Object | None) -> str:
     """Return why a node cannot run pods, or "" if it can."""
     if node is None:

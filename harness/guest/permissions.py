@@ -127,16 +127,6 @@ def _without_alternatives(found: Sequence[Denied]) -> list[Denied]:
     return [replace(each, rule=replace(each.rule, without="")) for each in found if each.rule != _PORT_FORWARD]
 
 
-def cluster_role(name: str, rules: Sequence[Rule]) -> dict[str, Any]:
-    """Return the ClusterRole that grants these rules."""
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
-        "rules": [each.as_rbac() for each in rules],
-    }
-
-
 def _is_allowed(api: Api, question: dict[str, Any]) -> bool:
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": question}
     answer = api.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.netns.namespace import Namespace
 from harness.tracing.packet import Frame, about, packet_of
@@ -18,21 +18,12 @@ _TIMESPEC = struct.Struct("=qq")
 _NANOSECONDS, _RAW_IP = 0xA1B23C4D, 101  # the magic number, and LINKTYPE_RAW, of pcap-savefile(5)
 
 
-class Capture:
-    """A running capture, created by `capturing`."""
-
-    def __init__(self, sockets: Mapping[str, socket.socket]) -> None:
-        self._sockets = sockets
-
-    def take(self) -> list[Frame]:
-        """Return the IP packets since the last call, in order of time."""
-        found = [frame for where, sock in self._sockets.items() for frame in _frames(where, sock)]
-        return sorted(found, key=lambda each: each.at)
-
-
 @contextlib.contextmanager
-def capturing(places: Mapping[str, Namespace]) -> Iterator[Capture]:
-    """Capture on all links of these netns until the block ends. Raises `OSError`."""
+def capturing(places: Mapping[str, Namespace]) -> Iterator[Callable[[], list[Frame]]]:
+    """Capture on all links of these netns until the block ends. Raises `OSError`.
+
+    Yields a function that returns the IP packets since its last call, in order of time.
+    """
     with contextlib.ExitStack() as opened:
         sockets = {}
         for where, namespace in places.items():
@@ -42,7 +33,12 @@ def capturing(places: Mapping[str, Namespace]) -> Iterator[Capture]:
             sock.setsockopt(socket.SOL_SOCKET, _TIMES, 1)
             sock.setblocking(False)
             sockets[where] = sock
-        yield Capture(sockets)
+
+        def take() -> list[Frame]:
+            found = [frame for where, sock in sockets.items() for frame in _frames(where, sock)]
+            return sorted(found, key=lambda each: each.at)
+
+        yield take
 
 
 def as_pcap(frames: Sequence[Frame]) -> bytes:

@@ -15,9 +15,8 @@ from harness.netns import conntrack
 from harness.netns.namespace import Namespace
 from harness.probes.probe import Probe
 from harness.tracing.capture import capturing
-from harness.tracing.counters import counted, risen
 from harness.tracing.path import Followed
-from harness.tracing.tracer import Tracer, rules_in, tracing
+from harness.tracing.tracer import Take, rules_in, tracing
 
 MOST = 50
 """The maximum number of repetitions of a probe."""
@@ -43,33 +42,28 @@ def follow(
     sends the probe. If the kernel cannot trace, the result has only the capture.
     """
     short = replace(probe, timeout=min(probe.timeout, SILENCE * time_scale()))
-    six = ":" in probe.address
     seen: list[Observation] = []
     until = time.monotonic() + SECONDS
     with contextlib.ExitStack() as watched:
-        capture = watched.enter_context(capturing(places))
-        tracer, missing = _tracer(watched, node, probe)
+        captured = watched.enter_context(capturing(places))
+        traced, missing = _tracer(watched, node, probe)
         while True:
-            before = counted(node, six=six)
-            capture.take()
-            tracer.take()
+            captured()
+            traced()
             seen.append(ask(short))
             if is_same(seen[-1]) or len(seen) == MOST or time.monotonic() > until:
                 break
-        took = risen(before, counted(node, six=six)) if before else ()
         to = probe.address, probe.port
-        found = Followed(
-            seen, tracer.take(), rules_in(node), _links(node), capture.take(), took, missing=missing, to=to
-        )
+        found = Followed(seen, traced(), rules_in(node), _links(node), captured(), missing=missing, to=to)
     return replace(found, connection=_connection(node, found))
 
 
-def _tracer(watched: contextlib.ExitStack, node: Namespace, probe: Probe) -> tuple[Tracer, tuple[str, ...]]:
-    """Return the tracer of a node. If the kernel cannot trace, return a tracer without messages and the reason."""
+def _tracer(watched: contextlib.ExitStack, node: Namespace, probe: Probe) -> tuple[Take, tuple[str, ...]]:
+    """Return the tracer of a node. If the kernel cannot trace, it returns no messages, and the reason is returned."""
     try:
         return watched.enter_context(tracing(node, probe.protocol, probe.address, probe.port)), ()
     except UnavailableError as error:
-        return Tracer(None), (str(error),)
+        return list, (str(error),)
 
 
 def _links(node: Namespace) -> dict[int, str]:

@@ -29,8 +29,8 @@ class Followed:
     """A probe that was repeated with tracing on a node: all outcomes, and the trace of the last repetition.
 
     `rules` are the node's rules in the order of their chains, `links` are the names of its links by index, `frames`
-    are the captured packets, `counted` are the rules of iptables-legacy that matched packets, with their tables, and
-    `connection` is the node's conntrack entry. `missing` lists what is not available. `to` is the probe's destination.
+    are the captured packets, and `connection` is the node's conntrack entry. `missing` lists what is not available.
+    `to` is the probe's destination.
     """
 
     seen: Sequence[Observation] = ()
@@ -38,7 +38,6 @@ class Followed:
     rules: Sequence[RuleName] = ()
     links: Mapping[int, str] = field(default_factory=dict)
     frames: Sequence[Frame] = ()
-    counted: Sequence[tuple[str, str]] = ()
     connection: str = ""
     missing: Sequence[str] = ()
     to: End = ("", 0)
@@ -120,8 +119,6 @@ class _Walk:
             if each.table != _OWN:
                 yield from self._step(each)
                 self._mark = each.mark
-        for table, text in self._followed.counted:
-            yield [f"iptables {table}: {text} (its counter increased)"]
         if trace:
             yield [self._leaves(), f"conntrack of node {self._node}: {self._followed.connection or 'no entry'}"]
         yield [self._outcome(self._followed.seen[-1])]

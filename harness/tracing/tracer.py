@@ -1,18 +1,26 @@
-"""Make the kernel trace packets in one netns that open connections to an address."""
+"""Make the kernel trace the first packets of connections to an address in one netns, by an nftables table.
+
+The table's first chains, before all other rules, enable tracing for the packet. Its last chains are empty and show how
+the packet leaves the rules. The socket that creates the table owns it (Linux 5.12): the kernel deletes the table with
+the socket, even when the process is killed. Messages are built here, as pyroute2 does not report commit errors.
+
+The numbers come from linux/netfilter/nf_tables.h and nfnetlink.h.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from harness.errors import UnavailableError
 from harness.netns.namespace import Namespace
-from harness.netns.netlink import messages
+from harness.netns.netlink import attribute, messages
 from harness.netns.rtnetlink import NETFILTER, NetlinkError, Request, pack
-from harness.tracing import trace_table
-from harness.tracing.messages import NEW_RULE, TRACE, Traced, rule, traced
+from harness.tracing.messages import NEW_RULE, TRACE, TRACE_TABLE, Traced, rule, traced
+
+Take = Callable[[], list[Traced]]
 
 _GROUP = 9  # NFNLGRP_NFTRACE
 _SOL_NETLINK, _ADD_MEMBERSHIP = 270, 1
@@ -22,32 +30,39 @@ _BUFFER = 1 << 18
 _SECONDS = 2.0  # seconds for the kernel's reply to a request, which is immediate
 
 
-class Tracer:
-    """The trace of a netns, created by `tracing`. Without a socket it has no messages."""
-
-    def __init__(self, sock: socket.socket | None) -> None:
-        self._socket = sock
-
-    def take(self) -> list[Traced]:
-        """Return the messages since the last call, in order."""
-        found: list[Traced] = []
-        with contextlib.suppress(BlockingIOError):
-            while self._socket is not None:
-                datagram = self._socket.recv(_BUFFER, socket.MSG_DONTWAIT)
-                found += [traced(body) for kind, _, _, body in messages(datagram) if kind == TRACE]
-        return found
+_INET, _OWNER = 1, 0x2  # NFPROTO_INET, NFT_TABLE_F_OWNER
+_FIRST, _LAST = -350, (1 << 31) - 100  # before raw (-300), and after the translation of sources
+_HOOKS = {"prerouting": 0, "input": 1, "output": 3, "postrouting": 4}
+_ACK, _CREATE, _APPEND = 0x4, 0x400, 0x800
+_REGISTER = 1
+_NUMBERS = {"TCP": socket.IPPROTO_TCP, "UDP": socket.IPPROTO_UDP}
+_NFPROTO, _TRACE, _L4PROTO = 15, 12, 16  # NFT_META_…
+_NETWORK, _TRANSPORT = 1, 2
+_SYN_AND_ACK, _SYN = b"\x12", b"\x02"
 
 
 @contextlib.contextmanager
-def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Iterator[Tracer]:
-    """Trace packets to this address and port ("TCP" or "UDP") during the block. Raises `UnavailableError`."""
+def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Iterator[Take]:
+    """Trace packets to this address and port ("TCP" or "UDP") during the block. Raises `UnavailableError`.
+
+    Yields a function that returns the messages since its last call, in order.
+    """
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.bind((0, 0))
         sock.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
-        wanted = trace_table.requests(protocol, address, port)
+        wanted = _requests(protocol, address, port)
         sock.send(pack(wanted))
         _raise_first_error(sock, wanted)
-        yield Tracer(sock)
+
+        def take() -> list[Traced]:
+            found: list[Traced] = []
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    datagram = sock.recv(_BUFFER, socket.MSG_DONTWAIT)
+                    found += [traced(body) for kind, _, _, body in messages(datagram) if kind == TRACE]
+            return found
+
+        yield take
 
 
 def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
@@ -73,3 +88,83 @@ def _raise_first_error(sock: socket.socket, wanted: Sequence[Request]) -> None:
                 if code:
                     what = wanted[number - 1].what if 0 < number <= len(wanted) else "trace"
                     raise UnavailableError(f"the kernel cannot trace packets here: {NetlinkError(what, code)}")
+
+
+def _requests(protocol: str, address: str, port: int) -> Sequence[Request]:
+    """Return the batch that creates the table for packets that open a connection to this address and port."""
+    matched = _matched(protocol, address, port)
+    return [
+        Request("begin", 0x10, 0, struct.pack(">BBH", 0, 0, 10)),
+        _request("make the table", 0, _CREATE, _text(1, TRACE_TABLE), _number(2, _OWNER)),
+        *(_chain(f"first-{hook}", hook, _FIRST) for hook in ("prerouting", "output")),
+        *(_chain(f"last-{hook}", hook, _LAST) for hook in ("input", "postrouting")),
+        *(_rule(f"first-{hook}", matched) for hook in ("prerouting", "output")),
+        Request("end", 0x11, 0, struct.pack(">BBH", 0, 0, 10)),
+    ]
+
+
+def _matched(protocol: str, address: str, port: int) -> bytes:
+    """Return the expressions of the rule that enables tracing."""
+    six = ":" in address
+    packed = socket.inet_pton(socket.AF_INET6 if six else socket.AF_INET, address)
+    opens = _payload(_TRANSPORT, 13, 1) + _mask(_SYN_AND_ACK) + _compare(_SYN) if protocol == "TCP" else b""
+    return (
+        _meta(_NFPROTO)
+        + _compare(bytes([10 if six else 2]))
+        + _payload(_NETWORK, 24 if six else 16, len(packed))
+        + _compare(packed)
+        + _meta(_L4PROTO)
+        + _compare(bytes([_NUMBERS[protocol]]))
+        + _payload(_TRANSPORT, 2, 2)
+        + _compare(struct.pack(">H", port))
+        + opens
+        + _expression("immediate", _number(1, _REGISTER), _value(2, b"\1"))
+        + _expression("meta", _number(2, _TRACE), _number(3, _REGISTER))
+    )
+
+
+def _chain(name: str, hook: str, priority: int) -> Request:
+    where = attribute(4 | 0x8000, _number(1, _HOOKS[hook]) + _number(2, priority))
+    return _request(f"make chain {name}", 3, _CREATE, _text(1, TRACE_TABLE), _text(3, name), where, _text(7, "filter"))
+
+
+def _rule(chain: str, expressions: bytes) -> Request:
+    body = attribute(4 | 0x8000, expressions)
+    return _request(f"write the rule of {chain}", 6, _CREATE | _APPEND, _text(1, TRACE_TABLE), _text(2, chain), body)
+
+
+def _request(what: str, kind: int, flags: int, *attributes: bytes) -> Request:
+    return Request(what, 10 << 8 | kind, flags | _ACK, struct.pack(">BBH", _INET, 0, 0) + b"".join(attributes))
+
+
+def _expression(name: str, *attributes: bytes) -> bytes:
+    return attribute(1 | 0x8000, _text(1, name) + attribute(2 | 0x8000, b"".join(attributes)))
+
+
+def _meta(key: int) -> bytes:
+    return _expression("meta", _number(1, _REGISTER), _number(2, key))
+
+
+def _payload(base: int, offset: int, length: int) -> bytes:
+    return _expression("payload", _number(1, _REGISTER), _number(2, base), _number(3, offset), _number(4, length))
+
+
+def _mask(bits: bytes) -> bytes:
+    numbers = (_number(1, _REGISTER), _number(2, _REGISTER), _number(3, len(bits)))
+    return _expression("bitwise", *numbers, _value(4, bits), _value(5, bytes(len(bits))))
+
+
+def _compare(value: bytes) -> bytes:
+    return _expression("cmp", _number(1, _REGISTER), _number(2, 0), _value(3, value))
+
+
+def _value(kind: int, value: bytes) -> bytes:
+    return attribute(kind | 0x8000, attribute(1, value))
+
+
+def _number(kind: int, value: int) -> bytes:
+    return attribute(kind, struct.pack(">I", value & 0xFFFFFFFF))
+
+
+def _text(kind: int, value: str) -> bytes:
+    return attribute(kind, value.encode("ascii") + b"\0")

@@ -110,12 +110,6 @@ def test_starting_pod_has_no_error() -> None:
     assert errors.of_pod(pod(phase="Running")) == ""
 
 
-def test_events_name_the_quota() -> None:
-    events = [{"reason": "FailedCreate", "message": f"Error creating: {QUOTA}", "lastTimestamp": "2026-01-01"}]
-    assert "resource quota team is used up" in errors.of_events(events)
-    assert errors.of_events([{"reason": "Pulled", "message": "x"}]) == ""
-
-
 @pytest.mark.parametrize(
     ("status", "said"), [("True", ""), ("False", "is not ready (kubelet stopped)"), ("Unknown", "is not ready")]
 )

@@ -41,11 +41,11 @@ def namespace() -> Iterator[Namespace]:
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"], ids=["IPv4", "IPv6"])
 def test_icmp_error_is_captured_with_its_original_packet(namespace: Namespace, host: str) -> None:
     kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with capturing({"client": namespace}) as capture, namespace.socket(kind, socket.SOCK_DGRAM) as sock:
+    with capturing({"client": namespace}) as take, namespace.socket(kind, socket.SOCK_DGRAM) as sock:
         sock.connect((host, 9))
         sock.send(b"who")
         port = sock.getsockname()[1]
-        frames = [each for each in capture.take() if each.out]
+        frames = [each for each in take() if each.out]
     asked = Packet("udp", host, port, host, 9)
     assert [each.concerns for each in frames] == [asked, asked]
     assert [each.packet.protocol for each in frames] == ["udp", "icmp" if kind == socket.AF_INET else "ipv6-icmp"]

@@ -33,24 +33,26 @@ def knock(namespace: Namespace, protocol: str, address: str, port: int = PORT) -
 
 @pytest.mark.parametrize("protocol", ["TCP", "UDP"])
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"], ids=["IPv4", "IPv6"])
-def test_first_packet_is_traced_from_source_to_destination(namespace: Namespace, protocol: str, address: str) -> None:
-    with tracing(namespace, protocol, address, PORT) as tracer:
+def test_first_packet_is_traced_from_source_to_destination(
+    namespace: Namespace, protocol: str, address: str
+) -> None:
+    with tracing(namespace, protocol, address, PORT) as take:
         knock(namespace, protocol, address)
-        told = [each for each in tracer.take() if each.packet]
+        told = [each for each in take() if each.packet]
         assert {each.packet.destination_port for each in told if each.packet} == {PORT}
         assert [each.chain for each in told][:2] == ["first-output", "last-postrouting"]
         assert told[0].packet is not None
         assert told[0].packet.protocol == protocol.lower()
-        assert tracer.take() == []
+        assert take() == []
 
 
 def test_other_packets_are_not_traced(namespace: Namespace) -> None:
-    with tracing(namespace, "TCP", "127.0.0.1", PORT) as tracer:
+    with tracing(namespace, "TCP", "127.0.0.1", PORT) as take:
         knock(namespace, "TCP", "127.0.0.1", PORT + 1)
         knock(namespace, "UDP", "127.0.0.1")
         knock(namespace, "TCP", "127.0.0.2")
         knock(namespace, "TCP", "::1")
-        assert tracer.take() == []
+        assert take() == []
 
 
 def test_nothing_is_left_after_an_error(namespace: Namespace) -> None:
