@@ -42,7 +42,8 @@ from harness.netns.idle import IdleWatch
 from harness.probes.control import ControlledBlock
 from harness.probes.loop import Loop, Probe, ServerPort
 from harness.probes.probe import SocketSource
-from harness.proxies.proxy import HasClusterPart, PlacesClients, TellsWhatLacks, TellsWhenDone, WiresPods
+from harness.proxies.executable import ExecutableProxy
+from harness.proxies.proxy import TellsWhatLacks
 from harness.recipes.node_processes import server_of
 
 BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to process the first objects
@@ -178,7 +179,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         pod_cidrs = [addresses.POD_CIDRS[family] for family in self.families]
         self.proxy = self._implementation.proxy(self.control_plane, pod_cidrs)
         begun.callback(self.proxy.close)
-        if isinstance(self.proxy, HasClusterPart):
+        if isinstance(self.proxy, ExecutableProxy):
             self.proxy.setup_cluster(self.network.external)
         for place in self.topology.nodes:
             host = self.network.nodes[place.name]
@@ -187,7 +188,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             self.api.create("nodes", "", manifests.node(place, list(host.addresses.values()), cidrs))
             self._witnesses[f"proxy-{place.name}"] = partial(self.proxy.evidence, place.name)
             self.proxy.setup(place.name, host.namespace, self.release)
-        if isinstance(self.proxy, WiresPods) and self.proxy.wiring:
+        if isinstance(self.proxy, ExecutableProxy) and self.proxy.wiring:
             self._wire_by(self.proxy.wiring)
         begun.enter_context(threads.watched(self._threads))
 
@@ -320,7 +321,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
         """Return where a client's sockets are opened: its netns, or a process in its control group."""
         host = self.host_of(client)
-        groups = self.proxy.clients if host.node and isinstance(self.proxy, PlacesClients) else None
+        groups = self.proxy.clients if host.node and isinstance(self.proxy, ExecutableProxy) else None
         return groups.of(host) if groups else host.namespace
 
     def controller_metrics(self) -> str:
@@ -349,7 +350,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return self._components.settle(within)
 
     def watch_idle(self) -> Callable[[], str]:
-        if not (isinstance(self.proxy, TellsWhenDone) and self.proxy.tells_when_done):
+        if not (isinstance(self.proxy, ExecutableProxy) and self.proxy.tells_when_done):
             return str
         _, (_, port) = server_of(self.control_plane.kubeconfig())
         seen = IdleWatch({node: self.network.nodes[node].namespace for node in self._present()}, port)

@@ -5,9 +5,8 @@ find("kube-proxy", "1.34")    returns the path of a binary, or raises an error w
 
 from __future__ import annotations
 
-from harness.binaries.cache import Cache, Entry
+from harness.binaries.cache import Cache, Entry, find, find_entry
 from harness.binaries.component import COMPONENTS
-from harness.binaries.finding import find, find_entry
 from harness.binaries.versions import Version
 
 __all__ = ["COMPONENTS", "Cache", "Entry", "Version", "find", "find_entry"]

@@ -1,8 +1,8 @@
 """Download a file over HTTP from the first mirror that has the file, and resume an interrupted download.
 
-The partial file stays on disk with its ETag. The next request asks for the rest if the file is unchanged. A server
-without range support sends the whole file. A file with a wrong SHA-256 checksum is deleted. pooch verifies checksums,
-too, but neither resumes downloads nor tries mirrors.
+The partial file stays on disk, and the next request asks for the rest. A server without range support sends the whole
+file. A file with a wrong SHA-256 checksum is deleted, and downloaded whole if a part was from before. pooch verifies
+checksums, too, but neither resumes downloads nor tries mirrors.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Fetcher:
             if found == sha256:
                 part.rename(target)
                 return url
-            _drop(part)
+            part.unlink()
             if not joined:
                 raise UnavailableError(
                     f"{url} differs from the publisher's file: its SHA-256 sum is {found}, not {sha256}"
@@ -107,19 +107,15 @@ class Fetcher:
                 self.pause(min(2.0**idle, 10.0))
 
     def _continue(self, url: str, part: Path, watcher: Watcher) -> bool:
-        """Download over one connection. Returns whether the file is complete."""
+        """Download over one connection. Returns whether the file is complete, as far as the server says."""
         have = _size_of(part)
-        with self._open(url, have, _tag_of(part)) as answer:
+        with self._open(url, have) as answer:
             if answer.status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-                whole = answer.headers.get("Content-Range", "").endswith(f"*/{have}")
-                if not whole:
-                    _drop(part)
-                return whole
-            have = have if answer.status == http.client.PARTIAL_CONTENT and _starts_at(answer, have) else 0
+                return True  # nothing follows: the checksum decides
+            if not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+                have = 0
             length = answer.headers.get("Content-Length")
             total = have + int(length) if length else 0
-            with said_plainly(part):
-                part.with_suffix(".etag").write_text(answer.headers.get("ETag") or "", encoding="utf-8")
             watcher.begin(url, total, unit="bytes", done=have)
             try:
                 done = have + _write(answer, part, append=have > 0, watcher=watcher)
@@ -130,12 +126,10 @@ class Fetcher:
         return True
 
     @contextlib.contextmanager
-    def _open(self, url: str, start: int = 0, tag: str = "") -> Iterator[http.client.HTTPResponse]:
+    def _open(self, url: str, start: int = 0) -> Iterator[http.client.HTTPResponse]:
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"mirror {url!r}: want one that begins with http:// or https://")
-        headers = {"User-Agent": "trafficdist"}
-        if start:
-            headers |= {"Range": f"bytes={start}-"} | ({"If-Range": tag} if tag and not tag.startswith("W/") else {})
+        headers = {"User-Agent": "trafficdist"} | ({"Range": f"bytes={start}-"} if start else {})
         try:
             request = urllib.request.Request(url, headers=headers)  # noqa: S310  the scheme is checked above
             answer = urllib.request.urlopen(request, timeout=self.timeout)  # noqa: S310  the same
@@ -175,21 +169,5 @@ def _write(answer: http.client.HTTPResponse, part: Path, *, append: bool, watche
     return written
 
 
-def _starts_at(answer: http.client.HTTPResponse, offset: int) -> bool:
-    return answer.headers.get("Content-Range", "").startswith(f"bytes {offset}-")
-
-
-def _tag_of(part: Path) -> str:
-    try:
-        return part.with_suffix(".etag").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-
-
 def _size_of(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
-
-
-def _drop(part: Path) -> None:
-    part.unlink(missing_ok=True)
-    part.with_suffix(".etag").unlink(missing_ok=True)

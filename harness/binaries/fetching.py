@@ -50,9 +50,6 @@ class Source(Protocol):
         `without` lists versions that failed with `GoneError`.
         """
 
-    def available(self, component: Binary) -> list[Version]:
-        """Return the available versions, the oldest first. Raises `UnavailableError`."""
-
 
 class FromRelease:
     """Official release binaries."""
@@ -76,10 +73,6 @@ class FromRelease:
             return Made(binary, url)
 
         return version, make
-
-    def available(self, component: Binary) -> list[Version]:
-        """Raise `UnavailableError`, because release servers do not list versions."""
-        raise UnavailableError(f"releases of {component.name} cannot be listed")
 
 
 def fetch(
@@ -129,27 +122,20 @@ def _get(
         there = cache.get(component.name, version)
         if there is not None and not again:
             return there
-        return _make(component, version, origin, make, cache)
+        folder = cache.workspace(component.name, version, origin.name)
+        made = make(folder)
+        made.binary.chmod(0o755)
+        says = version_of(component, made.binary)
+        if says != version:
+            raise UnavailableError(f"{made.at} should be {component.name} {version}, but prints version {says}")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        described = Origin(origin.name, made.at, sha256_of(made.binary), now, made.made_with)
+        entry = cache.put(component, version, made.binary, described, dict(made.beside))
+        cache.close_workspace(folder)
+        return entry
 
 
 def _missing(error: GoneError) -> str:
     """Return a short description of the missing modules."""
     modules = list(dict.fromkeys(_MODULE.findall(str(error))))
     return f"{', '.join(modules) or 'a module that it needs'} is missing"
-
-
-def _make(component: Binary, version: Version, origin: Source, make: Callable[[Path], Made], cache: Cache) -> Entry:
-    folder = cache.workspace(component.name, version, origin.name)
-    made = make(folder)
-    made.binary.chmod(0o755)
-    says = version_of(component, made.binary)
-    if says != version:
-        raise UnavailableError(f"{made.at} should be {component.name} {version}, but prints version {says}")
-    described = Origin(origin.name, made.at, sha256_of(made.binary), _now(), made.made_with)
-    entry = cache.put(component, version, made.binary, described, dict(made.beside))
-    cache.close_workspace(folder)
-    return entry
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

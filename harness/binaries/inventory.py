@@ -9,11 +9,10 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from harness.binaries.cache import Cache, Entry
+from harness.binaries.cache import ASSETS, Cache, Entry, asset, assets_folder
 from harness.binaries.component import COMPONENTS, Binary, component_named, version_of
 from harness.binaries.download import Fetcher
-from harness.binaries.fetching import GROUP, FromRelease, Source, fetch
-from harness.binaries.finding import ASSETS, asset, assets_folder, find_entry
+from harness.binaries.fetching import GROUP, FromRelease, fetch
 from harness.binaries.release import Releases
 from harness.binaries.versions import parse_wanted
 from harness.binaries.watching import Terminal
@@ -69,11 +68,10 @@ def offers(names: Sequence[str]) -> str:
     return as_table(rows)
 
 
-def _compiler(jobs: int = 0) -> Source:
+def _compiler(jobs: int = 0) -> Any:
     """Return the source that compiles components. Raises `UnavailableError` if it is not installed."""
     for each in installed(GROUP, "source"):
-        found: Source = each.load()(jobs)
-        return found
+        return each.load()(jobs)
     raise UnavailableError("only a checkout of trafficdist compiles components; use --from release")
 
 
@@ -128,11 +126,6 @@ def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
         cache.remove(entry)
     freed = ", ".join(f"{entry.component} {entry.version}" for entry in chosen)
     return f"Removed {freed}." if chosen else f"Nothing to remove in {cache.folder}."
-
-
-def where(cache: Cache, name: str, version: str) -> str:
-    """Return the path of a binary. Raises `UnavailableError` with the remedy."""
-    return str(find_entry(name, version, cache=cache).path)
 
 
 def _assets() -> list[Entry]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -13,7 +12,6 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TransferSpeedColumn,
@@ -42,28 +40,13 @@ class Watcher:
         """End the task."""
 
 
-@dataclass
-class _Counted:
-    what: str = ""
-    total: int = 0
-    unit: str = ""
-    done: int = 0
-    said: float = 0.0
-
-    def __str__(self) -> str:
-        if self.unit == "bytes":
-            return f"{self.what}: {self.done / 1e6:.1f} of {self.total / 1e6:.1f} MB"
-        return f"{self.what}: {self.done} of {self.total} {self.unit}"
-
-
 class Terminal(Watcher):
     """Shows a progress bar on a terminal, and otherwise a line every 15 seconds. A context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._counted = _Counted()
         self._bar: Progress | None = None
-        self._task = TaskID(0)
+        self._said = 0.0  # time of the last line
 
     def __enter__(self) -> Self:
         return self
@@ -78,10 +61,6 @@ class Terminal(Watcher):
 
     def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
         self.end()
-        if not self._console.is_terminal:
-            self._counted = _Counted(what, total, unit, done, time.monotonic())
-            self.say(str(self._counted) if total else what)
-            return
         shown: tuple[ProgressColumn, ...] = (MofNCompleteColumn(), TextColumn(unit))
         if unit == "bytes":
             shown = (DownloadColumn(), TransferSpeedColumn())
@@ -93,19 +72,26 @@ class Terminal(Watcher):
             TextColumn("{task.fields[detail]}", style="dim", markup=False),
             console=self._console,
             transient=True,
+            disable=not self._console.is_terminal,
         )
-        self._task = self._bar.add_task(what, total=total or None, completed=done, detail="")
+        self._bar.add_task(what, total=total or None, completed=done, detail="", unit=unit)
         self._bar.start()
+        self._say_progress(self._bar)
+
+    def _say_progress(self, bar: Progress) -> None:
+        """Print a line, unless the bar is shown."""
+        if bar.disable and time.monotonic() - self._said > _EVERY:
+            self._said, task = time.monotonic(), bar.tasks[0]
+            size, unit = (1e6, "MB") if task.fields["unit"] == "bytes" else (1, task.fields["unit"])
+            of = f": {task.completed / size:.0f} of {task.total / size:.0f} {unit}" if task.total else ""
+            self.say(f"{task.description}{of}")
 
     def advance(self, by: int, detail: str = "") -> None:
-        self._counted.done += by
         if self._bar is not None:
-            self._bar.update(self._task, advance=by, detail=detail)
-        elif time.monotonic() - self._counted.said > _EVERY:
-            self._counted.said = time.monotonic()
-            self.say(str(self._counted))
+            self._bar.update(self._bar.tasks[0].id, advance=by, detail=detail)
+            self._say_progress(self._bar)
 
     def end(self) -> None:
         if self._bar is not None:
             self._bar.stop()
-            self._bar = None
+            self._bar, self._said = None, 0.0

@@ -117,10 +117,9 @@ def check(component: str, folder: Path | None) -> int:
 @_cached
 def path(component: str, version: str, folder: Path | None) -> None:
     """Print the path of a binary in the cache."""
-    from harness.binaries import inventory
-    from harness.binaries.cache import Cache
+    from harness.binaries import Cache, find
 
-    click.echo(inventory.where(Cache(folder), component, version))
+    click.echo(str(find(component, version, cache=Cache(folder))))
 
 
 @components.command(epilog=examples("components remove kube-proxy 1.34", "components remove --all"))

@@ -9,9 +9,8 @@ from harness.errors import UnavailableError
 from harness.model.manifests import internal_addresses
 from harness.model.release import Release
 from harness.netns.addresses import family_of
-from harness.netns.fabric import Host, Wiring
+from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
-from harness.proxies.proxy import Clients
 from harness.proxies.rules import rules_of
 from harness.recipes.programs import CLUSTER, Programs
 from harness.recipes.recipe import Recipe
@@ -26,10 +25,13 @@ class ExecutableProxy:
         self._booted: Release | None = None
         self._namespaces: dict[str, Namespace] = {}
         self._families = [family_of(cidr) for cidr in pod_cidrs]
-        self._tells = any(each.synced for each in recipe.programs)
         self._has_cluster_programs = bool(recipe.cluster_programs)
         self._outside: Host | None = None
         self._programs = Programs(plane, recipe)
+        # The suite sees only of programs on nodes whether they are idle.
+        self.tells_when_done = any(each.synced for each in recipe.programs) and not self._has_cluster_programs
+        self.wiring = self._programs.pods
+        self.clients = self._programs.clients
 
     def setup_cluster(self, outside: Host) -> None:
         """Apply the objects of the recipe. Its cluster programs will run on host `outside`. Raises `StartError`."""
@@ -68,21 +70,6 @@ class ExecutableProxy:
     def synced(self) -> bool:
         """Return whether all checks on all nodes succeed for `quiet_seconds`. This takes up to a second longer."""
         return self._programs.synced()
-
-    @property
-    def tells_when_done(self) -> bool:
-        """True if a program has `synced` checks, and all programs run on nodes, where the suite sees whether they are
-        idle.
-        """
-        return self._tells and not self._has_cluster_programs
-
-    @property
-    def wiring(self) -> Wiring | None:
-        return self._programs.pods
-
-    @property
-    def clients(self) -> Clients | None:
-        return self._programs.clients
 
     @property
     def lacking(self) -> str:

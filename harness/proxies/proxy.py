@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from harness.model.release import Release
 from harness.netns.namespace import Namespace
 
-if TYPE_CHECKING:  # these modules do not import a proxy
+if TYPE_CHECKING:  # this module does not import a control plane
     from harness.control_planes.control_plane import ControlPlane
-    from harness.netns.fabric import Host, Wiring
-    from harness.netns.socket_maker import SocketMaker
 
 
 class Proxy(Protocol):
@@ -54,53 +52,11 @@ class Proxy(Protocol):
 
 @runtime_checkable
 class TellsWhatLacks(Protocol):
-    """A proxy that reports why `synced` still returns False."""
+    """A proxy or control plane that reports why `synced` still returns False."""
 
     @property
     def lacking(self) -> str:
         """The node and the check that failed in the last call of `synced`, or "" if all checks succeeded."""
-
-
-@runtime_checkable
-class TellsWhenDone(Protocol):
-    """A proxy that may report explicitly that it has processed everything."""
-
-    @property
-    def tells_when_done(self) -> bool:
-        """True if the proxy reports completion. Otherwise, idleness is the only sign of completion."""
-
-
-@runtime_checkable
-class HasClusterPart(Protocol):
-    """A proxy with a part that exists once per cluster, in addition to the programs on each node."""
-
-    def setup_cluster(self, outside: Host) -> None:
-        """Create the cluster part before any node is set up. Programs run on host `outside`. Raises `StartError`."""
-
-
-@runtime_checkable
-class WiresPods(Protocol):
-    """A proxy that may create pod interfaces."""
-
-    @property
-    def wiring(self) -> Wiring | None:
-        """Attaches pods to nodes with a running proxy. None if the proxy creates no pod interfaces."""
-
-
-class Clients(Protocol):
-    """Creates the sockets of a cluster's clients."""
-
-    def of(self, host: Host) -> SocketMaker:
-        """Return the socket factory of a node, or of a pod on the node."""
-
-
-@runtime_checkable
-class PlacesClients(Protocol):
-    """A proxy whose data plane may depend on the cgroup of a socket."""
-
-    @property
-    def clients(self) -> Clients | None:
-        """The factory of client sockets, or None if only the netns of a socket matters."""
 
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]

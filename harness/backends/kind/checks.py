@@ -16,8 +16,8 @@ from pathlib import Path
 
 from harness.backends.containers.engine import ContainerEngine, Facts, find_engine
 from harness.backends.kind.config import CONTROL_PLANE, KindConfig, version_of_image
+from harness.binaries import find
 from harness.binaries.component import KIND, version_of
-from harness.binaries.finding import find
 from harness.binaries.versions import Version
 from harness.errors import UnavailableError
 
