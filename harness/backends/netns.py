@@ -36,9 +36,8 @@ from harness.model.texts import gathered, texts_of
 from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_state, sandbox
+from harness.netns.activity import HUNG_EVERY, LOOKS, HungWatch, IdleWatch
 from harness.netns.fabric import Host, Network, Wiring
-from harness.netns.hung import EVERY, LOOKS, HungWatch
-from harness.netns.idle import IdleWatch
 from harness.probes.control import ControlledBlock
 from harness.probes.loop import Loop, Probe, ServerPort
 from harness.probes.probe import SocketSource
@@ -136,7 +135,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
     def _hangs(self) -> str:
         """Return which of these nodes have hung programs according to the kernel's counters, or "" if none has."""
         found = self._hung.hung(self._present())
-        seconds = LOOKS * EVERY * eventually.time_scale()
+        seconds = LOOKS * HUNG_EVERY * eventually.time_scale()
         asleep = f"has not run for {seconds:g} s, nor wanted to, and has not read what the API server sent"
         return f"on {', '.join(found)} it {asleep}" if found else ""
 

@@ -7,7 +7,7 @@ check is therefore written only once, as a function from a subject (a machine, a
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -16,6 +16,7 @@ from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import errors
 from harness.judging.exit_codes import ExitCode
 from harness.model.needs import Needs
+from harness.model.requirements import Profile, Requirement
 
 S_contra = TypeVar("S_contra", contravariant=True)  # a check of any subject is also a check of a machine
 
@@ -117,3 +118,46 @@ def exit_code(findings: Iterable[Finding]) -> ExitCode:
     if State.UNUSABLE in states:
         return ExitCode.DISTRUST
     return ExitCode.PARTIAL if State.LACKS in states else ExitCode.PASSED
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The requirements of a profile that cannot be judged."""
+
+    profile: Profile
+    lost: tuple[str, ...]
+    of: int
+
+    def sentence(self, *, named: int | None = 3) -> str:
+        """Return the cost as a sentence with the first `named` ids, or with all ids if `named` is None."""
+        shown = self.lost if named is None else self.lost[:named]
+        more = f" and {len(self.lost) - len(shown)} more" if len(shown) < len(self.lost) else ""
+        verb = "is" if len(self.lost) == 1 else "are"
+        ids = f": {', '.join(shown)}{more}" if shown else ""
+        return f"{len(self.lost)} of {self.of} requirements of {self.profile} {verb} not judged{ids}"
+
+
+def costs(
+    findings: Iterable[Finding],
+    needs: Mapping[str, Needs],
+    requirements: Sequence[Requirement],
+    profiles: Collection[Profile],
+) -> list[Cost]:
+    """Return the combined cost of the findings by profile. Profiles without any loss are omitted."""
+    lacks = list(findings)
+    found = []
+    for profile in sorted(profiles):
+        mine = sorted((each for each in requirements if each.profile == profile), key=lambda each: each.id)
+        lost = tuple(each.id for each in mine if any(_takes(lack, each, needs) for lack in lacks))
+        if lost:
+            found.append(Cost(profile, lost, len(mine)))
+    return found
+
+
+def _takes(finding: Finding, requirement: Requirement, needs: Mapping[str, Needs]) -> bool:
+    needed = needs.get(requirement.id, Needs())
+    return bool(
+        needed.abilities & finding.lacks.abilities
+        or needed.nodes & finding.lacks.nodes
+        or finding.features & {feature.name for feature in requirement.features}
+    )

@@ -97,7 +97,7 @@ def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:
 
 def _matters(finding: Finding, suite: Suite) -> bool:
     """Return False if the finding is a missing ability that no requirement of this run needs."""
-    from harness.checks.costs import costs
+    from harness.checks.check import costs
 
     only_abilities = finding.lacks.abilities and not finding.lacks.nodes and not finding.features
     if not only_abilities or not suite.needs:
@@ -137,7 +137,7 @@ def _text(finding: Finding, suite: Suite) -> Text:
 
 
 def _costs(findings: Sequence[Finding], suite: Suite, *, named: int | None = 0) -> Iterator[str]:
-    from harness.checks.costs import costs
+    from harness.checks.check import costs
     from harness.model.needs import Needs
 
     if not suite.requirements:

@@ -25,15 +25,14 @@ from harness.api.requests import ApiRequest
 from harness.control_planes.api_server import LocalApiServer
 from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.controller_manager import LocalControllerManager
-from harness.control_planes.egress import Egress
 from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.control_planes.processes import Processes, wait_until_ready
-from harness.control_planes.relay import Relay
+from harness.control_planes.relay import Egress, Relay
 from harness.model.release import Release
 from harness.netns.process import Process
 
 if TYPE_CHECKING:
-    from harness.control_planes.remote_controller import RemoteController
+    from harness.control_planes.embedded import RemoteController
 
 _SCHEDULER = "kube-scheduler"
 _READY = 30.0  # seconds for kube-scheduler to become ready, before the time scale
@@ -171,7 +170,7 @@ class BinariesControlPlane:
 def _standing_in(make: Callable[..., Any] | None) -> RemoteController | None:
     if make is None:
         return None
-    from harness.control_planes.remote_controller import RemoteController  # noqa: PLC0415  it imports the reference
+    from harness.control_planes.embedded import RemoteController  # noqa: PLC0415  it imports the reference
 
     return RemoteController(make)
 

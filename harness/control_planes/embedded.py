@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import generate_latest
@@ -25,6 +25,7 @@ from reference.apiserver.kinds import Strategy
 from reference.apiserver.server import HttpServer
 from reference.client import Client, Event, Object, Subscription
 from reference.client.informer import Informer
+from reference.client.remote import RemoteClient
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.node_level import NodeLevel
 from reference.features import NEWEST, Features, parse_version
@@ -189,3 +190,32 @@ class EmbeddedControlPlane:
     def evidence(self) -> dict[str, str]:
         """Return no evidence, because the API objects already show the work of server and controller."""
         return {}
+
+
+class RemoteController:
+    """Runs at most one reference controller, or a faulty variant, which watches any API server over HTTPS.
+
+    It replaces that of kube-controller-manager, to show how upstream's e2e tests report a fault.
+    """
+
+    def __init__(self, make: Callable[..., EndpointSliceController]) -> None:
+        self._make = make
+        self._running: tuple[EndpointSliceController, RemoteClient] | None = None
+
+    def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
+        """Run the controller as this release, and replace a running controller."""
+        self.close()
+        client = RemoteClient(kubeconfig)
+        controller = self._make(
+            client, features=features_of(release), conditions=True, node_level=node_level_of(release)
+        )
+        controller.start()
+        self._running = controller, client
+
+    def close(self) -> None:
+        """Stop the controller. EndpointSlices stay. Idempotent."""
+        if self._running is not None:
+            controller, client = self._running
+            self._running = None
+            controller.stop()
+            client.close()

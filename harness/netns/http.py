@@ -21,24 +21,13 @@ class HttpAnswer:
     text: str
 
 
-class _Connection(http.client.HTTPConnection):
-    """A connection whose socket is created in a netns."""
-
-    def __init__(self, namespace: Namespace, address: str, port: int) -> None:
-        super().__init__(address, port, timeout=TIMEOUT)
-        self._namespace = namespace
-
-    def connect(self) -> None:
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        self.sock = self._namespace.socket(family)
-        self.sock.settimeout(TIMEOUT)
-        self.sock.connect((self.host, self.port))
-
-
 def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
     """Send one request on a new connection. Raises `OSError` if there is no server or no answer."""
-    connection = _Connection(namespace, address, port)
+    connection = http.client.HTTPConnection(address, port)
+    connection.sock = namespace.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:
+        connection.sock.settimeout(TIMEOUT)
+        connection.sock.connect((address, port))
         connection.request("GET", path)
         answer = connection.getresponse()
         body = answer.read().decode(errors="replace")

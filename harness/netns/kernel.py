@@ -75,17 +75,13 @@ def missing(families: Sequence[Family] = FAMILIES) -> list[KernelFeature]:
 
 
 def _missing_in_routing(here: Namespace, there: Namespace, families: Sequence[Family]) -> list[KernelFeature]:
-    absent = []
-    if "IPv6" in families and not _has_ipv6():
-        absent.append(IPV6)
+    absent = [] if "IPv6" not in families or _has_ipv6() else [IPV6]
     if not _works(here, rtnetlink.veth("probe", 10, there, peer_name="eth0", peer_index=2)):
         absent.append(VETH)
-    for family in families:
-        known = family == "IPv4" or IPV6 not in absent
-        if known and not _works(here, rtnetlink.rule(family, "lo", table=100, priority=100)):
-            absent.append(POLICY_ROUTING)
-            break
-    return absent
+    rules = [
+        rtnetlink.rule(each, "lo", table=100, priority=100) for each in families if each == "IPv4" or IPV6 not in absent
+    ]
+    return absent if all(_works(here, rule) for rule in rules) else [*absent, POLICY_ROUTING]
 
 
 def _has_ipv6() -> bool:

@@ -11,7 +11,7 @@ from harness.model.release import Release
 from harness.netns.addresses import family_of
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
-from harness.proxies.rules import rules_of
+from harness.proxies.proxy import rules_of
 from harness.recipes.programs import CLUSTER, Programs
 from harness.recipes.recipe import Recipe
 

@@ -26,7 +26,7 @@ from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
 from harness.proxies.barrier import BarrierObjects
 from harness.proxies.kube_proxy_log import NAMESPACE, Follower
-from harness.proxies.rules import rules_of
+from harness.proxies.proxy import rules_of
 from harness.recipes.node_processes import Connections, NodeProcesses
 
 HEALTH_PORT, METRICS_PORT = 10256, 10249

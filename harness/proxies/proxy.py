@@ -5,14 +5,27 @@ An adapter contains the configuration of a proxy, and the code that reads the pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from harness.errors import UnavailableError
 from harness.model.release import Release
+from harness.netns import programs
 from harness.netns.namespace import Namespace
 
 if TYPE_CHECKING:  # this module does not import a control plane
     from harness.control_planes.control_plane import ControlPlane
+
+_NFT = ("nft", "list", "ruleset")
+_IPTABLES = (("iptables-save",), ("ip6tables-save",))
+_LISTINGS: Mapping[str, Sequence[Sequence[str]]] = {
+    "nftables": [_NFT],
+    "iptables": _IPTABLES,
+    "ipvs": [("ipvsadm", "-Ln"), ("ipset", "list"), *_IPTABLES],
+}
+
+_SECONDS = 5  # time limit per tool in seconds
 
 
 class Proxy(Protocol):
@@ -61,3 +74,19 @@ class TellsWhatLacks(Protocol):
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]
 """Creates the proxies of a cluster from the cluster's control plane and pod CIDRs."""
+
+
+def rules_of(node: str, namespace: Namespace, mode: str) -> dict[str, str]:
+    """Return the rules of a node by file name, one text per tool of the mode. A text says that its tool is missing."""
+    commands = _LISTINGS.get(mode, [_NFT, *_IPTABLES])
+    return {f"rules-{node}-{command[0]}.txt": _listed(namespace, command) for command in commands}
+
+
+def _listed(namespace: Namespace, command: Sequence[str]) -> str:
+    try:
+        ran = programs.run(namespace, command, timeout=_SECONDS)
+    except UnavailableError:
+        return f"{command[0]} is not on this machine"
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} did not end within {_SECONDS} s"
+    return ran.stdout + ran.stderr

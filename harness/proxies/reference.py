@@ -16,7 +16,7 @@ from harness.errors import EndedError
 from harness.model.release import PROXY, Release
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
-from harness.proxies.rules import rules_of
+from harness.proxies.proxy import rules_of
 from reference.client.remote import RemoteClient
 from reference.proxy import ServiceProxy
 from reference.serving import Serving

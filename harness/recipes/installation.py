@@ -15,9 +15,8 @@ from harness.api.client import Object
 from harness.errors import UsageError
 from harness.model.cluster_options import NO_CNI
 from harness.recipes import values
-from harness.recipes.filling import fill, fill_known
 from harness.recipes.objects import parse_objects
-from harness.recipes.values import Command, Line, Mark, Seconds, Text, read
+from harness.recipes.values import Command, Line, Mark, Seconds, Text, fill, fill_known, read
 
 READY_SECONDS = 180.0
 OF_OBJECTS: Mapping[str, str] = {

@@ -21,8 +21,7 @@ from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host, Port
 from harness.netns.namespace import Namespace
 from harness.recipes import cni
-from harness.recipes.filling import literal
-from harness.recipes.values import Command
+from harness.recipes.values import Command, literal
 
 OF_POD: Mapping[str, str] = {
     "pod": "the name of the pod that is attached or detached",

@@ -21,12 +21,12 @@ from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
 from harness.netns.socket_maker import ClientGroups
-from harness.recipes.filling import fill
 from harness.recipes.node_processes import LOG_LETTERS, Connections, NodeProcesses
 from harness.recipes.objects import apply
 from harness.recipes.pods import PodInterfaces
 from harness.recipes.readiness import ProgramPlace, missing
 from harness.recipes.recipe import ByLog, Program, Recipe
+from harness.recipes.values import fill
 
 BARRIER_SECONDS = 1.0
 EXPLAIN_SECONDS = 5.0  # time limit for the command of `explain`, in seconds

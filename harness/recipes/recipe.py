@@ -20,12 +20,24 @@ from harness.model.files import shown
 from harness.model.judged import JUDGES, PACKETS
 from harness.netns.isolation import OWN
 from harness.recipes import values
-from harness.recipes.filling import fill, literal
 from harness.recipes.installation import Installation, parse_installation
 from harness.recipes.objects import defines_kinds, parse_objects
 from harness.recipes.pods import OF_POD, PodCommands, by_cni
 from harness.recipes.readiness import Check, HttpCheck, LogCheck, MetricsCheck
-from harness.recipes.values import Command, Line, Mark, Name, OneKey, PatternTemplate, Rule, Seconds, one_of, read
+from harness.recipes.values import (
+    Command,
+    Line,
+    Mark,
+    Name,
+    OneKey,
+    PatternTemplate,
+    Rule,
+    Seconds,
+    fill,
+    literal,
+    one_of,
+    read,
+)
 
 CRDS = "crds"
 """The name of a requirement: the API server supports CustomResourceDefinitions, which the programs create."""

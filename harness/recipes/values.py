@@ -1,4 +1,6 @@
-"""Read YAML values into dataclasses. Each error names the key, the invalid value and the allowed values.
+"""Read YAML values into dataclasses, and fill in the placeholders of texts.
+
+Each error names the key, the invalid value and the allowed values.
 
 The fields of a dataclass are the allowed keys of a mapping. The field types restrict the values, and a `Rule` in
 `Annotated` adds further restrictions. No library meets our needs: the errors of msgspec lack the invalid value, the
@@ -17,7 +19,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from harness.errors import UsageError
-from harness.recipes.filling import PLACEHOLDER
+
+PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+"""Matches a doubled brace, or a name in braces. The group is the name."""
 
 LONG = 100
 """The maximum length of a name, and of an invalid value in an error message."""
@@ -211,3 +215,22 @@ def _refuse_unknown_placeholder(text: str, where: str, allowed: Mapping[str, str
         if found[1] is not None and found[1] not in allowed:
             names = ", ".join(f"{{{name}}}" for name in allowed)
             raise UsageError(f"key {where}: unknown placeholder {{{found[1]}}}; allowed: {names}; {{{{ for a brace")
+
+
+def literal(text: str) -> str:
+    """Return a template that yields exactly this text."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """Fill in the placeholders of a template. {{ and }} become single braces."""
+
+    def value(found: re.Match[str]) -> str:
+        return found[0][0] if found[1] is None else values[found[1]]
+
+    return PLACEHOLDER.sub(value, template)
+
+
+def fill_known(text: str, values: Mapping[str, str]) -> str:
+    """Fill in only these placeholders, because a manifest may contain other braces, for example in JSON."""
+    return PLACEHOLDER.sub(lambda found: values.get(found[1] or "", found[0]), text)

@@ -30,8 +30,8 @@ from harness.guest.preflight import ReachedServer, reach
 from harness.model.release import Release
 from harness.netns.process import search_path
 from harness.recipes import cni
-from harness.recipes.filling import fill
 from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, Recipe, read_recipe
+from harness.recipes.values import fill
 from harness.settings.claims import REFERENCE
 from harness.settings.implementations import control_plane_of, of_settings
 from harness.settings.settings import Settings

@@ -25,7 +25,7 @@ from harness.model.outcomes import Reached
 from harness.model.release import PROXY
 from harness.model.topology import grid
 from harness.model.workloads import pod_client
-from harness.netns import hung
+from harness.netns import activity
 from harness.probes.loop import Probe
 from harness.proxies.executable import ExecutableProxy
 from harness.recipes.recipe import OF_PROXY, parse_recipe
@@ -69,7 +69,7 @@ def hang(cluster: NetnsBackend, node: str, how: signal.Signals) -> None:
     os.kill(pid, how)
     if how is signal.SIGSTOP:
         eventually(
-            lambda: {state for _, (state, _) in hung.threads_of(Path(f"/proc/{pid}"))} <= {"T"},
+            lambda: {state for _, (state, _) in activity.threads_of(Path(f"/proc/{pid}"))} <= {"T"},
             within=10,
             describe="all its threads to stand still",
         )
@@ -100,7 +100,7 @@ def test_hung_proxy_is_found_once_and_not_waited_for_again(
 def test_stopped_proxy_is_found_during_a_wait(cluster: NetnsBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     reach_a_service(cluster)
     hang(cluster, "b1", signal.SIGSTOP)
-    monkeypatch.setattr(hung, "EVERY", 0.1)
+    monkeypatch.setattr(activity, "HUNG_EVERY", 0.1)
     made = cluster.api.create("services", "mine", manifests.service("late"))
     probe = Probe(cluster.namespace_of(pod_client("b1")), "TCP", made["spec"]["clusterIP"], 80)
     said = "on b1 it has not run for 5 s, nor wanted to, and has not read what the API server sent"

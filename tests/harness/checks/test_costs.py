@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.checks.check import Finding, State, exit_code, unknown, unusable
+from harness.checks.check import Cost, Finding, State, costs, exit_code, unknown, unusable
 from harness.checks.cluster import GATES, check_gates, check_proxy, is_on
-from harness.checks.costs import Cost, costs
 from harness.model.metrics import enabled_gates
 from harness.model.needs import Needs
 from harness.model.requirements import MUST, Feature, Profile, Requirement

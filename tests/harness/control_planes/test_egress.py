@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.control_planes.egress import Egress
+from harness.control_planes.relay import Egress
 from tests.ports import closed_port
 
 POD = "10.244.1.2"

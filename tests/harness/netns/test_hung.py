@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.eventually import eventually
-from harness.netns import hung, process, sandbox
-from harness.netns.hung import LOOKS, HungSample, HungWatch
+from harness.netns import activity, process, sandbox
+from harness.netns.activity import LOOKS, HungSample, HungWatch
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, execute, up
 
@@ -26,7 +26,7 @@ READS = "while server.recv(100): pass"
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox.enter()
-    monkeypatch.setattr(hung, "EVERY", 0.0)
+    monkeypatch.setattr(activity, "HUNG_EVERY", 0.0)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.eventually import eventually
-from harness.netns import idle, process, sandbox
-from harness.netns.idle import IdleSample, IdleWatch
+from harness.netns import activity, process, sandbox
+from harness.netns.activity import IdleSample, IdleWatch
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, execute, up
 
@@ -34,7 +34,7 @@ def test_program_is_idle_once_it_has_read_everything_and_stopped_working(
     does: str, said: bytes, is_idle: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sandbox.enter()
-    monkeypatch.setattr(idle, "EVERY", 0.05)
+    monkeypatch.setattr(activity, "IDLE_EVERY", 0.05)
     with Namespace.create() as namespace, namespace.socket() as listening:
         execute(namespace, [up(LOOPBACK)])
         listening.bind(("127.0.0.1", 0))
@@ -84,7 +84,7 @@ def test_thread_that_is_runnable_twice_waits_for_a_processor() -> None:
 
 
 def test_one_busy_node_restarts_the_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle, "EVERY", 0.0)
+    monkeypatch.setattr(activity, "IDLE_EVERY", 0.0)
     sights = {"a1": IdleSample({"7": 0}), "a2": IdleSample({"8": 0})}
     seen = IdleWatch({}, 1)
     monkeypatch.setattr(seen, "_look", lambda: dict(sights))

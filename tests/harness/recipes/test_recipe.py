@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from harness.errors import UsageError
-from harness.recipes.filling import fill
 from harness.recipes.readiness import HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, ByCommand, ByLog, parse_recipe, read_recipe
+from harness.recipes.values import fill
 
 ROOT = Path(__file__).parents[3]
 MINIMAL: dict[str, Any] = {"name": "mine", "command": ["mine", "--node={node}"], "ready": [{"http": {"port": 1}}]}
