@@ -16,8 +16,6 @@ MOST_LINES = 1000
 """The maximum number of lines. If there are more, the first half and the last half are shown."""
 
 _VERBS = {"POST": "create", "PUT": "replace", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
-_SINGULAR = {"endpointslices": "endpointslice", "services": "service", "pods": "pod", "nodes": "node",
-             "namespaces": "namespace", "events": "event", "leases": "lease", "podlocators": "podlocator"}  # fmt: skip
 
 _FLAGS = {"labelSelector": "-l ", "fieldSelector": "--field-selector=", "gracePeriodSeconds": "--grace-period="}
 
@@ -101,7 +99,7 @@ def _said(asked: ApiRequest) -> str:
     place = _place(asked.path)
     name = place.name or asked.name
     verb = _VERBS.get(asked.method, asked.method.lower())
-    kind = (_SINGULAR.get(place.resource, place.resource) if name else place.resource) or asked.path
+    kind = (place.resource.removesuffix("s") if name else place.resource) or asked.path
     words = [verb, kind, *([name] if name else []), *(["-n", place.namespace] if place.namespace else [])]
     if place.subresource == "eviction":
         words[0] = "evict"

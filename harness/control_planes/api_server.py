@@ -9,6 +9,7 @@ ready, and priorities are disabled.
 from __future__ import annotations
 
 import base64
+import contextlib
 import secrets
 import socket
 from collections.abc import Mapping, Sequence
@@ -81,7 +82,12 @@ class LocalApiServer:
     def start(self, release: Release) -> None:
         """Start etcd and the API server, and wait until the API server is ready."""
         self._write_secrets()
-        self._processes.start_on_ports("etcd", 2, self._etcd_arguments, self._wait_for_etcd)
+        self._processes.start_on_ports(
+            "etcd",
+            2,
+            self._etcd_arguments,
+            lambda etcd: wait_until_ready(etcd, lambda: _listens(self._clients), within=_SECONDS),
+        )
         self.start_server(release)
 
     def start_server(self, release: Release) -> None:
@@ -105,21 +111,24 @@ class LocalApiServer:
         """Return a client's kubeconfig. `url` may name another address of the API server."""
         certificate = base64.b64encode(self._ca.cert_pem.bytes()).decode()
         cluster = {"server": url or f"https://127.0.0.1:{self.port}", "certificate-authority-data": certificate}
+        cluster |= {"tls-server-name": _FORWARDED} if url else {}
         return {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "trafficdist", "cluster": {**cluster, **_name_of(url)}}],
+            "clusters": [{"name": "trafficdist", "cluster": cluster}],
             "users": [{"name": "admin", "user": {"token": self._token}}],
             "contexts": [{"name": "trafficdist", "context": {"cluster": "trafficdist", "user": "admin"}}],
             "current-context": "trafficdist",
         }
 
     def _wait(self, process: Process) -> None:
-        api = Api(self.kubeconfig())
-        try:
-            wait_until_ready(process, lambda: _answers(api, "/readyz"), within=_SECONDS)
-        finally:
-            api.close()
+        def ready() -> bool:
+            with contextlib.suppress(InconclusiveError):
+                return api.request("GET", "/readyz").code == 200
+            return False
+
+        with contextlib.closing(Api(self.kubeconfig())) as api:
+            wait_until_ready(process, ready, within=_SECONDS)
 
     def _etcd_arguments(self, ports: Sequence[int]) -> list[str | Path]:
         self._clients = ports[0]
@@ -135,9 +144,6 @@ class LocalApiServer:
             f"--initial-advertise-peer-urls={peers_url}",
             f"--initial-cluster=default={peers_url}",
         ]
-
-    def _wait_for_etcd(self, process: Process) -> None:
-        wait_until_ready(process, lambda: _listens(self._clients), within=_SECONDS)
 
     def _arguments(self) -> list[str]:
         key = self._file("tls.pem")
@@ -181,25 +187,12 @@ def gate_arguments(gates: Mapping[str, bool]) -> list[str]:
     return [f"--feature-gates={','.join(texts)}"] if texts else []
 
 
-def _name_of(url: str) -> dict[str, str]:
-    return {"tls-server-name": _FORWARDED} if url else {}
-
-
 def _write(path: Path, content: bytes) -> None:
     path.touch(mode=0o600)
     path.write_bytes(content)
 
 
-def _answers(api: Api, path: str) -> bool:
-    try:
-        return api.request("GET", path).code == 200
-    except InconclusiveError:
-        return False
-
-
 def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-    except OSError:
-        return False
-    return True
+    with socket.socket() as sock:
+        sock.settimeout(1.0)
+        return sock.connect_ex(("127.0.0.1", port)) == 0

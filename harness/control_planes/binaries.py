@@ -9,16 +9,14 @@ cloud.
 
 from __future__ import annotations
 
+import contextlib
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import trustme
-import urllib3
 import yaml
 
 from harness.api.requests import ApiRequest
@@ -26,8 +24,9 @@ from harness.control_planes.api_server import LocalApiServer
 from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.controller_manager import LocalControllerManager
 from harness.control_planes.kubelet_trust import KubeletTrust
-from harness.control_planes.processes import Processes, wait_until_ready
+from harness.control_planes.processes import Processes, SecurePort, wait_until_ready
 from harness.control_planes.relay import Egress, Relay
+from harness.errors import InconclusiveError
 from harness.model.release import Release
 from harness.netns.process import Process
 
@@ -42,6 +41,7 @@ class BinariesControlPlane:
     """Three processes on loopback, which run as an ordinary user."""
 
     name = "binaries"
+    _make_processes: type[Processes] = Processes
 
     def __init__(
         self,
@@ -70,15 +70,15 @@ class BinariesControlPlane:
             raise
         namespaces = ("namespace-controller",)  # without it, deleted namespaces stay forever
         self._whole = whole
-        self._slices = _standing_in(slices)
+        self._slices: RemoteController | None = None
+        if slices is not None:
+            from harness.control_planes.embedded import RemoteController  # noqa: PLC0415  it imports the reference
+
+            self._slices = RemoteController(slices)
         self._manager = LocalControllerManager(
             self._processes, self._port, controllers=namespaces, whole=whole, slices=slices is None
         )
         self._relay = Relay(self._port)
-
-    @staticmethod
-    def _make_processes() -> Processes:
-        return Processes()
 
     @property
     def version(self) -> str:
@@ -167,47 +167,22 @@ class BinariesControlPlane:
         return self._processes.logs()
 
 
-def _standing_in(make: Callable[..., Any] | None) -> RemoteController | None:
-    if make is None:
-        return None
-    from harness.control_planes.embedded import RemoteController  # noqa: PLC0415  it imports the reference
-
-    return RemoteController(make)
-
-
 def _start_scheduler(processes: Processes, version: str, kubeconfig: Mapping[str, Any]) -> Process:
     """Run kube-scheduler in this version, and wait until it is ready. `processes` stops it.
 
     Raises `UnavailableError` with the remedy, and `DistrustError` with the end of the log.
     """
     program = processes.find(_SCHEDULER, version)
-    ca = trustme.CA()
-    key, told = processes.folder / "scheduler.pem", processes.folder / "scheduler.kubeconfig"
-    key.write_bytes(ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
+    told = processes.folder / "scheduler.kubeconfig"
     told.write_text(yaml.safe_dump(dict(kubeconfig)), encoding="utf-8")
-    context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())
-    chosen: list[int] = []
 
     def arguments(ports: Sequence[int]) -> list[str | Path]:
-        chosen[:] = ports
-        return [
-            program.place,
-            f"--kubeconfig={told}",
-            "--leader-elect=false",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={ports[0]}",
-            f"--tls-cert-file={key}",
-            f"--tls-private-key-file={key}",
-            "--authentication-skip-lookup",
-            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
-        ]
+        return [program.place, f"--kubeconfig={told}", *secure.arguments(ports[0])]
 
-    with urllib3.PoolManager(ssl_context=context, retries=False, timeout=10.0) as http:
+    def ready() -> bool:
+        with contextlib.suppress(InconclusiveError):
+            return secure.read("/readyz")[0] == 200
+        return False
 
-        def ready() -> bool:
-            try:
-                return http.request("GET", f"https://127.0.0.1:{chosen[0]}/readyz").status == 200
-            except urllib3.exceptions.HTTPError:
-                return False
-
+    with contextlib.closing(SecurePort(processes.folder / "scheduler.pem")) as secure:
         return processes.start_on_ports(_SCHEDULER, 1, arguments, lambda it: wait_until_ready(it, ready, within=_READY))

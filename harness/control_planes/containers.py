@@ -49,16 +49,6 @@ remove_leftovers()
 """
 
 
-class ContainersControlPlane(BinariesControlPlane):
-    """Three containers on loopback of this machine. They require a Docker engine and root."""
-
-    name = "containers"
-
-    @staticmethod
-    def _make_processes() -> Processes:
-        return Containers()
-
-
 class Containers(Processes):
     """All containers of one control plane, and the folder that the containers share with the harness."""
 
@@ -85,11 +75,13 @@ class Containers(Processes):
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
         """Start a program from a container image. Raises `UnavailableError` if the start fails."""
         image, *flags = map(str, arguments)
+        # A new name, because a container whose start was interrupted may still use the previous one.
+        container_name = f"trafficdist-{self.run}-{name}-{next(self._numbers)}"
         log = self.folder / f"{name}.log"
         log.touch()
         begin = log.stat().st_size
         container = (
-            DockerContainer(image, name=self._name(name))
+            DockerContainer(image, name=container_name)
             .with_command(flags)
             .with_kwargs(
                 network="host",
@@ -113,10 +105,6 @@ class Containers(Processes):
         self._running.append(started)
         return started
 
-    def _name(self, component: str) -> str:
-        """Return a new name, because a container whose start was interrupted may still use the previous name."""
-        return f"trafficdist-{self.run}-{component}-{next(self._numbers)}"
-
     def close(self) -> None:
         """Remove the folder and all containers, including those of interrupted starts. Idempotent."""
         super().close()
@@ -125,6 +113,13 @@ class Containers(Processes):
             self._engine.client.close()
             self._reaper.kill()
         self._reaper.communicate()
+
+
+class ContainersControlPlane(BinariesControlPlane):
+    """Three containers on loopback of this machine. They require a Docker engine and root."""
+
+    name = "containers"
+    _make_processes = Containers
 
 
 class _Container:

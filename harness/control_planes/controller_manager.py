@@ -8,21 +8,19 @@ controllers run, the barrier is not used, because a DaemonSet would create a pod
 from __future__ import annotations
 
 import base64
+import contextlib
 import copy
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import trustme
-import urllib3
 import yaml
 
 from harness.control_planes.api_server import gate_arguments
 from harness.control_planes.barrier import GATHERING, ControllerBarrier
-from harness.control_planes.processes import Processes, wait_until_ready
+from harness.control_planes.processes import Processes, SecurePort, wait_until_ready
 from harness.control_planes.relay import Relay
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import NotYetError, eventually
@@ -62,11 +60,8 @@ class LocalControllerManager:
         self._relay = Relay(port, patient=True)
         self._url = ""
         self._process: Process | None = None
-        self._ca = trustme.CA()
-        self._port = 0
+        self._secure = SecurePort(processes.folder / "manager.pem")
         self._barrier: ControllerBarrier | None = None
-        context = ssl.create_default_context(cadata=self._ca.cert_pem.bytes().decode())
-        self._http = urllib3.PoolManager(ssl_context=context, retries=False, timeout=10.0)
         self.version = ""
 
     @property
@@ -92,13 +87,9 @@ class LocalControllerManager:
         (self._processes.folder / "cluster-ca.pem").write_bytes(
             base64.b64decode(kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"])
         )
-        (self._processes.folder / "manager.pem").write_bytes(
-            self._ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes()
-        )
 
         def arguments(ports: Sequence[int]) -> list[str | Path]:
-            self._port = ports[0]
-            return [program.place, *self._arguments(), *gate_arguments(release.gates)]
+            return [program.place, *self._arguments(ports[0]), *gate_arguments(release.gates)]
 
         self._process = self._processes.start_on_ports(_NAME, 1, arguments, self._wait)
         self.version = program.version
@@ -149,7 +140,7 @@ class LocalControllerManager:
     def close(self) -> None:
         self.stop()
         self._relay.close()
-        self._http.clear()
+        self._secure.close()
 
     def _through_relay(self, kubeconfig: Mapping[str, Any]) -> dict[str, Any]:
         if not self._url:
@@ -162,32 +153,24 @@ class LocalControllerManager:
 
     def _wait(self, process: Process) -> None:
         def ready() -> bool:
-            try:
+            with contextlib.suppress(InconclusiveError):
                 return self._ready in self._scrape()
-            except InconclusiveError:
-                return False
+            return False
 
         wait_until_ready(process, ready, within=_SECONDS)
 
     def _scrape(self) -> str:
         try:
-            return self._http.request("GET", f"https://127.0.0.1:{self._port}/metrics").data.decode()
-        except urllib3.exceptions.HTTPError as error:
+            return self._secure.read("/metrics")[1]
+        except InconclusiveError as error:
             raise InconclusiveError(f"the metrics of {_NAME} cannot be read: {error}") from error
 
-    def _arguments(self) -> list[str]:
-        key = self._processes.folder / "manager.pem"
+    def _arguments(self, port: int) -> list[str]:
         return [
             f"--kubeconfig={self._processes.folder / 'kubeconfig'}",
             f"--controllers={','.join(self._controllers)}",
             f"--root-ca-file={self._processes.folder / 'cluster-ca.pem'}",
-            "--leader-elect=false",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={self._port}",
-            f"--tls-cert-file={key}",
-            f"--tls-private-key-file={key}",
-            "--authentication-skip-lookup",
-            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+            *self._secure.arguments(port),
             "--kube-api-content-type=application/json",  # every API server supports JSON
             "--kube-api-qps=2000",
             "--kube-api-burst=4000",

@@ -81,7 +81,8 @@ def find_image(engine: DockerClient, component: str, version: str = "") -> Image
             f"the Docker engine has no image {_REGISTRY}/{component} of {wanted}{has}, and which to get cannot be told "
             f"({newest}): `docker pull` or `docker load` one of that version"
         )
-    return _pull(engine, Image(f"{_REGISTRY}/{component}:{_tag(component, newest)}", newest))
+    tag = f"{newest}-0" if component == ETCD.name else newest.tag
+    return _pull(engine, Image(f"{_REGISTRY}/{component}:{tag}", newest))
 
 
 def _there(engine: DockerClient, component: str) -> dict[Version, Image]:
@@ -106,10 +107,6 @@ def _newest(component: str, version: str) -> Version | str:
         return Releases(fetcher=Fetcher(timeout=10.0, attempts=1)).resolve(known, wanted)
     except HarnessError as error:
         return str(error).splitlines()[0]
-
-
-def _tag(component: str, version: Version) -> str:
-    return f"{version}-0" if component == ETCD.name else version.tag
 
 
 def _pull(engine: DockerClient, image: Image) -> Image:

@@ -10,14 +10,18 @@ import os
 import random
 import shutil
 import socket
+import ssl
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import trustme
+import urllib3
+
 from harness.binaries import find_entry
-from harness.errors import DistrustError, UnavailableError
+from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import time_scale
 from harness.model.own_folder import OwnFolder
 from harness.netns import process
@@ -100,6 +104,42 @@ class Processes:
             each.stop(grace=0)
         self._running.clear()
         self._own.close()
+
+
+class SecurePort:
+    """The port of a component of Kubernetes, which is closed to other machines and open to every client on this one."""
+
+    def __init__(self, key: Path) -> None:
+        """Write the component's private key and certificate to the file `key`."""
+        ca = trustme.CA()
+        key.write_bytes(ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
+        context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())
+        self._http = urllib3.PoolManager(ssl_context=context, retries=False, timeout=10.0)
+        self._key, self._port = key, 0
+
+    def arguments(self, port: int) -> list[str]:
+        """Return the component's arguments for a port, which is read from then on."""
+        self._port = port
+        return [
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--tls-cert-file={self._key}",
+            f"--tls-private-key-file={self._key}",
+            "--authentication-skip-lookup",
+            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+        ]
+
+    def read(self, path: str) -> tuple[int, str]:
+        """Return the status code and text of a path. Raises `InconclusiveError` without an answer."""
+        try:
+            answer = self._http.request("GET", f"https://127.0.0.1:{self._port}{path}")
+        except urllib3.exceptions.HTTPError as error:
+            raise InconclusiveError(str(error)) from error
+        return answer.status, answer.data.decode()
+
+    def close(self) -> None:
+        self._http.clear()
 
 
 def wait_until_ready(starting: Process, is_ready: Callable[[], bool], *, within: float) -> None:

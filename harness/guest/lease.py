@@ -142,8 +142,10 @@ class Hold:
 
     def _remove(self) -> None:
         found = leftovers.find(self._api, run=self.run_id)
-        owned = self._owns_namespace()
-        leftovers.remove(self._api, found.with_lease() if owned else found, self._say)
+        owned = self._namespace_labels().get(RUN_LABEL) == self.run_id
+        if owned:  # last, as the Lease is in it
+            found = replace(found, namespaces=(*found.namespaces, NAMESPACE))
+        leftovers.remove(self._api, found, self._say)
         if not owned:
             version = self._record.version if self._record else ""
             self._api.request("DELETE", _LEASE_PATH, {"preconditions": {"resourceVersion": version}})
@@ -198,9 +200,6 @@ class Hold:
             return False
         self._record = replace(record, version=lease_record_of(_accepted(answer, "write the Lease").body).version)
         return True
-
-    def _owns_namespace(self) -> bool:
-        return self._namespace_labels().get(RUN_LABEL) == self.run_id
 
     def _namespace_labels(self) -> dict[str, str]:
         return dict(self._api.request("GET", _NAMESPACE_PATH).body.get("metadata", {}).get("labels") or {})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harness.api.client import Api, Object, RefusedError
 from harness.errors import DistrustError
@@ -32,10 +32,6 @@ class Leftovers:
 
     def __bool__(self) -> bool:
         return bool(self.namespaces or self.made_nodes or self.changed_nodes)
-
-    def with_lease(self) -> Leftovers:
-        """Return these leftovers, and the namespace of the Lease as the last namespace."""
-        return replace(self, namespaces=(*self.namespaces, NAMESPACE))
 
     def __str__(self) -> str:
         counts = (
@@ -95,33 +91,22 @@ def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
     """
     begin = reported = time.monotonic()
     forced = False
-    while left := _still_there(api, names):
+    while left := [each for each in api.list("namespaces") if _name(each) in names] if names else []:
         waited = time.monotonic() - begin
         if waited > _GONE_SECONDS * time_scale():
             raise DistrustError(_stuck(left))
         if time.monotonic() - reported > _PROGRESS_SECONDS:
             reported = time.monotonic()
             namespaces = "a namespace" if len(left) == 1 else f"{len(left)} namespaces"
-            say(f"waiting until {namespaces} are gone ({waited:.0f} s): {_some(left)}")
+            more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+            some = ", ".join(map(_name, left[:3]))
+            say(f"waiting until {namespaces} are gone ({waited:.0f} s): {some}{more}")
         if waited > _FORCE_SECONDS and not forced:
             forced = True
-            for each in left:
-                _end_pods(api, _name(each))
+            for pod in [pod for each in left for pod in api.list("pods", _name(each))]:
+                if pod["metadata"].get("deletionTimestamp"):  # its node is away
+                    api.delete("pods", pod["metadata"]["namespace"], _name(pod), grace_seconds=0)
         time.sleep(min(0.5, 0.01 + waited / 4))  # check soon at first: embedded API servers delete at once
-
-
-def _still_there(api: Api, names: Sequence[str]) -> list[Object]:
-    if not names:
-        return []
-    wanted = set(names)
-    return [each for each in api.list("namespaces") if _name(each) in wanted]
-
-
-def _end_pods(api: Api, namespace: str) -> None:
-    """Delete terminating pods in a run's namespace by force: their node is away."""
-    for pod in api.list("pods", namespace):
-        if pod["metadata"].get("deletionTimestamp"):
-            api.delete("pods", namespace, _name(pod), grace_seconds=0)
 
 
 def _stuck(left: Sequence[Object]) -> str:
@@ -131,11 +116,6 @@ def _stuck(left: Sequence[Object]) -> str:
         f"namespace {_name(left[0])} is not gone within {_GONE_SECONDS:.0f} s: {why}; "
         "see `kubectl get namespace -o yaml`, then run `trafficdist cleanup` again"
     )
-
-
-def _some(namespaces: Sequence[Object]) -> str:
-    names = [_name(each) for each in namespaces]
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _run_of(obj: Object) -> str:

@@ -97,33 +97,24 @@ class _Pods:
 class Network:
     """The running network of a cluster. Its methods are thread-safe.
 
+    `families` has its IP families in the order of the request, and `fabric` is the netns of the router, for diagnosis.
     Raises `UnavailableError` if this machine or user cannot create it: see `harness.netns.sandbox`.
     """
 
     def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
-        self._families = addresses.families_of(families)
+        self.families = addresses.families_of(families)
         self._plans = {node.name: NodePlan(i) for i, node in enumerate(topology.nodes, 1)}
         self._pods = {name: _Pods({}) for name in self._plans}
         self._lock = threading.RLock()
         self._open: list[Namespace] = []
         self._wiring: Wiring | None = None
         try:
-            self._fabric = self._namespace(sysctls.of_router(self._families))
+            self.fabric = self._namespace(sysctls.of_router(self.families))
             self.external = self._attach_external()
             self.nodes = {name: self._attach_node(name, plan) for name, plan in self._plans.items()}
         except BaseException:
             self.close()
             raise
-
-    @property
-    def families(self) -> tuple[Family, ...]:
-        """The IP families of the network, in the order of the request."""
-        return self._families
-
-    @property
-    def fabric(self) -> Namespace:
-        """The netns of the router, for diagnosis."""
-        return self._fabric
 
     def plan(self, node_name: str) -> NodePlan:
         """Return the addresses of a node. Raises `UsageError`."""
@@ -140,7 +131,7 @@ class Network:
         """From now on, let `wiring` create the interfaces of all pods. IPv6 uses the kernel's default settings."""
         self._wiring = wiring
         for node in self.nodes.values():
-            sysctls.apply(node.namespace, sysctls.of_neighbours(self._families))
+            sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodName | None = None) -> Host:
         """Create a pod on a node. Its default name is node-number, and the node's link to the pod has the same name.
@@ -151,10 +142,11 @@ class Network:
         """
         plan = self.plan(node_name)
         with self._lock:
-            self._require_open()
+            if not self._open:
+                raise HarnessError("the network is closed")
             pods = self._pods[node_name]
             number = pods.free_number(node_name)
-            namespace = self._namespace(sysctls.of_host(self._families))
+            namespace = self._namespace(sysctls.of_host(self.families))
             named = name or f"{node_name}-{number}"
             pod = Host(named, namespace, self._of_families(plan.pod(number)), node_name)
             try:
@@ -193,8 +185,8 @@ class Network:
     def _silence(self, command: str, node_name: str, what: str) -> None:
         """Add or delete the rule that drops all packets from a node's link, before any route lookup."""
         link = link_of(node_name, self.plan(node_name))
-        with iproute.routing(self._fabric, what) as ip:
-            for family in self._families:
+        with iproute.routing(self.fabric, what) as ip:
+            for family in self.families:
                 ip.rule(command, family=addresses.NUMBERS[family], iifname=link, priority=_SILENCED, action="blackhole")
 
     def close(self) -> None:
@@ -211,10 +203,6 @@ class Network:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _require_open(self) -> None:
-        if not self._open:
-            raise HarnessError("the network is closed")
-
     def _namespace(self, settings: sysctls.Settings) -> Namespace:
         namespace = Namespace.create()
         self._open.append(namespace)
@@ -226,28 +214,28 @@ class Network:
         namespace.close()
 
     def _of_families(self, by_family: Mapping[Family, str]) -> dict[Family, str]:
-        return {family: by_family[family] for family in self._families}
+        return {family: by_family[family] for family in self.families}
 
     def _attach_external(self) -> Host:
         """Create the external client and the fabric's side of its link: the rule, and a blackhole for all packets
         without a route.
         """
-        host = Host("external", self._namespace(sysctls.of_host(self._families)), self._of_families(EXTERNAL_CLIENT))
+        host = Host("external", self._namespace(sysctls.of_host(self.families)), self._of_families(EXTERNAL_CLIENT))
         requests = [rtnetlink.up(LOOPBACK), _pair("external", _EXTERNAL_LINK, host.namespace)]
-        for family in self._families:
+        for family in self.families:
             requests += [
                 rtnetlink.blackhole(EVERYTHING[family]),
                 rtnetlink.route(host.addresses[family], _EXTERNAL_LINK),
                 rtnetlink.rule(family, "external", table=FROM_EXTERNAL, priority=FROM_EXTERNAL),
             ]
-        _execute(self._fabric, requests)
+        _execute(self.fabric, requests)
         _execute(host.namespace, _of_end(host.addresses))
-        rtnetlink.wait_until_up(self._fabric, _EXTERNAL_LINK)
+        rtnetlink.wait_until_up(self.fabric, _EXTERNAL_LINK)
         return host
 
     def _attach_node(self, name: str, plan: NodePlan) -> Host:
         """Create a node, and the fabric's routes to the node, its pods and its virtual addresses."""
-        node = Host(name, self._namespace(sysctls.of_router(self._families)), self._of_families(plan.addresses), name)
+        node = Host(name, self._namespace(sysctls.of_router(self.families)), self._of_families(plan.addresses), name)
         link = _FIRST_NODE_LINK + plan.number
         requests = [_pair(link_of(name, plan), link, node.namespace)]
         for family, node_ip in node.addresses.items():
@@ -257,18 +245,18 @@ class Network:
                 rtnetlink.route(plan.load_balancer_cidrs[family], link, via=node_ip, table=FROM_EXTERNAL),
                 rtnetlink.route(plan.external_ip_cidrs[family], link, via=node_ip, table=FROM_EXTERNAL),
             ]
-        _execute(self._fabric, requests)
+        _execute(self.fabric, requests)
         # Without this, packets to pods that do not exist would return to the fabric.
-        gone = [rtnetlink.blackhole(plan.pod_cidrs[family]) for family in self._families]
+        gone = [rtnetlink.blackhole(plan.pod_cidrs[family]) for family in self.families]
         _execute(node.namespace, [*_of_end(node.addresses), *gone])
-        rtnetlink.wait_until_up(self._fabric, link)
+        rtnetlink.wait_until_up(self.fabric, link)
         return node
 
     def _attach_pod(self, node_name: str, number: int, pod: Host, of: PodName) -> None:
         node, link = self.nodes[node_name], _FIRST_POD_LINK + number
         link_name = _link_name(pod.name, f"pod{number}")
         if self._wiring:
-            sysctls.apply(pod.namespace, sysctls.of_neighbours(self._families))
+            sysctls.apply(pod.namespace, sysctls.of_neighbours(self.families))
             _execute(pod.namespace, [rtnetlink.up(LOOPBACK)])
             mac = f"02:74:64:00:{self.plan(node_name).number:02x}:{number:02x}"
             self._wiring.attach(Port(pod, of, mac, link_name))

@@ -57,7 +57,8 @@ def enter() -> None:
 
 def able() -> bool:
     """Return whether this thread can create and administer a netns."""
-    held = _effective_capabilities()
+    status = Path("/proc/thread-self/status").read_text(encoding="ascii", errors="replace")
+    held = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
     if not (held >> _CAP_NET_ADMIN & 1 and held >> _CAP_SYS_ADMIN & 1):
         return False
     with contextlib.suppress(HarnessError):
@@ -88,12 +89,6 @@ def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _effective_capabilities() -> int:
-    status = Path("/proc/thread-self/status").read_text(encoding="ascii", errors="replace")
-    (line,) = (line for line in status.splitlines() if line.startswith("CapEff:"))
-    return int(line.split()[1], 16)
 
 
 def _leave() -> None:

@@ -52,11 +52,8 @@ class ExecutableProxy:
         if self._has_cluster_programs and not self._programs.running:
             self._programs.start_of_cluster(self._outside.namespace, self._families, values)
         self._namespaces[node] = namespace
-        of_node = {"node": node, "node_ip": self._address_of(node)}
+        of_node = {"node": node, "node_ip": internal_addresses(self._programs.api.get("nodes", "", node))[0]}
         self._programs.start(node, namespace, self._families, values | of_node)
-
-    def _address_of(self, node: str) -> str:
-        return internal_addresses(self._programs.api.get("nodes", "", node))[0]
 
     def stop(self, node: str) -> None:
         """Stop the programs of a node. The rules stay. The cluster programs stop with the last node."""

@@ -84,7 +84,16 @@ class KubeProxy:
         entry = find_entry("kube-proxy", of_release or self._asked)
         require(self.mode, entry.version)
         self._processes.stop(node)  # stop the old proxy first, because it exits when its configuration changes
-        command = [str(entry.path), f"--config={self._write_configuration(node, entry.version, release)}", "-v=4"]
+        wanted = configuration(
+            node,
+            mode=self.mode,
+            version=entry.version,
+            kubeconfig=self._connections.kubeconfig,
+            pod_cidrs=self._pod_cidrs,
+            gates=dict(release.gates),
+        )
+        self._configuration(node).write_text(json.dumps(wanted, indent=2), encoding="utf-8")
+        command = [str(entry.path), f"--config={self._configuration(node)}", "-v=4"]
         self._revision = ""
         for _ in range(_STARTS):
             self._processes.stop(node)
@@ -99,19 +108,6 @@ class KubeProxy:
         process = self._processes.running[node]
         self._processes.stop(node)
         raise process.broken(f"did not learn the zone of its node in {_STARTS} starts")
-
-    def _write_configuration(self, node: str, version: Version, release: Release) -> Path:
-        wanted = configuration(
-            node,
-            mode=self.mode,
-            version=version,
-            kubeconfig=self._connections.kubeconfig,
-            pod_cidrs=self._pod_cidrs,
-            gates=dict(release.gates),
-        )
-        path = self._configuration(node)
-        path.write_text(json.dumps(wanted, indent=2), encoding="utf-8")
-        return path
 
     def _configuration(self, node: str) -> Path:
         return self._connections.folder / f"{node}-configuration.json"

@@ -11,9 +11,8 @@ import contextlib
 import errno
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from harness.errors import HarnessError, InconclusiveError
 from harness.eventually import eventually
@@ -42,6 +41,9 @@ _ANSWER_SECONDS = 5.0  # seconds until a pod must answer its node
 _TRY_SECONDS = 0.2
 _CLOSED_PORT = 9
 
+Run = Callable[[str, str, tuple[str, ...], Mapping[str, str], float], None]
+"""Runs a command on a node, with its purpose, more values and time limit. Raises `InconclusiveError`."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodCommands:
@@ -63,21 +65,12 @@ def by_cni(file: str) -> PodCommands:
     return PodCommands(add, delete, file)
 
 
-class RunThere(Protocol):
-    """Runs commands on the nodes of a cluster."""
-
-    def run(self, node: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
-        """Fill in a command, including the values in `more`, and run it on a node. Raises `InconclusiveError`."""
-
-    def namespace(self, node: str) -> Namespace:
-        """Return the netns of a node."""
-
-
 class PodInterfaces:
     """Attaches and detaches pods with commands. A pod counts as attached when it answers its node."""
 
-    def __init__(self, commands: PodCommands, there: RunThere) -> None:
-        self._commands, self._there = commands, there
+    def __init__(self, commands: PodCommands, run: Run, namespace_of: Callable[[str], Namespace]) -> None:
+        """`namespace_of` returns the netns of a node."""
+        self._commands, self._run_there, self._namespace_of = commands, run, namespace_of
         self._attached: dict[Host, Port] = {}
 
     def attach(self, port: Port) -> None:
@@ -104,11 +97,11 @@ class PodInterfaces:
                 self.detach(pod)
 
     def _run(self, verb: str, command: tuple[str, ...], port: Port) -> None:
-        self._there.run(port.pod.node, f"{verb} {_named(port)}", command, _values(port), SECONDS)
+        self._run_there(port.pod.node, f"{verb} {_named(port)}", command, _values(port), SECONDS)
 
     def _await_answer(self, port: Port) -> None:
         """Wait until the pod answers its node on each of the pod's addresses."""
-        node = self._there.namespace(port.pod.node)
+        node = self._namespace_of(port.pod.node)
         for address in port.pod.addresses.values():
             eventually(
                 lambda address=address: _answers(node, address),  # type: ignore[misc]

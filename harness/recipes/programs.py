@@ -86,7 +86,7 @@ class Programs:
         self._all = [*self._of_cluster, *self._parts]
         self._rooms: dict[str, Room] = {}
         self._filled: dict[str, dict[str, str]] = {}  # values of common placeholders, by place
-        self.pods = PodInterfaces(recipe.pods, self) if recipe.pods else None
+        self.pods = PodInterfaces(recipe.pods, self.run, self.namespace) if recipe.pods else None
         self.clients = ClientGroups(self._rooms.__getitem__) if "cgroup2" in recipe.isolation else None
         self.lacking = ""  # the check that failed in the last call of `synced`, and its place
 

@@ -144,7 +144,9 @@ class _Walk:
             self._taken = {}
         where = f"{each.table} {each.chain}"
         if each.ends == "policy":
-            yield [f"{where}: {self._untaken(place)}; policy {each.verdict}", *self._passed_over(place, None)]
+            no_match = "end of the chain" if place in self._taken else "no rule matches"
+            why = no_match if self._handles.get(place) else "the chain has no rules"
+            yield [f"{where}: {why}; policy {each.verdict}", *self._passed_over(place, None)]
         elif each.handle:
             text = self._text(place, each.handle)
             passed = self._passed_over(place, each.handle)
@@ -154,12 +156,6 @@ class _Walk:
                 self._taken[place] = len(self._handles.get(place, []))
             ended = "" if text.endswith(each.verdict) else f" → {each.verdict}"
             yield [f"{where}: {text}{ended}", *passed, *found, *marked]
-
-    def _untaken(self, place: tuple[str, str]) -> str:
-        """Return why the chain ended."""
-        if not self._handles.get(place):
-            return "the chain has no rules"
-        return "end of the chain" if place in self._taken else "no rule matches"
 
     def _passed_over(self, place: tuple[str, str], handle: int | None) -> list[str]:
         """Return the lookups without a match in the rules before this rule, or before the end of the chain."""
@@ -221,15 +217,7 @@ def _element(one: Lookup) -> str:
 
 
 def _translation(before: Packet, after: Packet) -> str:
-    told = [
-        word
-        for word, changed in (
-            (
-                "destination",
-                (before.destination, before.destination_port) != (after.destination, after.destination_port),
-            ),
-            ("source", (before.source, before.source_port) != (after.source, after.source_port)),
-        )
-        if changed
-    ]
+    destination = (before.destination, before.destination_port) != (after.destination, after.destination_port)
+    source = (before.source, before.source_port) != (after.source, after.source_port)
+    told = ["destination"] * destination + ["source"] * source
     return f"{' and '.join(told)} translated" if told else "no translation"

@@ -98,7 +98,7 @@ def lookups(text: str, table: str, rules: Rules, packet: Packet, mark: int) -> I
     for fields, name in _LOOKUP.findall(text):
         key = " . ".join(values.get(each, "?") for each in fields.split(" . "))
         known = rules.elements.get((table, name), ())
-        if "?" not in key and not any(_is_range(each) for each in known):
+        if "?" not in key and not any(map(_RANGE.match, known)):
             yield Lookup(name, key, next((each for each in known if each == key or each.startswith(f"{key} ")), ""))
 
 
@@ -121,10 +121,6 @@ def _is_property(line: str) -> bool:
     """Return whether a line of a chain is a property, not a rule."""
     text = line.strip()
     return text.startswith(("comment ", "policy ")) or (text.startswith("type ") and " hook " in text)
-
-
-def _is_range(element: str) -> bool:
-    return bool(_RANGE.match(element))
 
 
 def _elements(first: str, more: Iterable[str]) -> Iterator[str]:
