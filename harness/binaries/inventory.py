@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from rich.console import Console
 
 from harness.binaries.cache import ASSETS, Cache, Entry, asset, assets_folder
-from harness.binaries.component import COMPONENTS, Binary, component_named, version_of
+from harness.binaries.component import COMPONENTS, component_named, version_of
 from harness.binaries.download import Fetcher
 from harness.binaries.fetching import GROUP, FromRelease, fetch
 from harness.binaries.release import Releases
@@ -77,26 +78,18 @@ def _compiler(jobs: int = 0) -> Any:
 
 def check(cache: Cache, name: str = "") -> tuple[str, bool]:
     """Check that binaries are unchanged and can run. Returns a line for each binary, and whether all are intact."""
-    chosen = [component_named(name)] if name else COMPONENTS.values()
-    checked = [each for component in chosen for each in (*_check_assets(component), *_check_cache(component, cache))]
-    text = "\n".join(line for line, _ in checked) or f"No components in {cache.folder}."
-    return text, all(well for _, well in checked)
-
-
-def _check_cache(component: Binary, cache: Cache) -> Iterator[tuple[str, bool]]:
-    for entry in cache.entries(component.name):
-        trouble = _trouble(entry)
-        yield f"{'BAD' if trouble else 'ok '}  {entry.component} {entry.version}  {trouble or entry.path}", not trouble
-
-
-def _check_assets(component: Binary) -> Iterator[tuple[str, bool]]:
-    try:
-        entry = asset(component)
-    except UnavailableError as error:
-        yield f"BAD  {component.name} in {ASSETS}  {error}", False
-    else:
-        if entry is not None:
-            yield f"ok   {entry.component} {entry.version}  {entry.path}", True
+    lines = []
+    for component in [component_named(name)] if name else COMPONENTS.values():
+        try:
+            given = asset(component)
+            lines += [f"ok   {given.component} {given.version}  {given.path}"] if given else []
+        except UnavailableError as error:
+            lines.append(f"BAD  {component.name} in {ASSETS}  {error}")
+        for entry in cache.entries(component.name):
+            fault = _trouble(entry)
+            lines.append(f"{'BAD' if fault else 'ok '}  {entry.component} {entry.version}  {fault or entry.path}")
+    text = "\n".join(lines) or f"No components in {cache.folder}."
+    return text, not any(line.startswith("BAD") for line in lines)
 
 
 def _trouble(entry: Entry) -> str:
@@ -128,15 +121,11 @@ def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
     return f"Removed {freed}." if chosen else f"Nothing to remove in {cache.folder}."
 
 
-def _assets() -> list[Entry]:
-    found = []
+def _assets() -> Iterator[Entry]:
     for component in COMPONENTS.values():
-        try:
-            entry = asset(component)
-        except UnavailableError:
-            continue  # the binary does not run; `find` reports this when a run needs the binary
-        found += [entry] if entry else []
-    return found
+        with contextlib.suppress(UnavailableError):  # it does not run; `find` reports this when a run needs it
+            if entry := asset(component):
+                yield entry
 
 
 def _source_of(entry: Entry) -> str:

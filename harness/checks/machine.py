@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.checks.check import Check, Finding, State, unusable
 from harness.errors import UnavailableError
 from harness.model.cluster_options import OF_BOTH_FAMILIES
-from harness.netns import kernel, programs, sandbox
+from harness.netns import kernel, process, sandbox
 from harness.netns.namespace import Namespace
 
 _FILES = 256  # a run of one requirement on the embedded cluster needs fewer
@@ -70,7 +70,7 @@ def _kernel(families: Sequence[str]) -> Iterator[str | Finding]:
 def _files_of_pods(_: object) -> str:
     """Check that programs in a pod can have a separate /etc/resolv.conf that names the cluster's DNS server."""
     with contextlib.closing(Namespace.create()) as namespace:
-        programs.run(namespace, [sys.executable, "-c", ""], files={"/etc/resolv.conf": ""})
+        process.run(namespace, [sys.executable, "-c", ""], files={"/etc/resolv.conf": ""})
     return "programs in a pod get an /etc/resolv.conf of their own"
 
 

@@ -24,8 +24,7 @@ from harness.model.topology import ZONE_LABEL
 from harness.netns import http
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
-from harness.proxies.barrier import BarrierObjects
-from harness.proxies.kube_proxy_log import NAMESPACE, Follower
+from harness.proxies.kube_proxy_log import BarrierObjects, Follower
 from harness.proxies.proxy import rules_of
 from harness.recipes.node_processes import Connections, NodeProcesses
 
@@ -74,7 +73,7 @@ class KubeProxy:
         self.version = entry.version.tag
         self._connections = Connections(plane)
         self._processes = NodeProcesses(self._connections, "kube-proxy")
-        self._barrier_objects = BarrierObjects(self._connections.api, NAMESPACE)
+        self._barrier_objects = BarrierObjects(self._connections.api)
         self._followers: dict[str, Follower] = {}
         self._revision = ""  # resource version up to which the proxies have processed all writes
 

@@ -1,4 +1,4 @@
-"""Read kube-proxy's progress from its log: which barrier objects it has seen, and its last syncs.
+"""Read kube-proxy's progress from its log: which barrier objects it has seen, and its last syncs. Write these objects.
 
 Metrics show only when a sync was last queued and last ended, so they cannot distinguish a sync that began before a
 change arrived from a sync that includes the change. The log shows how long each sync took. The lines of
@@ -16,10 +16,14 @@ Before 1.31 the lines about syncs lack the IP family.
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from harness.api.client import Api, path_of
+from harness.errors import InconclusiveError
 
 NAMESPACE = "trafficdist-barrier"
 
@@ -35,6 +39,8 @@ _LINE = re.compile(
 )
 _FAMILY = re.compile(r'ipFamily="(\w+)"')
 _DURATION = re.compile(r"([\d.]+)(h|ms|m|s|µs|us|ns)")
+_WITHOUT_IP = {"type": "ExternalName", "externalName": "barrier.invalid"}
+_WITHOUT_ENDPOINTS = {"addressType": "IPv4", "endpoints": [], "ports": []}
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6, "ns": 1e-9}
 
 
@@ -113,3 +119,41 @@ def _moment(text: str) -> float:
 def _seconds(duration: str) -> float:
     """Parse a Go duration: "1m2.5s", "21.6ms"."""
     return sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(duration))
+
+
+class BarrierObjects:
+    """Writes new Services and EndpointSlices, and deletes the previous ones.
+
+    A proxy watches Services and EndpointSlices separately, each in order. A Service without cluster IP and an
+    EndpointSlice without Service do not change any rule. If they appear in a proxy's log, the proxy has received all
+    earlier writes.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._numbers = itertools.count(1)
+        self._last = ""
+
+    def revision(self) -> str:
+        """Return the API server's resource version, which changes with each write, or "" during an outage."""
+        try:
+            listed = self._api.request("GET", path_of("services"), query={"limit": "1"})
+        except InconclusiveError:
+            return ""
+        return str((listed.body.get("metadata") or {}).get("resourceVersion") or "")
+
+    def write(self) -> tuple[str, str]:
+        """Write a new Service and EndpointSlice. Returns their name and resource version, or "" during an outage."""
+        name = f"c-{next(self._numbers)}"
+        try:
+            if not self._last:
+                self._api.request("POST", path_of("namespaces"), {"metadata": {"name": NAMESPACE}})  # may be there
+            else:
+                self._api.delete("services", NAMESPACE, self._last)
+                self._api.delete("endpointslices", NAMESPACE, self._last)
+            self._api.create("services", NAMESPACE, {"metadata": {"name": name}, "spec": _WITHOUT_IP})
+            written = self._api.create("endpointslices", NAMESPACE, {"metadata": {"name": name}, **_WITHOUT_ENDPOINTS})
+        except InconclusiveError:
+            return "", ""
+        self._last = name
+        return name, str(written["metadata"]["resourceVersion"])

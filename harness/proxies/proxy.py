@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from harness.errors import UnavailableError
 from harness.model.release import Release
-from harness.netns import programs
+from harness.netns import process
 from harness.netns.namespace import Namespace
 
 if TYPE_CHECKING:  # this module does not import a control plane
@@ -84,7 +84,7 @@ def rules_of(node: str, namespace: Namespace, mode: str) -> dict[str, str]:
 
 def _listed(namespace: Namespace, command: Sequence[str]) -> str:
     try:
-        ran = programs.run(namespace, command, timeout=_SECONDS)
+        ran = process.run(namespace, command, timeout=_SECONDS)
     except UnavailableError:
         return f"{command[0]} is not on this machine"
     except subprocess.TimeoutExpired:

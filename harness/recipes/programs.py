@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.api.client import Api, Object, RefusedError
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import HarnessError, InconclusiveError, StartError, UnavailableError
-from harness.netns import process, programs
+from harness.netns import process
 from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
@@ -214,7 +214,7 @@ class Programs:
         """Return the output of a command in a place, and the exit code if the command failed."""
         entering, environment = self._entering(where, command), self._environment(where)
         try:
-            ended = programs.run(self.namespace(where), entering, timeout=EXPLAIN_SECONDS, environment=environment)
+            ended = process.run(self.namespace(where), entering, timeout=EXPLAIN_SECONDS, environment=environment)
         except UnavailableError as error:
             return str(error)
         except subprocess.TimeoutExpired:

@@ -21,7 +21,7 @@ import dns.flags
 import dns.resolver
 
 from harness.backends.protocols import Sockets
-from harness.netns.programs import run
+from harness.netns.process import run
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import PATIENCE, PAYLOAD, DnsClient, resolv_conf
 

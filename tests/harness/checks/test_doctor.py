@@ -26,7 +26,7 @@ from harness.model import manifests
 from harness.model.needs import Needs
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.model.topology import THREE_ZONES, Node
-from harness.netns import kernel, programs, sandbox, userns_restrictions
+from harness.netns import kernel, process, sandbox, userns_restrictions
 from harness.netns.addresses import FAMILIES
 from harness.netns.userns_restrictions import Readings
 from harness.run.prerequisites import IMPLEMENTATION, examine_cluster
@@ -302,7 +302,7 @@ def test_unreplaceable_resolv_conf_is_reported_with_its_cost(monkeypatch: pytest
     def refuse(*_: object, **__: object) -> None:
         raise UnavailableError("files cannot be replaced for a program here: unshare: Operation not permitted")
 
-    monkeypatch.setattr(programs, "run", refuse)
+    monkeypatch.setattr(process, "run", refuse)
     *_, files = check.examine(MACHINE, FAMILIES)
     assert (files.name, files.state) == ("files of pods", State.LACKS)
     assert "unshare: Operation not permitted" in files.found

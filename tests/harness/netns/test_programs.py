@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UnavailableError
-from harness.netns import programs
+from harness.netns import process
 from harness.netns.fabric import Network
 from harness.netns.namespace import Namespace
-from harness.netns.programs import run
+from harness.netns.process import run
 
 RESOLV_CONF = "/etc/resolv.conf"
 
@@ -37,7 +37,7 @@ def test_no_other_program_is_needed(namespace: Namespace, monkeypatch: pytest.Mo
 
 
 def test_failed_mount_is_reported(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_LAUNCHER", programs._LAUNCHER.replace("unshare(0x20000)", "unshare(-1)"))
+    monkeypatch.setattr(process, "_FILES_LAUNCHER", process._FILES_LAUNCHER.replace("unshare(0x20000)", "unshare(-1)"))
     with pytest.raises(UnavailableError, match="files cannot be replaced for a program here: unshare: Invalid"):
         run(namespace, [sys.executable, "-c", ""], files={RESOLV_CONF: ""})
 
@@ -61,6 +61,6 @@ def test_programs_in_sbin_are_found_by_ordinary_users(
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\necho found\n")
     tool.chmod(0o755)
-    monkeypatch.setattr(programs, "search_path", lambda: str(tmp_path))
+    monkeypatch.setattr(process, "search_path", lambda: str(tmp_path))
     monkeypatch.setenv("PATH", "/nowhere")
     assert run(namespace, ["tool"]).stdout == "found\n"

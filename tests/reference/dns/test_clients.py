@@ -18,7 +18,7 @@ from harness.eventually import eventually
 from harness.model.topology import THREE_ZONES
 from harness.netns import sandbox
 from harness.netns.fabric import Host, Network
-from harness.netns.programs import run
+from harness.netns.process import run
 from reference.apiserver import ApiServer
 from reference.client import Object
 from reference.dns import DnsServer

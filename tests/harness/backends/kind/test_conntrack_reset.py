@@ -13,7 +13,7 @@ from pyroute2 import IPRoute
 from harness.backends.kind import conntrack_reset
 from harness.backends.kind.conntrack_reset import SilentPort
 from harness.eventually import eventually
-from harness.netns import programs
+from harness.netns import process
 from harness.netns.namespace import Namespace
 from harness.netns.process import search_path
 
@@ -39,7 +39,7 @@ class Netns:
 
     def execute(self, container: str, *command: str, **_: Any) -> str:
         self.asked.append(command[-1])
-        ended = programs.run(self.place, command, environment={"PATH": search_path()})
+        ended = process.run(self.place, command, environment={"PATH": search_path()})
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
