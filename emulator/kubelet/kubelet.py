@@ -21,7 +21,7 @@ from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.pod_running import RunningPod
 from emulator.kubelet.server.server import PORT, KubeletServer
 from harness.api.client import Api, RefusedError, Watch
-from harness.control_planes.kubelet_trust import KubeletTrust
+from harness.control_planes.control_plane import KubeletTrust
 from harness.errors import HarnessError, InconclusiveError
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace

@@ -105,17 +105,12 @@ def _said(asked: ApiRequest) -> str:
         words[0] = "evict"
     elif place.subresource:
         words.append(f"--subresource={place.subresource}")
-    return " ".join([*words, *_selected(asked.query), *_refused(asked.code), *([f"by {asked.by}"] if asked.by else [])])
-
-
-def _selected(query: str) -> list[str]:
-    return [_FLAGS.get(name, f"?{name}=") + value for name, value in parse_qsl(query, keep_blank_values=True)]
-
-
-def _refused(code: int) -> list[str]:
-    if not code:
-        return ["→ no answer"]
-    return [f"→ {code} {responses.get(code, '')}".rstrip()] if code >= 400 else []
+    words += [_FLAGS.get(name, f"?{name}=") + value for name, value in parse_qsl(asked.query, keep_blank_values=True)]
+    if not asked.code:
+        words.append("→ no answer")
+    elif asked.code >= 400:
+        words.append(f"→ {asked.code} {responses.get(asked.code, '')}".rstrip())
+    return " ".join([*words, *([f"by {asked.by}"] if asked.by else [])])
 
 
 def _place(path: str) -> _Place:

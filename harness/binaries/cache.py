@@ -75,13 +75,11 @@ class Cache:
 
     def entries(self, component: str = "") -> list[Entry]:
         """Return all binaries in the order of the components, with the newest version last."""
-        names = [component] if component else list(COMPONENTS)
-        return [entry for name in names for entry in self._entries_of(name)]
-
-    def _entries_of(self, name: str) -> list[Entry]:
-        folders = self._home(name).glob("v*")
-        versions = sorted(version for each in folders if (version := parse_version(each.name)))
-        return [entry for version in versions if (entry := self.get(name, version))]
+        found: list[Entry] = []
+        for name in [component] if component else COMPONENTS:
+            versions = sorted(filter(None, (parse_version(each.name) for each in self._home(name).glob("v*"))))
+            found += filter(None, (self.get(name, version) for version in versions))
+        return found
 
     def get(self, component: str, version: Version) -> Entry | None:
         """Return the binary of a version, or None if it is missing."""
@@ -117,20 +115,12 @@ class Cache:
         entry.path.unlink(missing_ok=True)
         shutil.rmtree(entry.path.parent, ignore_errors=True)
 
-    def remove_partial(self) -> None:
-        """Remove the files of interrupted downloads and compilations."""
-        shutil.rmtree(self.folder / "partial", ignore_errors=True)
-
     def workspace(self, component: str, version: Version, kind: str) -> Path:
-        """Return a work folder on the cache's file system, which is the same for the same work. Requires the lock."""
+        """Return a work folder on the cache's file system, the same for the same work. Requires the lock."""
         folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
         with said_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
         return folder
-
-    def close_workspace(self, folder: Path) -> None:
-        """Remove a work folder. Requires the lock."""
-        shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def locked(self, what: str, *, waiting: Callable[[], None]) -> Iterator[None]:

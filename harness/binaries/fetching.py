@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -131,7 +132,7 @@ def _get(
         now = datetime.now(UTC).isoformat(timespec="seconds")
         described = Origin(origin.name, made.at, sha256_of(made.binary), now, made.made_with)
         entry = cache.put(component, version, made.binary, described, dict(made.beside))
-        cache.close_workspace(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         return entry
 
 

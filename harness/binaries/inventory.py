@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
@@ -110,7 +111,7 @@ def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
         raise UsageError("name a component and its versions, or use --all")
     if everything:
         chosen = cache.entries()
-        cache.remove_partial()
+        shutil.rmtree(cache.folder / "partial", ignore_errors=True)
     else:
         wishes = [parse_wanted(text) for text in names[1:]]
         entries = cache.entries(component_named(names[0]).name)

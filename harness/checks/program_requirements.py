@@ -16,7 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from harness.errors import HarnessError, UnavailableError
@@ -132,12 +132,6 @@ def _open_tun(_: Namespace) -> None:
         pass
 
 
-def _links(*kinds: str) -> Iterator[tuple[str, Requirement]]:
-    for kind in kinds:
-        feature = KernelFeature(f"{kind} devices", f"CONFIG_{kind.upper()}", kind)
-        yield kind, Requirement(feature, functools.partial(_link, kind))
-
-
 _OPTIONS = {
     "mounts": "CONFIG_NAMESPACES",
     "bpffs": "CONFIG_BPF_SYSCALL",
@@ -157,7 +151,12 @@ REQUIREMENTS: Mapping[str, Requirement] = {
         KernelFeature("Open vSwitch", "CONFIG_OPENVSWITCH", "openvswitch"), functools.partial(_generic, "ovs_datapath")
     ),
     "tun": Requirement(KernelFeature("tun devices", "CONFIG_TUN", "tun"), _open_tun),
-    **dict(_links("bridge", "dummy", "geneve", "ifb", "netkit", "vxlan", "wireguard")),
+    **{
+        kind: Requirement(
+            KernelFeature(f"{kind} devices", f"CONFIG_{kind.upper()}", kind), functools.partial(_link, kind)
+        )
+        for kind in ("bridge", "dummy", "geneve", "ifb", "netkit", "vxlan", "wireguard")
+    },
 }
 """All requirements that a recipe may list, by name."""
 

@@ -36,8 +36,9 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
     """Return a line for each removed object. Raises `UsageError`, `UnavailableError`, `DistrustError`."""
     from harness.api.client import Api, RefusedError
     from harness.api.kubeconfig import files_of, find
-    from harness.guest import cleanup, errors
+    from harness.guest import errors
     from harness.guest.labels import checked_run_id
+    from harness.guest.lease import cleanup
     from harness.guest.preflight import reach
 
     if run:
@@ -51,7 +52,7 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
     found = reach(kubeconfig, context, rules=())
     api = Api(find(kubeconfig, context=context))
     try:
-        done += cleanup.cleanup(api, run=run, force=force, say=tell)
+        done += cleanup(api, run=run, force=force, say=tell)
     except (RefusedError, InconclusiveError) as error:
         raise DistrustError(errors.of(error, server=found.server)) from error
     finally:

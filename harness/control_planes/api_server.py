@@ -19,7 +19,7 @@ from typing import Any
 import trustme
 
 from harness.api.client import Api
-from harness.control_planes.kubelet_trust import KubeletTrust
+from harness.control_planes.control_plane import KubeletTrust
 from harness.control_planes.processes import Processes, wait_until_ready
 from harness.errors import InconclusiveError
 from harness.model.release import Release

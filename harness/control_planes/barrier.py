@@ -121,7 +121,8 @@ class ControllerBarrier:
             self._create_one(resource, obj)
         slices = self._slices()
         self._generation = int(slices[0]["metadata"]["generation"]) if slices else 1
-        self._round = self._last_round()
+        labels = self._api.get("services", _NAME, _NAME)["metadata"].get("labels") or {}
+        self._round = int(labels.get(_ROUND, "0"))
 
     def _create_one(self, resource: str, obj: Object) -> None:
         try:
@@ -129,10 +130,6 @@ class ControllerBarrier:
         except RefusedError as error:
             if error.response.code != 409:
                 raise
-
-    def _last_round(self) -> int:
-        labels = self._api.get("services", _NAME, _NAME)["metadata"].get("labels") or {}
-        return int(labels.get(_ROUND, "0"))
 
     def _send(self, nodes: dict[str, str]) -> None:
         self._round += 1

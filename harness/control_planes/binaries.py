@@ -21,9 +21,8 @@ import yaml
 
 from harness.api.requests import ApiRequest
 from harness.control_planes.api_server import LocalApiServer
-from harness.control_planes.control_plane import OpenSocket
+from harness.control_planes.control_plane import KubeletTrust, OpenSocket
 from harness.control_planes.controller_manager import LocalControllerManager
-from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.control_planes.processes import Processes, SecurePort, wait_until_ready
 from harness.control_planes.relay import Egress, Relay
 from harness.errors import InconclusiveError

@@ -16,8 +16,7 @@ from prometheus_client import generate_latest
 
 from harness.api.client import new_record, path_of
 from harness.api.requests import ApiRequest
-from harness.control_planes.control_plane import OpenSocket
-from harness.control_planes.kubelet_trust import KubeletTrust
+from harness.control_planes.control_plane import KubeletTrust, OpenSocket
 from harness.errors import EndedError, InconclusiveError, UsageError
 from harness.model.release import CONTROLLER, Release
 from reference.apiserver import ApiServer

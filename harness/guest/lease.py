@@ -16,12 +16,13 @@ from harness.api.client import Api, RefusedError, Response, path_of
 from harness.errors import DistrustError, HarnessError
 from harness.eventually import eventually
 from harness.guest import errors, leftovers, process
-from harness.guest.labels import LEASE, NAMESPACE, RUN_LABEL, run_labels
+from harness.guest.labels import LEASE, NAMESPACE, RUN_LABEL, new_run_id, run_labels
 from harness.guest.lease_record import LeaseRecord, ServerClock, lease_record_of
 from harness.guest.leftovers import Say
 
 RENEW_SECONDS = 10.0
 _BACK_SECONDS = 15.0  # seconds for an API server that is away at the end of a run to return
+_LOOK_SECONDS = 1.0
 _TAKE_SECONDS = 90.0  # for the namespace of a run that just ended to go away
 
 _LEASE_PATH = path_of("leases", NAMESPACE, LEASE)
@@ -224,3 +225,47 @@ def _accepted(answer: Response, what: str) -> Response:
     if answer.code >= 400:
         raise DistrustError(errors.of_answer(answer, doing=what))
     return answer
+
+
+def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
+    """Remove the leftovers of a run, or of all runs, for example after a `kill -9`. Return a line for each action.
+
+    It reads before it writes, so a cluster without leftovers is not touched. It does not disturb a run in progress: it
+    waits half a minute until the Lease shows whether a run on another machine is dead.
+
+    Touches only objects with a run's label, and nodes with a run's annotation. Raises `DistrustError` while a run is in
+    progress, unless forced, and `RefusedError`.
+    """
+    clock = ServerClock()
+    record = read_lease(api, clock)
+    concerned = record is not None and run in {"", record.run}
+    if record is not None and concerned and not force:
+        _wait_until_over(api, record, clock, say)
+    found = leftovers.find(api, run=run)
+    if record is not None and not concerned:
+        return leftovers.remove(api, found, say)
+    if not found and record is None:
+        return []
+    with hold(api, new_run_id(), say=say, force=force, sweep=False):
+        done = leftovers.remove(api, found, say)
+    return done + ([f"the Lease of run {record.run} is removed"] if record is not None else [])
+
+
+def _wait_until_over(api: Api, record: LeaseRecord, clock: ServerClock, say: Say) -> None:
+    """Wait until a Lease expires. Raises `DistrustError` if it is renewed."""
+    if is_over(record, clock):
+        return
+    if process.is_of_here(record.process):
+        raise DistrustError(_refused(record, clock))
+    say(f"{record.described(clock.now())}, may be alive: its Lease expires at {record.expires:%H:%M:%S} UTC")
+    while not is_over(record, clock):
+        time.sleep(_LOOK_SECONDS)
+        seen = read_lease(api, clock)
+        if seen is None:
+            return
+        if seen.renewed != record.renewed or seen.run != record.run:
+            raise DistrustError(_refused(seen, clock))
+
+
+def _refused(record: LeaseRecord, clock: ServerClock) -> str:
+    return f"{in_use(record, clock)}; --force removes its objects anyway"

@@ -6,9 +6,11 @@ their own time limit, which may add up to minutes.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -72,12 +74,9 @@ def reach(
     asked = {"server": f"kubeconfig {kubeconfig}"}
 
     def ask() -> ReachedServer:
-        api = Api(find(kubeconfig, context=context), timeout=_REQUEST_SECONDS)
-        try:
+        with contextlib.closing(Api(find(kubeconfig, context=context), timeout=_REQUEST_SECONDS)) as api:
             asked["server"] = api.server
             return _ask(api, rules)
-        finally:
-            api.close()
 
     try:
         return _in_time(ask, within=within, describe=lambda: asked["server"])
@@ -139,23 +138,19 @@ def _user(api: Api) -> str:
 
 def _in_time(work: Callable[[], T], *, within: float, describe: Callable[[], str]) -> T:
     """Run `work` in a thread, and abandon it at the deadline: a name lookup cannot be cancelled."""
-    results: list[T] = []
-    errors: list[Exception] = []
+    result: Future[T] = Future()
 
     def run() -> None:
         try:
-            results.append(work())
+            result.set_result(work())
         except Exception as error:  # noqa: BLE001  it is raised where it was asked for
-            errors.append(error)
+            result.set_exception(error)
 
-    thread = threading.Thread(target=run, name="preflight", daemon=True)
-    thread.start()
-    thread.join(within)
-    if errors:
-        raise errors[0]
-    if not results:
+    threading.Thread(target=run, name="preflight", daemon=True).start()
+    wait([result], timeout=within)
+    if not result.done():
         raise UnavailableError(
             f"{describe()}: no answer within {within:g} s (a name that does not resolve, packets that are dropped, or "
             "a program that fetches credentials): is the cluster up, and is this the right context (--context)?"
         )
-    return results[0]
+    return result.result()

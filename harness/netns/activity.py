@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.eventually import time_scale
@@ -39,112 +38,102 @@ _ESTABLISHED = "01"  # unread data of a connection that the server has closed is
 
 
 @dataclass(frozen=True, slots=True)
-class HungSample:
-    """A sample of all programs of a netns: the run time by thread, and unread bytes by connection."""
+class ActivitySample:
+    """A sample of the programs of a netns: state and scheduler statistics by thread, and unread bytes by connection.
 
-    ran: Mapping[str, str]
-    unread: Mapping[str, int]
-    wants: bool = False
+    The statistics begin with the nanoseconds that the thread has run, and has waited for a processor.
+    """
 
-    def hung_since(self, earlier: HungSample) -> bool:
+    threads: Mapping[str, tuple[str, str]]
+    unread: Mapping[str, int] = field(default_factory=dict)
+
+    def hung_since(self, earlier: ActivitySample) -> bool:
         """Return whether no thread has run or become runnable since that sample, and the same data is still unread."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
-        return bool(self.ran) and not self.wants and self.ran == earlier.ran and unread
+        wants = self._in_state(_RUNNABLE) or self._in_state(_DISK)
+        return bool(self.threads) and not wants and self._statistics() == earlier._statistics() and unread
+
+    def idle_since(self, earlier: ActivitySample, seconds: float) -> bool:
+        """Return whether the programs have hardly run since an earlier sample, taken this number of seconds ago.
+
+        The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable
+        in both samples counts as waiting, whatever the counters say.
+        """
+        if any(each.unread or not each.threads or each._in_state(_DISK) for each in (self, earlier)):
+            return False
+        if self._in_state(_RUNNABLE) & earlier._in_state(_RUNNABLE):
+            return False
+        before = earlier._statistics()
+        grown = sum(_wanted(told) - _wanted(before.get(each, "0 0")) for each, told in self._statistics().items())
+        return grown <= _HARDLY * seconds * 1e9
+
+    def _in_state(self, wanted: str) -> set[str]:
+        return {each for each, (state, _) in self.threads.items() if state == wanted}
+
+    def _statistics(self) -> dict[str, str]:
+        return {each: told for each, (_, told) in self.threads.items()}
 
 
-class HungWatch:
+class _Watch:
     """Watches the programs in some netns, which read from a server at a TCP port."""
 
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         self._places, self._port = places, port
+        self._last: dict[str, ActivitySample] = {}
+
+    def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
+        """Return a sample by netns, with threads only where data is unread, or only where none is."""
+        found, processes = {}, processes_by_netns()
+        for place, namespace in self._places.items():
+            here = processes.get(namespace.inode, [])
+            waiting = unread_of(here[0], self._port) if here else {}
+            looked_at = here if bool(waiting) == unread else []
+            found[place] = ActivitySample(dict(each for process in looked_at for each in threads_of(process)), waiting)
+        return found
+
+
+class HungWatch(_Watch):
+    """Finds programs that are hung."""
+
+    def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
+        super().__init__(places, port)
         self._looked_at = 0.0
-        self._last: dict[str, HungSample] = {}
         self._still: dict[str, int] = {}  # consecutive samples in which a netns was hung
 
     def hung(self, among: Collection[str]) -> list[str]:
         """Return the names of netns whose programs are hung. Call repeatedly: it samples at most once a second."""
         now = time.monotonic()
         if now - self._looked_at >= HUNG_EVERY * time_scale():
-            self._looked_at = now
-            for place, sample in self._look():
-                hung = place in self._last and sample.hung_since(self._last[place])
+            before, self._last, self._looked_at = self._last, self._look(unread=True), now
+            for place, sample in self._last.items():
+                hung = place in before and sample.hung_since(before[place])
                 self._still[place] = self._still.get(place, 0) + 1 if hung else 0
-                self._last[place] = sample
         return [place for place in among if self._still.get(place, 0) >= LOOKS]
 
-    def _look(self) -> Iterator[tuple[str, HungSample]]:
-        for place, processes in _programs_in(self._places):
-            unread = unread_of(processes[0], self._port) if processes else {}
-            threads = _threads(processes) if unread else {}
-            wants = any(state in (_RUNNABLE, _DISK) for state, _ in threads.values())
-            yield place, HungSample({each: ran for each, (_, ran) in threads.items()}, unread, wants)
 
-
-@dataclass(frozen=True, slots=True)
-class IdleSample:
-    """A sample of the programs of a netns: for each thread, the nanoseconds that it has run or waited for a processor.
-
-    `busy` is set if data was unread or a thread waited for a disk. `runnable` are the threads that ran or waited for a
-    processor at that moment.
-    """
-
-    wanted: Mapping[str, int]
-    busy: bool = False
-    runnable: AbstractSet[str] = frozenset()
-
-    def idle_since(self, earlier: IdleSample, seconds: float) -> bool:
-        """Return whether the programs have hardly run since an earlier sample, taken this number of seconds ago.
-
-        The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable
-        in both samples counts as waiting, whatever the counters say.
-        """
-        if self.busy or earlier.busy or not self.wanted or self.runnable & earlier.runnable:
-            return False
-        grown = sum(spent - earlier.wanted.get(thread, 0) for thread, spent in self.wanted.items())
-        return grown <= _HARDLY * seconds * 1e9
-
-
-class IdleWatch:
-    """Watches the programs in some netns, which read from a server at a TCP port."""
+class IdleWatch(_Watch):
+    """Measures for how long all programs have been idle."""
 
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
-        self._places, self._port = places, port
-        self._samples: dict[str, IdleSample] = {}
+        super().__init__(places, port)
         self._looked_at = self._since = time.monotonic()
 
     def seconds(self) -> float:
         """Return for how long all programs have been idle. Call it repeatedly: a call may take a sample."""
         now = time.monotonic()
-        if self._samples and now - self._looked_at < IDLE_EVERY * time_scale():
+        if self._last and now - self._looked_at < IDLE_EVERY * time_scale():
             return self._looked_at - self._since
-        before, self._samples = self._samples, self._look()
+        before, self._last = self._last, self._look(unread=False)
         passed, self._looked_at = now - self._looked_at, now
-        first = IdleSample({}, True)
-        idle = (each.idle_since(before.get(place, first), passed) for place, each in self._samples.items())
-        if not self._samples or not all(idle):
+        idle = (place in before and each.idle_since(before[place], passed) for place, each in self._last.items())
+        if not self._last or not all(idle):
             self._since = now
         return now - self._since
 
-    def _look(self) -> dict[str, IdleSample]:
-        return {place: self._sample(processes) for place, processes in _programs_in(self._places)}
 
-    def _sample(self, processes: Sequence[Path]) -> IdleSample:
-        if not processes or unread_of(processes[0], self._port):
-            return IdleSample({}, True)
-        threads = _threads(processes)
-        wanted = {thread: sum(map(int, spent.split()[:2])) for thread, (_, spent) in threads.items()}
-        states = {thread: state for thread, (state, _) in threads.items()}
-        runnable = {thread for thread, state in states.items() if state == _RUNNABLE}
-        return IdleSample(wanted, _DISK in states.values(), runnable)
-
-
-def _programs_in(places: Mapping[str, Namespace]) -> Iterator[tuple[str, Sequence[Path]]]:
-    processes = processes_by_netns()
-    return ((place, processes.get(namespace.inode, [])) for place, namespace in places.items())
-
-
-def _threads(processes: Sequence[Path]) -> dict[str, tuple[str, str]]:
-    return dict(each for process in processes for each in threads_of(process))
+def _wanted(statistics: str) -> int:
+    """Return the nanoseconds that a thread has run or waited for a processor."""
+    return sum(map(int, statistics.split()[:2]))
 
 
 def threads_of(process: Path) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -58,13 +58,10 @@ def require(families: Sequence[Family] = FAMILIES) -> None:
 
 def explain(absent: Sequence[KernelFeature]) -> str:
     """Name each missing feature, with its remedy."""
-    return "; ".join(f"this kernel has no {each.name} ({each.option}): {_remedy(each)}" for each in absent)
-
-
-def _remedy(feature: KernelFeature) -> str:
-    if feature.module:
-        return f"load it with `modprobe {feature.module}`, as root of the machine"
-    return "use another kernel"
+    load = "load it with `modprobe {}`, as root of the machine"
+    remedies = [load.format(each.module) if each.module else "use another kernel" for each in absent]
+    texts = (f"this kernel has no {each.name} ({each.option})" for each in absent)
+    return "; ".join(map(": ".join, zip(texts, remedies, strict=True)))
 
 
 def missing(families: Sequence[Family] = FAMILIES) -> list[KernelFeature]:

@@ -7,7 +7,7 @@ line. Only the evidence needs `details`, which comparisons ignore.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,17 +124,13 @@ def read(namespace: Namespace) -> list[Item]:
             (_rule, ip.get_rules()),
             (_neighbour, ip.get_neighbours()),
         )
-        return [item(each, names) for item, dump in dumps for each in _of_ip(dump)]
+        families = {*_FAMILIES, socket.AF_UNSPEC}  # links have no family; not the families of multicast routing
+        return [item(each, names) for item, dump in dumps for each in dump if each["family"] in families]
 
 
 def as_text(namespace: Namespace) -> str:
     """Return all objects of a netns, one per line."""
     return "".join(f"{each}\n" for each in read(namespace))
-
-
-def _of_ip(dump: Iterable[Any]) -> Iterator[Any]:
-    """Skip the families of multicast routing. Links have no family."""
-    return (each for each in dump if each["family"] in {*_FAMILIES, socket.AF_UNSPEC})
 
 
 def _link(message: Any, _: dict[int, str]) -> Link:

@@ -30,6 +30,7 @@ class Readings:
 
 def read(step: str, number: int) -> Readings:
     """Return the settings of this machine, for a step that failed with that errno."""
+    status = _text("/proc/self/status").splitlines()
     return Readings(
         step,
         number,
@@ -37,7 +38,7 @@ def read(step: str, number: int) -> Readings:
         max_user_namespaces=_text("/proc/sys/user/max_user_namespaces"),
         max_net_namespaces=_text("/proc/sys/user/max_net_namespaces"),
         apparmor=_text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
-        seccomp=_seccomp(_text("/proc/self/status")),
+        seccomp=next((line.split()[1] for line in status if line.startswith("Seccomp:")), ""),
         container=_container(),
     )
 
@@ -86,10 +87,6 @@ def _text(path: str) -> str:
         return Path(path).read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
-
-
-def _seccomp(status: str) -> str:
-    return next((line.split()[1] for line in status.splitlines() if line.startswith("Seccomp:")), "")
 
 
 def _container() -> str:

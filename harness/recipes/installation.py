@@ -6,7 +6,7 @@ manifests or an installation command. Everything is validated before a cluster i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,7 +81,12 @@ def parse_installation(given: Any, folder: Path) -> Installation:
     if not given.get("objects") and not given.get("install"):
         raise UsageError("key kind: want objects, install, or both, to install the proxy")
     objects = parse_objects(given.get("objects", []), folder, "kind.objects")
-    ready = _ready(given["ready"]) if "ready" in given else tuple(_workloads_in(objects))
+    ready = tuple(
+        Workload(each["kind"], each["metadata"].get("namespace", "default"), each["metadata"]["name"])
+        for each in objects
+        if each["kind"] in _WORKLOADS.values()
+    )
+    ready = _ready(given["ready"]) if "ready" in given else ready
     if not ready:
         raise UsageError(
             "key kind.ready is missing: name what has to be ready, for example {daemonset: kube-system/mine}; objects "
@@ -118,12 +123,6 @@ def _workload(given: Any, where: str) -> Workload:
     if not namespace or not name or "/" in name:
         raise UsageError(f"key {where}.{kind}: want NAMESPACE/NAME, not {values.shown(named)}")
     return Workload(_WORKLOADS[kind], namespace, name)
-
-
-def _workloads_in(objects: tuple[Object, ...]) -> Iterator[Workload]:
-    for each in objects:
-        if each["kind"] in _WORKLOADS.values():
-            yield Workload(each["kind"], each["metadata"].get("namespace", "default"), each["metadata"]["name"])
 
 
 def _file(said: str, key: str, folder: Path) -> str:

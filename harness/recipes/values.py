@@ -14,6 +14,7 @@ import difflib
 import enum
 import re
 import typing
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -77,10 +78,6 @@ def _is_file_name(name: str) -> bool | str:
     return plain or f" is not a plain file name of up to {_LONGEST_FILE} bytes"
 
 
-def _without_placeholders(template: str) -> str:
-    return PLACEHOLDER.sub(lambda found: "x" if found[1] else found[0][0], template)
-
-
 Text = Annotated[str, Rule("one text without NUL", lambda text: "\0" not in text)]
 Line = Annotated[Text, Rule(f"{LONG} printable letters at most", lambda line: line.isprintable() and len(line) <= LONG)]
 Name = Annotated[
@@ -97,7 +94,7 @@ Command = Annotated[
 ]
 Pattern = Annotated[Text, Rule("a regular expression", _is_pattern)]
 PatternTemplate = Annotated[
-    Template, Rule("a regular expression", lambda text: _is_pattern(_without_placeholders(text)))
+    Template, Rule("a regular expression", lambda text: _is_pattern(fill(text, defaultdict(lambda: "x"))))
 ]
 Seconds = Annotated[float, Rule("seconds from 0 to 600", lambda seconds: 0 <= seconds <= 600)]
 Port = Annotated[int, Rule("a number from 1 to 65535", lambda port: 0 < port < 65536)]

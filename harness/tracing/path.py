@@ -150,7 +150,10 @@ class _Walk:
         elif each.handle:
             text = self._text(place, each.handle)
             passed = self._passed_over(place, each.handle)
-            found = [_element(one) for one in self._lookups(text, each.table, each.mark)]
+            found = [
+                f"@{one.name} has {one.element}" if one.element else f"@{one.name}: element {one.key} is not listed"
+                for one in self._lookups(text, each.table, each.mark)
+            ]
             marked = [f"mark {each.mark:#x}"] if each.mark != self._mark or "mark set" in text else []
             if each.verdict.startswith("goto "):  # the packet does not return to the rules after it
                 self._taken[place] = len(self._handles.get(place, []))
@@ -210,10 +213,6 @@ def ends_of(packet: Packet, names: Mapping[str, str]) -> str:
     """Return source and destination, each with the name of its pod, if any."""
     ends = zip(str(packet).split(" → "), (packet.source, packet.destination), strict=True)
     return " → ".join(f"{names[host]} ({end})" if host in names else end for end, host in ends)
-
-
-def _element(one: Lookup) -> str:
-    return f"@{one.name} has {one.element}" if one.element else f"@{one.name}: element {one.key} is not listed"
 
 
 def _translation(before: Packet, after: Packet) -> str:

@@ -17,6 +17,7 @@ _FIELD = r"(?:ip6? [sd]addr|meta l4proto|(?:th|tcp|udp|sctp) [sd]port|meta mark)
 _LOOKUP = re.compile(rf"({_FIELD}(?: \. {_FIELD})*) (?:map |vmap )?@([\w-]+)")
 _RANGE = re.compile(r"[\w.:]+[/-]")
 _ELEMENTS = "elements = {"
+_PROPERTY = re.compile(r"\s*(comment |policy |type .* hook )")  # of a chain
 
 Place = tuple[str, str]
 """A table, as in "ip nat", and the name of a chain, a set or a map in it."""
@@ -67,8 +68,9 @@ def from_nft(text: str) -> Rules:
             table = " ".join(words[1:3])
         elif line.startswith("\t\t"):
             kind, name = block
-            if kind == "chain" and not _is_property(line):
-                chains[table, name].append(line.strip())
+            if kind == "chain":
+                if not _PROPERTY.match(line):
+                    chains[table, name].append(line.strip())
             elif _ELEMENTS in line:
                 elements[table, name] = list(_elements(line, lines))
         elif len(words) > 1 and words[0] in ("chain", "set", "map"):
@@ -115,12 +117,6 @@ def _values(packet: Packet, mark: int) -> dict[str, str]:
         "meta l4proto": packet.protocol,
         "meta mark": f"{mark:#010x}",
     }
-
-
-def _is_property(line: str) -> bool:
-    """Return whether a line of a chain is a property, not a rule."""
-    text = line.strip()
-    return text.startswith(("comment ", "policy ")) or (text.startswith("type ") and " hook " in text)
 
 
 def _elements(first: str, more: Iterable[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -83,7 +84,7 @@ class Maker:
 
     def _clear(self, version: Version) -> None:
         """Remove the remains of a build: its folder, and the unnamed images of its steps and of the previous build."""
-        self._cache.close_workspace(self._cache.workspace("node-image", version, "build"))
+        shutil.rmtree(self._cache.workspace("node-image", version, "build"), ignore_errors=True)
         for label in (_STEP, LABEL):
             self._engine.ask("image", "prune", "--force", "--filter", f"label={label}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -71,5 +72,5 @@ def get(part: Part, kubernetes: Version, go: Go, cache: Cache, watcher: Watcher)
         when = datetime.now(UTC).isoformat(timespec="seconds")
         origin = Origin("source", f"{part.binary.module}@{version.tag}", sha256_of(made), when, go.version)
         entry = kept.put(part.binary, version, made, origin, beside)
-        kept.close_workspace(folder)
+        shutil.rmtree(folder, ignore_errors=True)
     return entry.path

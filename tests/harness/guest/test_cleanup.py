@@ -14,9 +14,8 @@ from harness.commands.main import main
 from harness.errors import DistrustError
 from harness.eventually import eventually
 from harness.guest import process
-from harness.guest.cleanup import cleanup
 from harness.guest.labels import BEFORE_ANNOTATION, NAMESPACE, run_labels
-from harness.guest.lease import hold
+from harness.guest.lease import cleanup, hold
 from harness.guest.lease_record import LeaseRecord
 from harness.guest.nodes import NodeChange, change_node
 from harness.model import manifests

@@ -8,9 +8,8 @@ from typing import Any
 import yaml
 
 from harness.api.client import Api
-from harness.guest.cleanup import cleanup
 from harness.guest.labels import NAMESPACE, run_labels
-from harness.guest.lease import hold
+from harness.guest.lease import cleanup, hold
 from harness.guest.permissions import DISRUPTIVE, RULES, Rule, denied
 from reference.apiserver.server import HttpServer
 

@@ -9,7 +9,7 @@ import pytest
 
 from harness.eventually import eventually
 from harness.netns import activity, process, sandbox
-from harness.netns.activity import IdleSample, IdleWatch
+from harness.netns.activity import ActivitySample, IdleWatch
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, execute, up
 
@@ -18,6 +18,11 @@ import socket, sys, time
 server = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 print("up", flush=True)
 """
+
+
+def sample(wanted: dict[str, int], *, busy: bool = False, runnable: tuple[str, ...] = ()) -> ActivitySample:
+    threads = {each: ("R" if each in runnable else "D" if busy else "S", f"{ns} 0 1") for each, ns in wanted.items()}
+    return ActivitySample(threads)
 
 
 @pytest.mark.parametrize(
@@ -61,34 +66,34 @@ def test_program_is_idle_once_it_has_read_everything_and_stopped_working(
 @pytest.mark.parametrize(
     ("later", "is_idle"),
     [
-        (IdleSample({"7": 50}), True),
-        (IdleSample({"7": 50 + 10**8}), True),
-        (IdleSample({"7": 51 + 10**8}), False),
-        (IdleSample({"7": 50, "8": 1 + 10**8}), False),
-        (IdleSample({"8": 5}), True),
-        (IdleSample({"7": 50}, busy=True), False),
-        (IdleSample({}), False),
+        (sample({"7": 50}), True),
+        (sample({"7": 50 + 10**8}), True),
+        (sample({"7": 51 + 10**8}), False),
+        (sample({"7": 50, "8": 1 + 10**8}), False),
+        (sample({"8": 5}), True),
+        (sample({"7": 50}, busy=True), False),
+        (sample({}), False),
     ],
     ids=["no-cpu", "little-cpu", "ran", "new-thread-ran", "another-thread", "waits-or-has-unread-data", "has-ended"],
 )
-def test_program_that_uses_little_cpu_is_idle(later: IdleSample, is_idle: bool) -> None:
-    earlier = IdleSample({"7": 50})
+def test_program_that_uses_little_cpu_is_idle(later: ActivitySample, is_idle: bool) -> None:
+    earlier = sample({"7": 50})
     assert later.idle_since(earlier, 1.0) is is_idle
-    assert not later.idle_since(IdleSample({}, busy=True), 1.0)
+    assert not later.idle_since(sample({}, busy=True), 1.0)
 
 
 def test_thread_that_is_runnable_twice_waits_for_a_processor() -> None:
-    starved, woken = IdleSample({"7": 50, "8": 5}, runnable={"7"}), IdleSample({"7": 50, "8": 5}, runnable={"8"})
+    starved, woken = sample({"7": 50, "8": 5}, runnable=("7",)), sample({"7": 50, "8": 5}, runnable=("8",))
     assert not starved.idle_since(starved, 1.0)
     assert woken.idle_since(starved, 1.0)
 
 
 def test_one_busy_node_restarts_the_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activity, "IDLE_EVERY", 0.0)
-    sights = {"a1": IdleSample({"7": 0}), "a2": IdleSample({"8": 0})}
+    sights = {"a1": sample({"7": 0}), "a2": sample({"8": 0})}
     seen = IdleWatch({}, 1)
-    monkeypatch.setattr(seen, "_look", lambda: dict(sights))
+    monkeypatch.setattr(seen, "_look", lambda **_: dict(sights))
     seen.seconds()
     assert 0 < seen.seconds() < seen.seconds()
-    sights["a2"] = IdleSample({"8": 10**12})
+    sights["a2"] = sample({"8": 10**12})
     assert seen.seconds() == 0.0

@@ -19,7 +19,7 @@ from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.sandbox import NoProgramError
 from emulator.kubelet.server.server import PORT, KubeletServer
-from harness.control_planes.kubelet_trust import KubeletTrust
+from harness.control_planes.control_plane import KubeletTrust
 from harness.netns.fabric import Host
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer

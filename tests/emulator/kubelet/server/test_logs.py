@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from emulator.kubelet.container_log import ContainerLog
-from harness.control_planes.kubelet_trust import KubeletTrust
+from harness.control_planes.control_plane import KubeletTrust
 from harness.eventually import eventually
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
