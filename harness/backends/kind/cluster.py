@@ -34,7 +34,7 @@ from harness.backends.kind.inotify_limits import naming_exhausted_limit
 from harness.backends.kind.installer import Installer, images_of, load_images, require_images
 from harness.backends.kind.leftovers import remove
 from harness.backends.kind.nodes import lift_icmp_limit, list_nodes, ready_nodes
-from harness.backends.kind.recipe_proxies import RecipeProxies
+from harness.backends.kind.proxy_pods import ProxyPods
 from harness.backends.kind.workloads import selector_of
 from harness.errors import HarnessError, UnavailableError
 from harness.eventually import eventually
@@ -164,7 +164,7 @@ class KindCluster:
             booted=booted or Release(gates=self.wanted.gates, follows="released"),
             patches=patches,
             stays=self._keep,
-            own_proxies=RecipeProxies(api, self._proxy.name, own) if self._proxy else None,
+            own_proxies=ProxyPods(api, self._proxy.name, own) if self._proxy else None,
         )
 
     def proxy_places(self, api: Api) -> tuple[ProxySelector, ...]:

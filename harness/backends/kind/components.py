@@ -30,8 +30,7 @@ from harness.backends.kind.config import gates_for_mode
 from harness.backends.kind.conntrack_reset import SilentPort
 from harness.backends.kind.kube_proxies import mode_of
 from harness.backends.kind.nodes import lift_icmp_limit, list_nodes, ready_nodes
-from harness.backends.kind.proxy_pods import ProxyPods, Running
-from harness.backends.kind.recipe_proxies import RecipeProxies
+from harness.backends.kind.proxy_pods import KubeProxies, ProxyPods
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
 from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted
@@ -97,7 +96,7 @@ class KindComponents:
         patches: Mapping[str, str] | None = None,
         newest: Callable[[Wanted], Version] = newest_patch,
         stays: bool = False,
-        own_proxies: RecipeProxies | None = None,
+        own_proxies: ProxyPods | None = None,
     ) -> None:
         """`booted` is the release of all components at boot; `patches` maps minor versions to patches.
 
@@ -117,8 +116,7 @@ class KindComponents:
         self._texts: dict[str, str] = {}  # the original manifests of changed static pods
         self._away: set[str] = set()  # static pods whose manifests are moved away
         self._manager: Object | None = None  # the controller manager that was last started
-        self._proxies = ProxyPods(shell, api)
-        self._own_proxies = own_proxies
+        self._proxies = own_proxies or KubeProxies(shell, api)
         self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
@@ -141,7 +139,7 @@ class KindComponents:
             case Component.CONTROLLER:
                 self._run_manager(static_pods.without_election(static_pods.without_slices(self._original(_MANAGER))))
             case Component.PROXY:
-                (self._own_proxies or self._proxies).stop([self._node_names[node] for node in nodes])
+                self._proxies.stop([self._node_names[node] for node in nodes])
 
     def stop_node(self, node: str) -> None:
         """Kill a node's container, as a power failure would; do not wait until the control plane notices."""
@@ -170,7 +168,7 @@ class KindComponents:
             self._write(name, text)
             self._wait(functools.partial(self._is_up, name, 0), f"{name} to be as it was")
         self._texts.clear()
-        (self._own_proxies or self._proxies).close()
+        self._proxies.close()
 
     def controller_metrics(self) -> str:
         try:
@@ -326,19 +324,16 @@ class KindComponents:
 
     def _start_proxies(self, release: Release, nodes: Sequence[str]) -> None:
         real = [self._node_names[node] for node in nodes]
-        if self._own_proxies:
-            if release != self._booted:
-                raise UnavailableError(f"the recipe's proxy cannot be changed to release {release}")
-            self._own_proxies.start(real)
+        if release == self._booted:
+            self._proxies.start(real)
             return
-        running = None
-        if release != self._booted:
-            tag = self._tag(release, self._proxies.image)
-            version = parse_version(tag)
-            needed = gates_for_mode(mode_of(self._proxies.config_map), version) if version else {}
-            running = Running(tag, tuple(sorted({**needed, **release.gates}.items())))
-            self._pull(real, static_pods.image_at(self._proxies.image, tag))
-        self._proxies.start(real, running)
+        if not isinstance(self._proxies, KubeProxies):
+            raise UnavailableError(f"the recipe's proxy cannot be changed to release {release}")
+        tag = self._tag(release, self._proxies.image)
+        version = parse_version(tag)
+        needed = gates_for_mode(mode_of(self._proxies.config_map), version) if version else {}
+        self._pull(real, static_pods.image_at(self._proxies.image, tag))
+        self._proxies.start_release(real, tag, {**needed, **release.gates})
 
     # Both
 

@@ -1,12 +1,11 @@
-"""kube-proxies of different releases on different nodes, as DaemonSets.
+"""The objects of kube-proxies of different releases on different nodes.
 
-kubeadm runs kube-proxy as one DaemonSet, and a DaemonSet has one template. So each other release has its own DaemonSet
-and ConfigMap, and kubeadm's DaemonSet excludes the nodes of these releases. The affinity names nodes by field
-`metadata.name`, not by a label: proxies and controllers watch labels of nodes, and a change would disturb them. A node
-that no DaemonSet names has no proxy.
+kubeadm runs kube-proxy as one DaemonSet, and a DaemonSet has one template. So a proxy of another release is a pod of
+its node with its release's ConfigMap, and kubeadm's DaemonSet excludes that node. The affinity names nodes by field
+`metadata.name`, not by a label: proxies and controllers watch labels of nodes, and a change would disturb them.
 
-kubeadm's DaemonSet replaces pods only when they are deleted (`OnDelete`) while nodes are excluded: otherwise a change
-of its affinity would restart the proxies on all other nodes.
+A DaemonSet replaces pods only when they are deleted (`OnDelete`) while nodes are excluded: otherwise a change of its
+affinity would restart the proxies on all other nodes.
 
 The functions are pure: they return changed copies of objects.
 """
@@ -16,7 +15,6 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import yaml
 
@@ -29,22 +27,25 @@ CONFIGURATION = "config.conf"  # kubeadm's key in the ConfigMap
 
 
 def variant_name(tag: str, gates: Mapping[str, bool]) -> str:
-    """Return the name of a release's DaemonSet and ConfigMap; equal releases have equal names."""
+    """Return the name of a release's ConfigMap; equal releases have equal names."""
     digest = hashlib.sha256(repr((tag, sorted(gates.items()))).encode()).hexdigest()
     return f"{NAME}-{tag.replace('.', '-')}-{digest[:6]}"
 
 
 def excluding(daemon_set: Object, nodes: Sequence[str]) -> Object:
     """Return a JSON merge patch that excludes these nodes from a DaemonSet."""
-    before = daemon_set["spec"]["template"]["spec"].get("affinity")
-    required = ((before or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    fields = [_field("NotIn", node) for node in sorted(nodes)]
+    before = daemon_set["spec"]["template"]["spec"].get("affinity") or {}
+    required = (before.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    # the API allows exactly one value
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in sorted(nodes)]
     terms = [
         {**each, "matchFields": [*(each.get("matchFields") or ()), *fields]}
         for each in required.get("nodeSelectorTerms") or [{}]
     ]
-    affinity: Any = {**(before or {}), **_affinity(terms)} if nodes else before
-    return {"spec": {"updateStrategy": ON_DELETE, "template": {"spec": {"affinity": affinity}}}}
+    of_nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    affinity = {**before, "nodeAffinity": of_nodes} if nodes else before or None
+    strategy = {"type": "OnDelete", "rollingUpdate": None}
+    return {"spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}}}
 
 
 def restoring(daemon_set: Object) -> Object:
@@ -54,35 +55,22 @@ def restoring(daemon_set: Object) -> Object:
     return {"spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}}}
 
 
-ON_DELETE: Mapping[str, Any] = {"type": "OnDelete", "rollingUpdate": None}
+def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], node: str) -> Object:
+    """Return a pod of kubeadm's DaemonSet with image tag `tag` and its release's configuration, on this node.
 
-
-def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], nodes: Sequence[str]) -> Object:
-    """Return a copy of kubeadm's DaemonSet with image tag `tag` and its own configuration, on these nodes only."""
+    kubeadm's DaemonSet does not adopt it: it has another label.
+    """
     name = variant_name(tag, gates)
-    labels = {RELEASE_LABEL: name}
-    template = copy.deepcopy(daemon_set["spec"]["template"])
-    template["metadata"] = {"labels": labels}
-    spec = template["spec"]
+    spec = copy.deepcopy(daemon_set["spec"]["template"]["spec"])
     spec["containers"][0]["image"] = image_at(spec["containers"][0]["image"], tag)
     for volume in spec["volumes"]:
         if volume.get("configMap", {}).get("name") == NAME:
             volume["configMap"]["name"] = name
-    spec["affinity"] = _affinity([{"matchFields": [_field("In", node)]} for node in sorted(nodes)])
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "updateStrategy": {"type": "OnDelete"},
-            "template": template,
-        },
-    }
+    return {"metadata": {"name": f"{name}-{node}", "labels": {RELEASE_LABEL: name}}, "spec": {**spec, "nodeName": node}}
 
 
 def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool]) -> Object:
-    """Return a copy of kubeadm's ConfigMap with exactly these feature gates, under the name of the DaemonSet."""
+    """Return a copy of kubeadm's ConfigMap with exactly these feature gates, under the release's name."""
     name = variant_name(tag, gates)
     data = dict(config_map["data"])
     configuration = yaml.safe_load(data[CONFIGURATION])
@@ -99,11 +87,3 @@ def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool
 def mode_of(config_map: Object) -> str:
     """Return the mode in the ConfigMap, "iptables" if it has none."""
     return str(yaml.safe_load(config_map["data"][CONFIGURATION]).get("mode") or "iptables")
-
-
-def _field(operator: str, node: str) -> Object:
-    return {"key": "metadata.name", "operator": operator, "values": [node]}  # the API allows exactly one value
-
-
-def _affinity(terms: Sequence[Object]) -> Object:
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from harness.api.client import Api, Object
-from harness.backends.kind.proxy_pods import ProxyPods, Running
+from harness.backends.kind.proxy_pods import KubeProxies
 from harness.binaries import find
 from harness.control_planes import api_server
 from harness.control_planes.binaries import BinariesControlPlane
@@ -28,7 +28,7 @@ VERSION = "1.34"
 NODES = ("w1", "w2", "w3")
 SYSTEM = "kube-system"
 PODS = f"/api/v1/namespaces/{SYSTEM}/pods"
-OLD = Running("v1.30.13", (("ServiceTrafficDistribution", True),))
+TAG, GATES = "v1.30.13", {"ServiceTrafficDistribution": True}
 pytestmark = pytest.mark.slow
 
 
@@ -126,8 +126,8 @@ def proxies(api: Api) -> dict[str, tuple[str, str]]:
 
 def test_changing_the_proxy_of_one_node_restarts_no_other(cluster_api: Api, kubelets: Kubelets) -> None:
     before = proxies(cluster_api)
-    pods = ProxyPods(kubelets, cluster_api)
-    pods.start(["w2"], OLD)
+    pods = KubeProxies(kubelets, cluster_api)
+    pods.start_release(["w2"], TAG, GATES)
     after = proxies(cluster_api)
     assert {node: tag for node, (_, tag) in after.items()} == {"w1": "v1.34.0", "w2": "v1.30.13", "w3": "v1.34.0"}
     assert (after["w1"], after["w3"]) == (before["w1"], before["w3"])
@@ -138,32 +138,32 @@ def test_changing_the_proxy_of_one_node_restarts_no_other(cluster_api: Api, kube
 
 
 def test_nodes_join_and_leave_a_release_one_by_one(cluster_api: Api, kubelets: Kubelets) -> None:
-    pods = ProxyPods(kubelets, cluster_api)
-    pods.start(["w1"], OLD)
+    pods = KubeProxies(kubelets, cluster_api)
+    pods.start_release(["w1"], TAG, GATES)
     first = proxies(cluster_api)["w1"]
-    pods.start(["w2"], OLD)
+    pods.start_release(["w2"], TAG, GATES)
     assert proxies(cluster_api)["w1"] == first
-    pods.start(["w1"], None)
+    pods.start(["w1"])
     assert [proxies(cluster_api)[node][1] for node in NODES] == ["v1.34.0", "v1.30.13", "v1.34.0"]
     pods.close()
 
 
 def test_a_stopped_proxy_stays_away_until_it_is_started(cluster_api: Api, kubelets: Kubelets) -> None:
-    pods = ProxyPods(kubelets, cluster_api)
+    pods = KubeProxies(kubelets, cluster_api)
     pods.stop(["w3"])
-    pods.start(["w2"], None)
+    pods.start(["w2"])
     assert set(proxies(cluster_api)) == {"w1", "w2"}
-    pods.start(["w3"], None)
+    pods.start(["w3"])
     assert set(proxies(cluster_api)) == set(NODES)
     pods.close()
 
 
 def test_close_removes_all_releases(cluster_api: Api, kubelets: Kubelets) -> None:
-    pods = ProxyPods(kubelets, cluster_api)
+    pods = KubeProxies(kubelets, cluster_api)
     sets = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets"
     before = cluster_api.request("GET", f"{sets}/kube-proxy").body["spec"]
-    pods.start(["w1", "w3"], OLD)
-    assert len(cluster_api.request("GET", sets).body["items"]) == 2
+    pods.start_release(["w1", "w3"], TAG, GATES)
+    assert len({tag for _, tag in proxies(cluster_api).values()}) == 2
     pods.close()
     assert [each["spec"] for each in cluster_api.request("GET", sets).body["items"]] == [before]
     maps = {each["metadata"]["name"] for each in cluster_api.list("configmaps", SYSTEM)}

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from harness.api.client import Api, Object, Response
-from harness.backends.kind import recipe_proxies
-from harness.backends.kind.recipe_proxies import RecipeProxies
+from harness.backends.kind import proxy_pods
+from harness.backends.kind.proxy_pods import ProxyPods
 from harness.errors import UnavailableError
 from harness.recipes.installation import Workload
 
@@ -50,11 +50,11 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def proxies(cluster: Cluster) -> RecipeProxies:
-    return RecipeProxies(cast("Api", cast("Any", cluster)), "mine", [AGENT])
+def proxies(cluster: Cluster) -> ProxyPods:
+    return ProxyPods(cast("Api", cast("Any", cluster)), "mine", [AGENT])
 
 
-def test_node_is_excluded_and_returns(cluster: Cluster, proxies: RecipeProxies) -> None:
+def test_node_is_excluded_and_returns(cluster: Cluster, proxies: ProxyPods) -> None:
     proxies.stop(["w2"])
     assert cluster.excluding == {"w2"}
     proxies.start(["w2"])
@@ -62,7 +62,7 @@ def test_node_is_excluded_and_returns(cluster: Cluster, proxies: RecipeProxies) 
     assert cluster.excluding == set()
 
 
-def test_close_restores_the_installed_state(cluster: Cluster, proxies: RecipeProxies) -> None:
+def test_close_restores_the_installed_state(cluster: Cluster, proxies: ProxyPods) -> None:
     proxies.stop(["w1", "w2"])
     proxies.close()
     assert cluster.patches[-1]["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
@@ -73,9 +73,9 @@ def test_close_restores_the_installed_state(cluster: Cluster, proxies: RecipePro
 
 
 def test_proxy_that_does_not_return_is_named(
-    cluster: Cluster, proxies: RecipeProxies, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, proxies: ProxyPods, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipe_proxies, "POD_SECONDS", 0.1)
+    monkeypatch.setattr(proxy_pods, "POD_SECONDS", 0.1)
     cluster.broken = True
     with pytest.raises(UnavailableError, match=r"mine on w1; .*DaemonSet kube-system/agent: not ready on w1"):
         proxies.start(["w1"])
