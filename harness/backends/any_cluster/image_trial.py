@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from harness.api.client import Api, RefusedError
 from harness.backends.any_cluster import pods
+from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.checks.check import Finding, State, unknown, unusable
 from harness.errors import DistrustError, InconclusiveError
-from harness.eventually import eventually
 from harness.guest import errors
 from harness.guest.labels import new_run_id, run_labels
 from harness.guest.lease import hold
 from harness.guest.leftovers import Say
 from harness.model.needs import Needs
 
-_PULL_SECONDS = 120.0
 _PORT = 8080
 
 
@@ -42,42 +43,17 @@ def check(api: Api, names: Mapping[str, str], registry: str, *, try_pods: bool, 
 def _try(api: Api, names: Mapping[str, str], registry: str, say: Say) -> dict[str, str]:
     """Run the pods. Return why a node does not run its pod, for each such node by its name in the topology."""
     run = new_run_id()
-    namespace, labels = f"td-{run}-doctor", run_labels(run)
-    with hold(api, run, say=say):
-        restricted = {**labels, "pod-security.kubernetes.io/enforce": "restricted"}
-        api.create("namespaces", "", {"metadata": {"name": namespace, "labels": restricted}})
-        for ours, theirs in names.items():
-            _create(api, namespace, pods.client(ours, theirs, labels, registry, port=_PORT, host_network=False))
-        say(f"trying {pods.image(registry).partition('@')[0]} on {len(names)} nodes")
-        return _outcome(api, namespace, set(names))
+    namespace, failed = f"td-{run}-doctor", {}
+    runner = PodRunner(api, run_labels(run), registry, TROUBLED_SECONDS)
 
-
-def _create(api: Api, namespace: str, pod: dict[str, object]) -> None:
-    def admitted() -> bool:
+    def run_on(ours: str) -> None:
         try:
-            return bool(api.create("pods", namespace, pod))
-        except RefusedError as error:
-            if "service account" not in str(error) and "serviceaccount" not in str(error):
-                raise
-            raise AssertionError(str(error)) from None  # the controller creates it soon
+            runner.run_clients(namespace, {ours: names[ours]}, port=_PORT, host_network=False)
+        except InconclusiveError as error:
+            failed[ours] = str(error)
 
-    eventually(admitted, within=10, every=0.1, describe="a pod to be admitted", error=InconclusiveError)
-
-
-def _outcome(api: Api, namespace: str, wanted: set[str]) -> dict[str, str]:
-    last: dict[str, str] = {}
-
-    def all_known() -> bool:
-        found = {str(each["metadata"]["name"]): each for each in api.list("pods", namespace)}
-        waiting = {name for name in wanted if name not in found or not pods.is_ready(found[name])}
-        last.clear()
-        last.update({name: errors.of_pod(found[name]) if name in found else "it is gone" for name in waiting})
-        if all(last.values()):
-            return True
-        raise AssertionError(f"{', '.join(sorted(waiting))} not yet")
-
-    try:
-        eventually(all_known, within=_PULL_SECONDS, every=0.2, describe="pods to run", error=InconclusiveError)
-    except InconclusiveError as error:
-        return {name: why or str(error) for name, why in last.items()}
-    return dict(last)
+    with hold(api, run, say=say), contextlib.closing(runner), ThreadPoolExecutor() as pool:
+        runner.create_namespace(namespace)
+        say(f"trying {pods.image(registry).partition('@')[0]} on {len(names)} nodes")
+        list(pool.map(run_on, names))
+    return failed
