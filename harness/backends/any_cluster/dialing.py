@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from harness.api.client import Api, Response
+from harness.backends.any_cluster import port_forwarding
 from harness.backends.any_cluster.agnhost_output import UNTOLD, Reader, address_seen, connected, outcomes_of
 from harness.backends.any_cluster.pods import ClientPod, identity
-from harness.backends.any_cluster.port_forwarding import PortForwards
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
 from harness.backends.any_cluster.request_pool import BeginWatch, RequestPool
 from harness.backends.any_cluster.tcp_flows import TcpFlows
@@ -69,7 +69,6 @@ class Dialer:
         self._bypass = bypass
         self._neighbours = neighbours
         self._api = api
-        self._forwards = PortForwards(api)
         self._proxy_is_forbidden = False
         self._pool = RequestPool(THREADS, watch)
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
@@ -81,7 +80,6 @@ class Dialer:
     def close(self) -> None:
         """Stop sending, without waiting for pending requests."""
         self._pool.close()
-        self._forwards.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
         """Send probes, and return their outcomes. Equal probes' outcomes are in any order. Raises `UnavailableError`.
@@ -302,7 +300,7 @@ class Dialer:
             if answer.code != 403 or '"pods/proxy"' not in str(answer.body.get("message")):
                 return answer
             self._proxy_is_forbidden = True
-        return self._forwards.get(client, path, query, limit)
+        return port_forwarding.get(self._api, client, path, query, limit)
 
     def _counted(self, probe: Probe, seen: Sequence[Dialed], doubted: Collection[ClientPod]) -> list[Observation]:
         """Return all outcomes; an answer to a repeated SYN counts as a timeout.

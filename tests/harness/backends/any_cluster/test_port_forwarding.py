@@ -1,4 +1,4 @@
-"""Tests HTTP to a pod by port-forward: connections are reused, and each kind of error is distinguished."""
+"""Tests HTTP to a pod by port-forward: each kind of error is distinguished."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
@@ -15,8 +16,8 @@ from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.server.server import KubeletServer
 from harness.api.client import Api
 from harness.backends.any_cluster.pods import ClientPod
-from harness.backends.any_cluster.port_forwarding import PortForwards
-from harness.control_planes.control_plane import KubeletTrust
+from harness.backends.any_cluster.port_forwarding import get
+from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.errors import InconclusiveError
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
@@ -43,17 +44,11 @@ class Pods:
 
 
 class Pod(ThreadingHTTPServer):
-    """The pod's HTTP server. `ended` is set when it has closed a connection; it answers /silence only at its end."""
+    """The pod's HTTP server. It answers /silence only at its end."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.ended = threading.Event()
         self.closing = threading.Event()
-        self.connections = 0
-
-    def get_request(self) -> Any:
-        self.connections += 1
-        return super().get_request()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -64,18 +59,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path.startswith("/silence"):
             self.server.closing.wait(20)
-        if self.path.startswith("/hurry"):
-            self.connection.settimeout(0.01)
         body = b'{"path": "%s"}' % self.path.encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    def finish(self) -> None:
-        super().finish()
-        self.request.shutdown(socket.SHUT_RDWR)
-        self.server.ended.set()
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -113,48 +101,33 @@ def server() -> Iterator[HttpServer]:
     loop.close()
 
 
-def forwards(server: HttpServer, token: str = "") -> Iterator[PortForwards]:
-    api = Api(server.kubeconfig(token=token), timeout=5)
-    made = PortForwards(api)
-    yield made
-    made.close()
-    api.close()
-
-
 @pytest.fixture
-def ways(server: HttpServer) -> Iterator[PortForwards]:
-    yield from forwards(server)
+def api(server: HttpServer) -> Iterator[Api]:
+    with closing(Api(server.kubeconfig(), timeout=5)) as made:
+        yield made
 
 
 def client(pod: Pod) -> ClientPod:
     return ClientPod("default", "p", pod.server_port)
 
 
-def test_a_connection_serves_many_requests(ways: PortForwards, pod: Pod) -> None:
-    answers = [ways.get(client(pod), "dial", {"n": str(number)}, 10.0) for number in range(3)]
+def test_many_requests_each_have_their_answer(api: Api, pod: Pod) -> None:
+    answers = [get(api, client(pod), "dial", {"n": str(number)}, 10.0) for number in range(3)]
     assert [(each.code, each.body["path"]) for each in answers] == [(200, f"/dial?n={number}") for number in range(3)]
-    assert pod.connections == 1
 
 
-def test_connection_closed_by_the_pod_is_replaced(ways: PortForwards, pod: Pod) -> None:
-    assert ways.get(client(pod), "hurry", {}, 10.0).code == 200
-    assert pod.ended.wait(10)
-    assert ways.get(client(pod), "dial", {}, 10.0).code == 200
-    assert pod.connections == 2
-
-
-def test_silent_pod_does_not_block(ways: PortForwards, pod: Pod) -> None:
+def test_silent_pod_is_not_waited_for(api: Api, pod: Pod) -> None:
     with pytest.raises(InconclusiveError, match="pod p was not reached by port-forward"):
-        ways.get(client(pod), "silence", {}, 0.2)
+        get(api, client(pod), "silence", {}, 0.2)
 
 
-def test_pod_without_listener_is_reported(ways: PortForwards, pod: Pod) -> None:
+def test_pod_without_listener_is_reported(api: Api, pod: Pod) -> None:
     with closed_port() as port, pytest.raises(InconclusiveError, match="pod p was not reached by port-forward"):
-        ways.get(ClientPod("default", "p", port), "dial", {}, 10.0)
+        get(api, ClientPod("default", "p", port), "dial", {}, 10.0)
 
 
 def test_forbidden_port_forward_returns_the_api_servers_answer(pod: Pod, server: HttpServer) -> None:
-    for ways in forwards(server, server.add_user("alice")):
-        answer = ways.get(client(pod), "dial", {}, 10.0)
+    with closing(Api(server.kubeconfig(token=server.add_user("alice")), timeout=5)) as api:
+        answer = get(api, client(pod), "dial", {}, 10.0)
     assert answer.code == 403
     assert 'cannot get resource "pods/portforward"' in answer.body["message"]
