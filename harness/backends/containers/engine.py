@@ -17,7 +17,6 @@ from harness.errors import UnavailableError
 
 PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"  # the environment variable with the engine that kind uses
 CLUSTER_LABEL = "io.x-k8s.kind.cluster"  # on kind's containers; the value is the cluster's name
-NETWORK = "kind"
 
 _ENGINES = ("docker", "podman")
 _SECONDS = 60.0
@@ -58,13 +57,6 @@ class ContainerEngine:
         given = ["-i"] if text is not None else []
         return self.ask("exec", *given, container, *command, text=text, seconds=seconds)
 
-    def switch_off(self, container: str) -> None:
-        """Kill all processes in a container at once, as a power failure would. Raises `UnavailableError`."""
-        self.ask("kill", container)
-
-    def switch_on(self, container: str) -> None:
-        self.ask("start", container)
-
     def clusters(self) -> list[str]:
         """Return the names of all clusters that kind created with this engine, running or not."""
         found = self.ask(
@@ -77,35 +69,8 @@ class ContainerEngine:
         found = self.ask("ps", "--all", "--filter", f"label={CLUSTER_LABEL}={cluster}", "--format", "{{.Names}}")
         return sorted(found.split())
 
-    def remove_cluster(self, cluster: str) -> None:
-        """Delete the containers and volumes of a cluster, as kind does. Does nothing if it is gone."""
-        names = self.containers(cluster)
-        if names:
-            self.ask("rm", "--force", "--volumes", *names)
-        if self.name == "podman":
-            self._remove_volumes(cluster)
-
-    def _remove_volumes(self, cluster: str) -> None:
-        """Delete the volumes of nodes: podman deletes only its own volumes, and kind creates node volumes itself.
-
-        Each has the name of its node as a label.
-        """
-        found: list[dict[str, Any]] = json.loads(self.ask("volume", "ls", "--format", "json"))
-        mine = [
-            each["Name"] for each in found if any(key.startswith(f"{cluster}-") for key in each.get("Labels") or ())
-        ]
-        if mine:
-            self.ask("volume", "rm", "--force", *mine)
-
     def has_image(self, name: str) -> bool:
         return self._run(("image", "inspect", name), None, _SECONDS).returncode == 0
-
-    def has_network(self, name: str = NETWORK) -> bool:
-        return name in self.ask("network", "ls", "--format", "{{.Name}}").split()
-
-    def remove_network(self, name: str = NETWORK) -> bool:
-        """Remove a network. Returns False if containers use it or it is gone."""
-        return self._run(("network", "rm", name), None, _SECONDS).returncode == 0
 
     def facts(self) -> Facts:
         """Return facts about the engine. Raises `UnavailableError` with the remedy if it does not run."""

@@ -231,8 +231,6 @@ class KindCluster:
             self._say(f"note: {note}")
         text = yaml.safe_dump(manifest(self.wanted, name=self.name), sort_keys=False)
         self._state.manifest.write_text(text, encoding="utf-8")
-        if not tools.engine.has_network():
-            self._state.mark("network")
         environment = tools.engine.environment()
         running = process.start("kind", self._command(tools.kind), log=self._state.log, environment=environment)
         try:
@@ -295,7 +293,7 @@ class KindCluster:
 
     def _delete(self) -> None:
         if self._keep and self._engine.containers(self.name):
-            self._state.mark("kept")
+            self._state.kept.touch()
             self._state.let_go()
             self._say(f"kind cluster {self.name} stays: KUBECONFIG={self.kubeconfig}")
             self._say(f"`kind delete cluster --name {self.name}` deletes it")

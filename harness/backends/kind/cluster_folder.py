@@ -1,11 +1,10 @@
 """The files of a kind cluster on this machine: a folder that only its owner can enter, and a lock.
 
     $XDG_STATE_HOME/trafficdist/kind/CLUSTER/   (else ~/.local/state/…)
-        lock  cluster.yaml  kubeconfig  kind.log  kept  network
+        lock  cluster.yaml  kubeconfig  kind.log  kept
 
 The process that created a cluster holds the lock, which the kernel releases when that process ends in any way. A
-cluster with a free lock and without the mark `kept` is a leftover. The mark `network` means that kind created a network
-for this cluster.
+cluster with a free lock and without the mark `kept` is a leftover.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ class ClusterFolder:
         self.manifest = self.folder / "cluster.yaml"
         self.kubeconfig = self.folder / "kubeconfig"
         self.log = self.folder / "kind.log"
+        self.kept = self.folder / "kept"
         self._descriptor: int | None = None
 
     def take(self) -> bool:
@@ -66,13 +66,6 @@ class ClusterFolder:
         """Remove the folder, and release the lock."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.let_go()
-
-    def mark(self, word: str) -> None:
-        """Set the mark "kept" or "network"."""
-        (self.folder / word).touch()
-
-    def has(self, word: str) -> bool:
-        return (self.folder / word).exists()
 
 
 def known() -> list[str]:

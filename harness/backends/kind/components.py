@@ -144,11 +144,11 @@ class KindComponents:
     def stop_node(self, node: str) -> None:
         """Kill a node's container, as a power failure would; do not wait until the control plane notices."""
         self._off.add(node)
-        self._shell.switch_off(self._node_names[node])
+        self._shell.ask("kill", self._node_names[node])
 
     def start_node(self, node: str) -> None:
         """Start a node's container again; do not wait for its kubelet."""
-        self._shell.switch_on(self._node_names[node])
+        self._shell.ask("start", self._node_names[node])
         lift_icmp_limit(self._shell, self._node_names[node])
         self._off.discard(node)
 

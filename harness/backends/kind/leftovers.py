@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from harness.backends.containers.engine import ContainerEngine, find_engine
+from harness.backends.kind.checks import find_kind
 from harness.backends.kind.cluster_folder import PREFIX, ClusterFolder, known
 from harness.errors import UnavailableError
 from harness.guest.lease import silent
 from harness.guest.leftovers import Say
+from harness.netns import process
+
+_DELETE_SECONDS = 120.0
 
 
 def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: ContainerEngine | None = None) -> list[str]:
@@ -32,7 +36,7 @@ def _remove(engine: ContainerEngine, name: str, say: Say, *, even_kept: bool) ->
         say(f"kind cluster {name} is in use by a running process; it stays")
         return False
     try:
-        if state.has("kept") and not even_kept:
+        if state.kept.exists() and not even_kept:
             say(f"kind cluster {name} is marked as kept; `kind delete cluster --name {name}` deletes it")
             return False
         remove(engine, name, state)
@@ -42,11 +46,7 @@ def _remove(engine: ContainerEngine, name: str, say: Say, *, even_kept: bool) ->
 
 
 def remove(engine: ContainerEngine, name: str, state: ClusterFolder) -> None:
-    """Delete a cluster, its network if no other cluster uses it, and its folder.
-
-    Node images stay: they are the engine's cache for the next cluster.
-    """
-    engine.remove_cluster(name)
-    if state.has("network"):
-        engine.remove_network()
+    """Delete a cluster and its folder. Node images and the network of kind stay. Raises `StartError`."""
+    command = [find_kind()[0], "delete", "cluster", "--name", name, "--kubeconfig", state.kubeconfig]
+    process.start("kind", command, log=state.log, environment=engine.environment()).finish(_DELETE_SECONDS)
     state.remove()

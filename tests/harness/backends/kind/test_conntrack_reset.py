@@ -43,11 +43,6 @@ class Netns:
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
-    def switch_off(self, container: str) -> None:
-        raise NotImplementedError
-
-    switch_on = switch_off
-
     def outcomes(self) -> dict[str, str]:
         """Return the result of a connection attempt from each address. No process listens on the port."""
         with self.network.entered():
