@@ -30,10 +30,9 @@ from harness.backends.kind.config import (
     node_names,
     parse_images,
 )
-from harness.backends.kind.inotify_limits import naming_exhausted_limit
 from harness.backends.kind.installer import Installer, images_of, load_images, require_images
 from harness.backends.kind.leftovers import remove
-from harness.backends.kind.nodes import lift_icmp_limit, list_nodes, ready_nodes
+from harness.backends.kind.nodes import lift_icmp_limit, list_nodes, naming_exhausted_limit, ready_nodes
 from harness.backends.kind.proxy_pods import ProxyPods
 from harness.backends.kind.workloads import selector_of
 from harness.errors import HarnessError, UnavailableError

@@ -27,9 +27,8 @@ import yaml
 from harness.api.client import Api, Object, Response
 from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
-from harness.backends.kind.conntrack_reset import SilentPort
 from harness.backends.kind.kube_proxies import mode_of
-from harness.backends.kind.nodes import lift_icmp_limit, list_nodes, ready_nodes
+from harness.backends.kind.nodes import lift_icmp_limit, list_nodes, ready_nodes, silence_port
 from harness.backends.kind.proxy_pods import KubeProxies, ProxyPods
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
@@ -111,7 +110,6 @@ class KindComponents:
         self._stays = stays
         self._api = api
         self._ready: set[str] = set()  # nodes that were ready before the API server was stopped
-        self._port = SilentPort(shell, control_plane, _PORTS[_SERVER])
         self._may_ask = False
         self._texts: dict[str, str] = {}  # the original manifests of changed static pods
         self._away: set[str] = set()  # static pods whose manifests are moved away
@@ -161,7 +159,8 @@ class KindComponents:
         """
         if not self._stays:
             return
-        self._port.open()
+        if _SERVER in self._away:
+            self._silence_server(silent=False)
         for node in sorted(self._off):
             self.start_node(node)
         for name, text in self._texts.items():
@@ -212,7 +211,7 @@ class KindComponents:
             self._run({_SERVER: pod})
             self._wait_for_version(_SERVER, pod)
         finally:
-            self._port.open()
+            self._silence_server(silent=False)
         scheduler, manager = (static_pods.without_election(self._original(each)) for each in (_SCHEDULER, _MANAGER))
         self._run({_SCHEDULER: scheduler, _MANAGER: self._manager or manager})
         self._wait(self._nodes_are_back, "the nodes to be ready again")
@@ -225,7 +224,10 @@ class KindComponents:
     def _prepare_nodes(self) -> None:
         """Note which nodes are ready before the API server stops, and drop their SYNs to it."""
         self._ready |= ready_nodes(list_nodes(self._api))
-        self._port.close()
+        self._silence_server(silent=True)
+
+    def _silence_server(self, *, silent: bool) -> None:
+        silence_port(self._shell, self._control_plane, _PORTS[_SERVER], silent=silent)
 
     def _run_manager(self, pod: Object) -> None:
         """Run this controller manager, or wait for the API server to return if it is away."""

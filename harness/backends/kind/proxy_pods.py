@@ -13,7 +13,7 @@ from functools import cached_property
 from harness.api.client import MERGE_PATCH, Api, Object, RefusedError
 from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind import kube_proxies as objects
-from harness.backends.kind.inotify_limits import naming_exhausted_limit
+from harness.backends.kind.nodes import naming_exhausted_limit
 from harness.backends.kind.workloads import is_serving, selector_of, url_of
 from harness.errors import UnavailableError
 from harness.eventually import eventually

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.kind.inotify_limits import naming_exhausted_limit
+from harness.backends.kind.nodes import naming_exhausted_limit
 from harness.errors import UnavailableError
 
 SAID = "E1121 watcher.go:7] failed to create watcher: too many open files\n"

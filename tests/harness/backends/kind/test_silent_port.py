@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
-from harness.backends.kind import conntrack_reset
-from harness.backends.kind.conntrack_reset import SilentPort
+from harness.backends.kind import nodes
+from harness.backends.kind.nodes import silence_port
 from harness.eventually import eventually
 from harness.netns import process
 from harness.netns.namespace import Namespace
@@ -35,11 +35,9 @@ class Netns:
 
     def __init__(self, place: Namespace, network: Namespace) -> None:
         self.place, self.network = place, network
-        self.asked: list[str] = []
 
     def execute(self, container: str, *command: str, **_: Any) -> str:
-        self.asked.append(command[-1])
-        ended = process.run(self.place, command, environment={"PATH": search_path()})
+        ended = programs.run(self.place, command, environment={"PATH": search_path()})
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
@@ -86,37 +84,37 @@ def _outcome(source: str, target: str) -> str:
     return "connected"
 
 
+def silence(shell: Netns, *, silent: bool) -> None:
+    silence_port(shell, "control-plane", PORT, silent=silent)
+
+
 @needs_iptables
 def test_closed_port_drops_connections_of_nodes(shell: Netns) -> None:
-    port = SilentPort(shell, "control-plane", PORT)
-    port.close()
+    silence(shell, silent=True)
     assert shell.outcomes() == OTHERS
     with shell.place.entered():
         assert _outcome("127.0.0.1", "127.0.0.1") == "ConnectionRefusedError"
-    port.open()
+    silence(shell, silent=False)
     assert shell.outcomes() == REFUSED
 
 
 @needs_iptables
 def test_port_closed_twice_opens_at_once(shell: Netns) -> None:
-    port = SilentPort(shell, "control-plane", PORT)
-    port.close()
-    port.close()
-    port.open()
+    silence(shell, silent=True)
+    silence(shell, silent=True)
+    silence(shell, silent=False)
     assert shell.outcomes() == REFUSED
-    asked = len(shell.asked)
-    port.open()
-    assert len(shell.asked) == asked
+    silence(shell, silent=False)
+    assert shell.outcomes() == REFUSED
 
 
 @needs_iptables
 def test_port_closed_for_one_family_opens(shell: Netns, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = SilentPort(shell, "control-plane", PORT)
-    families = conntrack_reset._FAMILIES
-    monkeypatch.setattr(conntrack_reset, "_FAMILIES", families[:1])
-    port.close()
-    monkeypatch.setattr(conntrack_reset, "_FAMILIES", families)
-    port.open()
+    families = nodes._FAMILIES
+    monkeypatch.setattr(nodes, "_FAMILIES", families.partition(" ")[0])
+    silence(shell, silent=True)
+    monkeypatch.setattr(nodes, "_FAMILIES", families)
+    silence(shell, silent=False)
     assert shell.outcomes() == REFUSED
 
 
@@ -125,5 +123,5 @@ def test_network_without_gateway_times_out(shell: Netns) -> None:
     with shell.place.entered(), IPRoute() as ip:
         for everything in ("0.0.0.0/0", "::/0"):
             ip.route("del", dst=everything)
-    SilentPort(shell, "control-plane", PORT).close()
+    silence(shell, silent=True)
     assert shell.outcomes() == UNANSWERED
