@@ -184,9 +184,7 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> Kin
             return KindPacketsBackend(
                 target, api, components=components, worker=worker, release=release, places=_places(target, worker)
             ).start()
-        return KindBackend(
-            target, api, components=components, worker=worker, release=release, ask_pod=components.ask_pod
-        ).start()
+        return KindBackend(target, api, components=components, worker=worker, release=release).start()
 
 
 def _places(target: ClusterTarget, worker: str) -> NetnsLookup:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 from harness.api.client import Api, Response
 from harness.backends.any_cluster.dialing import Bypass
@@ -28,9 +27,6 @@ BOOTED = 300.0  # seconds until a restarted node is ready
 
 _OTHER_RELEASES = ProxySelector(KUBE_PROXY.name, KUBE_PROXY.namespace, RELEASE_LABEL)
 
-AskPod = Callable[[str, str, float], Response]
-"""Sends a request to a pod from its node: node, URL, time limit in seconds. Raises `InconclusiveError`."""
-
 
 class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetrics):
     _kubelet_patience = LATE_SECONDS
@@ -44,39 +40,30 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         components: KindComponents,
         worker: str = "main",
         release: Release | None = None,
-        ask_pod: AskPod | None = None,
     ) -> None:
-        """`components` are closed with the backend; `ask_pod` reaches client pods while the API server is away.
-
-        `KubeconfigBackend` documents the other arguments.
-        """
+        """`components` are closed with the backend; `KubeconfigBackend` documents the other arguments."""
         super().__init__(target, plain_api, worker=worker, release=release)
         self._components = components
-        self._ask_pod = ask_pod
         self._without_controller = False
         self._proxy_exits: ProxyExits | None = None
 
     def settle(self) -> float:
-        """Raise `EndedError` also if a proxy has crashed, even if the proxy runs again by now."""
+        """Raise `EndedError` also if a proxy has crashed, even if it runs again by now: that explains other errors."""
         if self._proxy_exits is None:
             self._proxy_exits = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
-        with self._noticing_ends():
-            return super().settle()
+        try:
+            seconds = super().settle()
+        except EndedError:
+            raise
+        except InconclusiveError as error:
+            self._expect_running(error)
+            raise
+        self._expect_running()
+        return seconds
 
     def check_instruments(self) -> None:
         """Raise `EndedError` also if a proxy has crashed."""
         super().check_instruments()
-        self._expect_running()
-
-    @contextlib.contextmanager
-    def _noticing_ends(self) -> Iterator[None]:
-        """Raise `EndedError` after the block if a proxy has crashed, because the crash explains errors of the block."""
-        try:
-            yield
-        except InconclusiveError as error:
-            if not isinstance(error, EndedError):
-                self._expect_running(error)
-            raise
         self._expect_running()
 
     def _expect_running(self, because: Exception | None = None) -> None:
@@ -163,13 +150,9 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         return ready_pods_on(self.api, node, label_selector=mine)
 
     def _bypass(self) -> Bypass | None:
-        ask_pod = self._ask_pod
-        if ask_pod is None:
-            return None
-
         def ask(pod: ClientPod, path: str, seconds: float) -> Response:
             node, url = self._clients.url_of(pod)
-            return ask_pod(node, f"{url}/{path}", seconds)
+            return self._components.ask_pod(node, f"{url}/{path}", seconds)
 
         return ask
 

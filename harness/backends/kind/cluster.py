@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import yaml
 
-from harness.api.client import Api
+from harness.api.client import Api, Object
 from harness.api.kubeconfig import Kubeconfig
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
 from harness.backends.containers.engine import ContainerEngine
@@ -46,7 +46,7 @@ from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, Topology
 from harness.netns import process
 from harness.recipes.installation import Installation, images_in
-from harness.recipes.objects import parse_objects
+from harness.recipes.objects import apply, parse_objects
 from harness.recipes.recipe import Recipe
 
 CREATE_SECONDS = 1200.0  # before the time scale; mostly for the download of the node image over a slow line
@@ -95,7 +95,7 @@ class KindCluster:
         self._keep = keep
         self._say = say
         self._state = ClusterFolder(self.name)
-        self._begun = contextlib.ExitStack()
+        self._exists = False
         self._tools: Tools | None = None
 
     @property
@@ -117,28 +117,24 @@ class KindCluster:
             require_images(tools, self._proxy)
         if not self._state.take():
             raise UnavailableError(f"kind cluster {self.name} belongs to another running process")
-        with contextlib.ExitStack() as begun:
-            begun.callback(self._delete)
+        self._exists = True
+        try:
             self._create(tools)
             self._bring_images(tools)
-            if self._cni:
-                self._install_network(self._cni)
-            installing = self._installing(tools)
-            waits = [self._wait_until_ready]
-            if installing:
-                installing.apply(self._state.log)
-                brings_network = not self.wanted.default_cni and not self._cni
-                waits.insert(0 if brings_network else 1, installing.wait)  # its error explains unready nodes
-            for wait in waits:
-                wait()
+            with contextlib.closing(Api(Kubeconfig(str(self.kubeconfig)))) as api:
+                self._install(api)
             for node in self.node_names.values():
-                lift_icmp_limit(self._engine, node)
-            self._begun = begun.pop_all()
+                lift_icmp_limit(tools.engine, node)
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def close(self) -> None:
         """Delete the cluster, or print how to use it if it is kept. Idempotent."""
-        self._begun.close()
+        if self._exists:
+            self._exists = False
+            self._delete()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -195,26 +191,32 @@ class KindCluster:
     def _installation(self) -> Installation | None:
         return self._proxy.installation if self._proxy else None
 
-    def _installing(self, tools: Tools) -> Installer | None:
+    def _install(self, api: Api) -> None:
+        """Install the network plugin and the recipe, and wait until nodes and proxies are ready."""
+        if self._cni:
+            self._say(f"network plugin of {self._cni.name} is installed")
+            apply(api, self._network(), f"--cni {self._cni}")
         if self._proxy is None:
-            return None
+            self._wait_until_ready(api)
+            return
         nodes = {self.control_plane: CONTROL_PLANE, **{theirs: ours for ours, theirs in self.node_names.items()}}
-        return Installer(
-            self._proxy,
-            self._mode,
-            tools,
-            self.name,
-            self.control_plane,
-            tuple(self.wanted.families),
-            nodes,
-            self.kubeconfig,
-            self._say,
-        )
+        families = tuple(self.wanted.families)
+        installer = Installer(api, self._proxy, self._mode, self.name, families, nodes, self.kubeconfig, self._say)
+        installer.apply(self._state.log)
+        brings_network = not self.wanted.default_cni and not self._cni
+        if brings_network:
+            installer.wait()  # its error explains unready nodes
+        self._wait_until_ready(api)
+        if not brings_network:
+            installer.wait()
+
+    def _network(self) -> tuple[Object, ...]:
+        """Return the objects of the network plugin."""
+        return parse_objects([str(self._cni.absolute())], Path("/")) if self._cni else ()
 
     def _bring_images(self, tools: Tools) -> None:
         """Load the images of the recipe and of the network plugin on the nodes."""
-        objects = tuple(parse_objects([str(self._cni.absolute())], Path("/"))) if self._cni else ()
-        named = [*images_in(objects), *(images_of(self._proxy) if self._proxy else [])]
+        named = [*images_in(self._network()), *(images_of(self._proxy) if self._proxy else [])]
         if named:
             load_images(tools, self.name, named, self._state.log, self._say)
 
@@ -230,8 +232,10 @@ class KindCluster:
             self._say(f"note: {note}")
         text = yaml.safe_dump(manifest(self.wanted, name=self.name), sort_keys=False)
         self._state.manifest.write_text(text, encoding="utf-8")
-        environment = tools.engine.environment()
-        running = process.start("kind", self._command(tools.kind), log=self._state.log, environment=environment)
+        files: list[str | Path] = ["--config", self._state.manifest, "--kubeconfig", self.kubeconfig]
+        keep = ["--retain"] if self._keep else []
+        command: list[str | Path] = [tools.kind, "create", "cluster", "--name", self.name, *files, *keep]
+        running = process.start("kind", command, log=self._state.log, environment=tools.engine.environment())
         try:
             eventually(
                 lambda: self._has_ended(running),
@@ -244,19 +248,7 @@ class KindCluster:
             running.stop()
         if not self.kubeconfig.exists():  # kind writes it last
             raise explain(running.said(), tools.notes)
-
-    def _command(self, kind: Path) -> list[str | Path]:
-        files: list[str | Path] = ["--config", self._state.manifest, "--kubeconfig", self.kubeconfig]
-        return [kind, "create", "cluster", "--name", self.name, *files, *(["--retain"] if self._keep else [])]
-
-    def _install_network(self, file: Path) -> None:
-        """Apply the manifests of a network plugin with the kubectl of the node image."""
-        self._say(f"network plugin of {file.name} is installed")
-        command = ("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "apply", "--filename=-")
-        try:
-            self._engine.execute(self.control_plane, *command, text=file.read_text(encoding="utf-8"))
-        except UnavailableError as error:
-            raise UnavailableError(f"--cni {file}: the API server does not take it\n{error}") from None
+        self.kubeconfig.chmod(0o600)
 
     def _has_ended(self, running: process.Process) -> bool:
         alive = running.alive  # read first, so that the last output is not missed
@@ -265,30 +257,28 @@ class KindCluster:
                 self._say(step)
         return not alive
 
-    def _wait_until_ready(self) -> None:
-        self.kubeconfig.chmod(0o600)
+    def _wait_until_ready(self, api: Api) -> None:
         wanted = {self.control_plane, *self.node_names.values()}
         shown = -1
-        with contextlib.closing(Api(Kubeconfig(str(self.kubeconfig)))) as api:
 
-            def all_ready() -> bool:
-                nonlocal shown
-                ready = ready_nodes(list_nodes(api)) & wanted
-                if len(ready) != shown:
-                    shown = len(ready)
-                    self._say(f"{shown} of {len(wanted)} nodes are ready")
-                if ready != wanted:
-                    raise AssertionError(f"not ready: {', '.join(sorted(wanted - ready))}")
-                return True
+        def all_ready() -> bool:
+            nonlocal shown
+            ready = ready_nodes(list_nodes(api)) & wanted
+            if len(ready) != shown:
+                shown = len(ready)
+                self._say(f"{shown} of {len(wanted)} nodes are ready")
+            if ready != wanted:
+                raise AssertionError(f"not ready: {', '.join(sorted(wanted - ready))}")
+            return True
 
-            with self.naming_exhausted_limit():
-                eventually(
-                    all_ready,
-                    within=READY_SECONDS,
-                    every=_LOOK,
-                    describe=f"the nodes of {self.name}",
-                    error=lambda text: explain(text, self._tools.notes if self._tools else ()),
-                )
+        with self.naming_exhausted_limit():
+            eventually(
+                all_ready,
+                within=READY_SECONDS,
+                every=_LOOK,
+                describe=f"the nodes of {self.name}",
+                error=lambda text: explain(text, self._tools.notes if self._tools else ()),
+            )
 
     def _delete(self) -> None:
         if self._keep and self._engine.containers(self.name):

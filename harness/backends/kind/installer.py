@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.api.client import Api
-from harness.api.kubeconfig import Kubeconfig
 from harness.backends.kind.checks import Tools
-from harness.backends.kind.workloads import Trouble, lacking, trouble
+from harness.backends.kind.workloads import lacking, trouble
 from harness.errors import InconclusiveError, StartError, UnavailableError
 from harness.eventually import NotYetError, eventually
 from harness.guest.leftovers import Say
@@ -29,13 +28,15 @@ _SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """A recipe, and the cluster to install it on. `nodes` maps kind's names of nodes to readable names."""
+    """A recipe, and the cluster to install it on. `nodes` maps kind's names of nodes to readable names.
 
+    The first of `nodes` is the control plane.
+    """
+
+    api: Api
     recipe: Recipe
     mode: str
-    tools: Tools
     cluster: str
-    control_plane: str
     families: tuple[str, ...]
     nodes: Mapping[str, str]
     kubeconfig: Path
@@ -49,12 +50,17 @@ class Installer:
     def apply(self, log: Path) -> None:
         """Apply the objects, and run the command. Raises `StartError` with the rejected object or the first error."""
         self.say(f"{self.recipe.name} is being installed in place of kube-proxy")
-        known = self._values()
-        api = Api(Kubeconfig(str(self.kubeconfig)))
-        try:
-            apply(api, self._what.objects_with(known), self.recipe.name)
-        finally:
-            api.close()
+        server = next(iter(self.nodes))
+        known = {
+            "server": f"https://{server}:6443",
+            "server_host": server,
+            "cluster_cidrs": ",".join(_POD_CIDRS[each] for each in self.families),
+            "service_cidrs": ",".join(_SERVICE_CIDRS[each] for each in self.families),
+            "mode": self.mode,
+            "kubeconfig": str(self.kubeconfig),
+            "cluster": self.cluster,
+        }
+        apply(self.api, self._what.objects_with(known), self.recipe.name)
         if self._what.install:
             who = f"{self.recipe.name}: its command to install"
             environment = {"KUBECONFIG": str(self.kubeconfig)}
@@ -62,14 +68,13 @@ class Installer:
 
     def wait(self) -> None:
         """Wait until all workloads of the recipe are ready. Raises `StartError` with the pod, its node and its log."""
-        api = Api(Kubeconfig(str(self.kubeconfig)))
         missing = ""
 
         def ready() -> bool:
             nonlocal missing
-            before = missing
+            before, lack = missing, ((each, lacking(self.api, each)) for each in self._what.ready)
             try:
-                missing = next((f"{each}: {text}" for each in self._what.ready if (text := lacking(api, each))), "")
+                missing = next((f"{each}: {text}" for each, text in lack if text), "")
             except InconclusiveError as error:  # the API server is busy, or was replaced by the command
                 missing = str(error)
             if missing and missing != before:
@@ -79,31 +84,18 @@ class Installer:
         try:
             eventually(ready, within=self._what.ready_seconds, every=_LOOK, describe=lambda: missing)
         except NotYetError as error:
-            raise self._not_ready(api) from error
-        finally:
-            api.close()
+            raise self._not_ready() from error
         self.say(f"{self.recipe.name} is ready")
 
-    def _not_ready(self, api: Api) -> StartError:
-        found = [trouble(api, each, self.nodes) for each in self._what.ready if lacking(api, each)]
-        first = next(iter(found), Trouble("it was too slow", {}))
+    def _not_ready(self) -> StartError:
+        found = [trouble(self.api, each, self.nodes) for each in self._what.ready if lacking(self.api, each)]
+        why = found[0].text if found else "it was too slow"
         error = StartError(
-            f"{self.recipe.name} is not ready within {self._what.ready_seconds:g} s: {first.text}\n"
+            f"{self.recipe.name} is not ready within {self._what.ready_seconds:g} s: {why}\n"
             "set keep-cluster in an options file to inspect the cluster"
         )
         error.logs = {name: text for each in found for name, text in each.log.items()}
         return error
-
-    def _values(self) -> dict[str, str]:
-        return {
-            "server": f"https://{self.control_plane}:6443",
-            "server_host": self.control_plane,
-            "cluster_cidrs": ",".join(_POD_CIDRS[each] for each in self.families),
-            "service_cidrs": ",".join(_SERVICE_CIDRS[each] for each in self.families),
-            "mode": self.mode,
-            "kubeconfig": str(self.kubeconfig),
-            "cluster": self.cluster,
-        }
 
 
 def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Say) -> None:

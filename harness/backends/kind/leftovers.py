@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from harness.backends.containers.engine import ContainerEngine, find_engine
 from harness.backends.kind.checks import find_kind
 from harness.backends.kind.cluster_folder import PREFIX, ClusterFolder, known
@@ -47,6 +49,6 @@ def _remove(engine: ContainerEngine, name: str, say: Say, *, even_kept: bool) ->
 
 def remove(engine: ContainerEngine, name: str, state: ClusterFolder) -> None:
     """Delete a cluster and its folder. Node images and the network of kind stay. Raises `StartError`."""
-    command = [find_kind()[0], "delete", "cluster", "--name", name, "--kubeconfig", state.kubeconfig]
+    command: list[str | Path] = [find_kind()[0], "delete", "cluster", "--name", name, "--kubeconfig", state.kubeconfig]
     process.start("kind", command, log=state.log, environment=engine.environment()).finish(_DELETE_SECONDS)
     state.remove()
