@@ -106,8 +106,17 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
                 self.api, self._labels, self._target.registry, self._kubelet_patience, server=self._server_pod
             )
             begun.callback(self._pod_runner.close)
+            self._clients = Clients(
+                self.api,
+                self._pod_runner,
+                self.topology,
+                prefix=self._prefix,
+                worker=self._worker,
+                node_addresses=self.node_addresses,
+                port=self._client_port,
+                enter=self._enter_clients,
+            )
             asks = self._begin_to_ask(begun)
-            self._clients = self._new_clients()
             begun.callback(self._clients.delete)
             self._clients.make()
             self._barrier = Barrier(self.api, asks, self._clients.namespace, self._labels)
@@ -355,7 +364,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     def _begin_to_ask(self, begun: contextlib.ExitStack) -> Asks:
         """Set up the probes of the barrier and of the subclass."""
-        self._dialer = Dialer(self.api, self._begin_watch, bypass=self._bypass(), neighbours=self._neighbours)
+        twins = self._clients.twins_of
+        self._dialer = Dialer(self.api, self._begin_watch, bypass=self._bypass(), neighbours=twins)
         begun.callback(self._dialer.close)
         return self._dialer
 
@@ -372,18 +382,3 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     def _bypass(self) -> Bypass | None:
         """Return a path to client pods for times when the API server does not answer, or None if there is none."""
         return None
-
-    def _neighbours(self, client: ClientPod) -> Sequence[ClientPod]:
-        return self._clients.twins_of(client)
-
-    def _new_clients(self) -> Clients:
-        return Clients(
-            self.api,
-            self._pod_runner,
-            self.topology,
-            prefix=self._prefix,
-            worker=self._worker,
-            node_addresses=self.node_addresses,
-            port=self._client_port,
-            enter=self._enter_clients,
-        )

@@ -20,7 +20,7 @@ from harness.api.client import Api, Object
 from harness.backends import node_lifecycle
 from harness.backends.component_sync import ComponentSync
 from harness.backends.implementation import Implementation, reference
-from harness.backends.netns_control_targets import NetnsControlTargets, SinglePodTargets
+from harness.backends.netns_control_targets import NetnsControlTargets
 from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
 from harness.backends.protocols import EveryAbility
@@ -269,7 +269,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         assert self._dns is not None, "dns() comes first"
         pod = self._dns[1]
         probe = Probe(self.namespace_of(client), "UDP", by_family(pod)[family], manifests.TARGET_PORT)
-        return self._loop.beside(probe, SinglePodTargets(self._control_targets, "of the DNS server", pod))
+        return self._loop.beside(probe, self._control_targets.of_pod("of the DNS server", pod))
 
     def kubeconfig(self) -> dict[str, Any]:
         """Return the kubeconfig for kubectl and other clients."""

@@ -5,6 +5,7 @@ See `harness.probes.control`. Nodes that a scenario has cut off, and pods that i
 
 from __future__ import annotations
 
+import copy
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -36,6 +37,7 @@ class NetnsControlTargets:
         self._running = running
         self._clients = clients
         self._off = off
+        self._targets: Callable[[], Mapping[str, Host]] = self.running
         self._overflows = [Overflow(host.namespace) for host in nodes.values()]
 
     def close(self) -> None:
@@ -56,9 +58,18 @@ class NetnsControlTargets:
         named += [("outside", self._external)] if self._external else []
         return [(name, host) for name, host in named if host.node not in self._off]
 
+    def of_pod(self, name: str, pod: Host) -> NetnsControlTargets:
+        """Return these control targets with a single pod in place of the scenarios' pods."""
+        made = copy.copy(self)
+        made._targets = lambda: {name: pod}
+        return made
+
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
         """Return by name the address and server port of each running pod on a node that is not cut off."""
-        return _targets(self.running(), family)
+        of: Family = "IPv6" if family == socket.AF_INET6 else "IPv4"
+        return {
+            name: (host.addresses[of], TARGET_PORT) for name, host in self._targets().items() if of in host.addresses
+        }
 
     def running(self) -> dict[str, Host]:
         """Return the pods with an echo server on nodes that are not cut off, by name."""
@@ -68,26 +79,3 @@ class NetnsControlTargets:
     def overflows(self) -> Callable[[], int]:
         before = [(each, each.read()) for each in self._overflows]
         return lambda: sum(each.since(counters) for each, counters in before)
-
-
-class SinglePodTargets:
-    """A single pod as control target, in place of the scenarios' pods."""
-
-    def __init__(self, ground: NetnsControlTargets, name: str, pod: Host) -> None:
-        self._control_targets = ground
-        self._pod = {name: pod}
-
-    def who(self, client: SocketSource) -> str:
-        return self._control_targets.who(client)
-
-    def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
-        return _targets(self._pod, family)
-
-    def overflows(self) -> Callable[[], int]:
-        return self._control_targets.overflows()
-
-
-def _targets(pods: Mapping[str, Host], family: int) -> dict[str, tuple[str, int]]:
-    """Return the addresses of pods in a family, and the port of their servers."""
-    of: Family = "IPv6" if family == socket.AF_INET6 else "IPv4"
-    return {name: (host.addresses[of], TARGET_PORT) for name, host in pods.items() if of in host.addresses}

@@ -21,11 +21,10 @@ from urllib.parse import urlencode
 from harness.api.client import Api, Response
 from harness.backends.any_cluster import port_forwarding
 from harness.backends.any_cluster.agnhost_output import UNTOLD, Reader, address_seen, connected, outcomes_of
+from harness.backends.any_cluster.earlier_flows import PORT_RANGE, TcpFlows, UdpFlows, of_new_flows, ports_of
 from harness.backends.any_cluster.pods import ClientPod, identity
 from harness.backends.any_cluster.repeated_syns import FULL_WAIT, NETSTAT, RepeatedSyns
 from harness.backends.any_cluster.request_pool import BeginWatch, RequestPool
-from harness.backends.any_cluster.tcp_flows import TcpFlows
-from harness.backends.any_cluster.udp_flows import PORT_RANGE, UdpFlows, of_new_flows, ports_of
 from harness.errors import InconclusiveError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
 from harness.probes.loop import Probe
@@ -71,7 +70,7 @@ class Dialer:
         self._api = api
         self._proxy_is_forbidden = False
         self._pool = RequestPool(THREADS, watch)
-        self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(self._netstat)
+        self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(lambda client: self._shell(client, NETSTAT))
         self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
         self._tcp_flows: TcpFlows[tuple[ClientPod, str, int]] = TcpFlows()
         self._routed: set[tuple[ClientPod, bool]] = set()  # clients that received an answer, and whether over IPv6
@@ -84,7 +83,7 @@ class Dialer:
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
         """Send probes, and return their outcomes. Equal probes' outcomes are in any order. Raises `UnavailableError`.
 
-        Outcomes that an earlier flow explains are replaced: see `udp_flows` and `tcp_flows`.
+        Outcomes that an earlier flow explains are replaced: see `earlier_flows`.
         """
         begin = time.monotonic()
         outcomes = self._probe(probes, read)
@@ -319,9 +318,6 @@ class Dialer:
             lost -= late
             made.append(TIMED_OUT if late else outcome)
         return made
-
-    def _netstat(self, client: ClientPod) -> str:
-        return self._shell(client, NETSTAT)
 
     def _ports_of(self, client: ClientPod) -> int:
         if client not in self._ports:

@@ -50,7 +50,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     _client_port = pods.VACANT_PORT
 
     def __init__(self, target: ClusterTarget, *others: Any, places: NetnsLookup, **named: Any) -> None:
-        """`places` finds the netns, and is closed with the backend; the base class defines the other arguments."""
+        """`places` finds the netns; the base class defines the other arguments."""
         super().__init__(target, *others, **named)
         self._places = places
         self._scenarios = 0

@@ -11,7 +11,7 @@ import contextlib
 import json
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.topology import MAX_NODES
 from harness.netns import rtnetlink, sysctls
-from harness.netns.addresses import Family, NodePlan, by_family, family_of
+from harness.netns.addresses import Family, NodePlan, family_of
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 
@@ -28,79 +28,77 @@ _SECONDS = 60.0  # for the engine to start it, before the time scale
 _LINK = "eth0"
 
 
-class ExternalClient:
-    """The container and its netns."""
+@contextlib.contextmanager
+def external_client(
+    engine: ContainerEngine,
+    name: str,
+    *,
+    beside: str,
+    nodes: Mapping[str, Host],
+    cidrs: Mapping[str, Sequence[str]],
+    proc: Path,
+) -> Iterator[Host]:
+    """Run a container on the network of the container `beside`, and yield it with routes to the `cidrs` of nodes.
 
-    def __init__(self, engine: ContainerEngine, name: str, *, proc: Path) -> None:
-        self._engine = engine
-        self._name = name
-        self._proc = proc
-        self._begun = contextlib.ExitStack()
-
-    def start(self, *, beside: str, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """Start the client on the network of the container `beside`, and return it with routes to the `cidrs` of nodes.
-
-        Raises `UnavailableError`.
-        """
-        network, image = self._of(beside)
-        command = ("run", "--rm", "-i", "--name", self._name, "--network", network, "--entrypoint", "cat", image)
-        running = subprocess.Popen(  # noqa: S603  the engine that the person installed
-            [self._engine.path, *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C is for the harness
-        )
-        self._begun.callback(self._end, running)
+    Raises `UnavailableError`.
+    """
+    model = _inspect(engine, beside)
+    network, image = next(iter(model["NetworkSettings"]["Networks"])), str(model["Image"])
+    command = ("run", "--rm", "-i", "--name", name, "--network", network, "--entrypoint", "cat", image)
+    running = subprocess.Popen(  # noqa: S603  the engine that the person installed
+        [engine.path, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for the harness
+    )
+    try:
         eventually(
-            lambda: self._runs(running),
+            lambda: _runs(engine, name, running),
             within=_SECONDS,
             every=0.05,
             describe="the client outside of the cluster to start",
             error=UnavailableError,
         )
-        seen = self._inspect(self._name)
-        place = self._begun.enter_context(Namespace.of(self._proc / str(seen["State"]["Pid"])))
+        seen = _inspect(engine, name)
         (network_of_it,) = seen["NetworkSettings"]["Networks"].values()
-        given = by_family(filter(None, (network_of_it["IPAddress"], network_of_it["GlobalIPv6Address"])))
-        addresses: dict[Family, str] = {"IPv6" if ":" in each else "IPv4": each for each in given.values()}
-        route(place, nodes, cidrs)
-        sysctls.apply(place, sysctls.of_one_that_keeps_its_routes(addresses, _LINK))
-        return Host("external", place, addresses)
+        given = filter(None, (network_of_it["IPAddress"], network_of_it["GlobalIPv6Address"]))
+        addresses: dict[Family, str] = {family_of(each): each for each in given}
+        with Namespace.of(proc / str(seen["State"]["Pid"])) as place:
+            route(place, nodes, cidrs)
+            sysctls.apply(place, sysctls.of_one_that_keeps_its_routes(addresses, _LINK))
+            yield Host("external", place, addresses)
+    finally:
+        _end(engine, name, running)
 
-    def close(self) -> None:
-        self._begun.close()
 
-    def _of(self, container: str) -> tuple[str, str]:
-        """Return the network and the image of a container."""
-        seen = self._inspect(container)
-        return next(iter(seen["NetworkSettings"]["Networks"])), str(seen["Image"])
+def _inspect(engine: ContainerEngine, container: str) -> Any:
+    return json.loads(engine.ask("inspect", container))[0]
 
-    def _inspect(self, container: str) -> Any:
-        return json.loads(self._engine.ask("inspect", container))[0]
 
-    def _runs(self, running: subprocess.Popen[str]) -> bool:
-        if running.poll() is not None:
-            assert running.stderr is not None
-            text = running.stderr.read().strip()
-            raise UnavailableError(f"{self._engine.name} cannot start a client outside of the cluster: {text}")
-        with contextlib.suppress(UnavailableError):  # the engine does not know the container yet
-            return self._inspect(self._name)["State"]["Running"] is True
-        return False
-
-    def _end(self, running: subprocess.Popen[str]) -> None:
-        assert running.stdin is not None
+def _runs(engine: ContainerEngine, name: str, running: subprocess.Popen[str]) -> bool:
+    if running.poll() is not None:
         assert running.stderr is not None
-        running.stdin.close()
-        try:
-            running.wait(10)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(UnavailableError):
-                self._engine.ask("rm", "--force", self._name)
-            running.kill()
-            running.wait()
-        running.stderr.close()
+        text = running.stderr.read().strip()
+        raise UnavailableError(f"{engine.name} cannot start a client outside of the cluster: {text}")
+    with contextlib.suppress(UnavailableError):  # the engine does not know the container yet
+        return _inspect(engine, name)["State"]["Running"] is True
+    return False
+
+
+def _end(engine: ContainerEngine, name: str, running: subprocess.Popen[str]) -> None:
+    assert running.stdin is not None
+    assert running.stderr is not None
+    running.stdin.close()
+    try:
+        running.wait(10)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(UnavailableError):
+            engine.ask("rm", "--force", name)
+        running.kill()
+        running.wait()
+    running.stderr.close()
 
 
 def plans(nodes: Sequence[str], worker: int) -> dict[str, NodePlan]:

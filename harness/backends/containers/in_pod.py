@@ -69,10 +69,9 @@ class EnteredNetns:
         self.nodes: dict[str, Host] = {}
         with contextlib.ExitStack() as begun:
             begun.callback(self._let_go)
-            begun.callback(places.close)
             for name, addresses in nodes.items():
                 self.nodes[name] = Host(name, places.node(name, addresses), _by_family(addresses), name)
-            self.external = places.outside(self.nodes, cidrs)
+            self.external = begun.enter_context(places.outside(self.nodes, cidrs))
             self._begun = begun.pop_all()
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from harness.backends.containers.engine import ContainerEngine
-from harness.backends.containers.from_host import ExternalClient
+from harness.backends.containers.from_host import external_client
 from harness.errors import UnavailableError
 from harness.netns.fabric import Host
 from harness.netns.namespace import PROC, Namespace, processes_by_netns
@@ -30,9 +30,9 @@ class NetnsLookup:
         """`containers` maps nodes to containers; `who` names the container of the external client."""
         self._engine = engine
         self._containers = containers
+        self._who = who
         self._proc = proc
         self._nodes: dict[str, int] = {}  # the inodes of the nodes' netns
-        self._outside = ExternalClient(engine, who, proc=proc)
 
     def node(self, name: str, addresses: Collection[str]) -> Namespace:
         """Return the netns of a node that has these addresses. Raises `UnavailableError`."""
@@ -55,15 +55,12 @@ class NetnsLookup:
                 found[uid] = Namespace.of(process)
         return found
 
-    def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
-        """Return a client outside of the cluster, with routes to the ranges behind each node. Call this method once.
-
-        Raises `UnavailableError`.
-        """
-        return self._outside.start(beside=next(iter(self._containers.values())), nodes=nodes, cidrs=cidrs)
-
-    def close(self) -> None:
-        self._outside.close()
+    def outside(
+        self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]
+    ) -> contextlib.AbstractContextManager[Host]:
+        """Return a client outside of the cluster, with routes to the ranges behind each node."""
+        beside = next(iter(self._containers.values()))
+        return external_client(self._engine, self._who, beside=beside, nodes=nodes, cidrs=cidrs, proc=self._proc)
 
 
 def netns_of(engine: ContainerEngine, container: str, *, proc: Path = PROC) -> Namespace:

@@ -32,7 +32,7 @@ from harness.backends.kind.config import (
 )
 from harness.backends.kind.installer import Installer, images_of, load_images, require_images
 from harness.backends.kind.leftovers import remove
-from harness.backends.kind.nodes import lift_icmp_limit, list_nodes, naming_exhausted_limit, ready_nodes
+from harness.backends.kind.nodes import lift_icmp_limit, naming_exhausted_limit, ready_nodes
 from harness.backends.kind.proxy_pods import ProxyPods
 from harness.backends.kind.workloads import selector_of
 from harness.errors import HarnessError, UnavailableError
@@ -263,7 +263,7 @@ class KindCluster:
 
         def all_ready() -> bool:
             nonlocal shown
-            ready = ready_nodes(list_nodes(api)) & wanted
+            ready = ready_nodes(api) & wanted
             if len(ready) != shown:
                 shown = len(ready)
                 self._say(f"{shown} of {len(wanted)} nodes are ready")

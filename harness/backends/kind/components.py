@@ -28,7 +28,7 @@ from harness.api.client import Api, Object, Response
 from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
 from harness.backends.kind.kube_proxies import mode_of
-from harness.backends.kind.nodes import lift_icmp_limit, list_nodes, ready_nodes, silence_port
+from harness.backends.kind.nodes import lift_icmp_limit, ready_nodes, silence_port
 from harness.backends.kind.proxy_pods import KubeProxies, ProxyPods
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
@@ -223,7 +223,7 @@ class KindComponents:
 
     def _prepare_nodes(self) -> None:
         """Note which nodes are ready before the API server stops, and drop their SYNs to it."""
-        self._ready |= ready_nodes(list_nodes(self._api))
+        self._ready |= ready_nodes(self._api)
         self._silence_server(silent=True)
 
     def _silence_server(self, *, silent: bool) -> None:
@@ -237,7 +237,7 @@ class KindComponents:
 
     def _nodes_are_back(self) -> bool:
         """Return True when all formerly ready nodes are ready again: a node is lost after 40 s without reports."""
-        missing = self._ready - ready_nodes(list_nodes(self._api))
+        missing = self._ready - ready_nodes(self._api)
         if missing:
             raise AssertionError(f"not ready: {', '.join(sorted(missing))}")
         self._ready = set()

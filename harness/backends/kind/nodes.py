@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
-from harness.api.client import Api, Object, RefusedError
+from harness.api.client import Api, RefusedError
 from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind.checks import INSTANCES_REMEDY
 from harness.errors import InconclusiveError, UnavailableError
@@ -34,21 +34,19 @@ _LOOK = (  # prints the path of a recent log with the error, /var/log/pods/POD/C
 )
 
 
-def list_nodes(api: Api) -> list[Object]:
-    """Return all nodes, or an empty result while the API server does not answer."""
-    with contextlib.suppress(InconclusiveError, RefusedError):
-        return api.list("nodes")
-    return []
-
-
-def ready_nodes(nodes: Sequence[Object]) -> set[str]:
-    """Return the names of ready nodes without taints of the node controller."""
-    return {node["metadata"]["name"] for node in nodes if has_condition(node, "Ready") and not _is_held_back(node)}
-
-
-def _is_held_back(node: Object) -> bool:
-    taints = node.get("spec", {}).get("taints") or ()
-    return any(each["key"].startswith("node.kubernetes.io/") for each in taints)
+def ready_nodes(api: Api) -> set[str]:
+    """Return the names of ready nodes without taints of the node controller; none while the API server is away."""
+    try:
+        nodes = api.list("nodes")
+    except (InconclusiveError, RefusedError):
+        return set()
+    held = {
+        node["metadata"]["name"]
+        for node in nodes
+        for taint in node.get("spec", {}).get("taints") or ()
+        if taint["key"].startswith("node.kubernetes.io/")
+    }
+    return {node["metadata"]["name"] for node in nodes if has_condition(node, "Ready")} - held
 
 
 def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,9 @@ class EmbeddedPlaces:
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
         return {uid: _same(self._pods[uid].namespace) for uid in uids if uid in self._pods}
 
-    def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Host:
-        return self._network.external
-
-    def close(self) -> None:
-        """Do nothing: the external client ends with the network."""
+    def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> nullcontext[Host]:
+        """Return the external client, which ends with the network."""
+        return nullcontext(self._network.external)
 
 
 def _same(place: Namespace) -> Namespace:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -65,7 +67,8 @@ def test_node_is_ready_when_its_kubelet_reports_ready() -> None:
     ready, other = ({"metadata": {"name": n}, "status": {"conditions": [{"type": "Ready", "status": s}]}}
                     for n, s in (("w1", "True"), ("w2", "False")))  # fmt: skip
     held = {**ready, "metadata": {"name": "w4"}, "spec": {"taints": [{"key": "node.kubernetes.io/not-ready"}]}}
-    assert ready_nodes([ready, other, {"metadata": {"name": "w3"}}, held]) == {"w1"}
+    nodes = [ready, other, {"metadata": {"name": "w3"}}, held]
+    assert ready_nodes(cast("Any", SimpleNamespace(list=lambda _: nodes))) == {"w1"}
 
 
 def test_failed_cluster_leaves_nothing(install: Install) -> None:

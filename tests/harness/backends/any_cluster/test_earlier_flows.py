@@ -1,4 +1,4 @@
-"""Tests that a UDP flow that reuses an earlier one is no fault, and that it excuses no real fault."""
+"""Tests that an attempt that may reuse an earlier flow is no fault, and that it excuses no real fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from harness.backends.any_cluster.udp_flows import UdpFlows, enough, of_new_flows, ports_of
+from harness.backends.any_cluster.earlier_flows import TcpFlows, UdpFlows, enough, of_new_flows, ports_of
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Unknown
 
 BEFORE, AFTER = Reached("a1"), Reached("b1")
@@ -64,3 +64,35 @@ def test_flows_are_forgotten_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_both_ends_of_a_port_range_are_in_it() -> None:
     assert ports_of("32768\t60999\n") == PORTS
+
+
+@pytest.fixture
+def flows(monkeypatch: pytest.MonkeyPatch) -> TcpFlows[str]:
+    """Return twenty unanswered attempts at 100 s."""
+    made: TcpFlows[str] = TcpFlows()
+    monkeypatch.setattr("time.monotonic", lambda: 105.0)
+    made.note("a1", 100.0, 20)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("in_vain", "tries", "doubtful"),
+    [(0, 51, 0), (1, 51, 1), (1, 1, 1), (20, 51, 20), (21, 51, 0), (2, 2, 0), (20, 20, 0)],
+    ids=["all answered", "one", "the only one", "as many", "more than earlier ones", "both", "all"],
+)
+def test_few_unanswered_tries_may_have_reused_earlier_ones(
+    flows: TcpFlows[str], in_vain: int, tries: int, doubtful: int
+) -> None:
+    flows.note("a1", 110.0, in_vain)
+    assert flows.doubtful("a1", 110.0, tries) == doubtful
+    flows.note("b1", 110.0, in_vain)
+    assert flows.doubtful("b1", 110.0, tries) == 0, "of another client, or to another target"
+
+
+def test_unanswered_tries_do_not_explain_concurrent_ones(flows: TcpFlows[str]) -> None:
+    assert flows.doubtful("a1", 100.0, 51) == 0
+
+
+@pytest.mark.parametrize(("at", "earlier"), [(224.0, 20), (226.0, 0)])
+def test_connections_are_forgotten_after_two_minutes(flows: TcpFlows[str], at: float, earlier: int) -> None:
+    assert flows.earlier("a1", at) == earlier

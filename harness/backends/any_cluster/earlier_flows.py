@@ -1,12 +1,18 @@
-"""Recognizes outcomes of earlier UDP flows: a new flow from the same source port may have the same outcome.
+"""Recognizes outcomes that earlier flows of a client explain: agnhost draws source ports, and conntrack keeps flows.
 
-agnhost's UDP sockets use random source ports, and connection tracking keeps a flow for some time after its last packet.
-A tracked flow keeps its endpoint while the endpoint exists, and no document forbids it. So after a change a few answers
-still come from the old endpoints: after 270 flows, with 28,232 ports to draw from, 2.6 of 270 on average. This is not a
-fault, but looks like a small fault.
+A tracked flow keeps its path and its endpoint, and no document forbids that. agnhost does not report source ports.
 
-The number of such answers is bounded. If an outcome was seen before, and occurs no more often than earlier flows
-explain, more probes are sent: enough that a fault of the size that checks must detect would occur more often.
+TCP: a SYN to an address without rules on its node leaves the node untranslated, and conntrack keeps that flow for two
+minutes. A later attempt from the same source port takes the same path with all SYNs that it repeats, whatever the rules
+are by then. No known proxy deletes such connections. Since Linux 5.18 the kernel restarts the choice of source ports
+every ten seconds, so nearby ports are used again after a few dozen connections. So when a client with earlier
+unanswered attempts receives no answer to a few more, a pod of the same node without such attempts repeats the probe. If
+the proxy is at fault, the repeated probe fails too.
+
+UDP: conntrack keeps a flow for some time after its last packet. So after a change a few answers still come from the old
+endpoints: after 270 flows, with 28,232 ports to draw from, 2.6 of 270 on average. This is not a fault, but looks like a
+small fault. The number of such answers is bounded. If an outcome was seen before, and occurs no more often than earlier
+flows explain, more probes are sent: enough that a fault of the size that checks must detect would occur more often.
 """
 
 from __future__ import annotations
@@ -20,7 +26,8 @@ from typing import Generic, TypeVar
 from harness.judging.statistics import DEFAULT_RATES, at_most, most, samples_for_leak
 from harness.model.outcomes import Observation, Unknown
 
-FLOW_SECONDS = 60.0  # Linux tracks a query and its answer for 30 s (nf_conntrack_udp_timeout), Cilium for 60
+TCP_SECONDS = 120.0  # nf_conntrack_tcp_timeout_syn_sent
+UDP_SECONDS = 60.0  # Linux tracks a query and its answer for 30 s (nf_conntrack_udp_timeout), Cilium for 60
 PORT_RANGE = "cat /proc/sys/net/ipv4/ip_local_port_range"
 TIMES = (4, 8, 16, 32)  # factors by which the number of probes is multiplied
 LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # the least number that is multiplied
@@ -28,6 +35,37 @@ LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # the least nu
 _WHY = "an earlier flow may have had the same source port: there were too many of them to tell"
 
 T = TypeVar("T", bound=Hashable)
+
+
+class TcpFlows(Generic[T]):
+    """The unanswered attempts of each client to each destination in the last two minutes. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[T, deque[tuple[float, float, int]]] = {}  # begin, end and unanswered attempts of a request
+        self._lock = threading.Lock()
+
+    def note(self, path: T, begin: float, in_vain: int) -> None:
+        """Record a request that began at `begin`, has ended now, and had this number of unanswered attempts."""
+        if in_vain:
+            with self._lock:
+                self._known.setdefault(path, deque()).append((begin, time.monotonic(), in_vain))
+
+    def earlier(self, path: T, before: float) -> int:
+        """Return the number of unanswered attempts that began before that time and may still be tracked."""
+        with self._lock:
+            known = self._known.get(path, deque())
+            while known and known[0][1] < before - TCP_SECONDS:
+                known.popleft()
+            return sum(in_vain for begin, _, in_vain in known if begin < before)
+
+    def doubtful(self, path: T, begin: float, tries: int) -> int:
+        """Return the number of unanswered attempts since that time if earlier attempts can explain all of them, else 0.
+
+        Earlier attempts cannot explain several attempts that are all unanswered.
+        """
+        with self._lock:
+            in_vain = sum(count for at, _, count in self._known.get(path, ()) if at >= begin)
+        return in_vain if in_vain < max(tries, 2) and in_vain <= self.earlier(path, begin) else 0
 
 
 class UdpFlows(Generic[T]):
@@ -46,7 +84,7 @@ class UdpFlows(Generic[T]):
         """Return the number of flows with each outcome."""
         with self._lock:
             known = self._known.get(path, deque())
-            while known and known[0][0] < time.monotonic() - FLOW_SECONDS:
+            while known and known[0][0] < time.monotonic() - UDP_SECONDS:
                 known.popleft()
             return sum((outcomes for _, outcomes in known), Counter())
 
