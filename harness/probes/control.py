@@ -15,14 +15,16 @@ import errno
 import itertools
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from functools import partial
 from typing import Protocol, Self
 
-from harness.errors import HarnessError, InconclusiveError
+from harness.errors import HarnessError
 from harness.eventually import time_scale
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.probes.probe import LONGEST_LINE, Probe, SocketSource, bind_unused, next_nonce
-from harness.probes.reactor import Reactor, Waiter
+from harness.probes.reactor import Reactor
 
 EVERY = 0.05
 """Seconds between rounds. The first round for a missing answer starts after at most twice this time."""
@@ -49,35 +51,6 @@ class ControlTargets(Protocol):
         """Return a function that counts the connections from now on that found the conntrack table full."""
 
 
-class NoControlTargets:
-    """A `ControlTargets` without known clients and pods, so that there are no control probes."""
-
-    def who(self, client: SocketSource) -> str:  # noqa: ARG002
-        return ""
-
-    def pods(self, family: int) -> Mapping[str, tuple[str, int]]:  # noqa: ARG002
-        return {}
-
-    def overflows(self) -> Callable[[], int]:
-        return int
-
-
-class Unanswered:
-    """Selects probes by number: each missing answer is selected for one round, after it had time to arrive."""
-
-    def __init__(self) -> None:
-        self._looked_at = self._asked = 0
-
-    def look(self, asked: int) -> range:
-        """Return the probes sent between the previous two calls. `asked` is the number of probes sent so far."""
-        begin, self._looked_at, self._asked = self._looked_at, self._asked, asked
-        return range(begin, self._looked_at)
-
-    def rest(self, asked: int) -> range:
-        """Return the probes that `look` has not returned yet."""
-        return range(self._looked_at, asked)
-
-
 def once(probe: Probe) -> Callable[[], list[Probe]]:
     """Return a function that returns a probe on its first call, and nothing on later calls."""
     left = [probe]
@@ -87,8 +60,13 @@ def once(probe: Probe) -> Callable[[], list[Probe]]:
 class Control:
     """Sends rounds of control probes for missing answers until `conclude` or `end`."""
 
-    def __init__(self, *, targets: ControlTargets, reactor: Reactor, missing: Callable[[], Iterable[Probe]]) -> None:
-        """`missing` is called every `EVERY` seconds, and returns the probes without an answer that need a round."""
+    def __init__(
+        self, *, targets: ControlTargets | None, reactor: Reactor, missing: Callable[[], Iterable[Probe]]
+    ) -> None:
+        """`missing` is called every `EVERY` seconds, and returns the probes without an answer that need a round.
+
+        Without `targets`, there are no control probes.
+        """
         self._targets = targets
         self._reactor = reactor
         self._missing = missing
@@ -101,7 +79,7 @@ class Control:
 
     def begin(self) -> None:
         """Start the rounds."""
-        self._overflows = self._targets.overflows()
+        self._overflows = self._targets.overflows() if self._targets else int
         self._reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
@@ -129,12 +107,14 @@ class Control:
 
     def lost(self, client: SocketSource, family: int, pods: Iterable[str], why: str) -> None:
         """Record lost control probes, except probes of clients and pods that are deleted or disconnected by now."""
-        name, there = self._targets.who(client), self._targets.pods(family)
-        if name:
+        if self._targets and (name := self._targets.who(client)):
+            there = self._targets.pods(family)
             self._lost.update({(name, pod): why for pod in pods if pod in there})
 
     def _round(self, missing: Iterable[Probe]) -> None:
         """Send control probes from the netns of each client without an answer."""
+        if self._targets is None:
+            return
         clients = {(id(each.namespace), _family(each)): each.namespace for each in missing}
         most = max(1, MOST // max(1, len(clients)))
         for key, client in clients.items():
@@ -254,34 +234,18 @@ class ControlledBlock:
 
     def what_was_wrong(self) -> str:
         """Return the fault that control probes found, or "". Call this method only once. Raises `InconclusiveError`."""
-        said: list[str] = []
-        waiter = Waiter()
 
-        def tell(why: str) -> None:
-            said.append(why)
-            self._reactor.finished(waiter)
+        def conclude(future: Future[str]) -> None:
+            self._control.conclude(partial(self._reactor.finish, future), [self._probe])
 
-        self._reactor.post(lambda: self._control.conclude(tell, [self._probe]), waiter)
-        if not waiter.wait(60 + LIMIT * time_scale()):
-            raise InconclusiveError("the probe loop did not finish control probes")
-        return said[0]
+        return self._reactor.run(conclude, within=LIMIT * time_scale(), what="control probes")
 
     def __enter__(self) -> Self:
-        self._post(self._control.begin)
+        self._reactor.call(self._control.begin)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._post(self._control.end)
-
-    def _post(self, command: Callable[[], None]) -> None:
-        """Run a command on the loop's thread, without waiting for it."""
-        waiter = Waiter()
-
-        def run() -> None:
-            command()
-            self._reactor.finished(waiter)
-
-        self._reactor.post(run, waiter)
+        self._reactor.call(self._control.end)
 
 
 def _family(probe: Probe) -> int:
@@ -305,8 +269,3 @@ def excused(observation: Observation, why: str) -> Observation:
         case Refused(how):
             return Unknown(f"it was refused{f' ({how})' if how else ''}, and {why}")
     return observation
-
-
-def excuse(observations: Sequence[Observation], why: str) -> list[Observation]:
-    """Return the observations, with `Unknown` in place of missing answers if there was a fault."""
-    return [excused(each, why) for each in observations] if why else list(observations)

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Self
 
 from harness.errors import InconclusiveError, UsageError
 from harness.model.outcomes import Observation
 from harness.netns.namespace import roam
-from harness.probes.batch import Batch
-from harness.probes.control import ControlledBlock, ControlTargets, NoControlTargets
+from harness.probes.control import ControlledBlock, ControlTargets
 from harness.probes.probe import ATTEMPTS, Answers, Probe, SocketSource
-from harness.probes.reactor import Reactor, Waiter
-from harness.probes.recording import Recording, Sample
+from harness.probes.reactor import Reactor
+from harness.probes.sending import Batch, Recording, Sample
 from harness.probes.server import Server, ServerPort
 from harness.probes.stream import Stream
 
 __all__ = ["Loop", "Probe", "Recording", "Sample", "Server", "ServerPort", "SocketSource", "Stream"]
-
-_PATIENCE = 60.0
-"""Seconds beyond the probes' own time limits after which the loop itself counts as hung."""
 
 
 class Loop:
@@ -32,7 +29,7 @@ class Loop:
 
     def __init__(self, targets: ControlTargets | None = None) -> None:
         """`targets` are the targets of control probes. Without targets no control probes are sent."""
-        self._targets = targets or NoControlTargets()
+        self._targets = targets
         self._reactor = Reactor()
         self._answers = Answers()
 
@@ -74,24 +71,18 @@ class Loop:
             raise UsageError(f"{in_flight} probes in flight: want at least 1")
         if not probes:
             return []
-        waiter = Waiter()
-        batch = Batch(
-            probes, in_flight, reactor=self._reactor, answers=self._answers, targets=self._targets, waiter=waiter
-        )
-        self._reactor.post(batch.begin, waiter)
+        batch = Batch(probes, reactor=self._reactor, answers=self._answers, targets=self._targets)
         rounds = -(-len(probes) // in_flight)
-        if not waiter.wait(rounds * max(probe.timeout for probe in probes) + _PATIENCE):
-            raise InconclusiveError(f"the probe loop did not finish {len(probes)} probes")
-        return batch.outcomes
+        within = rounds * max(probe.timeout for probe in probes)
+        begin = partial(batch.begin, in_flight=in_flight)
+        samples = self._reactor.run(begin, within=within, what=f"{len(probes)} probes")
+        return [each.observation for each in samples]
 
     def connect(self, probe: Probe) -> Stream:
         """Open a long-lived connection; `Stream.opened` is the outcome."""
         _check([probe])
         stream = Stream(probe, reactor=self._reactor, answers=self._answers, targets=self._targets)
-        waiter = Waiter()
-        self._reactor.post(lambda: stream.begin(waiter), waiter)
-        if not waiter.wait(probe.timeout + _PATIENCE):
-            raise InconclusiveError("the probe loop did not finish connecting")
+        self._reactor.run(stream.begin, within=probe.timeout, what="connecting")
         return stream
 
     def every(self, interval: float, probes: Sequence[Probe]) -> Recording:
@@ -99,8 +90,8 @@ class Loop:
         _check(probes)
         if interval <= 0 or not probes:
             raise UsageError(f"cannot send {len(probes)} probes every {interval} s: want at least one, and a time")
-        recording = Recording(interval, probes, reactor=self._reactor, answers=self._answers, targets=self._targets)
-        self._reactor.call(recording.begin)
+        recording = Recording(tuple(probes), reactor=self._reactor, answers=self._answers, targets=self._targets)
+        self._reactor.call(lambda: recording.begin(interval))
         return recording
 
     def beside(self, probe: Probe, targets: ControlTargets) -> ControlledBlock:

@@ -1,7 +1,7 @@
 """One thread that waits for many sockets.
 
 Servers and probes are callbacks on file descriptors, without tasks, futures or processes: the cost of a probe limits
-how many probes a requirement can afford. Everything runs on the loop's thread, except `start`, `close`, `post` and
+how many probes a requirement can afford. Everything runs on the loop's thread, except `start`, `close`, `run` and
 `call`.
 
 Unlike in other event loops, an exception in a callback ends the loop, and is raised in every current and later caller:
@@ -20,7 +20,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
 
 from harness import threads
 from harness.errors import HarnessError, InconclusiveError
@@ -32,6 +33,9 @@ LATE = 0.05
 
 After a pause of the machine, timers move by this time in addition, to handle the events that have accumulated.
 """
+
+_HUNG = 60.0
+"""Seconds beyond the time limit of a command after which the loop itself counts as hung."""
 
 _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """EADDRNOTAVAIL means that the netns has no free port."""
@@ -59,68 +63,23 @@ class Timer(Protocol):
     def expired(self, now: float) -> None: ...
 
 
-class Waiter:
-    """A caller that blocks until the loop's thread has finished the caller's work."""
-
-    __slots__ = ("_lock", "failure")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        self.failure: BaseException | None = None
-
-    def finish(self) -> None:
-        self._lock.release()
-
-    def wait(self, seconds: float) -> bool:
-        """Wait, and return whether the work was finished in time. Raises `failure` if the loop's thread has set it."""
-        finished = self._lock.acquire(timeout=seconds)
-        if finished and self.failure is not None:
-            raise self.failure
-        return finished
-
-
-class _Wake:
-    """The descriptor by which other threads wake the loop."""
-
-    def __init__(self, obey: Callable[[], None]) -> None:
-        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._obey = obey
-
-    def ring(self) -> None:
-        os.eventfd_write(self.fd, 1)
-
-    def ready(self) -> None:
-        try:
-            os.eventfd_read(self.fd)
-        except BlockingIOError:
-            return
-        self._obey()
-
-    def give_up(self, why: str) -> None:
-        """Ignore the failure."""
-
-    def drop(self) -> None:
-        """Leave the descriptor open for other threads, until `Reactor.close`."""
-
-
 class Reactor:
     """An epoll loop on a thread of its own."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._wake = _Wake(self._obey)
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # by which other threads wake the loop
         self._watched: dict[int, Watched] = {}
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._commands: deque[Callable[[], None]] = deque()
-        self._waiters: set[Waiter] = set()
+        self._waiting: set[Future[Any]] = set()
         self._mutex = threading.Lock()  # guards _state and _commands against a loop that ends
         self._state = "new"
         self._woken = 0.0  # when the loop last returned from epoll
         self._failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run, name="probes", daemon=True)
-        self.watch(self._wake.fd, self._wake)
+        self._epoll.register(self._wake, select.EPOLLIN)
 
     def start(self) -> None:
         """Start the thread."""
@@ -133,45 +92,51 @@ class Reactor:
             started = self._state != "new"
             if self._state == "running":
                 self._state = "closing"
-                self._wake.ring()
+                os.eventfd_write(self._wake, 1)
         if started:
             self.thread.join()
         with self._mutex:
             if self._state != "closed":
                 self._state = "closed"
                 self._epoll.close()
-                os.close(self._wake.fd)
+                os.close(self._wake)
 
-    def post(self, command: Callable[[], None], waiter: Waiter) -> None:
-        """Run `command` on the loop's thread. The command finishes `waiter`; if the loop fails, `waiter` fails."""
+    def run(self, command: Callable[[Future[T]], None], *, within: float, what: str) -> T:
+        """Run `command` on the loop's thread, and return the value with which it finishes its future (`finish`).
+
+        Raises `InconclusiveError` if the loop fails, or does not finish `what` in time.
+        """
+        future: Future[T] = Future()
         with self._mutex:
             if self._state != "running":
                 raise self._not_running()
-            self._waiters.add(waiter)
-            self._commands.append(command)
-            self._wake.ring()
+            self._waiting.add(future)
+            self._commands.append(lambda: command(future))
+            os.eventfd_write(self._wake, 1)
+        try:
+            return future.result(within + _HUNG)
+        except TimeoutError as error:
+            if future.done():
+                raise
+            raise InconclusiveError(f"the probe loop did not finish {what}") from error
 
     def call(self, function: Callable[[], T]) -> T:
         """Run `function` on the loop's thread, and return its value or raise its error. Blocks."""
-        result: list[T] = []
-        waiter = Waiter()
 
-        def command() -> None:
+        def command(future: Future[T]) -> None:
             try:
-                result.append(function())
+                self.finish(future, function())
             except (HarnessError, OSError) as error:
-                waiter.failure = error
-            self.finished(waiter)
+                self._waiting.discard(future)
+                future.set_exception(error)
 
-        self.post(command, waiter)
-        waiter.wait(-1)
-        return result[0]
+        return self.run(command, within=0, what="a command")
 
-    def finished(self, waiter: Waiter) -> None:
+    def finish(self, future: Future[T], value: T) -> None:
         """Release a waiting caller. Idempotent."""
-        if waiter in self._waiters:
-            self._waiters.remove(waiter)
-            waiter.finish()
+        if future in self._waiting:
+            self._waiting.remove(future)
+            future.set_result(value)
 
     def watch(self, fd: int, owner: Watched) -> None:
         """Call `owner.ready` while `fd` is readable or in error, until the descriptor is closed."""
@@ -196,10 +161,6 @@ class Reactor:
             return InconclusiveError(f"the probe loop broke: {type(self._failure).__name__}: {self._failure}")
         return InconclusiveError(f"the probe loop is not running: it is {self._state}")
 
-    def _obey(self) -> None:
-        while self._commands:
-            self._commands.popleft()()
-
     def _run(self) -> None:
         self._woken = time.monotonic()
         try:
@@ -210,13 +171,13 @@ class Reactor:
             threads.ends_by(error)
         with self._mutex:
             self._state = "broken" if self._failure else "stopped"
-            waiters, self._waiters = self._waiters, set()
+            waiting, self._waiting = self._waiting, set()
         for owner in list(self._watched.values()):
             owner.drop()
-        for waiter in waiters:
-            waiter.failure = self._not_running()
-            waiter.failure.__cause__ = self._failure
-            waiter.finish()
+        for future in waiting:
+            failure = self._not_running()
+            failure.__cause__ = self._failure
+            future.set_exception(failure)
 
     def _turn(self) -> None:
         busy = time.monotonic() - self._woken
@@ -225,6 +186,10 @@ class Reactor:
         events = self._epoll.poll(self._patience())
         self._woken = now = time.monotonic()
         for fd, _ in events:
+            if fd == self._wake:
+                os.eventfd_read(fd)
+                while self._commands:
+                    self._commands.popleft()()
             owner = self._watched.get(fd)
             if owner is not None:
                 owner.ready()

@@ -109,28 +109,34 @@ def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int)
 
 
 class _Part:
-    """A part of a server. It continues when the loop fails and probes end as `Unknown`."""
+    """A socket of a server. It continues when the loop fails and probes end as `Unknown`."""
 
-    __slots__ = ()
+    __slots__ = ("_reactor", "_socket")
+
+    def __init__(self, sock: socket.socket, reactor: Reactor) -> None:
+        self._socket = sock
+        self._reactor = reactor
 
     def give_up(self, why: str) -> None:
         """Ignore the failure."""
+
+    def drop(self) -> None:
+        self._reactor.forget(self._socket.fileno())
+        self._socket.close()
 
 
 class _Listener(_Part):
     """A listening TCP socket, and the connections that it accepted."""
 
     def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
-        self._socket = sock
+        super().__init__(sock, reactor)
         self._identity = identity.encode()
-        self._reactor = reactor
-        self._connections: dict[int, _Connection] = {}
+        self._connections: set[_Connection] = set()
         reactor.watch(sock.fileno(), self)
 
     def drop(self) -> None:
-        self._reactor.forget(self._socket.fileno())
-        self._socket.close()
-        for connection in list(self._connections.values()):
+        super().drop()
+        for connection in list(self._connections):
             connection.drop()
 
     def ready(self) -> None:
@@ -144,24 +150,19 @@ class _Connection(_Part):
     The socket is blocking, which saves a system call per connection; every call on it is non-blocking.
     """
 
-    __slots__ = ("_all", "_answer", "_fd", "_reactor", "_socket")
+    __slots__ = ("_all", "_answer")
 
-    def __init__(
-        self, sock: socket.socket, answer: bytes, connections: dict[int, _Connection], reactor: Reactor
-    ) -> None:
-        self._socket = sock
+    def __init__(self, sock: socket.socket, answer: bytes, connections: set[_Connection], reactor: Reactor) -> None:
+        super().__init__(sock, reactor)
         self._answer = answer
         self._all = connections
-        self._reactor = reactor
-        self._fd = sock.fileno()
-        connections[self._fd] = self
+        connections.add(self)
         if self._send(answer):
-            reactor.watch(self._fd, self)
+            reactor.watch(sock.fileno(), self)
 
     def drop(self) -> None:
-        self._reactor.forget(self._fd)
-        self._all.pop(self._fd, None)
-        self._socket.close()
+        self._all.discard(self)
+        super().drop()
 
     def _send(self, data: bytes) -> bool:
         try:
@@ -191,41 +192,28 @@ class _Datagrams(_Part):
     """
 
     def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
-        self._socket = sock
+        super().__init__(sock, reactor)
         self._identity = identity.encode()
-        self._reactor = reactor
-        self._from_asked = _from_asked_v6 if sock.family == socket.AF_INET6 else _from_asked_v4
         reactor.watch(sock.fileno(), self)
-
-    def drop(self) -> None:
-        self._reactor.forget(self._socket.fileno())
-        self._socket.close()
 
     def ready(self) -> None:
         for _ in range(_AT_ONCE):
             try:
                 nonce, ancillary, _, peer = self._socket.recvmsg(64, 64)
                 answer = b"%s %s %s" % (nonce, self._identity, peer[0].encode())
-                self._socket.sendmsg((answer,), self._from_asked(ancillary), 0, peer)
+                self._socket.sendmsg((answer,), _from_asked(ancillary), 0, peer)
             except BlockingIOError:
                 return
             except OSError:  # an ICMP error for an earlier answer, or no route to this client
                 continue
 
 
-_Ancillary = list[tuple[int, int, bytes]]
-
-
-def _from_asked_v4(ancillary: _Ancillary) -> _Ancillary:
+def _from_asked(ancillary: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+    """Return the control message that sends an answer from the destination address of the request."""
     for level, kind, data in ancillary:
         if level == socket.IPPROTO_IP and kind == _IP_PKTINFO:
             destination = _IN_PKTINFO.unpack(data)[2]
             return [(level, kind, _IN_PKTINFO.pack(0, destination, destination))]
-    return []
-
-
-def _from_asked_v6(ancillary: _Ancillary) -> _Ancillary:
-    for level, kind, data in ancillary:
         if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO:
             address, interface = _IN6_PKTINFO.unpack(data)
             link_local = address[0] == 0xFE and address[1] & 0xC0 == 0x80
@@ -251,10 +239,8 @@ class Server:
         try:
             for port in ports:
                 sock = port.open(namespace)
-                if port.protocol == "TCP":
-                    self._parts.append(_Listener(sock, self.identity, self._reactor))
-                else:
-                    self._parts.append(_Datagrams(sock, self.identity, self._reactor))
+                part = _Listener if port.protocol == "TCP" else _Datagrams
+                self._parts.append(part(sock, self.identity, self._reactor))
         except BaseException:
             self.shut()
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from concurrent.futures import Future
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import TIMED_OUT, Observation, Unknown
@@ -19,7 +20,7 @@ from harness.probes.probe import (
     next_nonce,
     send,
 )
-from harness.probes.reactor import Reactor, Waiter
+from harness.probes.reactor import Reactor
 
 
 class _Deadline:
@@ -46,7 +47,7 @@ class Stream:
     requests without an answer, control probes are sent.
     """
 
-    def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, targets: ControlTargets) -> None:
+    def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, targets: ControlTargets | None) -> None:
         self.probe = probe
         self.opened: Observation = Unknown("not connected yet")
         self._reactor = reactor
@@ -55,8 +56,7 @@ class Stream:
         self._control: Control | None = None
         self._socket: socket.socket | None = None
         self._ended: Observation | None = None
-        self._waiter: Waiter | None = None
-        self._outcome: Observation = self.opened
+        self._future: Future[Observation] | None = None
         self._asked = 0
         self._heard = 0  # TCP: answers arrive in order, so their number identifies late answers
         self._nonce = b""  # UDP: identifies the answer
@@ -64,20 +64,16 @@ class Stream:
 
     def ask(self) -> Observation:
         """Send a request over the same connection, and return its outcome, within the probe's time limit."""
-        waiter = Waiter()
-        self._reactor.post(lambda: self._ask(waiter), waiter)
-        if not waiter.wait(60 + self.probe.timeout):
-            raise InconclusiveError("the probe loop did not finish a request")
-        return self._outcome
+        return self._reactor.run(self._ask, within=self.probe.timeout, what="a request")
 
     def close(self) -> None:
         """Reset the connection. Idempotent."""
         with contextlib.suppress(InconclusiveError):  # a loop that has ended has closed the connection already
             self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
 
-    def begin(self, waiter: Waiter) -> None:
+    def begin(self, future: Future[Observation]) -> None:
         """Connect, and send the first request, on the loop's thread."""
-        self._waiter = waiter
+        self._future = future
         self._watch()
         self._asked += 1
         made = connected_socket(self.probe)
@@ -90,7 +86,7 @@ class Stream:
 
     def waits_for(self, question: int) -> bool:
         """Return whether this request is the current one, and has no outcome yet."""
-        return self._waiter is not None and question == self._asked
+        return self._future is not None and question == self._asked
 
     def answered(self, outcome: Observation) -> None:
         """Set the outcome of the current request; a missing answer waits for the result of control probes."""
@@ -104,15 +100,14 @@ class Stream:
             self._tell(outcome)
 
     def _tell(self, outcome: Observation, why: str = "") -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is None:
+        future, self._future = self._future, None
+        if future is None:
             return
         ended, outcome = self._ended is outcome, excused(outcome, why) if why else outcome
         self._ended = outcome if ended else self._ended
-        self._outcome = outcome
         if self._asked == 1:
             self.opened = outcome
-        self._reactor.finished(waiter)
+        self._reactor.finish(future, outcome)
 
     def overdue(self) -> None:
         """Time out the current request. A connection without a first answer is closed."""
@@ -152,8 +147,8 @@ class Stream:
         self._control = Control(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 
-    def _ask(self, waiter: Waiter) -> None:
-        self._waiter = waiter
+    def _ask(self, future: Future[Observation]) -> None:
+        self._future = future
         self._asked += 1
         self._watch()
         if self._ended is not None:
