@@ -39,6 +39,7 @@ from harness.scenario.concurrent_traffic import (
     expect_concurrent_traffic,
     expect_traffic_during,
 )
+from harness.scenario.convergence import recheck
 from harness.scenario.dns_answers import (
     addresses_of,
     ask_dns,
@@ -71,7 +72,6 @@ from harness.scenario.hints import (
     written_endpoints,
 )
 from harness.scenario.reads import expect_no_more_reads
-from harness.scenario.recheck import recheck
 from harness.scenario.resolvers import resolvers
 from harness.scenario.service import AddressKind, Service, at_port, endpoint, placeless, same_node, same_zone
 from harness.scenario.service_address import ClientRef, Expected, Traffic

@@ -101,7 +101,7 @@ def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
 
 def recheck(fixtures: Mapping[str, Any]) -> None:
     """Check at the end of a scenario that the last observed values still hold. Raises `AssertionError`."""
-    from harness.scenario.recheck import recheck  # noqa: PLC0415  only tests with a cluster need it
+    from harness.scenario.convergence import recheck  # noqa: PLC0415  only tests with a cluster need it
     from harness.scenario.record import Record  # noqa: PLC0415
 
     for value in list(fixtures.values()):

@@ -22,8 +22,8 @@ from harness.scenario.cluster import Cluster
 from harness.scenario.measuring import (
     MANY_IN_FLIGHT,
     Observed,
+    expect_first_answers,
     expect_in_time,
-    judged_by_full_probes,
     left,
     probe_all,
     require_earlier_answer,
@@ -87,18 +87,11 @@ def expect_concurrent_traffic(
 
 def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Question]) -> None:
     """Expect a few probes of each client to get the expected answers, without a window. Raises `AssertionError`."""
-    paths = [(each, _paths(cluster, each)) for each in questions]
-    for each, some in paths:
+    paths: list[Path] = []
+    for each in questions:
+        paths += (some := _paths(cluster, each))
         require_earlier_answer(cluster, each.service, some)
-    asked = [path for _, some in paths for path in some]
-    waited = judged_by_full_probes(cluster, wait_until_as_expected(cluster, asked, "all first answers"))
-    cluster.expect_equal(
-        "wrong first answer",
-        expected="none",
-        observed=waited.wrong or "none",
-        explanation=waited.text,
-        unknown=waited.unknown,
-    )
+    expect_first_answers(cluster, paths, "first answer", "all first answers")
     cluster.record.answered.update(each.service.name for each in questions)
 
 
@@ -153,26 +146,25 @@ def expect_traffic_during(
 def _paths(cluster: Cluster, question: Question) -> list[Path]:
     target = service_address(cluster, question.service, to=question.to, family=question.family, port=question.port)
     paths = [replace(each, label=f"{each.label} in {question.name}") for each in paths_to(target, question.expected)]
-    if not question.kept:
-        return paths
-    return [
-        replace(each, expected=AnyOf(each.expected)) if isinstance(each.expected, frozenset) else each for each in paths
-    ]
+    if question.kept:
+        return [
+            replace(each, expected=AnyOf(each.expected)) if isinstance(each.expected, frozenset) else each
+            for each in paths
+        ]
+    return paths
 
 
 def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
     """Return the paths. If any of several pods may answer, the pod that answers now is the expected pod."""
     seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
-    return {
-        name: [replace(path, expected=_kept(path, seen.get(path, []))) for path in some] for name, some in paths.items()
-    }
+    return {name: [_kept(path, seen.get(path, [])) for path in some] for name, some in paths.items()}
 
 
-def _kept(path: Path, seen: Sequence[Observation]) -> verdict.Expected:
+def _kept(path: Path, seen: Sequence[Observation]) -> Path:
     if not isinstance(path.expected, AnyOf):
-        return path.expected
+        return path
     answered = frozenset(each.pod for each in seen if isinstance(each, Reached))
-    return answered & path.expected.pods or path.expected.pods
+    return replace(path, expected=answered & path.expected.pods or path.expected.pods)
 
 
 def _measure(

@@ -14,12 +14,15 @@ from typing import Any, TypeVar
 from harness import eventually
 from harness.errors import InconclusiveError
 from harness.scenario.cluster import Cluster
-from harness.scenario.recheck import remember
+from harness.scenario.record import Sighting
 
 V = TypeVar("V")
 
 STAYS = 0.5
 """Seconds, before the time scale, for which a value must stay unchanged after all components have settled."""
+
+QUIET = 0.1
+"""The time without a change by the scenario before `recheck` looks, in seconds before the time scale."""
 
 
 def wait_for_value(
@@ -67,7 +70,12 @@ def wait_for_stable_value(
             cluster.settle()
         seen = look()
         if is_right(seen):
-            remember(cluster, what, seen, look=look, is_right=is_right, shown=shown)
+
+            def look_again(seen: V = seen) -> Any:
+                now = look()
+                return shown(seen if is_right(now) else now)
+
+            cluster.record.sightings[what] = Sighting(time.monotonic(), _changes(cluster), shown(seen), look_again)
             return seen
         if time.monotonic() > deadline:
             return seen
@@ -86,3 +94,28 @@ def patience(cluster: Cluster) -> float:
 def limit(cluster: Cluster) -> str:
     """Return the time limit for a change in words."""
     return f"{'the declared ' if cluster.converges_within else ''}{patience(cluster):g} s"
+
+
+def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
+    """Expect the values seen since the last change to still hold `quiet` seconds (before the time scale) after it.
+
+    A controller may write a right value first, and a wrong value a moment later although no input has changed. A wait
+    after each check would slow down every step, so there is a single wait for all checks at the end of the scenario.
+    The plugin calls this after each test. Raises `AssertionError` with both values.
+    """
+    changes = _changes(cluster)
+    standing = {what: each for what, each in cluster.record.sightings.items() if each.changes == changes}
+    if not standing:
+        return
+    since = max(each.at for each in standing.values())
+    until = since + quiet * max(1.0, eventually.time_scale())  # faults do not appear sooner on a fast machine
+    time.sleep(max(0.0, until - time.monotonic()))  # the quiet time itself
+    with contextlib.suppress(InconclusiveError):  # settle first, as in all other checks of written objects
+        cluster.settle()
+    for what, each in standing.items():
+        cluster.expect_equal(f"{what}, left alone", expected=each.value, observed=each.look_again())
+
+
+def _changes(cluster: Cluster) -> tuple[int, int]:
+    """Return the number of the scenario's writes, and the number of changes of any kind that it has begun."""
+    return cluster.api.writes, cluster.backend.changes

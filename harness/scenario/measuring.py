@@ -27,7 +27,7 @@ from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import limit, patience
 from harness.scenario.paths import Path
 from harness.scenario.service import Service
-from harness.scenario.service_address import ServiceAddress, named
+from harness.scenario.service_address import named
 from harness.scenario.steps import step
 
 IN_FLIGHT = 32  # probes sent at once, if answers are expected
@@ -48,16 +48,15 @@ def said(observation: Observation) -> str:
 def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
     """Raise `UsageError` if only silence is expected from a Service that never answered, as it proves nothing."""
     if service.name not in cluster.record.answered and not any(path.speaks for path in paths):
-        raise UsageError(
-            f"service {service.name} has not answered yet, so its silence proves nothing: expect an answer first"
-        )
+        silent = f"service {service.name} has not answered yet"
+        raise UsageError(f"{silent}, so its silence proves nothing: expect an answer first")
 
 
-def expect_first_answers(cluster: Cluster, paths: Sequence[Path], target: ServiceAddress) -> None:
+def expect_first_answers(cluster: Cluster, paths: Sequence[Path], what: str, awaited: str) -> None:
     """Wait for the expected answers to a few probes of each client. Raises `AssertionError`."""
-    waited = judged_by_full_probes(cluster, wait_until_as_expected(cluster, paths, f"an answer by {target}"))
+    waited = _judged_by_full_probes(cluster, wait_until_as_expected(cluster, paths, awaited))
     cluster.expect_equal(
-        f"wrong answer by {target}",
+        f"wrong {what}",
         expected="none",
         observed=waited.wrong or "none",
         explanation=waited.text,
@@ -153,7 +152,7 @@ def wait_for_packets(
     return Waited(wrong_until=wrong_until, seen={} if isinstance(only, _Mismatch) else only)
 
 
-def judged_by_full_probes(cluster: Cluster, waited: Waited) -> Waited:
+def _judged_by_full_probes(cluster: Cluster, waited: Waited) -> Waited:
     """Judge a failed wait again by full probes, because quick probes may miss answers on a busy machine."""
     path = waited.silent
     if path is None:

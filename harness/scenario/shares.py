@@ -23,7 +23,7 @@ from harness.scenario.cluster import Cluster
 from harness.scenario.measuring import MANY_IN_FLIGHT, expect_first_answers, measure
 from harness.scenario.paths import Path, names
 from harness.scenario.service import Service
-from harness.scenario.service_address import ClientRef, service_address
+from harness.scenario.service_address import ClientRef, ServiceAddress, service_address
 
 HELD_OPEN = 100  # connections that each client keeps open while it opens more
 
@@ -33,10 +33,8 @@ def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Cli
 
     Raises `AssertionError` with the grid, and `InconclusiveError`.
     """
-    target = service_address(cluster, service)
-    paths = [target.path(who, Evenly(names(pods))) for who, pods in expected.items()]
-    expect_first_answers(cluster, paths, target)
-    _judge(cluster, f"{target}, shares", paths)
+    target, paths = _answered(cluster, service, {who: Evenly(names(pods)) for who, pods in expected.items()})
+    measure(cluster, f"{target}, shares", paths, in_flight=MANY_IN_FLIGHT)
 
 
 def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
@@ -53,11 +51,20 @@ def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[
 
 
 def _under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, verdict.Expected]) -> None:
+    target, paths = _answered(cluster, service, expected)
+    with _held_open(cluster, paths):
+        title = f"{target}, shares with {HELD_OPEN} connections open"
+        measure(cluster, title, paths, in_flight=MANY_IN_FLIGHT)
+
+
+def _answered(
+    cluster: Cluster, service: Service, expected: Mapping[ClientRef, verdict.Expected]
+) -> tuple[ServiceAddress, list[Path]]:
+    """Return the address of a Service and the paths to it, after each client has got its first answers."""
     target = service_address(cluster, service)
     paths = [target.path(who, what) for who, what in expected.items()]
-    expect_first_answers(cluster, paths, target)
-    with _held_open(cluster, paths):
-        _judge(cluster, f"{target}, shares with {HELD_OPEN} connections open", paths)
+    expect_first_answers(cluster, paths, f"answer by {target}", f"an answer by {target}")
+    return target, paths
 
 
 @contextlib.contextmanager
@@ -76,10 +83,6 @@ def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
             stream.close()
 
 
-def _judge(cluster: Cluster, title: str, paths: Sequence[Path]) -> None:
-    measure(cluster, title, paths, in_flight=MANY_IN_FLIGHT)
-
-
 def expect_no_overload(
     cluster: Cluster, service: Service, clients: Sequence[str], zones: Mapping[str, AbstractSet[Pod]], *, percent: int
 ) -> None:
@@ -89,9 +92,7 @@ def expect_no_overload(
     a pod gets significantly more or an answer is missing, and `InconclusiveError`.
     """
     pods = {pod for each in zones.values() for pod in each}
-    target = service_address(cluster, service)
-    paths = [target.path(who, AnyOf(names(pods))) for who in clients]
-    expect_first_answers(cluster, paths, target)
+    target, paths = _answered(cluster, service, {who: AnyOf(names(pods)) for who in clients})
     bounds = bounded_load(len(pods), percent)
     title = f"{target}, by clients in proportion to CPU"
     each = -(-bounds.plan.samples // len(paths))

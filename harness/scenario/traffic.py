@@ -7,7 +7,6 @@ worked proves nothing. The module `measuring` describes how a check works.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from harness.backends.protocols import Probing
 from harness.eventually import time_scale
@@ -25,7 +24,6 @@ from harness.scenario.measuring import (
     wait_for_packets,
     wait_until_as_expected,
 )
-from harness.scenario.paths import Path
 from harness.scenario.service import AddressKind, Service
 from harness.scenario.service_address import Traffic, first_family, paths_to, service_address
 
@@ -61,7 +59,9 @@ def expect_traffic(
         paths,
         seen=waited.seen,
         rates=rates,
-        explain=lambda unmet: late + _why(cluster, service, [path for path in paths if path.label in unmet]),
+        explain=lambda unmet: (
+            late + cluster.explain(service, list({path.node: path for path in paths if path.label in unmet}))
+        ),
     )
     cluster.record.answered.add(service.name)
     expect_in_time(cluster, f"traffic of service {service.name}", waited)
@@ -97,8 +97,3 @@ def expect_client_address(
     unknown = next((each.why for each in observations if isinstance(each, Unknown)), "")
     what = f"address of {path.label} as the server sees it"
     cluster.expect_equal(what, expected=[wanted] * len(seen), observed=seen, unknown=unknown)
-
-
-def _why(cluster: Cluster, service: Service, unmet: Sequence[Path]) -> str:
-    """Return the decisions of the proxies on the nodes of these paths."""
-    return cluster.explain(service, list(dict.fromkeys(path.node for path in unmet)))

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
@@ -33,9 +33,7 @@ from harness.judging.statistics import DEFAULT_RATES
 from harness.judging.timeline import Seen
 from harness.judging.verdict import AnyOf
 from harness.model.manifests import Port
-from harness.model.outcomes import Observation, Unknown
 from harness.model.workloads import Pod
-from harness.probes.loop import Sample
 from harness.scenario.cluster import Cluster
 from harness.scenario.measuring import expect_first_answers, raise_unless_passed, said
 from harness.scenario.paths import Path, names
@@ -90,7 +88,7 @@ def expect_no_loss(
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
     paths = [target.path(who, AnyOf(names(allowed))) for who in from_]
-    expect_first_answers(cluster, paths, target)
+    expect_first_answers(cluster, paths, f"answer by {target}", f"an answer by {target}")
     title = f"{target}, through changes"
     # A change of milliseconds may affect a single client.
     rates = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)
@@ -104,37 +102,20 @@ def expect_no_loss(
             cluster.settle()
         flow.wait_for_samples()
     finally:
-        seen = _by_client(cluster, paths, recording.stop())
+        seen: dict[str, list[Timed]] = defaultdict(list)
+        for each in recording.stop():
+            seen[paths[each.probe].label].append((each.at, named(cluster, each.observation)))
         for label, samples in seen.items():
             window.observe_flow(label, samples)
-    raise_unless_passed(window.judge(), title, lambda: cluster.timeline(_losses(paths, seen)))
+    raise_unless_passed(window.judge(), title, lambda: cluster.timeline(list(_losses(paths, seen))))
     cluster.record.answered.add(service.name)
 
 
-def _by_client(cluster: Cluster, paths: Sequence[Path], samples: Sequence[Sample]) -> dict[str, list[Timed]]:
-    found: dict[str, list[Timed]] = defaultdict(list)
-    for each in samples:
-        found[paths[each.probe].label].append((each.at, named(cluster, each.observation)))
-    return found
-
-
-def _losses(paths: Sequence[Path], seen: dict[str, list[Timed]]) -> list[Seen]:
-    """Return each client's first probe without a right answer, and its longest gap."""
-    found = []
+def _losses(paths: Sequence[Path], seen: Mapping[str, Sequence[Timed]]) -> Iterator[Seen]:
+    """Yield each client's first probe without a right answer, and its longest gap."""
     for path in paths:
         samples = seen[path.label]
         wrong = [(at, each) for at, each in samples if verdict.is_wrong(each, path.expected)]
-        if wrong:
-            at, first = wrong[0]
-            found.append(
-                Seen(
-                    at,
-                    f"{path.label} {_outcome(first)}: the first of {len(wrong)} wrong of {len(samples)} probes; "
-                    f"its longest gap is {longest_gap(samples):g} ms",
-                )
-            )
-    return found
-
-
-def _outcome(observation: Observation) -> str:
-    return f"{said(observation)} ({observation.why})" if isinstance(observation, Unknown) else said(observation)
+        for at, first in wrong[:1]:
+            first_of = f"{path.label} {said(first)}: the first of {len(wrong)} wrong of {len(samples)} probes"
+            yield Seen(at, f"{first_of}; its longest gap is {longest_gap(samples):g} ms")

@@ -21,7 +21,7 @@ from harness.judging.statistics import DEFAULT_RATES
 from harness.model.release import API_SERVER, CONTROLLER, PROXY
 from harness.model.requirements import Requirement
 from harness.scenario.cluster import Cluster
-from harness.scenario.recheck import recheck
+from harness.scenario.convergence import recheck
 from tests.conformance.benign_results import Outcome
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 
 from harness.model.manifests import Hints, Object
 from harness.scenario.cluster import Cluster
+from harness.scenario.convergence import recheck
 from harness.scenario.hints import evidence_of_successful_sync, expect_conditions, expect_hints, written_endpoints
-from harness.scenario.recheck import recheck
 from harness.scenario.record import Record
 from harness.scenario.service import Service
 
