@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -16,21 +14,14 @@ def enabled_gates(metrics: str) -> dict[str, bool]:
     return {found["name"]: found["value"] == "1" for found in _GATE.finditer(metrics)}
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSample:
-    """A sample, with its full name (with `_bucket`, `_sum`, `_count` or `_total`), labels and value."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
 class Metrics:
     """All samples of a text in Prometheus format. Raises `ValueError` for other texts."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.samples = list(_samples(text))
+        lines = [line for line in text.splitlines() if line and not line.startswith("#")]  # TYPE lines change names
+        families = text_string_to_metric_families("\n".join([*lines, ""]))
+        self.samples = [each for family in families for each in family.samples]  # names with `_bucket`, `_sum`, …
 
     def values(self, name: str, **labels: str) -> list[float]:
         """Return the values of all samples that have this name and at least these labels."""
@@ -47,14 +38,3 @@ class Metrics:
     def has(self, name: str) -> bool:
         """Return whether there is a sample with this name."""
         return any(each.name == name for each in self.samples)
-
-    def by_label(self, name: str, label: str) -> dict[str, float]:
-        """Return the values of all samples with this name, by the value of one label."""
-        return {each.labels.get(label, ""): each.value for each in self.samples if each.name == name}
-
-
-def _samples(text: str) -> Iterable[MetricSample]:
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]  # TYPE lines would change names
-    for family in text_string_to_metric_families("\n".join([*lines, ""])):
-        for each in family.samples:
-            yield MetricSample(each.name, each.labels, each.value)

@@ -7,9 +7,10 @@ numbers with colons (`10:20`) and dates stay texts.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,15 @@ def parse(data: str | bytes, where: str) -> Any:
 def _parse(data: str | bytes, where: str, *, documents: int) -> list[Any]:
     try:
         text = data.decode() if isinstance(data, bytes) else data
-        return _Builder(documents).values(_events(text))
+        with contextlib.closing(_events(text)) as events:
+            return _Reader(events).documents(documents)
     except _RefusedError as error:
         raise UsageError(f"{where}: {error}") from None
     except (yaml.YAMLError, UnicodeError) as error:
         raise UsageError(f"{where}: is not YAML: {' '.join(str(error).split())}") from None
 
 
-def _events(text: str) -> Iterator[Any]:
+def _events(text: str) -> Generator[Any]:
     loader = _PARSER(text)
     try:
         yield from iter(loader.get_event, None)
@@ -68,86 +70,70 @@ def _events(text: str) -> Iterator[Any]:
         loader.dispose()
 
 
-@dataclass(slots=True)
-class _Open:
-    """A list or mapping that has not ended."""
+class _Reader:
+    """Reads the values of documents from events. The recursion is no deeper than `MAX_DEPTH`."""
 
-    value: list[Any] | dict[str, Any]
-    anchor: str | None
-    before: int  # the number of values before it
-    key: str | None = None  # the key whose value comes next
-
-    def take(self, value: Any, mark: Any) -> None:
-        if isinstance(self.value, list):
-            self.value.append(value)
-        elif self.key is not None:
-            self.value[self.key] = value
-            self.key = None
-        elif not isinstance(value, str):
-            raise _RefusedError("a key must be a string", mark)
-        elif value in self.value:
-            raise _RefusedError(f"duplicate key {value[:100]!r}", mark)
-        else:
-            self.key = value
-
-
-class _Builder:
-    """Builds the values of documents from events, without recursion."""
-
-    def __init__(self, documents: int) -> None:
-        """Accept up to `documents` documents."""
-        self._most = documents
-        self._roots: list[Any] = []
-        self._open: list[_Open] = []
+    def __init__(self, events: Iterator[Any]) -> None:
+        self._events = events
         self._named: dict[str, tuple[Any, int]] = {}  # by anchor: the value, and the number of values in it
         self._number = 0
         self._aliased = 0
         self._plain: dict[str, Any] = {}  # the values of plain scalars
         self._scalars: Any = yaml.SafeLoader("")
 
-    def values(self, events: Iterator[Any]) -> list[Any]:
-        for event in events:
-            self._see(event)
-        return self._roots
-
-    def _see(self, event: Any) -> None:
-        match event:
-            case yaml.ScalarEvent():
-                self._take(self._scalar(event), 1, event.start_mark, event.anchor)
-            case yaml.DocumentStartEvent():
-                if len(self._roots) == self._most:
-                    more = "one document" if self._most == 1 else f"{self._most} documents"
+    def documents(self, most: int) -> list[Any]:
+        """Return the values of up to `most` documents."""
+        found: list[Any] = []
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                if len(found) == most:
+                    more = "one document" if most == 1 else f"{most} documents"
                     raise _RefusedError(f"it has more than {more}", event.start_mark)
                 self._named = {}  # anchors are local to their document
-            case yaml.AliasEvent():
-                if event.anchor not in self._named:
-                    raise _RefusedError(f"alias *{event.anchor} has no anchor before it", event.start_mark)
-                value, number = self._named[event.anchor]
-                self._aliased += number
-                if self._aliased > MAX_ALIASED:
-                    raise _RefusedError(f"aliases expand to more than {MAX_ALIASED:,} values", event.start_mark)
-                self._take(value, number, event.start_mark)
-            case yaml.CollectionStartEvent():
-                _of_json(event, "seq", "map")
-                if len(self._open) >= MAX_DEPTH:
-                    raise _RefusedError(f"it is nested more than {MAX_DEPTH} deep", event.start_mark)
-                begun: list[Any] | dict[str, Any] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
-                self._open.append(_Open(begun, event.anchor, self._number))
-            case yaml.CollectionEndEvent():
-                ended = self._open.pop()
-                self._take(ended.value, 1, event.start_mark, ended.anchor, since=ended.before)
+                found.append(self._value(next(self._events), 0))
+        return found
 
-    def _take(self, value: Any, number: int, mark: Any, anchor: str | None = None, *, since: int | None = None) -> None:
-        before = self._number if since is None else since
+    def _value(self, event: Any, depth: int) -> Any:
+        before = self._number
+        self._count(1, event)
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event)
+        value = self._scalar(event) if isinstance(event, yaml.ScalarEvent) else self._collection(event, depth)
+        if event.anchor is not None:
+            self._named[event.anchor] = value, self._number - before
+        return value
+
+    def _count(self, number: int, event: Any) -> None:
         self._number += number
         if self._number > MAX_VALUES:
-            raise _RefusedError(f"it has more than {MAX_VALUES:,} values", mark)
-        if anchor is not None:
-            self._named[anchor] = value, self._number - before
-        if self._open:
-            self._open[-1].take(value, mark)
-        else:
-            self._roots.append(value)
+            raise _RefusedError(f"it has more than {MAX_VALUES:,} values", event.start_mark)
+
+    def _alias(self, event: Any) -> Any:
+        if event.anchor not in self._named:
+            raise _RefusedError(f"alias *{event.anchor} has no anchor before it", event.start_mark)
+        value, number = self._named[event.anchor]
+        self._aliased += number
+        if self._aliased > MAX_ALIASED:
+            raise _RefusedError(f"aliases expand to more than {MAX_ALIASED:,} values", event.start_mark)
+        self._count(number - 1, event)
+        return value
+
+    def _collection(self, event: Any, depth: int) -> list[Any] | dict[str, Any]:
+        _of_json(event, "seq", "map")
+        if depth >= MAX_DEPTH:
+            raise _RefusedError(f"it is nested more than {MAX_DEPTH} deep", event.start_mark)
+        items = itertools.takewhile(lambda each: not isinstance(each, yaml.CollectionEndEvent), self._events)
+        if isinstance(event, yaml.SequenceStartEvent):
+            return [self._value(each, depth + 1) for each in items]
+        found: dict[str, Any] = {}
+        for each in items:
+            key = self._value(each, depth + 1)
+            if not isinstance(key, str):
+                raise _RefusedError("a key must be a string", each.start_mark)
+            if key in found:
+                raise _RefusedError(f"duplicate key {key[:100]!r}", each.start_mark)
+            found[key] = self._value(next(self._events), depth + 1)
+        return found
 
     def _scalar(self, event: Any) -> Any:
         if not event.implicit[0] or event.tag is not None:
@@ -158,7 +144,10 @@ class _Builder:
 
     def _new_scalar(self, event: Any) -> Any:
         text: str = event.value
-        _encodable(text, event.start_mark)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise _RefusedError("a string has half of a surrogate pair", event.start_mark) from None
         _of_json(event, "str", "int", "float", "bool", "null")
         tag = event.tag or self._scalars.resolve(yaml.ScalarNode, text, event.implicit)
         kind = tag.removeprefix(_PREFIX)
@@ -175,13 +164,6 @@ class _Builder:
         if isinstance(value, float) and not math.isfinite(value):
             raise _RefusedError(f"a number is {value}", event.start_mark)
         return value
-
-
-def _encodable(text: str, mark: Any) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise _RefusedError("a string has half of a surrogate pair", mark) from None
 
 
 def _of_json(event: Any, *kinds: str) -> None:

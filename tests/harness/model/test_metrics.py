@@ -48,11 +48,7 @@ def test_parts_of_a_histogram_have_names_of_their_own(metrics: Metrics) -> None:
     assert (metrics.total("changed_sum"), metrics.total("changed_count")) == (5.5, 4)
 
 
-def test_values_are_grouped_by_a_label(metrics: Metrics) -> None:
-    assert metrics.by_label("syncs", "result") == {"success": 7, "stale": 2}
-
-
-def test_unexposed_metric_is_known_to_be_missing(metrics: Metrics) -> None:
+def test_what_is_not_exposed_is_known_to_be_missing(metrics: Metrics) -> None:
     assert metrics.has("changed_sum")
     assert not metrics.has("changed")
 
