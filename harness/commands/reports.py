@@ -42,7 +42,7 @@ _EXAMPLES = examples(
 def judge(run: str, form: str, **options: Any) -> int:
     """Judge a run again from its history alone; needs no cluster, no root and no network.
 
-    RUN is the folder of a run, its run.jsonl (or .gz, .xz), or "latest". The verdict and message of each requirement
+    RUN is the folder of a run, its run.jsonl (or .xz), or "latest". The verdict and message of each requirement
     are derived from the recorded observations and compared with those in the history and in the report.yaml beside it.
     Results without observations (skips, exceptions) are accepted as recorded, and counted separately.
     """

@@ -16,29 +16,20 @@ Relation = Literal["equal", "within"]
 number, or for each number of an observed mapping. An upper bound of `None` means that there is no upper limit."""
 
 
-def compare(
-    what: str, expected: Any, observed: Any, *, relation: Relation = "equal", unknown: str = ""
-) -> tuple[Any, Any, Judgement]:
-    """Return the two values as JSON, and the judgement. A non-empty `unknown` states why the value could not be read.
-
-    Raises `TypeError` for values that JSON does not support.
-    """
-    expected, observed = _as_json(expected), _as_json(observed)
-    return expected, observed, judge(what, expected, observed, relation=relation, unknown=unknown)
-
-
 def judge(what: str, expected: Any, observed: Any, *, relation: str = "equal", unknown: str = "") -> Judgement:
     if unknown:
         return Judgement(Verdict.INCONCLUSIVE, f"{what}: could not be told: {unknown}")
     if relation == "within":
-        return _judge_within(what, expected, observed)
-    if _canonical(expected) == _canonical(observed):
-        return _passed(what)
-    return Judgement(Verdict.FAILED, f"{what}: expected {expected!r}, observed {observed!r}")
+        unmet = _unmet_bounds(expected, observed)
+    elif _canonical(expected) != _canonical(observed):
+        unmet = f"expected {expected!r}, observed {observed!r}"
+    else:
+        unmet = ""
+    return Judgement(Verdict.FAILED if unmet else Verdict.PASSED, f"{what}: {unmet or 'as expected'}")
 
 
-def _judge_within(what: str, expected: Any, observed: Any) -> Judgement:
-    fewest, most = expected
+def _unmet_bounds(bounds: Any, observed: Any) -> str:
+    fewest, most = bounds
 
     def fits(value: float) -> bool:
         return bool(fewest <= value) and (most is None or bool(value <= most))
@@ -47,23 +38,13 @@ def _judge_within(what: str, expected: Any, observed: Any) -> Judgement:
         beyond = "" if fits(observed) else f"{observed:g}"
     else:
         beyond = ", ".join(f"{name} {value:g}" for name, value in sorted(observed.items()) if not fits(value))
-    if not beyond:
-        return _passed(what)
-    return Judgement(Verdict.FAILED, f"{what}: expected {_range(fewest, most)}, observed {beyond}")
+    return f"expected {_range(fewest, most)}, observed {beyond}" if beyond else ""
 
 
 def _range(fewest: float, most: float | None) -> str:
     if most is None:
         return f"at least {fewest:g}"
     return f"{fewest:g}" if fewest == most else f"{fewest:g} to {most:g}" if fewest else f"at most {most:g}"
-
-
-def _passed(what: str) -> Judgement:
-    return Judgement(Verdict.PASSED, f"{what}: as expected")
-
-
-def _as_json(value: Any) -> Any:
-    return orjson.loads(orjson.dumps(value))
 
 
 def _canonical(value: Any) -> bytes:

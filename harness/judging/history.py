@@ -80,9 +80,6 @@ class History:
             _write_all(self._fd, line)
             self._digest = digest
 
-    def run(self, **facts: Any) -> None:
-        self.write("run", facts=facts)
-
     def change(self, what: str, **facts: Any) -> None:
         self.changes.append(Change(time.monotonic(), what, facts))
         self.write("change", what=what, facts=facts)
@@ -106,8 +103,12 @@ class History:
     def compare(
         self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
     ) -> Judgement:
-        """Compare two JSON values, and record the values and the verdict (see `harness.judging.comparison`)."""
-        expected, observed, judgement = comparison.compare(what, expected, observed, relation=relation, unknown=unknown)
+        """Compare two JSON values, and record the values and the verdict (see `harness.judging.comparison`).
+
+        A non-empty `unknown` states why the value could not be read. Raises `TypeError` for values that JSON lacks.
+        """
+        expected, observed = orjson.loads(orjson.dumps(expected)), orjson.loads(orjson.dumps(observed))
+        judgement = comparison.judge(what, expected, observed, relation=relation, unknown=unknown)
         special: dict[str, str] = {"relation": relation} if relation != "equal" else {}
         special |= {"unknown": unknown} if unknown else {}
         values = {"expected": expected, "observed": observed, **special}

@@ -7,11 +7,8 @@ bytes of `run.jsonl`. The last digest shows whether any line was changed.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import lzma
-import zlib
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -29,23 +26,24 @@ TAIL = len(_BEFORE) + _DIGEST + len(_AFTER)
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a `run.jsonl`, `run.jsonl.xz` or `run.jsonl.gz` file.
+    """Return the content of a `run.jsonl` or `run.jsonl.xz` file.
 
     Raises `UsageError` for a file that cannot be read or unpacked.
     """
     content = files.content(path, what="history", most=MOST_BYTES)
-    if path.suffix not in (".gz", ".xz"):
+    if path.suffix != ".xz":
         return content
+    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
     try:
-        content = _decompressed(content) if path.suffix == ".xz" else _gunzipped(content)
-    except gzip.BadGzipFile as error:
-        raise UsageError(f"history {path}: cannot be read: {error}") from error
-    except (EOFError, lzma.LZMAError, zlib.error) as error:
-        raise UsageError(f"history {path}: cannot be read: its compressed data are damaged or cut off") from error
-    digests = TAIL * content.count(b"\n") if path.suffix == ".xz" else 0
-    if len(content) + digests > MOST_BYTES:
+        content = decompressor.decompress(content, max_length=MOST_BYTES + 1)
+        damaged = len(content) <= MOST_BYTES and (not decompressor.eof or decompressor.unused_data)
+    except (EOFError, lzma.LZMAError):
+        damaged = True
+    if damaged:
+        raise UsageError(f"history {path}: cannot be read: its compressed data are damaged or cut off")
+    if len(content) + TAIL * content.count(b"\n") > MOST_BYTES:
         raise UsageError(f"history {path}: has more than {MOST_BYTES // files.MEGABYTE} MiB")
-    return _restored(content) if digests else content
+    return _restored(content)
 
 
 def packed(content: bytes) -> bytes:
@@ -75,16 +73,3 @@ def _restored(content: bytes) -> bytes:
             whole, digest = sealed(line[:-1], digest)
             restored.append(whole)
     return b"\n".join([*restored, rest])
-
-
-def _decompressed(content: bytes) -> bytes:
-    decompressor = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
-    found = decompressor.decompress(content, max_length=MOST_BYTES + 1)
-    if len(found) <= MOST_BYTES and (not decompressor.eof or decompressor.unused_data):
-        raise EOFError
-    return found
-
-
-def _gunzipped(content: bytes) -> bytes:
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        return file.read(MOST_BYTES + 1)

@@ -188,7 +188,8 @@ class Judge:
                 told.judgement = verdict.judge(told.expectation, told.tallies, told.plans)
                 worker.judgements.append(told.judgement)
             case "comparison":
-                judgement = judge_comparison(record)
+                how = {name: record[name] for name in ("relation", "unknown") if name in record}
+                judgement = comparison.judge(record["what"], record["expected"], record["observed"], **how)
                 worker.judgements.append(judgement)
                 worker.story.compared.append(Compared(record["what"], judgement.verdict))
             case "change":
@@ -275,16 +276,6 @@ def _window(record: Mapping[str, Any]) -> WindowStory:
     return WindowStory(record["mono"], expectation, plans, (str(service), str(kind)))
 
 
-def judge_comparison(record: Mapping[str, Any]) -> Judgement:
-    return comparison.judge(
-        record["what"],
-        record["expected"],
-        record["observed"],
-        relation=record.get("relation", "equal"),
-        unknown=record.get("unknown", ""),
-    )
-
-
 def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) -> Judgement:
     concluded = conclude(judgements, phase)
     if concluded is None:
@@ -334,31 +325,17 @@ def closing(results: Sequence[Result], judged: Judged, run: Mapping[str, Any]) -
                 continue
             known = judged.cases.get((requirement.id, case.parameters))
             if known is None or _stated(known.stated) != _stated(case):
-                records.append(_last_word(requirement, case, number))
-    records += [_not_run(group, tests) for group, tests in groups.items()]
+                last: dict[str, Any] = {"kind": "verdict", "test": requirement.id, "phase": "", "verdict": case.verdict}
+                last |= {"message": case.message, "cause": _cause(case), "number": number}
+                records.append(last | described(requirement, case))
+    names = ("verdict", "reason", "message", "level", "profile", "core", "cause")
+    for key, tests in groups.items():
+        records.append({"kind": "not-run", **dict(zip(names, key, strict=True)), "tests": tests})
     return [*records, {"kind": "run", "facts": run}]
 
 
 def _stated(case: CaseResult) -> tuple[str, str, str]:
     return str(case.verdict), str(case.reason), private(case.message)
-
-
-def _not_run(group: tuple[Any, ...], tests: _Tests) -> dict[str, Any]:
-    names = ("verdict", "reason", "message", "level", "profile", "core", "cause")
-    return {"kind": "not-run", **dict(zip(names, group, strict=True)), "tests": tests}
-
-
-def _last_word(requirement: Requirement, case: CaseResult, number: int) -> dict[str, Any]:
-    return {
-        "kind": "verdict",
-        "test": requirement.id,
-        "phase": "",
-        "verdict": case.verdict,
-        "message": case.message,
-        "cause": _cause(case),
-        "number": number,
-        **described(requirement, case),
-    }
 
 
 def _cause(case: CaseResult) -> Cause:

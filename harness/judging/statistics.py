@@ -189,13 +189,12 @@ def bounded_load(count: int, percent: int, rates: Rates = DEFAULT_RATES) -> Shar
         raise ValueError(f"{count} endpoints are too few for {percent} % overload to be told apart from more")
     samples = 100
     while True:
-        most = samples - _cut(_binomial(samples, may)[::-1], rates.miss / count)
-        missed = at_most(most, samples, 1.5 * may)
-        if missed <= rates.miss:
+        bound = most(samples, may, rates.miss / count)
+        if at_most(bound, samples, 1.5 * may) <= rates.miss:
             break
         samples += 100
     plan = SamplePlan("bounded-load", samples, rates.miss, f"{1.5 * may * count:.1f} equal shares", rates.miss)
-    return SharePlan(plan, 0, most)
+    return SharePlan(plan, 0, bound)
 
 
 def at_most(successes: int, samples: int, chance: float) -> float:

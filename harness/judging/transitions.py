@@ -82,21 +82,13 @@ def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
             last = mine[-1]
             first = next(each for each in mine if kind_of(each) == kind_of(last))
             after = (each.at for each in changes if each.at > window.at)
-            found.append(_phase(first, next(after, times[-1]), before, window, client))
+            former = before.expectation.get(client) if before else None
+            gone = _everybody(before) - _everybody(window) if before else frozenset[str]()
+            known = None if former is None else pods_of(former)
+            allowed = pods_of(window.expectation[client])
+            found.append(Phase(kind_of(first), first.at, next(after, times[-1]), known, allowed, gone))
         before = window
     return found
-
-
-def _phase(change: Change, until: float, before: WindowStory | None, window: WindowStory, client: str) -> Phase:
-    former = before.expectation.get(client) if before else None
-    return Phase(
-        kind_of(change),
-        change.at,
-        until,
-        None if former is None else pods_of(former),
-        pods_of(window.expectation[client]),
-        (_everybody(before) - _everybody(window)) if before else frozenset(),
-    )
 
 
 def _everybody(window: WindowStory) -> frozenset[str]:
@@ -122,12 +114,12 @@ def kind_of(change: Change) -> str:
 def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
     """Return the reaction times, or {} if the change does not affect the client and all answers were right."""
     mine = list(_within(samples, phase))
-    wrong = [number for number, (_, each) in enumerate(mine) if not _is_right(each, phase.after)]
+    right = [isinstance(each, Reached) and each.pod in phase.after for _, each in mine]
+    wrong = [number for number, each in enumerate(right) if not each]
     if not mine or (phase.before == phase.after and not wrong):
         return {}
     new = phase.after - (phase.before or frozenset())
-    right = (at for at, each in mine if isinstance(each, Reached) and each.pod in (new or phase.after))
-    first = next(right, None)
+    first = next((at for at, each in _answers(samples, phase) if each.pod in (new or phase.after)), None)
     found: dict[str, Any] = {"change": phase.kind}
     if first is not None:
         found["firstRightMs"] = _ms(first - phase.at)
@@ -143,10 +135,6 @@ def reaction_ms(reaction: dict[str, Any]) -> float | None:
     if "firstRightMs" not in reaction or "allRightMs" not in reaction:
         return None
     return float(max(reaction["firstRightMs"], reaction["allRightMs"]))
-
-
-def _is_right(seen: object, pods: frozenset[str]) -> bool:
-    return isinstance(seen, Reached) and seen.pod in pods
 
 
 def _within(samples: Sequence[Timed], phase: Phase) -> Iterator[Timed]:

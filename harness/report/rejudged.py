@@ -26,7 +26,7 @@ from harness.report.conformance import read_report, test_values
 from harness.report.summary import Line, summary
 from harness.run.folder import DEFAULT_PARENT
 
-HISTORIES = ("run.jsonl", "run.jsonl.xz", "run.jsonl.gz")
+HISTORIES = ("run.jsonl", "run.jsonl.xz")
 """The possible names of a history in the folder of a run."""
 
 _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}

@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Path:
     """Return the history of a small run with a test that passes, one that fails, and one that is inconclusive."""
     path = tmp_path / "run.jsonl"
     with History(path, worker="gw0") as history:
-        history.run(seed=7)
+        history.write("run", facts={"seed": 7})
         window(history, "KEP-1/passes", {"a1", "b1"}, *[A1, B1] * 4)
         history.change("delete pod", pod="b1")
         window(history, "KEP-1/fails", {"a1"}, *[A1] * 8, TIMED_OUT, B1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import lzma
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,6 @@ def content(tmp_path: Path) -> bytes:
 def test_every_form_reads_as_the_same_bytes(content: bytes, tmp_path: Path) -> None:
     forms = {
         "a.jsonl": content,
-        "a.jsonl.gz": gzip.compress(content),
         "a.jsonl.xz": lzma.compress(content),
         "b.jsonl.xz": history_file.packed(content),
     }
