@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,6 @@ from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
 from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod
-from harness.netns.http import HttpAnswer
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import wait_for_stable_value, wait_for_value
 from harness.scenario.service import Service
@@ -87,38 +86,31 @@ class MetricChanges:
 
     def expect(self, name: str, labels: Mapping[str, str] | None = None, *, by: int) -> None:
         """Expect the sum of this metric over all series with these labels to change by `by`."""
-        before = self._before.total(name, **(labels or {}))
-        expect_eventually(
-            self._cluster,
-            f"{self._title(name, labels)} has changed by",
-            lambda: round(self._read().total(name, **(labels or {})) - before),
-            expected=by,
-            explain=lambda: self._lines(name),
-        )
+        self._expect("changed by", name, labels, round, expected=by)
 
     def expect_growth(
         self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
     ) -> None:
         """Expect the sum to grow, for actions that a component may repeat. See `expect_eventually` for `unless`."""
-        before = self._before.total(name, **(labels or {}))
+        self._expect("grown", name, labels, lambda change: change > 0, expected=True, unless=unless)
+
+    def _expect(
+        self, how: str, name: str, labels: Mapping[str, str] | None, look: Callable[[float], Any], **others: Any
+    ) -> None:
+        labels = labels or {}
+        before = self._before.total(name, **labels)
+        chosen = ",".join(f"{key}={value or '(empty)'}" for key, value in labels.items())
+        of = f"the proxy on {self._node}" if self._node else self._component
         expect_eventually(
             self._cluster,
-            f"{self._title(name, labels)} has grown",
-            lambda: self._read().total(name, **(labels or {})) > before,
-            expected=True,
-            explain=lambda: self._lines(name),
-            unless=unless,
+            f"metric {name}{{{chosen}}} of {of} has {how}",
+            lambda: look(self._read().total(name, **labels) - before),
+            explain=lambda: "\n".join(line for line in self._read().text.splitlines() if line.startswith(name)),
+            **others,
         )
 
     def _read(self) -> Metrics:
         return self._cluster.metrics(self._component, self._node)
-
-    def _title(self, name: str, labels: Mapping[str, str] | None) -> str:
-        chosen = ",".join(f"{key}={value or '(empty)'}" for key, value in (labels or {}).items())
-        return f"metric {name}{{{chosen}}} of {f'the proxy on {self._node}' if self._node else self._component}"
-
-    def _lines(self, name: str) -> str:
-        return "\n".join(line for line in self._read().text.splitlines() if line.startswith(name))
 
 
 def controller_metrics(cluster: Cluster) -> MetricChanges:
@@ -148,24 +140,20 @@ def expect_http_answer(
     node, port = to
     address = next(iter(cluster.backend.part(Probing, nodes=[node]).node_addresses(node).values()))
     expected: Object = {"code": code, **(body or {}), **(headers or {})}
-    fields, names = list(body or {}), list(headers or {})
 
     def look() -> Object | str:
         try:
             answer = cluster.backend.part(HttpRequests, client=who).http_get(who, address, port, path)
         except OSError as error:
             return f"no answer: {error}"
-        return {"code": answer.code, **_fields(answer, fields), **{name: answer.headers.get(name) for name in names}}
+        try:
+            said = json.loads(answer.text) if body else {}
+        except ValueError:
+            said = {}
+        fields = {name: said.get(name) for name in body or {}}
+        return {"code": answer.code, **fields, **{name: answer.headers.get(name) for name in headers or {}}}
 
     expect_eventually(cluster, f"answer to GET :{port}{path} on {node}", look, expected=expected)
-
-
-def _fields(answer: HttpAnswer, names: Iterable[str]) -> Object:
-    try:
-        body = json.loads(answer.text)
-    except ValueError:
-        return dict.fromkeys(names)
-    return {name: body.get(name) for name in names}
 
 
 def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:

@@ -9,7 +9,7 @@ import contextlib
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,8 +17,7 @@ from functools import partial
 from harness.api.client import RefusedError
 from harness.backends.explanation import explained
 from harness.errors import InconclusiveError
-from harness.judging.history import Window
-from harness.judging.verdict import Judgement, pods_of
+from harness.judging.verdict import pods_of
 from harness.model.abilities import Ability
 from harness.model.outcomes import Observation, Reached
 from harness.model.texts import as_yaml, gathered, paragraphs, with_names
@@ -51,8 +50,8 @@ class _WrongPacket:
 
     path: Path
     saw: Observation | None
-    window: Window
-    judgement: Judgement
+    message: str
+    opened: float
 
 
 def explain_failure(cluster: Cluster, record: Record) -> Iterator[tuple[str, str | bytes]]:
@@ -104,25 +103,20 @@ def _paths(
     until = time.monotonic() + SECONDS
     used: Counter[str] = Counter()
     for window, judgement, paths in list(record.failed_windows()):
-        for wrong in _first_wrong(window, judgement, paths):
-            name = f"path-{re.sub('[^A-Za-z0-9.-]+', '-', wrong.path.label)}"
+        unmet = [each for each in paths if each.label in judgement.unmet]
+        seen = [each for each in unmet if each.label in window.first_wrong]
+        for each in (seen or unmet)[:1]:
+            wrong = _WrongPacket(each, window.first_wrong.get(each.label), judgement.message, window.opened)
+            name = f"path-{re.sub('[^A-Za-z0-9.-]+', '-', each.label)}"
             used[name] += 1
             name += f"-{used[name]}" if used[name] > 1 else ""
             if time.monotonic() > until:
-                yield f"{name}.txt", f"{wrong.judgement.message}\n\nnot traced: other windows took {SECONDS:g} s\n"
+                yield f"{name}.txt", f"{wrong.message}\n\nnot traced: other windows took {SECONDS:g} s\n"
                 continue
             followed = _followed(cluster, wrong)
             yield f"{name}.txt", with_names(gathered(partial(_told, cluster, wrong, followed, texts, names)), names)
             if frames := at_node(followed):
                 yield f"{name}.pcap", as_pcap(frames)
-
-
-def _first_wrong(window: Window, judgement: Judgement, paths: Sequence[Path]) -> Iterator[_WrongPacket]:
-    """Yield the first client with a wrong observation, else the first client without an expected answer."""
-    unmet = [each for each in paths if each.label in judgement.unmet]
-    seen = [each for each in unmet if each.label in window.first_wrong]
-    for each in (seen or unmet)[:1]:
-        yield _WrongPacket(each, window.first_wrong.get(each.label), window, judgement)
 
 
 def _told(
@@ -134,7 +128,7 @@ def _told(
     wanted = gathered(partial(asked_for, cluster, service))
     tells = gathered(partial(cluster.backend.booted.explain, cluster.namespace, service, [node]))
     return paragraphs(
-        wrong.judgement.message,
+        wrong.message,
         f"{chosen.label} sends to {chosen.protocol} {chosen.address} port {chosen.port}, the {kind} of {service}. "
         f"{_again(cluster, followed, wrong)}",
         "\n".join(steps),
@@ -142,7 +136,7 @@ def _told(
         _heading("Captured packets", "\n".join(wire(followed, names))),
         _heading("Decisions that follow from its objects", wanted),
         _heading(f"Decisions of the proxy on {node}", "" if wanted in tells else tells),
-        _log(texts, node, wrong.window.opened),
+        _log(texts, node, wrong.opened),
         "",
     )
 

@@ -56,9 +56,8 @@ def expect_flow_answered(
     The flow need not be answered before the block. `address` holds arguments of `expect_traffic`.
     """
     cluster.settle()
-    with contextlib.closing(
-        cluster.backend.part(Connections).connect(_probe_of(cluster, service, client, address))
-    ) as flow:
+    probe = _probe_of(cluster, service, client, address)
+    with contextlib.closing(cluster.backend.part(Connections).connect(probe)) as flow:
         yield
         _assert_comes_to(cluster, flow, client, pods)
 
@@ -95,10 +94,8 @@ def _flow(
     stream = wait_for_value(cluster, what, opened, lambda stream: isinstance(stream.opened, Reached), every=0.02)
     unknown = stream.opened.why if isinstance(stream.opened, Unknown) else ""
     cluster.expect_equal(what, expected="Reached", observed=type(stream.opened).__name__, unknown=unknown)
-    try:
+    with contextlib.closing(stream):
         yield stream
-    finally:
-        stream.close()
 
 
 def _probe_of(cluster: Cluster, service: Service, client: ClientRef, address: Mapping[str, Any]) -> Probe:

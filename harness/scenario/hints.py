@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -89,13 +89,7 @@ def expect_hint_counts(
     For heuristics over all endpoints, the KEP defines the number of endpoints per zone, but does not select the
     endpoints. Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
     """
-    pods = wait_for_stable_value(
-        cluster,
-        f"the {family} hints of service {service.name}",
-        lambda: _by_hinted_zone(cluster, service, family),
-        lambda pods: _counts(pods) == dict(expected),
-        shown=_counts,
-    )
+    pods = _hinted(cluster, service, family, lambda pods: _counts(pods) == dict(expected))
     cluster.expect_equal(
         f"{family} endpoints of service {service.name} by the zone of their hints",
         expected=dict(sorted(expected.items())),
@@ -119,13 +113,7 @@ def expect_min_hint_counts(
         strange = {zone: len(names) for zone, names in pods.items() if zone not in fewest}
         return {"in all": sum(map(len, pods.values())), **short, **strange}
 
-    pods = wait_for_stable_value(
-        cluster,
-        f"the {family} hints of service {service.name}",
-        lambda: _by_hinted_zone(cluster, service, family),
-        lambda pods: summed_up(pods) == {"in all": endpoints},
-        shown=_counts,
-    )
+    pods = _hinted(cluster, service, family, lambda pods: summed_up(pods) == {"in all": endpoints})
     counts = _counts(pods)
     cluster.measured(f"{family} endpoints of service {service.name} by the zone of their hints", counts)
     cluster.expect_equal(
@@ -141,13 +129,20 @@ def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
     return {zone: len(names) for zone, names in sorted(pods.items())}
 
 
-def _by_hinted_zone(cluster: Cluster, service: Service, family: str) -> dict[str, set[str]]:
-    """Return the names of pods by the zone of their hints, or by the number of zones if it is not 1."""
-    pods: dict[str, set[str]] = {}
-    for pod, each in written_endpoints(cluster, service, family).items():
-        zones = each.hints.zones if each.hints is not None else ()
-        pods.setdefault(zones[0] if len(zones) == 1 else f"{len(zones)} zones", set()).add(pod)
-    return pods
+def _hinted(
+    cluster: Cluster, service: Service, family: str, is_right: Callable[[dict[str, set[str]]], bool]
+) -> dict[str, set[str]]:
+    """Wait for the names of pods by the zone of their hints, or by the number of zones if it is not 1."""
+
+    def look() -> dict[str, set[str]]:
+        pods: dict[str, set[str]] = {}
+        for pod, each in written_endpoints(cluster, service, family).items():
+            zones = each.hints.zones if each.hints is not None else ()
+            pods.setdefault(zones[0] if len(zones) == 1 else f"{len(zones)} zones", set()).add(pod)
+        return pods
+
+    what = f"the {family} hints of service {service.name}"
+    return wait_for_stable_value(cluster, what, look, is_right, shown=_counts)
 
 
 def expect_conditions(
@@ -158,28 +153,25 @@ def expect_conditions(
     A missing condition has the default that the API documents: ready, not terminating, and serving (newer documents) or
     the same as ready (older documents). Raises `AssertionError` with the first wrong endpoint.
     """
+
+    def look() -> dict[str, tuple[bool, bool, bool]]:
+        seen = {}
+        for pod, each in written_endpoints(cluster, service, family).items():
+            ready, serving = each.ready is not False, each.serving
+            if serving is None:
+                serving = ready if pod in expected and expected[pod][1] == ready else True
+            seen[pod] = (ready, serving, bool(each.terminating))
+        return seen
+
     seen = wait_for_stable_value(
         cluster,
         f"the conditions of {family} endpoints of service {service.name}",
-        lambda: _conditions(cluster, service, expected, family),
+        look,
         lambda seen: all(seen.get(pod) == conditions for pod, conditions in expected.items()),
     )
     for pod, conditions in expected.items():
         what = f"ready, serving, terminating of {pod}"
         cluster.expect_equal(what, expected=conditions, observed=seen.get(pod))
-
-
-def _conditions(
-    cluster: Cluster, service: Service, expected: Mapping[str, tuple[bool, bool, bool]], family: str
-) -> dict[str, tuple[bool, bool, bool]]:
-    """Return ready, serving and terminating of each endpoint, by pod name."""
-    seen = {}
-    for pod, each in written_endpoints(cluster, service, family).items():
-        ready, serving = each.ready is not False, each.serving
-        if serving is None:
-            serving = ready if pod in expected and expected[pod][1] == ready else True
-        seen[pod] = (ready, serving, bool(each.terminating))
-    return seen
 
 
 @contextlib.contextmanager
@@ -256,7 +248,8 @@ def _versions(cluster: Cluster, services: Sequence[Service]) -> dict[str, str]:
 
 def _read(endpoint: Object, slice_name: str) -> WrittenEndpoint:
     conditions = endpoint.get("conditions") or {}
-    target = endpoint.get("targetRef") or {}
+    target, hints = endpoint.get("targetRef") or {}, endpoint.get("hints") or {}
+    zones, nodes = (tuple(each.get("name") or "" for each in hints.get(key) or ()) for key in ("forZones", "forNodes"))
     return WrittenEndpoint(
         pod=target.get("name") or ",".join(endpoint["addresses"]),
         ready=conditions.get("ready"),
@@ -264,17 +257,9 @@ def _read(endpoint: Object, slice_name: str) -> WrittenEndpoint:
         terminating=conditions.get("terminating"),
         zone=endpoint.get("zone"),
         node=endpoint.get("nodeName"),
-        hints=_read_hints(endpoint.get("hints")),
+        hints=Hints(zones, nodes) if zones or nodes else None,
         slices=(slice_name,),
     )
-
-
-def _read_hints(hints: Object | None) -> Hints | None:
-    if not hints:
-        return None
-    zones = tuple(each.get("name") or "" for each in hints.get("forZones") or ())
-    nodes = tuple(each.get("name") or "" for each in hints.get("forNodes") or ())
-    return Hints(zones, nodes) if zones or nodes else None
 
 
 def _shown(endpoints: Mapping[str, WrittenEndpoint]) -> dict[str, str]:
@@ -294,6 +279,5 @@ def _cell(table: Mapping[str, Hints | None], pod: str) -> str:
     hints = table[pod]
     if hints is None:
         return "no hints"
-    return " ".join(
-        f"{name}={','.join(values)}" for name, values in (("zones", hints.zones), ("nodes", hints.nodes)) if values
-    )
+    both = (("zones", hints.zones), ("nodes", hints.nodes))
+    return " ".join(f"{name}={','.join(values)}" for name, values in both if values)
