@@ -48,7 +48,7 @@ def test_parts_of_a_histogram_have_names_of_their_own(metrics: Metrics) -> None:
     assert (metrics.total("changed_sum"), metrics.total("changed_count")) == (5.5, 4)
 
 
-def test_what_is_not_exposed_is_known_to_be_missing(metrics: Metrics) -> None:
+def test_unexposed_metric_is_known_to_be_missing(metrics: Metrics) -> None:
     assert metrics.has("changed_sum")
     assert not metrics.has("changed")
 

@@ -33,9 +33,7 @@ def knock(namespace: Namespace, protocol: str, address: str, port: int = PORT) -
 
 @pytest.mark.parametrize("protocol", ["TCP", "UDP"])
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"], ids=["IPv4", "IPv6"])
-def test_first_packet_is_traced_from_source_to_destination(
-    namespace: Namespace, protocol: str, address: str
-) -> None:
+def test_first_packet_is_traced_from_source_to_destination(namespace: Namespace, protocol: str, address: str) -> None:
     with tracing(namespace, protocol, address, PORT) as take:
         knock(namespace, protocol, address)
         told = [each for each in take() if each.packet]

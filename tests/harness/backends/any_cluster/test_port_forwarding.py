@@ -11,13 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 import pytest
+from harness.control_planes.kubelet_trust import KubeletTrust
 
 from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.server.server import KubeletServer
 from harness.api.client import Api
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.port_forwarding import get
-from harness.control_planes.kubelet_trust import KubeletTrust
 from harness.errors import InconclusiveError
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
@@ -116,7 +116,7 @@ def test_many_requests_each_have_their_answer(api: Api, pod: Pod) -> None:
     assert [(each.code, each.body["path"]) for each in answers] == [(200, f"/dial?n={number}") for number in range(3)]
 
 
-def test_silent_pod_is_not_waited_for(api: Api, pod: Pod) -> None:
+def test_silent_pod_does_not_block(api: Api, pod: Pod) -> None:
     with pytest.raises(InconclusiveError, match="pod p was not reached by port-forward"):
         get(api, client(pod), "silence", {}, 0.2)
 

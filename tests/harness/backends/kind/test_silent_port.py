@@ -37,7 +37,7 @@ class Netns:
         self.place, self.network = place, network
 
     def execute(self, container: str, *command: str, **_: Any) -> str:
-        ended = programs.run(self.place, command, environment={"PATH": search_path()})
+        ended = process.run(self.place, command, environment={"PATH": search_path()})
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
