@@ -60,10 +60,9 @@ def require() -> None:
     """Raise `DistrustError` if watched threads have ended. The text names these threads and their errors."""
     ended = [each for running in _watched for each in running() if not each.is_alive()]
     if ended:
-        told = ", ".join(f"{each.name} ({_last_words(each)})" for each in ended)
+        errors = [(each.name, _errors.get(each)) for each in ended]
+        told = ", ".join(
+            f"{name} ({f'{type(error).__name__}: {error}'.rstrip(': ') if error else 'unknown reason'})"
+            for name, error in errors
+        )
         raise DistrustError(f"the embedded cluster is broken, because threads of it have ended: {told}")
-
-
-def _last_words(thread: threading.Thread) -> str:
-    error = _errors.get(thread)
-    return "unknown reason" if error is None else f"{type(error).__name__}: {error}".rstrip(": ")

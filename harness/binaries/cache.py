@@ -88,12 +88,7 @@ class Cache:
         return Entry(component, version, binary, _read_origin(folder)) if binary.is_file() else None
 
     def put(
-        self,
-        component: Binary,
-        version: Version,
-        binary: Path,
-        origin: Origin,
-        beside: Mapping[str, str] | None = None,
+        self, component: Binary, version: Version, binary: Path, origin: Origin, beside: Mapping[str, str] | None = None
     ) -> Entry:
         """Move a binary from `workspace` into the cache atomically. `beside` contains texts of further files."""
         folder = self._home(component.name) / version.tag

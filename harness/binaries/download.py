@@ -96,8 +96,8 @@ class Fetcher:
             before = _size_of(part)
             try:
                 with _plainly(url):
-                    if self._continue(url, part, watcher):
-                        return came
+                    self._continue(url, part, watcher)
+                return came
             except BrokenOffError as error:
                 progress = _size_of(part) > before
                 came, idle = came or progress, 0 if progress else idle + 1
@@ -106,12 +106,12 @@ class Fetcher:
                 watcher.say(f"interrupted after {_size_of(part) / 1e6:.1f} MB ({error}); going on")
                 self.pause(min(2.0**idle, 10.0))
 
-    def _continue(self, url: str, part: Path, watcher: Watcher) -> bool:
-        """Download over one connection. Returns whether the file is complete, as far as the server says."""
+    def _continue(self, url: str, part: Path, watcher: Watcher) -> None:
+        """Download the rest over one connection."""
         have = _size_of(part)
         with self._open(url, have) as answer:
             if answer.status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return True  # nothing follows: the checksum decides
+                return  # nothing follows: the checksum decides
             if not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
                 have = 0
             length = answer.headers.get("Content-Length")
@@ -123,7 +123,6 @@ class Fetcher:
                 watcher.end()
         if done < total:
             raise ConnectionError(f"the connection ended at {done} of {total} bytes")
-        return True
 
     @contextlib.contextmanager
     def _open(self, url: str, start: int = 0) -> Iterator[http.client.HTTPResponse]:

@@ -7,38 +7,46 @@ same as for processes. Container output is copied to log files in that folder.
 Unlike a process, a container does not end with the harness. Each container is labelled with the folder, and a running
 harness holds a lock in the folder. When the harness ends, a separate process removes its containers. The next start
 also removes containers that are left over.
+
+Images that the Docker engine already has are preferred, so the network is used only when necessary. Kubernetes' images
+have no tag for the newest patch of a minor version, so the release server is queried for that version.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from docker.errors import DockerException, NotFound
+from docker.errors import APIError, DockerException, NotFound
 from docker.types import LogConfig
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
+from testcontainers.core.docker_client import DockerClient, get_docker_host
 
+from harness.binaries.component import COMPONENTS, ETCD
+from harness.binaries.download import Fetcher
+from harness.binaries.release import Releases
+from harness.binaries.versions import Version, parse_version, parse_wanted
 from harness.control_planes.binaries import BinariesControlPlane
-from harness.control_planes.images import connect, find_image, short
 from harness.control_planes.processes import Processes, Program
-from harness.errors import DistrustError, UnavailableError
+from harness.errors import DistrustError, HarnessError, UnavailableError
 from harness.guest.labels import RUN_LABEL
 from harness.model.own_folder import in_use
 from harness.netns import sandbox
 from harness.netns.process import Process
 
-if TYPE_CHECKING:
-    from testcontainers.core.docker_client import DockerClient
-
+_REGISTRY = "registry.k8s.io"
+_ETCD = Version(3, 6, 8)  # pulled by default: kubeadm's choice for 1.36, which suits older releases
+_SOCKET = "unix:///var/run/docker.sock"
 _FOLDER_LABEL = "trafficdist.dev/folder"
 _END_SECONDS = 10.0  # seconds to copy the remaining output of a container that has ended
 _REAPER = """
@@ -69,8 +77,7 @@ class Containers(Processes):
         )
 
     def find(self, component: str, version: str = "") -> Program:
-        image = find_image(self._engine, component, version)
-        return Program(image.version.tag, image.reference)
+        return find_image(self._engine, component, version)
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
         """Start a program from a container image. Raises `UnavailableError` if the start fails."""
@@ -162,11 +169,9 @@ class _Container:
 def check(components: Sequence[tuple[str, str]]) -> None:
     """Check that components (name, version) can run here, and pull their images. Raises `UnavailableError`."""
     engine = _engine()
-    try:
+    with contextlib.closing(engine.client):
         for component, version in components:
             find_image(engine, component, version)
-    finally:
-        engine.client.close()
 
 
 def remove_leftovers(run: str = "") -> list[str]:
@@ -178,10 +183,8 @@ def remove_leftovers(run: str = "") -> list[str]:
         engine = connect()
     except UnavailableError:
         return []
-    try:
+    with contextlib.closing(engine.client):
         return _remove(engine, run, only_left=True)
-    finally:
-        engine.client.close()
 
 
 def _remove(engine: DockerClient, run: str, *, only_left: bool = False) -> list[str]:
@@ -202,3 +205,95 @@ def _engine() -> DockerClient:
             "netns of its own: run as root (`sudo -E`), or take --control-plane binaries:VERSION"
         )
     return connect()
+
+
+def connect() -> DockerClient:
+    """Connect to this machine's Docker engine. Raises `UnavailableError` with the remedy."""
+    place = get_docker_host() or _SOCKET
+    try:
+        _knock(place)
+        engine = DockerClient()
+        told = engine.client.info()
+    except (DockerException, OSError) as error:
+        raise UnavailableError(
+            f"control planes in containers need a Docker engine, and none answers at {place} ({short(error)}): start "
+            "one, or name it in DOCKER_HOST; --control-plane binaries:VERSION needs none"
+        ) from error
+    apart = "is of another machine" if told["Name"] != socket.gethostname() else ""
+    if any("rootless" in each for each in told.get("SecurityOptions") or ()):
+        apart = "runs without root, in a network of its own"
+    if apart:
+        engine.client.close()
+        raise UnavailableError(
+            f"the Docker engine at {place} {apart}: loopback of its containers is not this process's; name one of this "
+            "machine in DOCKER_HOST, or take --control-plane binaries:VERSION"
+        )
+    return engine
+
+
+def _knock(place: str) -> None:
+    """Raise `OSError` if no engine listens on a Unix socket. The text is clearer than that of Docker's client."""
+    scheme, _, path = place.partition("://")
+    if scheme.endswith("unix"):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(path)
+
+
+def find_image(engine: DockerClient, component: str, version: str = "") -> Program:
+    """Return the image of a component, and pull it if necessary. For `version`, see `harness.binaries.find`.
+
+    The image's name has no prefix of a mirror. Raises `UsageError` for an invalid version, and `UnavailableError` with
+    the remedy.
+    """
+    wanted = parse_wanted(version)
+    there = _there(engine, component)
+    for chosen in wanted.choose(there):
+        return Program(chosen.tag, there[chosen])
+    newest = _newest(component, version)
+    if isinstance(newest, str):
+        has = f"; it has {', '.join(map(str, sorted(there)))}" if there else ""
+        raise UnavailableError(
+            f"the Docker engine has no image {_REGISTRY}/{component} of {wanted}{has}, and which to get cannot be told "
+            f"({newest}): `docker pull` or `docker load` one of that version"
+        )
+    tag = f"{newest}-0" if component == ETCD.name else newest.tag
+    image = f"{_REGISTRY}/{component}:{tag}"
+    reference = testcontainers_config.hub_image_name_prefix + image
+    try:
+        engine.client.images.pull(reference)
+    except (DockerException, OSError) as error:
+        raise UnavailableError(
+            f"the Docker engine has no image {reference} and cannot pull it ({short(error)}): `docker load` it, or "
+            "name a mirror's prefix in TESTCONTAINERS_HUB_IMAGE_NAME_PREFIX"
+        ) from error
+    return Program(newest.tag, image)
+
+
+def _there(engine: DockerClient, component: str) -> dict[Version, str]:
+    name = f"{testcontainers_config.hub_image_name_prefix}{_REGISTRY}/{component}"
+    found = {}
+    for tagged in (each for image in engine.client.images.list(name=name) for each in image.tags):
+        tag = tagged.removeprefix(f"{name}:")
+        version = parse_version(tag.removesuffix("-0"))
+        if version is not None:
+            found[version] = f"{_REGISTRY}/{component}:{tag}"
+    return found
+
+
+@functools.cache
+def _newest(component: str, version: str) -> Version | str:
+    """Return the version to pull, or an error text. Cached, because the lookup is slow without a network."""
+    known = COMPONENTS[component]
+    wanted = parse_wanted(version)
+    if known is ETCD and wanted.allows(_ETCD):
+        return _ETCD
+    try:
+        return Releases(fetcher=Fetcher(timeout=10.0, attempts=1)).resolve(known, wanted)
+    except HarnessError as error:
+        return str(error).splitlines()[0]
+
+
+def short(error: Exception) -> str:
+    """Return the engine's error message or its cause, truncated to 300 characters."""
+    text = error.explanation if isinstance(error, APIError) else getattr(error, "strerror", None)
+    return str(text or error)[:300]

@@ -15,9 +15,17 @@ from dataclasses import replace
 from harness.api.client import Api, RefusedError, Response, path_of
 from harness.errors import DistrustError, HarnessError
 from harness.eventually import eventually
-from harness.guest import errors, leftovers, process
+from harness.guest import errors, leftovers
 from harness.guest.labels import LEASE, NAMESPACE, RUN_LABEL, new_run_id, run_labels
-from harness.guest.lease_record import LeaseRecord, ServerClock, lease_record_of
+from harness.guest.lease_record import (
+    LeaseRecord,
+    ServerClock,
+    has_ended,
+    identity,
+    is_of_here,
+    lease_record_of,
+    process_name,
+)
 from harness.guest.leftovers import Say
 
 RENEW_SECONDS = 10.0
@@ -76,7 +84,7 @@ def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
 
 def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
     """Return whether the run of this record has certainly ended."""
-    return process.has_ended(record.process) or clock.now() >= record.expires
+    return has_ended(record.process) or clock.now() >= record.expires
 
 
 class Hold:
@@ -179,7 +187,7 @@ class Hold:
 
     def _new_record(self) -> LeaseRecord:
         now = self._clock.now()
-        return LeaseRecord(self.run_id, process.identity(), now, now, process=process.name())
+        return LeaseRecord(self.run_id, identity(), now, now, process=process_name())
 
     def _renew(self) -> None:
         if self._record is None or self._write("PUT", replace(self._record, renewed=self._clock.now())):
@@ -255,7 +263,7 @@ def _wait_until_over(api: Api, record: LeaseRecord, clock: ServerClock, say: Say
     """Wait until a Lease expires. Raises `DistrustError` if it is renewed."""
     if is_over(record, clock):
         return
-    if process.is_of_here(record.process):
+    if is_of_here(record.process):
         raise DistrustError(_refused(record, clock))
     say(f"{record.described(clock.now())}, may be alive: its Lease expires at {record.expires:%H:%M:%S} UTC")
     while not is_over(record, clock):

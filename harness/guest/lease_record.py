@@ -2,20 +2,26 @@
 
 Times come from the API server, by the Date header of its responses, so wrong clocks of machines do not matter. The
 process in the Lease shows at once that a run on this machine was killed; a run elsewhere is dead when its Lease has
-expired.
+expired. Process ids are reused, and containers have their own: so the name of a process also has the machine's boot id,
+the pid namespace, and the start time.
 """
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 from harness.api.client import Response
 from harness.guest.labels import LEASE, NAMESPACE, RUN_LABEL
+from harness.netns.process import start_time
 
 SECONDS = 30
 """The seconds without renewal after which a Lease has expired."""
@@ -27,7 +33,7 @@ _MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease's content. `process` is the holder's name from `harness.guest.process`, `version` the resourceVersion."""
+    """A Lease's content. `process` is the holder's `process_name`, `version` the resourceVersion."""
 
     run: str
     holder: str
@@ -115,3 +121,37 @@ class ServerClock:
 
     def now(self) -> datetime:
         return self._server_time + timedelta(seconds=time.monotonic() - self._at)
+
+
+def identity() -> str:
+    """Return a readable name: "alice@laptop pid 4711"."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a uid without a name, as in containers
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()} pid {os.getpid()}"
+
+
+def process_name() -> str:
+    """Return the name of this process that `has_ended` expects."""
+    return f"{_place()} {os.getpid()} {start_time(os.getpid())}"
+
+
+def has_ended(named: str) -> bool:
+    """Return whether a named process ran on this machine and has ended; False if that is unknown."""
+    pid, _, began = named.partition(" ")[2].partition(" ")
+    return is_of_here(named) and pid.isdecimal() and began.isdecimal() and start_time(int(pid)) != int(began)
+
+
+def is_of_here(named: str) -> bool:
+    """Return whether a named process runs or ran on this machine, in this boot and this pid namespace."""
+    place = _place()
+    return bool(place) and named.partition(" ")[0] == place
+
+
+def _place() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:  # not Linux, or /proc hides the process
+        return ""

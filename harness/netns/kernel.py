@@ -104,7 +104,7 @@ def _missing_in_nf_tables(namespace: Namespace) -> list[KernelFeature]:
         sock = namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, rtnetlink.NETFILTER)
     except OSError:
         return [NF_TABLES]
-    asked = [(NF_TABLES, _table()), (NAT_CHAIN, _nat_chain())]
+    asked = [(NF_TABLES, (_NEWTABLE, attribute(1, b"probe\0"))), (NAT_CHAIN, _nat_chain())]
     asked += [(each, _rule(name)) for name, each in EXPRESSIONS.items()]
     with sock:
         sock.setblocking(False)
@@ -127,10 +127,6 @@ def _refused(sock: socket.socket) -> dict[int, int]:
         if struct.unpack_from("=H", answer, 4) == (2,):  # NLMSG_ERROR: a header, the error, our header
             error, number = struct.unpack_from("=i8xI", answer, 16)
             found[number] = -error
-
-
-def _table() -> tuple[int, bytes]:
-    return _NEWTABLE, attribute(1, b"probe\0")
 
 
 def _nat_chain() -> tuple[int, bytes]:

@@ -22,16 +22,7 @@ _UP, _NOARP, _LOWER_UP = 0x1, 0x80, 0x10000  # IFF_…
 _TABLES = {255: " table local", 254: ""}
 _ROUTES = ("", "", "local ", "broadcast ", "anycast ", "multicast ", "blackhole ", "unreachable ", "prohibit ")  # RTN_…
 _RULES = {6: "blackhole", 7: "unreachable", 8: "prohibit"}  # FR_ACT_…
-_NEIGHBOURS = (
-    "INCOMPLETE",
-    "REACHABLE",
-    "STALE",
-    "DELAY",
-    "PROBE",
-    "FAILED",
-    "NOARP",
-    "PERMANENT",
-)  # NUD_…, by bit
+_NEIGHBOURS = ("INCOMPLETE", "REACHABLE", "STALE", "DELAY", "PROBE", "FAILED", "NOARP", "PERMANENT")  # NUD_…, by bit
 _SILENT = _ROUTES[6]
 
 

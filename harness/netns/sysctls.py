@@ -7,8 +7,8 @@ delete stale entries.
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from harness.errors import UnavailableError
 from harness.netns import sandbox
@@ -73,19 +73,13 @@ def of_programs() -> Settings:
 def apply(namespace: Namespace, settings: Settings) -> None:
     """Write settings (paths below /proc/sys/net) in that netns. Raises `UnavailableError`."""
     with namespace.entered():
-        for path, value in settings.items():
-            _write(f"/proc/sys/net/{path}", value)
-
-
-def _write(path: str, value: str) -> None:
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, value.encode("ascii"))
-        finally:
-            os.close(fd)
-    except OSError as error:
-        raise UnavailableError(explain(path, value, error)) from error
+        for name, value in settings.items():
+            path = f"/proc/sys/net/{name}"
+            try:
+                with Path(path).open("r+b", buffering=0) as file:
+                    file.write(value.encode("ascii"))
+            except OSError as error:
+                raise UnavailableError(explain(path, value, error)) from error
 
 
 def explain(path: str, value: str, error: OSError) -> str:

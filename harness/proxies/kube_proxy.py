@@ -101,7 +101,9 @@ class KubeProxy:
             try:
                 self._processes.await_ready(node, functools.partial(self._not_ready, node), READY_SECONDS)
             except DistrustError as error:
-                raise _without_gate(entry.version, starting.said()) or error from None
+                if unknown := _UNKNOWN_GATE.search(starting.said()):
+                    raise UnavailableError(f"kube-proxy {entry.version} has no feature gate {unknown[1]}") from None
+                raise error from None
             if self._knows_its_zone(node):
                 return
         process = self._processes.running[node]
@@ -226,12 +228,6 @@ class KubeProxy:
             texts |= rules_of(node, self._connections.namespace(node), self.mode)
             texts[f"kube-proxy-{node}.json"] = self._configuration(node).read_text(encoding="utf-8")
         return texts
-
-
-def _without_gate(version: Version, said: str) -> UnavailableError | None:
-    """Return an error if a proxy exited because of an unknown feature gate, or None otherwise."""
-    unknown = _UNKNOWN_GATE.search(said)
-    return UnavailableError(f"kube-proxy {version} has no feature gate {unknown[1]}") if unknown else None
 
 
 def require(mode: str, version: Version) -> None:

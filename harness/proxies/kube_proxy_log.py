@@ -91,7 +91,9 @@ class Follower:
         elif found["slice"]:
             self.slices.add(found["slice"])
         elif found["labels"]:
-            self._take_labels(json.loads(found["labels"]) or {}, _moment(found["when"]))
+            labels = json.loads(found["labels"]) or {}
+            if labels != self.labels:  # the first IP family logged them; each family then queues a sync
+                self.labels, self.labels_at = labels, _moment(found["when"])
         elif found["begun"]:
             family = _FAMILY.search(found["rest"])
             self._of(family[1] if family else "").under_way += 1
@@ -100,11 +102,6 @@ class Follower:
             syncs.under_way -= 1
             syncs.ended = _moment(found["when"])
             syncs.began = max(syncs.began, syncs.ended - _seconds(found["elapsed"]))
-
-    def _take_labels(self, labels: dict[str, str], when: float) -> None:
-        """Record new labels and the time when the first IP family logged them. Each family then queues a sync."""
-        if labels != self.labels:
-            self.labels, self.labels_at = labels, when
 
     def _of(self, family: str) -> Syncs:
         return self.syncs.setdefault(family, Syncs())

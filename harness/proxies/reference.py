@@ -32,11 +32,7 @@ class ReferenceProxy:
     mode = "nftables"
 
     def __init__(
-        self,
-        plane: ControlPlane,
-        *,
-        pod_cidrs: Sequence[str],
-        proxy: Callable[..., ServiceProxy] = ServiceProxy,
+        self, plane: ControlPlane, *, pod_cidrs: Sequence[str], proxy: Callable[..., ServiceProxy] = ServiceProxy
     ) -> None:
         self._remote = None if isinstance(plane, EmbeddedControlPlane) else RemoteClient(plane.kubeconfig())
         self._client = plane.client(PROXY) if isinstance(plane, EmbeddedControlPlane) else self._remote
@@ -96,8 +92,15 @@ class ReferenceProxy:
         return f"{node}: the proxy is stopped" if proxy is None else proxy.explain(namespace, service)
 
     def decisions(self, node: str) -> str:
+        """Return the decisions for the first Services as sentences."""
         proxy = self._running.get(node)
-        return f"{node}: the proxy is stopped; its rules stay in force\n" if proxy is None else _reasons(proxy)
+        if proxy is None:
+            return f"{node}: the proxy is stopped; its rules stay in force\n"
+        names = list(dict.fromkeys(port.partition(":")[0] for port in proxy.decisions()))
+        told = [proxy.explain(*name.split("/")) for name in names[:_SERVICES]]
+        if len(names) > _SERVICES:
+            told.append(f"and {len(names) - _SERVICES} services more")
+        return "\n\n".join(told or ["there is no Service that this proxy is for"]) + "\n"
 
     def evidence(self, node: str) -> dict[str, str]:
         """Return the intended rules of a node, and the rules that the kernel lists.
@@ -112,12 +115,3 @@ class ReferenceProxy:
         wanted = f"# As the proxy wants them. As the kernel has them: {', '.join(texts) or 'not listed without nft'}\n"
         texts[f"rules-{node}.nft"] = wanted + proxy.ruleset_text()
         return texts
-
-
-def _reasons(proxy: ServiceProxy) -> str:
-    """Return the decisions for the first Services as sentences."""
-    names = list(dict.fromkeys(port.partition(":")[0] for port in proxy.decisions()))
-    told = [proxy.explain(*name.split("/")) for name in names[:_SERVICES]]
-    if len(names) > _SERVICES:
-        told.append(f"and {len(names) - _SERVICES} services more")
-    return "\n\n".join(told or ["there is no Service that this proxy is for"]) + "\n"

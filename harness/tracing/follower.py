@@ -54,8 +54,13 @@ def follow(
             if is_same(seen[-1]) or len(seen) == MOST or time.monotonic() > until:
                 break
         to = probe.address, probe.port
-        found = Followed(seen, traced(), rules_in(node), _links(node), captured(), missing=missing, to=to)
-    return replace(found, connection=_connection(node, found))
+        with node.entered():
+            links = dict(socket.if_nameindex())
+        found = Followed(seen, traced(), rules_in(node), links, captured(), missing=missing, to=to)
+    if (first := found.first) is None:
+        return found
+    source, destination = (first.source, first.source_port), (first.destination, first.destination_port)
+    return replace(found, connection=conntrack.entry_of(node, first.protocol, source, destination))
 
 
 def _tracer(watched: contextlib.ExitStack, node: Namespace, probe: Probe) -> tuple[Take, tuple[str, ...]]:
@@ -64,17 +69,3 @@ def _tracer(watched: contextlib.ExitStack, node: Namespace, probe: Probe) -> tup
         return watched.enter_context(tracing(node, probe.protocol, probe.address, probe.port)), ()
     except UnavailableError as error:
         return list, (str(error),)
-
-
-def _links(node: Namespace) -> dict[int, str]:
-    with node.entered():
-        return dict(socket.if_nameindex())
-
-
-def _connection(node: Namespace, found: Followed) -> str:
-    """Return the node's conntrack entry of the connection, as `conntrack -L` prints it."""
-    first = found.first
-    if first is None:
-        return ""
-    source, destination = (first.source, first.source_port), (first.destination, first.destination_port)
-    return conntrack.entry_of(node, first.protocol, source, destination)

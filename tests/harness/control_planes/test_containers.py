@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from harness.control_planes import containers
-from harness.control_planes.containers import RUN_LABEL, Containers, check, remove_leftovers
-from harness.control_planes.images import connect
+from harness.control_planes.containers import RUN_LABEL, Containers, check, connect, remove_leftovers
 from harness.control_planes.processes import Program, wait_until_ready
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import eventually

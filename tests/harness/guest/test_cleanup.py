@@ -13,7 +13,7 @@ from harness.api.client import Api
 from harness.commands.main import main
 from harness.errors import DistrustError
 from harness.eventually import eventually
-from harness.guest import process
+from harness.guest import lease_record
 from harness.guest.labels import BEFORE_ANNOTATION, NAMESPACE, run_labels
 from harness.guest.lease import cleanup, hold
 from harness.guest.lease_record import LeaseRecord
@@ -107,7 +107,7 @@ def test_remote_lease_without_renewal_is_waited_for(cluster: Api) -> None:
 def test_command_reports_what_it_removed(cluster: Api, server: HttpServer, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(server.kubeconfig()))
-    leave_behind(cluster, "dead0000", process=f"{process.name().partition(' ')[0]} 4194305 1")
+    leave_behind(cluster, "dead0000", process=f"{lease_record.process_name().partition(' ')[0]} 4194305 1")
     for expected in ("namespace td-dead0000-main-1 is removed", "nothing was left"):
         result = CliRunner().invoke(main, ["cleanup", "--kubeconfig", str(kubeconfig)])
         assert (result.exit_code, expected in result.output) == (0, True), result.output

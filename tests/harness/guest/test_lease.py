@@ -11,7 +11,7 @@ import pytest
 from harness.api.client import Api, path_of
 from harness.errors import DistrustError
 from harness.eventually import eventually
-from harness.guest import process
+from harness.guest import lease_record
 from harness.guest.labels import LEASE, NAMESPACE, RUN_LABEL, checked_run_id, new_run_id, run_labels
 from harness.guest.lease import hold
 from harness.guest.lease_record import LeaseRecord, lease_record_of
@@ -60,7 +60,7 @@ def test_cluster_about_to_be_deleted_is_not_cleaned_up(api: Api) -> None:
 def test_second_run_is_refused_with_the_holder_in_one_line(api: Api) -> None:
     with (
         hold(api, "aaaaaaaa"),
-        pytest.raises(DistrustError, match=rf"run aaaaaaaa of {process.identity()}, since 20.*wait") as refused,
+        pytest.raises(DistrustError, match=rf"run aaaaaaaa of {lease_record.identity()}, since 20.*wait") as refused,
         hold(api, "bbbbbbbb"),
     ):
         pytest.fail("both hold it")
@@ -80,7 +80,7 @@ def test_expired_lease_is_taken_over_and_leftovers_are_removed(api: Api) -> None
 
 
 def test_a_run_killed_on_this_machine_is_known_to_be_dead_at_once(api: Api) -> None:
-    script = "from harness.guest import process; print(process.name())"
+    script = "from harness.guest import lease_record; print(lease_record.process_name())"
     dead = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
     claimed(api, "dead0000", process=dead.stdout.strip())
     with hold(api, "bbbbbbbb"):
@@ -88,8 +88,8 @@ def test_a_run_killed_on_this_machine_is_known_to_be_dead_at_once(api: Api) -> N
 
 
 def test_a_live_process_of_this_machine_is_not_dead() -> None:
-    assert not process.has_ended(process.name())
-    assert not process.has_ended(ELSEWHERE)
+    assert not lease_record.has_ended(lease_record.process_name())
+    assert not lease_record.has_ended(ELSEWHERE)
 
 
 def test_a_lease_is_renewed(api: Api) -> None:
