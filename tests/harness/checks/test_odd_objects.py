@@ -114,7 +114,6 @@ class Somebody:
         for pod in self.api.list("pods"):
             errors.of_pod(pod)
             errors.of_kubelet(pod)
-        errors.of_events(self.api.list("events"))
         for node in self.api.list("nodes"):
             errors.of_node("a1", node)
             target.described(THREE_ZONES.nodes[0], node, "a1")
