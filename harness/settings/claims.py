@@ -7,7 +7,7 @@ only the features of that version. An explicit option always takes precedence.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.control_planes.choice import EMBEDDED, RECIPE_FILES, choose
@@ -15,7 +15,6 @@ from harness.errors import UnavailableError, UsageError
 from harness.model import release_features
 from harness.model.cluster_options import NO_CNI
 from harness.model.files import shown
-from harness.model.judged import PACKETS
 from harness.model.release import PROXY, parse_gates
 
 if TYPE_CHECKING:  # every pytest run on the machine loads this module
@@ -43,24 +42,6 @@ _KUBE_PROXY_HAS = (
     "ProxyMetrics",
     "SessionAffinity",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """Default values of options."""
-
-    mode: str
-    judges: str = PACKETS
-    follow: str = "kep"
-    converges_within: float = 0.0
-    profile: tuple[str, ...] = ()
-    supported_features: tuple[str, ...] = ()
-    exempt_features: tuple[str, ...] = ()
-    version: str = ""
-    organization: str = ""
-    project: str = ""
-    url: str = ""
-    cni: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +76,13 @@ def parse_proxy(text: str) -> ChosenProxy:
     )
 
 
-def proxy_claims(values: Mapping[str, Any]) -> Claims:
+def proxy_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the default claims for the proxy, by option key.
 
     Raises `UsageError` for options that exclude each other. A missing binary is treated as the newest version.
     """
     proxy: ChosenProxy = values["proxy"]
-    kind = proxy.kind
+    kind, gates = proxy.kind, parse_gates(values["feature_gates"])
     if kind != REFERENCE and values["mutant"]:
         raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {proxy}")
     of_kind = values["backend"] == "kind"
@@ -114,44 +95,30 @@ def proxy_claims(values: Mapping[str, Any]) -> Claims:
     if of_kind and kind == INSTALLED:
         return _of_kind(values)
     if kind == INSTALLED:
-        return Claims(mode=values["mode"] or "default", follow="released", profile=("service-proxy",))
+        return {"mode": values["mode"] or "default", "follow": "released", "profile": ("service-proxy",)}
     if kind == RECIPE:
         from harness.recipes import recipe as recipes  # noqa: PLC0415  pytest loads this module
 
         recipe = recipes.read_recipe(proxy.file, recipes.OF_PROXY)
         _check_place(recipe, f"proxy file {shown(proxy.file)}", values)
-        installation = recipe.installation if of_kind else None
-        return Claims(
-            cni=installation.cni if installation else "",
-            mode=_mode(values, recipe.modes, f"--proxy {proxy}"),
-            judges=recipe.judges,
-            follow=recipe.follows,
-            converges_within=recipe.converges_within,
-            profile=("service-proxy",),
-            supported_features=recipe.supported_features,
-            exempt_features=recipe.exempt_features,
-            version=recipe.version,
-            project=recipe.name,
-        )
-    mode = _mode(values, MODES[kind], f"--proxy {kind}")
-    if kind == REFERENCE:
-        version, gates = values["kubernetes_version"] or "", parse_gates(values["feature_gates"])
-        beside = choose(values["control_plane"] or "", values["controller"] or "")
-        lacking = release_features.lacking(version, gates, *((PROXY,) if beside.real else ()))
-        lacks = (*lacking, *_lacked_by(values["mutant"]))
-        declared = CONVERGES_WITHIN if values["dns"] == REFERENCE and not beside.file else 0.0
-        return Claims(mode=mode, exempt_features=lacks, converges_within=declared)
-    version = proxy.version or values["kubernetes_version"] or ""
-    return _of_kube_proxy(version, mode, parse_gates(values["feature_gates"]))
+        return {
+            **_of_recipe(recipe, "service-proxy"),
+            "cni": recipe.installation.cni if of_kind and recipe.installation else "",
+            "mode": _mode(values, recipe.modes, f"--proxy {proxy}"),
+            "judges": recipe.judges,
+            "follow": recipe.follows,
+        }
+    version, mode = proxy.version or values["kubernetes_version"] or "", _mode(values, MODES[kind], f"--proxy {kind}")
+    if kind == KUBE_PROXY:
+        return _of_kube_proxy(version, mode, gates)
+    beside = choose(values["control_plane"] or "", values["controller"] or "")
+    lacks = release_features.lacking(version, gates, *((PROXY,) if beside.real else ()))
+    if values["mutant"]:
+        from harness.settings.mutants import mutants  # noqa: PLC0415  pytest loads this module
 
-
-def _lacked_by(mutant: str) -> tuple[str, ...]:
-    """Return the features that the reference claims but a mutant or benign variant does not."""
-    if not mutant:
-        return ()
-    from harness.settings.mutants import mutants  # noqa: PLC0415  pytest loads this module
-
-    return tuple(sorted(mutants()[mutant].lacks))
+        lacks = (*lacks, *sorted(mutants()[values["mutant"]].lacks))
+    declared = CONVERGES_WITHIN if values["dns"] == REFERENCE and not beside.file else 0.0
+    return {"mode": mode, "exempt_features": lacks, "converges_within": declared}
 
 
 def controller_claims(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,17 +130,7 @@ def controller_claims(values: Mapping[str, Any]) -> dict[str, Any]:
 
     recipe = recipes.read_recipe(file, recipes.OF_CONTROLLER)
     _check_kinds(recipe, f"controller file {shown(file)}", values)
-    return {**_claims_of(recipe), "profile": ("endpointslice-controller",), "follow": recipe.follows}
-
-
-def _claims_of(recipe: Recipe) -> dict[str, Any]:
-    return {
-        "converges_within": recipe.converges_within,
-        "supported_features": recipe.supported_features,
-        "exempt_features": recipe.exempt_features,
-        "version": recipe.version,
-        "project": recipe.name,
-    }
+    return {**_of_recipe(recipe, "endpointslice-controller"), "follow": recipe.follows}
 
 
 def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +143,18 @@ def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
 
     recipe = recipes.read_recipe(values["dns"], recipes.OF_DNS)
     _check_kinds(recipe, f"DNS file {shown(values['dns'])}", values)
-    return {**_claims_of(recipe), "profile": ("dns",)}
+    return _of_recipe(recipe, "dns")
+
+
+def _of_recipe(recipe: Recipe, profile: str) -> dict[str, Any]:
+    return {
+        "profile": (profile,),
+        "converges_within": recipe.converges_within,
+        "supported_features": recipe.supported_features,
+        "exempt_features": recipe.exempt_features,
+        "version": recipe.version,
+        "project": recipe.name,
+    }
 
 
 def _check_kinds(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
@@ -229,7 +197,7 @@ def _mode(values: Mapping[str, Any], allowed: tuple[str, ...], who: str) -> str:
     return str(asked or allowed[0])
 
 
-def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims:
+def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> dict[str, Any]:
     from harness.binaries import find_entry  # noqa: PLC0415  pytest loads this module
 
     try:
@@ -239,7 +207,7 @@ def _of_kube_proxy(version: str, mode: str, gates: Mapping[str, bool]) -> Claims
     return _kube_proxy(found, mode, gates)
 
 
-def _of_kind(values: Mapping[str, Any]) -> Claims:
+def _of_kind(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the claims of a kind cluster. The tag of the node image determines the version of kube-proxy."""
     from harness.backends.kind.config import WITHOUT_PROXY, version_of_image  # noqa: PLC0415  pytest loads this module
 
@@ -247,22 +215,20 @@ def _of_kind(values: Mapping[str, Any]) -> Claims:
         raise UsageError(f"--mode {WITHOUT_PROXY}: a cluster without kube-proxy needs a recipe (--proxy FILE)")
     version = version_of_image(values["kind_image"] or "")
     claims = _kube_proxy(version, values["mode"] or "default", parse_gates(values["feature_gates"]))
-    return replace(
-        claims, converges_within=2 * CONVERGES_WITHIN
-    )  # its controller takes part too, and all goes through its API
+    return {**claims, "converges_within": 2 * CONVERGES_WITHIN}  # its controller and API server take part too
 
 
-def _kube_proxy(found: Version | None, mode: str, gates: Mapping[str, bool]) -> Claims:
+def _kube_proxy(found: Version | None, mode: str, gates: Mapping[str, bool]) -> dict[str, Any]:
     lacks = release_features.lacking(found.tag if found else "", gates, PROXY)
-    return Claims(
-        mode=mode,
-        follow="released",
-        converges_within=CONVERGES_WITHIN,
-        profile=("service-proxy",),
-        supported_features=tuple(each for each in _KUBE_PROXY_HAS if each not in lacks),
-        exempt_features=lacks,
-        version=found.tag if found else "",
-        organization="The Kubernetes authors",
-        project=KUBE_PROXY,
-        url="https://kubernetes.io",
-    )
+    return {
+        "mode": mode,
+        "follow": "released",
+        "converges_within": CONVERGES_WITHIN,
+        "profile": ("service-proxy",),
+        "supported_features": tuple(each for each in _KUBE_PROXY_HAS if each not in lacks),
+        "exempt_features": lacks,
+        "version": found.tag if found else "",
+        "organization": "The Kubernetes authors",
+        "project": KUBE_PROXY,
+        "url": "https://kubernetes.io",
+    }

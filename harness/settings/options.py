@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from harness.control_planes import choice
@@ -21,7 +21,7 @@ from harness.eventually import FAR
 from harness.model.cluster_options import WAYS
 from harness.model.files import shown
 from harness.model.generation import check_amount
-from harness.model.judged import JUDGES
+from harness.model.judged import JUDGES, PACKETS
 from harness.model.requirements import Profile
 from harness.model.topology import THREE_ZONES, TOPOLOGIES, parse_topology
 from harness.settings import parsing
@@ -270,7 +270,7 @@ def _claim(values: dict[str, Any]) -> None:
     for claim in (
         choice.control_plane_claims,
         controller_claims,
-        lambda known: asdict(proxy_claims(known)),
+        lambda known: {"follow": "kep", "judges": PACKETS, **proxy_claims(known)},
         dns_claims,
     ):
         claims = claim(values)
