@@ -34,14 +34,9 @@ def translated(phase: str) -> Iterator[None]:
 
     Assertions are failures, skips are skips, and anything else is an error. Lack of files, memory or disk is distrust.
     """
-    with _shortage_as_distrust(), _by_kind(phase):
-        yield
-
-
-@contextlib.contextmanager
-def _shortage_as_distrust() -> Iterator[None]:
     try:
-        yield
+        with _by_kind(phase):
+            yield
     except (pytest.skip.Exception, AssertionError):
         raise
     except Exception as error:
@@ -171,10 +166,6 @@ def logs_of(error: BaseException | None) -> Mapping[str, str]:
             return error.logs
         error = error.__cause__ or error.__context__
     return {}
-
-
-def is_distrust(error: BaseException | None) -> bool:
-    return isinstance(error, DistrustError)
 
 
 def why_it_stopped(error: BaseException) -> str:

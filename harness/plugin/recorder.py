@@ -57,7 +57,7 @@ class Recorder:
             if not self._run.worker:
                 raise pytest.UsageError(str(error)) from error
         items.sort(key=lambda item: (_is_last(item), self._disrupts(item), self._length(item), *_document_of(item)))
-        left_out = [item for item in items if not self._begins(item)]
+        left_out = [item for item in items if (found := requirement_of(item)) and not self._prepare(item, found).begins]
         if left_out:
             items[:] = [item for item in items if item not in set(left_out)]
             config.hook.pytest_deselected(items=left_out)
@@ -132,10 +132,6 @@ class Recorder:
             return Needs()
         return needs.table_for(item.path.parent).get(requirement.id, Needs())
 
-    def _begins(self, item: pytest.Item) -> bool:
-        requirement = requirement_of(item)
-        return requirement is None or self._prepare(item, requirement).begins
-
     def _why_not(self, item: pytest.Item, requirement: Requirement) -> tuple[str, str]:
         """Return the reason why a test does not run, like `reason_to_skip`."""
         reason, thing = plan.reason_to_skip(requirement, self._run.settings)
@@ -186,7 +182,7 @@ class Recorder:
         report = yield
         requirement = requirement_of(item)
         error = call.excinfo.value if call.excinfo else None
-        distrust = sentence_of_distrust(error) or _ended() or self._loss(error)
+        distrust = judging.sentence(error) if isinstance(error, DistrustError) else _ended() or self._loss(error)
         if ended := judging.end_of(error):
             self._run.leave_end(ended.component, str(ended))
         if requirement is not None:
@@ -204,19 +200,14 @@ class Recorder:
             if case.to_run and (report.when == "call" or result.verdict != Verdict.PASSED):
                 phase, ended_by = judging.PHASES[str(report.when)], judging.judgement_of(error)
                 facts = {"ended_by": ended_by, "number": number, **described(requirement, result)}
-                distrust = self._write_down(result, phase, facts) or distrust
+                told = result.requirement, phase, Verdict(result.verdict), result.message
+                distrust = self._written(lambda history: history.verdict(*told, **facts)) or distrust
             distrust = self._time(report, requirement, item) or distrust
             if distrust:
                 report.user_properties = [*report.user_properties, (DISTRUST, distrust)]
         if distrust:
             item.session.shouldfail = distrust
         return report
-
-    def _write_down(self, result: CaseResult, phase: str, facts: Mapping[str, Any]) -> str:
-        verdict = Verdict(result.verdict)
-        return self._written(
-            lambda history: history.verdict(result.requirement, phase, verdict, result.message, **facts)
-        )
 
     def _time(self, report: pytest.TestReport, requirement: Requirement, item: pytest.Item) -> str:
         if report.when == "setup":
@@ -323,10 +314,6 @@ def _is_kept(result: CaseResult, keep: str) -> bool:
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
     """Return the JSON form of a value, which makes the report equal to the history."""
     return dict(json.loads(json.dumps(value, default=str)))
-
-
-def sentence_of_distrust(error: BaseException | None) -> str:
-    return judging.sentence(error) if judging.is_distrust(error) else ""
 
 
 def _ended() -> str:

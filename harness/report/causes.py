@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from harness.judging.results import Result
 from harness.judging.verdict import Verdict
@@ -27,16 +27,6 @@ _SILENT, _REFUSED = "got no answer", "was refused"
 
 _MOST_NAMED = 4  # requirements
 _MOST_ALIKE = 3  # mutants that explain the same failures
-
-
-class Fault(Protocol):
-    @property
-    def sentence(self) -> str:
-        """The fault of the mutant."""
-
-    @property
-    def symptom(self) -> str:
-        """A pattern for the first line of a failure that the mutant causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +53,33 @@ def of(results: Sequence[Result]) -> list[Cause]:
         return []
     from harness.settings.mutants import mutants  # noqa: PLC0415  mutants import the reference
 
-    return shared(results, mutants())
+    return shared(results, {name: (mutant.sentence, mutant.symptom) for name, mutant in mutants().items()})
 
 
-def shared(results: Sequence[Result], faults: Mapping[str, Fault]) -> list[Cause]:
-    """Return likely causes, ordered by the number of failures. Each failure is assigned to one cause at most."""
-    seen = {name: found for name, fault in faults.items() if len(found := _seen(results, name, fault)) >= FEWEST}
+def shared(results: Sequence[Result], faults: Mapping[str, tuple[str, str]]) -> list[Cause]:
+    """Return likely causes, ordered by the number of failures. Each failure is assigned to one cause at most.
+
+    `faults` maps the name of a mutant to its sentence and its symptom, a pattern for the first line of a failure.
+    """
+    seen = {
+        name: found for name, (_, symptom) in faults.items() if len(found := _seen(results, name, symptom)) >= FEWEST
+    }
     causes: list[Cause] = []
     while seen:
         most = max(seen.values(), key=len)
         alike = [name for name, found in seen.items() if found == most][:_MOST_ALIKE]
-        causes.append(Cause(tuple(sorted(most)), tuple((name, faults[name].sentence) for name in alike)))
+        causes.append(Cause(tuple(sorted(most)), tuple((name, faults[name][0]) for name in alike)))
         rest = {name: found - most for name, found in seen.items()}
         seen = {name: found for name, found in rest.items() if len(found) >= FEWEST}
     return causes
 
 
-def _seen(results: Sequence[Result], name: str, fault: Fault) -> frozenset[str]:
+def _seen(results: Sequence[Result], name: str, symptom: str) -> frozenset[str]:
     """Return the requirements that fail with a mutant's symptom, or none if too many that should kill it are met."""
     killers = [each for each in results if name in each.requirement.kills]
     met = sum(each.verdict is Verdict.PASSED for each in killers)
     failed = (each for each in killers if each.verdict is Verdict.FAILED)
-    found = frozenset(each.requirement.id for each in failed if _is_alike(each.worst.message, fault.symptom))
+    found = frozenset(each.requirement.id for each in failed if _is_alike(each.worst.message, symptom))
     return found if len(found) >= _FOR_ONE_MET * met else frozenset()
 
 

@@ -174,7 +174,7 @@ def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
 def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> KindBackend:
     from harness.backends.kind.backend import KindBackend, KindPacketsBackend  # noqa: PLC0415
 
-    kind = _known_kind_cluster(settings, target)
+    kind = kind_cluster(settings, target.run_id).found()
     with kind.naming_exhausted_limit():
         api = target.plain_api()
         patches = dict(each.split("=", 1) for each in settings.kind_patch)
@@ -191,11 +191,6 @@ def _places(target: ClusterTarget, worker: str) -> NetnsLookup:
     """Return the netns of the node containers. Raises `UnavailableError`."""
     nodes = {node.name: target.names.nodes[node.name] for node in target.topology.nodes}
     return NetnsLookup(find_engine(), nodes, who=f"trafficdist-{target.run_id}-{worker}-outside")
-
-
-def _known_kind_cluster(settings: Settings, target: ClusterTarget) -> KindCluster:
-    """Return the running kind cluster of this run."""
-    return kind_cluster(settings, target.run_id).found()
 
 
 def _release_of_kind(settings: Settings, api: Api, patches: Mapping[str, str]) -> Release:

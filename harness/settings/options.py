@@ -11,7 +11,7 @@ to a worker. One function therefore resolves all sources, and remembers the sour
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -278,11 +278,7 @@ def _claim(values: dict[str, Any]) -> None:
         for key, value in claims.items():
             if key not in given:
                 both = isinstance(value, tuple)
-                values[key] = _joined(values[key] or (), value) if both else values[key] or value
-
-
-def _joined(some: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*some, *others)))
+                values[key] = tuple(dict.fromkeys((*(values[key] or ()), *value))) if both else values[key] or value
 
 
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:

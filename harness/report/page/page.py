@@ -79,13 +79,15 @@ def as_html(
     engine.filters["packed"] = _packed
     engine.tests |= {"of_a_packet": _is_path}
     script = file(_PACKAGE, "page.js")
-    evidence = _Evidence(read)
+    room = MOST_EVIDENCE_OF_ALL
     bodies = engine.get_template("details.html.j2")
     entries = []
     for number, result in enumerate(chosen):
         decides = result.outcome in UNMET and number < MOST_OPEN
         told = details.cases(result, stories, numbers, nodes)
-        body = bodies.render(result=result, cases=told, evidence=evidence.of(result), columns=reactions.COLUMNS)
+        evidence = _evidence(result, read, room)
+        room -= sum(len(text) for _, text in evidence)
+        body = bodies.render(result=result, cases=told, evidence=evidence, columns=reactions.COLUMNS)
         entries.append(
             Entry(
                 result,
@@ -102,8 +104,10 @@ def as_html(
         judges=judged_by(report),
         by=mark(judged_by(report)),
         entries=entries,
-        profiles=_profiles(chosen),
-        documents=_documents(chosen),
+        profiles=_counted(
+            chosen, lambda each: f"{each.requirement.profile} {'core' if each.requirement.core else 'extended'}"
+        ),
+        documents=_counted(chosen, lambda each: each.requirement.document),
         columns={outcome: SHOWN[outcome].column for outcome in COLUMNS},
         marks=MARKS,
         counts=count(chosen),
@@ -128,16 +132,6 @@ def code_of(results: Sequence[Result], report: Mapping[str, Any]) -> ExitCode:
 
 def _order(result: Result) -> tuple[int, str]:
     return list(SHOWN).index(result.outcome), result.requirement.id
-
-
-def _profiles(results: Iterable[Result]) -> list[tuple[str, dict[Outcome, int]]]:
-    return _counted(
-        results, lambda each: f"{each.requirement.profile} {'core' if each.requirement.core else 'extended'}"
-    )
-
-
-def _documents(results: Iterable[Result]) -> list[tuple[str, dict[Outcome, int]]]:
-    return _counted(results, lambda each: each.requirement.document)
 
 
 def _counted(results: Iterable[Result], key: Callable[[Result], str]) -> list[tuple[str, dict[Outcome, int]]]:
@@ -176,24 +170,15 @@ def matrices(results: Iterable[Result]) -> list[Matrix]:
     ]
 
 
-class _Evidence:
-    """The evidence files, up to a total size."""
-
-    def __init__(self, read: Callable[[str], str | None]) -> None:
-        self._read = read
-        self._left = MOST_EVIDENCE_OF_ALL
-
-    def of(self, result: Result) -> list[tuple[str, str]]:
-        """Return a requirement's files by path, with shortened texts. Files about packet paths come first."""
-        every = {path for case in result.cases for path in case.evidence}
-        order = sorted(every, key=lambda path: ("/path-" not in path, not _is_path(path), path))
-        return [(path, self._text(path)) for path in order]
-
-    def _text(self, path: str) -> str:
-        text = self._read(path) if self._left > 0 else None
-        text = (text or "")[:MOST_EVIDENCE]
-        self._left -= len(text)
-        return text
+def _evidence(result: Result, read: Callable[[str], str | None], room: int) -> list[tuple[str, str]]:
+    """Return a requirement's files by path, with texts of at most `room`. Files about packet paths come first."""
+    every = {path for case in result.cases for path in case.evidence}
+    found = []
+    for path in sorted(every, key=lambda path: ("/path-" not in path, not _is_path(path), path)):
+        text = ((read(path) if room > 0 else None) or "")[:MOST_EVIDENCE]
+        room -= len(text)
+        found.append((path, text))
+    return found
 
 
 def _is_path(path: str) -> bool:
