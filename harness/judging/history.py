@@ -42,9 +42,8 @@ from harness.judging import comparison, history_file
 from harness.judging import history_format as as_json
 from harness.judging.comparison import Relation
 from harness.judging.conclusion import cause
-from harness.judging.flow import Timed, longest_gap
 from harness.judging.statistics import DEFAULT_RATES, Rates
-from harness.judging.timeline import Change
+from harness.judging.timeline import Change, Timed, longest_gap
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, is_wrong, judge, plans
 from harness.model.outcomes import Observation
 from harness.model.privacy import private
@@ -77,7 +76,13 @@ class History:
         record = {"kind": kind, "mono": round(time.monotonic(), 6), "wall": round(time.time(), 6), **fields}
         with self._lock:
             line, digest = sealed(record, self._digest)
-            _write_all(self._fd, line)
+            before = os.fstat(self._fd).st_size
+            try:
+                while line:  # usually one call; on a full disk the kernel may write less, and the next call fails
+                    line = line[os.write(self._fd, line) :]
+            except OSError:
+                os.ftruncate(self._fd, before)  # the file ends with a complete line again
+                raise
             self._digest = digest
 
     def change(self, what: str, **facts: Any) -> None:
@@ -358,17 +363,3 @@ def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], byt
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"{where}: not a record of a history") from error
     return record, digest
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    """Write all data, usually by one call. On a full disk the kernel may write less, and the next call raises an error.
-
-    In that case the partial line is removed, and the file ends with a complete line again.
-    """
-    before = os.fstat(fd).st_size
-    try:
-        while data:
-            data = data[os.write(fd, data) :]
-    except OSError:
-        os.ftruncate(fd, before)
-        raise

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from harness.judging.flow import Timed
 from harness.judging.statistics import Rates
+from harness.judging.timeline import Timed
 from harness.judging.verdict import NO_ANSWER, AnyOf, Evenly, Expected, NoAnswer, Tally
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 

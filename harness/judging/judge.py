@@ -16,10 +16,9 @@ from harness.errors import UsageError
 from harness.judging import comparison, verdict
 from harness.judging import history_format as as_json
 from harness.judging.conclusion import Cause, cause, conclude
-from harness.judging.flow import longest_gap
 from harness.judging.results import CaseResult, Result, severity
 from harness.judging.story import SETTLED, Compared, Story, WindowStory
-from harness.judging.timeline import Change
+from harness.judging.timeline import Change, longest_gap
 from harness.judging.verdict import Judgement, Tally, Verdict
 from harness.model.privacy import private
 from harness.model.requirements import Feature, Level, Profile, Requirement

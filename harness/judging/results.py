@@ -228,10 +228,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
 
 def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
     """Read a requirement that `requirement_to_json` wrote. `kills` is optional."""
-    features = tuple(
-        Feature(each["name"], Profile(each["profile"]), each["core"], each["description"])
-        for each in values["features"]
-    )
+    features = tuple(Feature(**{**each, "profile": Profile(each["profile"])}) for each in values["features"])
     return Requirement(
         values["id"],
         values["sentence"],

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 LEAST_RATE = 1e-9
 """The lower limit of rates. Smaller rates would need impractically many probes, and too much time to compute."""
@@ -128,14 +129,9 @@ def allowed_set(count: int, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -
     return SamplePlan("allowed-set", samples, unseen_bound(count, samples), rates.smallest_fault(clients), rates.miss)
 
 
-def silence(rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan for "there is no answer": every answer is a failure, so there are no false alarms."""
-    return SamplePlan("silence", rates.samples(clients), 0.0, rates.smallest_fault(clients), rates.miss)
-
-
-def no_loss(rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan for "every request gets an allowed answer": there are no false alarms by chance."""
-    return SamplePlan("no-loss", rates.samples(clients), 0.0, rates.smallest_fault(clients), rates.miss)
+def every_probe(kind: Literal["silence", "no-loss"], rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
+    """Return the plan for "there is no answer" or "every request gets an allowed answer": no false alarms by chance."""
+    return SamplePlan(kind, rates.samples(clients), 0.0, rates.smallest_fault(clients), rates.miss)
 
 
 @dataclass(frozen=True, slots=True)

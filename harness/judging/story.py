@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from harness.judging.flow import Timed
 from harness.judging.statistics import SamplePlan
-from harness.judging.timeline import Change
+from harness.judging.timeline import Change, Timed
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
 
 SETTLED = "all components have worked on what was written"

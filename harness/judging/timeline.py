@@ -1,4 +1,4 @@
-"""The timeline of a failure: changes of the cluster and the first wrong observations, by time.
+"""The timeline of a scenario: changes of the cluster, wrong observations, and the requests of steady traffic.
 
 All times are read from the same clock. They count from the beginning of the scenario, as in the log of requests.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from harness.api.requests import milliseconds
+from harness.model.outcomes import Observation, Reached
 
 HEAD = "What happened when, from the beginning of the scenario (a change at the moment in which it began):"
 
@@ -18,6 +20,10 @@ AFTER = 5
 """The numbers of changes to show: the last changes before the first wrong observation, and the first after it."""
 
 _LONGEST = 140  # characters per change
+
+
+Timed = tuple[float, Observation]
+"""The time of a request (monotonic seconds), and its outcome."""
 
 
 class Change(NamedTuple):
@@ -76,3 +82,16 @@ def _endpoint(endpoint: Mapping[str, Any]) -> str:
     conditions = endpoint.get("conditions") or {}
     unusual = ["not ready"] * (conditions.get("ready") is False) + ["terminating"] * bool(conditions.get("terminating"))
     return " ".join([endpoint["addresses"][0], *([f"for {' '.join(hinted)}"] if hinted else []), *unusual])
+
+
+def longest_gap(samples: Sequence[Timed]) -> float:
+    """Return the longest time in ms between two answered requests. The first and last requests count as answered."""
+    return round(max((after - before for before, after in gaps(samples)), default=0.0) * 1000, 1)
+
+
+def gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
+    """Return the times of successive answered requests (monotonic seconds). First and last requests always count."""
+    if not samples:
+        return []
+    answered = [at for at, observation in samples[1:-1] if isinstance(observation, Reached)]
+    return list(pairwise([samples[0][0], *answered, samples[-1][0]]))

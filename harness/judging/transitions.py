@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from harness.judging.flow import Timed, gaps
 from harness.judging.story import Story, WindowStory
-from harness.judging.timeline import Change
+from harness.judging.timeline import Change, Timed, gaps
 from harness.judging.verdict import Tally, pods_of
 from harness.model.outcomes import Reached
 

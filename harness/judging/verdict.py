@@ -20,9 +20,8 @@ from harness.judging.statistics import (
     SamplePlan,
     allowed_set,
     even_shares,
-    no_loss,
+    every_probe,
     share_bounds,
-    silence,
 )
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 
@@ -105,8 +104,10 @@ class Tally:
     def of(cls, observations: Iterable[Observation]) -> Tally:
         """Count these observations."""
         tally = cls()
-        for observation, count in Counter(map(_with_kind, observations)).items():
-            match observation[0]:
+        # Refusals compare equal even if their errors differ.
+        kinds = Counter((each, each.how if isinstance(each, Refused) else "") for each in observations)
+        for (observation, _), count in kinds.items():
+            match observation:
                 case Reached(pod):
                     tally.pods[pod] += count
                 case TimedOut():
@@ -128,18 +129,10 @@ class Tally:
         """Add other counts."""
         self.timed_out += other.timed_out
         self.refused += other.refused
-        if other.pods:
-            self.pods += other.pods
-        if other.refused_by:
-            self.refused_by += other.refused_by
-        if other.unknown:
-            self.unknown += other.unknown
+        self.pods += other.pods
+        self.refused_by += other.refused_by
+        self.unknown += other.unknown
         self.gap_ms = max(self.gap_ms, other.gap_ms)
-
-
-def _with_kind(observation: Observation) -> tuple[Observation, str]:
-    """Return the observation with the error of a refusal. Refusals compare equal even if their errors differ."""
-    return observation, observation.how if isinstance(observation, Refused) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +154,11 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
     Raises `ValueError` for an empty set.
     """
     if isinstance(expected, TimedOut | Refused | NoAnswer):
-        return silence(rates, clients=clients)
+        return every_probe("silence", rates, clients=clients)
     if isinstance(expected, AnyOf):
         if not expected.pods:
             raise ValueError("nobody may answer: say TIMED_OUT, REFUSED or NO_ANSWER")
-        return no_loss(rates, clients=clients)
+        return every_probe("no-loss", rates, clients=clients)
     if isinstance(expected, Evenly):
         return even_shares(len(expected.pods), rates).plan
     if not expected:

@@ -15,7 +15,7 @@ from harness.errors import InconclusiveError, UsageError
 from harness.model.outcomes import Observation
 from harness.netns.namespace import roam
 from harness.probes.control import ControlledBlock, ControlTargets
-from harness.probes.probe import ATTEMPTS, Answers, Probe, SocketSource
+from harness.probes.probe import Answers, Probe, SocketSource
 from harness.probes.reactor import Reactor
 from harness.probes.sending import Batch, Recording, Sample
 from harness.probes.server import Server, ServerPort
@@ -108,5 +108,5 @@ class Loop:
 
 def _check(probes: Sequence[Probe]) -> None:
     for probe in probes:
-        if probe.protocol not in ATTEMPTS:
-            raise UsageError(f"cannot probe {probe.protocol!r}: want {' or '.join(ATTEMPTS)}")
+        if probe.protocol not in ("TCP", "UDP"):
+            raise UsageError(f"cannot probe {probe.protocol!r}: want TCP or UDP")

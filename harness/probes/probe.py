@@ -16,7 +16,6 @@ import socket
 import struct
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -219,10 +218,14 @@ def repeats(sock: socket.socket) -> int:
     return int.from_bytes(info[_TOTAL_RETRANS:], sys.byteorder)
 
 
-class Attempt(ABC):
-    """A running probe: `report` is called once with its index and outcome, unless `begin` returned the outcome."""
+class Attempt:
+    """A running probe: `report` is called once with its index and outcome, unless `begin` returned the outcome.
 
-    __slots__ = ("_answers", "_buffer", "_index", "_reactor", "_report", "_socket", "done", "probe")
+    A TCP server speaks first, so the client sends nothing. A UDP answer contains the nonce of the request, so late
+    answers to other requests are ignored.
+    """
+
+    __slots__ = ("_answers", "_began", "_buffer", "_index", "_reactor", "_report", "_socket", "done", "probe")
 
     def __init__(
         self,
@@ -239,7 +242,8 @@ class Attempt(ABC):
         self._reactor = reactor
         self._answers = answers
         self._report = report
-        self._buffer = b""
+        self._buffer = b""  # TCP: the beginning of the answer; UDP: the nonce
+        self._began = 0.0
         self._socket: socket.socket
 
     def begin(self) -> Observation | None:
@@ -249,14 +253,17 @@ class Attempt(ABC):
             self.done = True
             return sock
         self._socket = sock
-        try:
-            self._ask()
-        except OSError as error:
-            sock.close()
-            self.done = True
-            return from_error(error, self.probe)
+        self._began = time.monotonic()
+        if self.probe.protocol == "UDP":
+            self._buffer = next_nonce()
+            try:
+                send(sock, self._buffer)
+            except OSError as error:
+                sock.close()
+                self.done = True
+                return from_error(error, self.probe)
         self._reactor.watch(sock.fileno(), self)
-        self._reactor.at(time.monotonic() + self.probe.timeout, self)
+        self._reactor.at(self._began + self.probe.timeout, self)
         return None
 
     def ready(self) -> None:
@@ -267,7 +274,7 @@ class Attempt(ABC):
         except OSError as error:
             self._finish(from_error(error, self.probe))
             return
-        outcome = self._understand(data)
+        outcome = self._of_stream(data) if self.probe.protocol == "TCP" else self._of_datagram(data)
         if outcome is not None:
             self._finish(outcome)
 
@@ -287,27 +294,11 @@ class Attempt(ABC):
             self.drop()
             self._report(self._index, outcome)
 
-    @abstractmethod
-    def _ask(self) -> None:
-        """Send the request, if the protocol has a request. Raises `OSError`."""
+    def _of_stream(self, data: bytes) -> Observation | None:
+        """Return the outcome if these bytes complete an answer, else None.
 
-    @abstractmethod
-    def _understand(self, data: bytes) -> Observation | None:
-        """Return the outcome if these bytes complete an answer, else None."""
-
-
-class TcpAttempt(Attempt):
-    """A TCP probe. The server speaks first, so the client sends nothing.
-
-    An answer to a repeated SYN is too late, even if the deadline was moved.
-    """
-
-    __slots__ = ("_began",)
-
-    def _ask(self) -> None:
-        self._began = time.monotonic()
-
-    def _understand(self, data: bytes) -> Observation | None:
+        An answer to a repeated SYN is too late, even if the deadline was moved.
+        """
         line, newline, _ = (self._buffer + data).partition(b"\n")
         if newline or len(line) > LONGEST_LINE:
             late = time.monotonic() - self._began >= REPEATED_SYN
@@ -317,22 +308,9 @@ class TcpAttempt(Attempt):
         self._buffer = line
         return None
 
-
-class UdpAttempt(Attempt):
-    """A UDP probe. The answer contains the nonce of the request, so late answers to other requests are ignored."""
-
-    __slots__ = ()
-
-    def _ask(self) -> None:
-        self._buffer = next_nonce()
-        send(self._socket, self._buffer)
-
-    def _understand(self, data: bytes) -> Observation | None:
+    def _of_datagram(self, data: bytes) -> Observation | None:
         nonce, _, line = data.partition(b" ")
         return self._answers.read(line) if nonce == self._buffer else None
-
-
-ATTEMPTS: dict[str, type[Attempt]] = {"TCP": TcpAttempt, "UDP": UdpAttempt}
 
 
 def http_get(place: Namespace, address: str, port: int, path: str, *, who: str) -> HttpAnswer:

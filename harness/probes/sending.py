@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from harness.model.outcomes import Observation, Unknown
 from harness.probes.control import Control, ControlTargets, excused, is_missing
-from harness.probes.probe import ATTEMPTS, Answers, Probe
+from harness.probes.probe import Answers, Attempt, Probe
 from harness.probes.reactor import Reactor
 
 _PENDING = Unknown("no answer yet")
@@ -52,9 +52,7 @@ class _Sending(ABC):
     def _send(self, index: int) -> None:
         probe, number = self._probes[index], len(self._samples)
         self._samples.append(Sample(time.monotonic(), _PENDING, index, 0.0))
-        attempt = ATTEMPTS[probe.protocol](
-            probe, number, reactor=self._reactor, answers=self._answers, report=self._report
-        )
+        attempt = Attempt(probe, number, reactor=self._reactor, answers=self._answers, report=self._report)
         outcome = attempt.begin()
         if outcome is None:
             self._flying += 1

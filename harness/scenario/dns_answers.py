@@ -9,7 +9,7 @@ change have expired.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -257,22 +257,19 @@ def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
     fields = sorted({field for each in expected.values() for field in each})
 
     def look() -> dict[str, Object]:
-        found = cluster.api.list("podlocators", cluster.namespace)
-        return {each["metadata"]["name"]: _fields(each, fields) for each in found}
+        found: dict[str, Object] = {}
+        for each in cluster.api.list("podlocators", cluster.namespace):
+            values = {
+                "ips": sorted(ip.get("ip", "") for ip in each.get("ips") or ()),
+                "nodeName": each.get("nodeName") or "",
+                "nodeLabels": each.get("nodeLabels") or {},
+            }
+            found[each["metadata"]["name"]] = {field: values[field] for field in fields}
+        return found
 
     wanted = {name: {field: each.get(field) for field in fields} for name, each in expected.items()}
-    expect_eventually(
-        cluster, f"PodLocators of pods {', '.join(expected) or '(none)'}", look, expected=wanted, stays=True
-    )
-
-
-def _fields(locator: Object, fields: Iterable[str]) -> Object:
-    values = {
-        "ips": sorted(each.get("ip", "") for each in locator.get("ips") or ()),
-        "nodeName": locator.get("nodeName") or "",
-        "nodeLabels": locator.get("nodeLabels") or {},
-    }
-    return {field: values[field] for field in fields}
+    what = f"PodLocators of pods {', '.join(expected) or '(none)'}"
+    expect_eventually(cluster, what, look, expected=wanted, stays=True)
 
 
 def addresses_of(pods: Sequence[Pod]) -> list[str]:

@@ -28,9 +28,8 @@ from harness.backends.protocols import Probing
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.judging import verdict
-from harness.judging.flow import Timed, longest_gap
 from harness.judging.statistics import DEFAULT_RATES
-from harness.judging.timeline import Seen
+from harness.judging.timeline import Seen, Timed, longest_gap
 from harness.judging.verdict import AnyOf
 from harness.model.manifests import Port
 from harness.model.workloads import Pod

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.api.requests import milliseconds
-from harness.judging.flow import Timed
 from harness.judging.story import Story, WindowStory
-from harness.judging.timeline import said
+from harness.judging.timeline import Timed, said
 from harness.judging.transitions import concerns, lossy_gaps
 from harness.judging.verdict import is_wrong
 from harness.model.outcomes import Reached, Refused, TimedOut, Unknown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.judging.flow import longest_gap
+from harness.judging.timeline import longest_gap
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached
 
 A1 = Reached("a1")

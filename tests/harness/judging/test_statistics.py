@@ -13,10 +13,10 @@ from harness.judging.statistics import (
     allowed_set,
     at_most,
     even_shares,
+    every_probe,
     samples_for_leak,
     samples_for_members,
     share_bounds,
-    silence,
     unseen_bound,
 )
 
@@ -52,7 +52,7 @@ def test_small_fault_is_seen_by_all_clients_together_and_a_larger_one_by_each(cl
 )
 def test_a_plan_states_what_clients_see(rates: Rates, clients: int, text: str) -> None:
     assert allowed_set(1, rates, clients=clients).smallest_fault == text
-    assert rates.samples(clients) == silence(rates, clients=clients).samples
+    assert rates.samples(clients) == every_probe("silence", rates, clients=clients).samples
 
 
 @pytest.mark.parametrize(("count", "samples"), [(1, 1), (2, 21), (3, 37), (4, 53), (6, 86), (10, 153)])
@@ -76,7 +76,7 @@ def test_a_check_states_its_rates_for_all_clients() -> None:
         "miss": 1e-6,
     }
     assert 5 * unseen_bound(10, 283) <= 5.7e-12
-    assert silence().check()["falseAlarm"] == 0
+    assert every_probe("silence").check()["falseAlarm"] == 0
 
 
 @pytest.mark.parametrize("rates", [(0.0, 0.1), (1.0, 0.1), (0.1, 0.0), (0.1, 1.0), (-1.0, 0.5)])

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.judging.flow import Timed
 from harness.judging.story import Story, WindowStory
-from harness.judging.timeline import Change
+from harness.judging.timeline import Change, Timed
 from harness.judging.transitions import concerns, reaction_ms, transitions
 from harness.judging.verdict import AnyOf, Expected, Tally
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from harness.judging.flow import Timed
 from harness.judging.story import Story, WindowStory
-from harness.judging.timeline import Change
+from harness.judging.timeline import Change, Timed
 from harness.judging.verdict import AnyOf, Tally
 from harness.model.outcomes import TIMED_OUT, Observation, Reached
 from harness.report.page.lanes import INTERVALS, MOST_CHANGES, Interval, Timeline, timeline_of
