@@ -1,6 +1,6 @@
 """Parse and check `coverage.yaml`, which maps each statement of the documents to the requirements that test it.
 
-To interpret a passing suite, readers must know which statements the suite does not test. For every statement of each
+A passing suite is meaningful only if readers know which statements the suite does not test. For every statement of each
 document, section by section, the file lists requirements, or the reason why no requirement tests the statement. The
 check compares the file with the ids of the suite, without a cluster or pytest. `python -m conformance.coverage` prints
 the statements that could be tested but have no test.
@@ -97,7 +97,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document with all its sections in order. `text` locates the document if it is not a KEP of the project."""
+    """A document with all its sections in order. `text` is its source if it is not among the project's KEPs."""
 
     name: str
     title: str

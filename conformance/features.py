@@ -31,7 +31,7 @@ GRADED_ZONES = Feature(
     "GradedZones",
     _PROXY,
     False,
-    "Under load, traffic may leave the hinted zone; declaring this relaxes the zone tests.",
+    "Under load, traffic may leave the hinted zone; this feature relaxes the zone tests.",
 )
 SESSION_AFFINITY = Feature("SessionAffinity", _PROXY, False, "sessionAffinity: ClientIP keeps a client's endpoint.")
 PROXY_METRICS = Feature("ProxyMetrics", _PROXY, False, "The proxy exposes metrics under kube-proxy's names.")
@@ -46,7 +46,7 @@ TOPOLOGY_KEYS = Feature(
     "TopologyKeys",
     _PROXY,
     False,
-    "topologyKeys of a Service decide which endpoints a node uses (gate ServiceTopology).",
+    "The topologyKeys of a Service decide which endpoints a node uses (gate ServiceTopology).",
 )
 
 # endpointslice-controller
@@ -79,10 +79,13 @@ NODE_LEVEL_AUTOMATIC = Feature(
     "NodeLevelTopologyAutomatic", _CONTROLLER, False, "Suitable Services get node hints without an annotation."
 )
 NODE_LEVEL_OPT_IN = Feature(
-    "NodeLevelTopologyOptIn", _CONTROLLER, False, "The same, only for Services with the topology annotation."
+    "NodeLevelTopologyOptIn", _CONTROLLER, False, "Suitable Services with the topology annotation get node hints."
 )
 NODE_LEVEL_OPT_OUT = Feature(
-    "NodeLevelTopologyOptOut", _CONTROLLER, False, "The same, only for Services without the topology annotation."
+    "NodeLevelTopologyOptOut",
+    _CONTROLLER,
+    False,
+    "Suitable Services get node hints unless they have the topology annotation.",
 )
 NODE_LEVEL_BY_NODES = Feature(
     "NodeLevelTopologyByNodes", _CONTROLLER, False, "A Service with an endpoint on nearly every node is suitable."
@@ -120,12 +123,24 @@ NODE_LEVEL_FIELD = Feature(
 PROXY_RELEASES = Feature(
     "ProxyReleases", _PROXY, False, "The proxy can be run as an older Kubernetes release, and with gates switched."
 )
-CONTROLLER_RELEASES = Feature("ControllerReleases", _CONTROLLER, False, "The same for the EndpointSlice controller.")
-API_SERVER_RELEASES = Feature("APIServerReleases", _API, False, "The same for the API server, with its stored objects.")
+CONTROLLER_RELEASES = Feature(
+    "ControllerReleases",
+    _CONTROLLER,
+    False,
+    "The controller can be run as an older Kubernetes release, and with gates switched.",
+)
+API_SERVER_RELEASES = Feature(
+    "APIServerReleases",
+    _API,
+    False,
+    "The API server can be run as an older Kubernetes release, with its stored objects.",
+)
 
 # cluster
 ROUTING = Feature("TrafficDistributionRouting", _CLUSTER, True, "Packets follow the preference of a Service.")
-PREFER_SAME_ROUTING = Feature("PreferSameRouting", _CLUSTER, True, "The same for PreferSameZone and PreferSameNode.")
+PREFER_SAME_ROUTING = Feature(
+    "PreferSameRouting", _CLUSTER, True, "Packets follow the values PreferSameZone and PreferSameNode of a Service."
+)
 HONORED = Feature(
     "HonoredCondition", _CLUSTER, False, "A condition of a Service reports whether every node follows its hints."
 )
@@ -149,7 +164,7 @@ SKEW = Feature(
     "VersionSkew", _CLUSTER, False, "API server, controller and proxies of different releases work together."
 )
 ROLLOUT = Feature("Rollout", _CLUSTER, False, "Components are upgraded, downgraded and upgraded again under traffic.")
-OUTAGE = Feature("Outage", _CLUSTER, False, "API server, controller, proxies or nodes fail and come back.")
+OUTAGE = Feature("Outage", _CLUSTER, False, "The API server, the controller, proxies or nodes fail and recover.")
 
 # dns
 POD_LOCATORS = Feature(

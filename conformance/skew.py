@@ -74,7 +74,7 @@ class Outcome:
 
 
 class Matrix:
-    """All combinations of a skew and the fields of a Service. Raises `UsageError` unless each cell has an outcome."""
+    """All combinations of a skew and the fields of a Service. Raises `UsageError` if a cell has no outcome."""
 
     def __init__(
         self,

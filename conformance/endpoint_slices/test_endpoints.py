@@ -1,4 +1,4 @@
-"""Endpoints of pods: every pod is included, with correct conditions, node, zone and ports in the EndpointSlices."""
+"""Endpoints of pods: EndpointSlices contain every pod, with correct conditions, node, zone and ports."""
 
 from __future__ import annotations
 

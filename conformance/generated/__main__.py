@@ -27,7 +27,7 @@ def corpus_text(seed: int, count: int) -> str:
 
 
 def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Life]:
-    """Yield lives of a group. Each next life is the one with the most features that the earlier lives lack."""
+    """Yield lives of a group. Each life is the one that adds the most features to the earlier lives."""
     drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
     zones = [{each for life in lives for state in life.states for each in state.zones} for lives in drawn]
     moving = next((number for number, each in enumerate(zones) if each), 0)  # a batch in which a node changes its zone

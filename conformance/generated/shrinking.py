@@ -1,7 +1,7 @@
 """Shrink a failing life: run all smaller candidates concurrently, and repeat with the smallest candidate that fails.
 
 Hypothesis would run the candidates one by one, and each takes a second or more. Lives are independent, so running all
-candidates together takes as long as running one, and a limit of a few seconds is enough.
+candidates together takes as long as running one. A time limit of a few seconds is therefore enough.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def shrunk(life: Life, fails: Fails, goes_on: Callable[[], bool]) -> Life:
 
 
 def size(life: Life) -> tuple[int, int]:
-    """Return the size of a life, as a measure of the effort to read the life."""
+    """Return the size of a life, which estimates how hard the life is to read."""
     members = [member for state in life.states for each in state.slices for member in each.members]
     odd = len(unusual(life)) + sum(len(unusual(each)) for each in life.states)
     slices = sum(len(each.slices) for each in life.states)

@@ -190,7 +190,7 @@ class _Playing:
         return of_family(self._life) if each.of == OF[2] else self._life.family
 
     def questions(self, number: int) -> Iterator[Question]:
-        """Yield the expected answers in a state. Check silence only once: another Service may get the address later."""
+        """Yield the expected answers in a state. Silence is checked once: another Service may get the address later."""
         before, after = self._states(number)
         if after is None or self._asked is None:
             return

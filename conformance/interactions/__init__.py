@@ -1,1 +1,1 @@
-"""Combinations of the dimensions of routing: cells of a grid, with expected values from `conformance.oracle`."""
+"""Combinations of the dimensions of routing: cells of a grid, whose expected values come from `conformance.oracle`."""

@@ -1,4 +1,4 @@
-"""Run cells of the grid: all Services of a requirement at once, on the same twelve servers."""
+"""Run cells of the grid: all Services of a requirement at the same time, on the same twelve servers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _port(cell: Cell, target: int | str) -> Port:
 
 
 def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mapping[str, Cell]) -> None:
-    """Check that Services which must later be silent can answer, with a temporary extra server on each node."""
+    """Check that Services that must give no answer later can answer now, with a temporary extra server on each node."""
     silent = {name: cell for name, cell in chosen.items() if _is_silent(cell)}
     if not silent:
         return

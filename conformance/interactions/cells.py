@@ -173,7 +173,7 @@ def _outcome(
 
 
 def told(cell: Cell, node: str, *, beside: Sequence[oracle.Endpoint] = ()) -> frozenset[str]:
-    """Return the pods that may answer, named as in `outcome`. The set is empty if the Service must be silent."""
+    """Return the pods that may answer, named as in `outcome`. The set is empty if the Service must give no answer."""
     found = outcome(cell, node, beside=beside)
     return found.pods if isinstance(found, oracle.Answers) else frozenset()
 

@@ -81,7 +81,7 @@ def turns() -> Iterator[Turn]:
 
 
 def besides() -> Iterator[Beside]:
-    """Yield every changing dimension with every value of the other dimensions, including impossible combinations."""
+    """Yield every changing dimension with every value of each other dimension, including impossible combinations."""
     for dimension in VALUES:
         for name, values in DIMENSIONS.items():
             if name != dimension and (dimension, name) != ("distribution", "hints"):
@@ -184,7 +184,7 @@ def _is_possible(turn: Turn, values: Cell) -> bool:
 
 
 def _judged(dimension: str, value: Any, beside: Cell) -> Cell:
-    """Return the cell of a value. Omit the target for 0 or 1 endpoints: a Service that had more may name its port."""
+    """Return the cell of a value. The target is omitted for 0 or 1 endpoints: such a Service may name its port."""
     cell = cell_of(dimension, value, beside)
     few = dimension == "endpoints" and value in {0, 1}
     return {name: each for name, each in cell.items() if not (few and name == "target")}
@@ -210,7 +210,7 @@ def _tells(turn: Turn, values: Mapping[str, Any]) -> bool:
 
 
 def group_of(change: Change) -> tuple[str, bool]:
-    """Return the group of a change (by its dimension and the features that it requires), and whether hints matter."""
+    """Return the group of a change (from its dimension and required features), and whether hints matter."""
     first, second = change.cells
     hints = any(map(cells.follows_hints, change.cells)) or change.dimension in {"hints", "distribution"}
     outward = {"load-balancer", "external-ip"}

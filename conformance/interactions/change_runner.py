@@ -136,7 +136,7 @@ class _Living:
                 self._asked[front] = replace(self._service)
         for front in self._asked:
             answers = changes.answers(self.change, self._now, front)
-            # Silence is no evidence if the Service has never answered.
+            # A missing answer proves nothing if the Service has never answered.
             if any(answers.values()) or self._service.name in self._cluster.record.answered:
                 expected: dict[ClientRef, Expected] = {
                     self._client(node): {self._servers[each] for each in names} or NO_ANSWER

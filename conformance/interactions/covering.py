@@ -47,8 +47,8 @@ def _asked(names: Sequence[str]) -> bool:
 def shows(cell: Cell, combination: Combination) -> bool:
     """Return whether a complete or partial cell covers this combination of its values.
 
-    If no endpoint can answer, only the values that cause the silence have a visible effect. Under policy Local,
-    hints have no visible effect.
+    If no endpoint can answer, only the values that cause this have a visible effect. Under policy Local, hints have no
+    visible effect.
     """
     mute = MUTE & cell.items()
     if mute and not mute & combination:

@@ -40,7 +40,7 @@ def expectation(
 
 
 def speech(service: str, client: str, protocol: str, answers: Mapping[str, Sequence[str]], **address: Any) -> list[str]:
-    """Return lines that check that a Service which must later be silent can answer, with extra servers."""
+    """Return lines that use extra servers to check that a Service that must give no answer later can answer now."""
     ports = f"ports=[{port(protocol, 8080)}]"
     return [
         f"speakers = three_zones.run_servers({list(ASKED_FROM)!r})",

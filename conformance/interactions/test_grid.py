@@ -1,8 +1,8 @@
 """The grid: combinations of the dimensions that other requirements keep fixed, in all pairs and important triples.
 
 Cells in which hints determine an outcome are a SHOULD, because no document mentions these combinations. All other cells
-are a MUST and do not depend on node hints. Cells that need extended features are separate requirements. For example, a
-proxy without IPv6 can still pass all other requirements.
+are a MUST and do not depend on node hints. Cells that need extended features are separate requirements, so that, for
+example, a proxy without IPv6 can still pass all other requirements.
 """
 
 from __future__ import annotations

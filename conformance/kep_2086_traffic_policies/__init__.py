@@ -1,1 +1,1 @@
-"""KEP-2086 and its external counterpart: traffic policies, alone and together with hints."""
+"""KEP-2086, and externalTrafficPolicy: traffic policies, alone and together with hints."""

@@ -1,6 +1,6 @@
 """Traffic policies: Local keeps traffic on the node and never falls back. Hints apply only to policy Cluster.
 
-The policy table is from KEP-4444, which took the table from KEP-2086. Each policy applies to one direction:
+The policy table is from KEP-4444, which copied it from KEP-2086. Each policy applies to one direction:
 internalTrafficPolicy to traffic at the cluster IP, and externalTrafficPolicy to traffic from outside the cluster.
 """
 

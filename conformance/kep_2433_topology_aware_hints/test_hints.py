@@ -1,4 +1,4 @@
-"""KEP-2433, Controller Unit Tests: the rows of the KEP's table. `test_node_updates` tests the removal of nodes.
+"""KEP-2433, Controller Unit Tests: the rows of the KEP's table, except the removal of nodes (`test_node_updates`).
 
 For `TrafficPolicy == 'PreferZone'` in the table, the tests use the annotation with the value Auto (see `zones`).
 """

@@ -1,6 +1,6 @@
-"""KEP-2433, Observability: the metrics of the controller show that the feature is in use.
+"""KEP-2433, Observability: the metrics of the controller show that topology aware hints are in use.
 
-In the KEP the label of changes is `approach` ("random" or "auto"). In releases it is `topology` (Disabled or Auto).
+The KEP calls the label of changes `approach` ("random" or "auto"). Releases call it `topology` (Disabled or Auto).
 """
 
 from __future__ import annotations

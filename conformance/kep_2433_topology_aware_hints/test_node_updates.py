@@ -1,4 +1,4 @@
-"""KEP-2433, Handling Node Updates, and the two thresholds of Overload: some node events write slices, others do not.
+"""KEP-2433, Handling Node Updates and Overload: node events write slices only if a threshold is crossed.
 
 Added and removed nodes exist only in the API. Each event has its own `expect_writes` block, so the report contains the
 number of writes per event. If the document requires no write, any write is a failure. If the document requires new
@@ -284,7 +284,7 @@ def test_node_event_writes_each_slice_once(three_zones: Cluster) -> None:
         expect_hint_counts(three_zones, service, {"a": 3, "b": 3, "c": 3})
 
 
-# Thresholds. Three endpoints, one per zone: the overload of zone a if it has 8 + n of 24 + n cores
+# Thresholds. There are three endpoints, one per zone. Zone a has 8 + n of 24 + n cores, which determines its overload.
 
 OVERLOAD = {0: 0, 2: 15, 3: 22, 4: 29, 5: 34}  # per cent
 

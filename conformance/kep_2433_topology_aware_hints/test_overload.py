@@ -1,4 +1,4 @@
-"""KEP-2433, Overload, with traffic: the clients of each zone are proportional to its CPU; endpoints share the traffic.
+"""KEP-2433, Overload, measured with traffic: the number of clients in each zone is proportional to its CPU.
 
 The nodes have equal size, so one client per node matches the KEP's assumption about incoming traffic.
 """

@@ -1,4 +1,5 @@
-"""KEP-2433, Overload: hints are added below 20 %, kept below 30 %, and do not flip on slice changes in between.
+"""KEP-2433, Overload: hints are added below 20 % and kept below 30 %. Between 20 and 30 %, slice changes change no
+hints.
 
 There are three endpoints, one in each zone of 8 cores. Nodes are added to zone a one by one, and overload its endpoint
 by the percentages below. No percentage is so close to a threshold that floating-point rounding matters

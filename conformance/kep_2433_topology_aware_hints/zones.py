@@ -25,7 +25,7 @@ _LOOKS = itertools.count(1)
 
 
 def size_zones(cluster: Cluster, **cores: int) -> None:
-    """Set the number of cores of these zones, and remove all nodes from other zones.
+    """Set the number of cores of these zones. All other zones lose their nodes.
 
     Nodes of other zones move to the first named zone. A zone without a machine gets a new Node object such as d1.
     """

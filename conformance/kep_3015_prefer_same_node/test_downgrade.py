@@ -1,4 +1,4 @@
-"""KEP-3015, upgrade, downgrade, upgrade, under traffic: by gate, as in the KEP author's manual test, and by release."""
+"""KEP-3015, upgrade, downgrade and upgrade under traffic: by gate, as in the KEP's manual test, and by release."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _prefer_same_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
 
 
 def _switch(cluster: Cluster, *, on: bool) -> None:
-    """Restart API server and controller with the gate on or off."""
+    """Restart the API server and the controller with the gate on or off."""
     for component in (API_SERVER, CONTROLLER):
         cluster.restart(component, GATE_ON if on else GATE_OFF)
 

@@ -1,4 +1,4 @@
-"""KEP-3015, during changes: each tier of PreferSameNode loses and regains its last endpoint, and no request is lost."""
+"""KEP-3015, changes: each tier of PreferSameNode loses and regains its last endpoint, and no request is lost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """KEP-3015, the API server: the field managers of node hints, and the warning about the deprecated value.
 
-The test_validation.py of KEP-4444 tests which values and hints the API server accepts or rejects.
+The `test_validation.py` of KEP-4444 tests the values and hints that the API server accepts or rejects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """KEP-4444, Status Reporting: conditions of a Service that report whether trafficDistribution took effect.
 
-The KEP proposes conditions as an expansion, so the requirements are MAY, and apply to implementations that declare the
-feature. Conditions must be true: each scenario also checks the slices or the packets.
+The KEP proposes conditions as an expansion, so the requirements are MAY, and apply only to implementations that declare
+the feature. Conditions must be true, so each scenario also checks the slices or the packets.
 """
 
 from __future__ import annotations

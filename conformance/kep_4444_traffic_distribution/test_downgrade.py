@@ -1,4 +1,4 @@
-"""KEP-4444, upgrade, downgrade, upgrade: the manual test procedure of the KEP's authors, under traffic.
+"""KEP-4444, upgrade, downgrade and upgrade under traffic: the manual test procedure of the KEP's authors.
 
 The scenarios use the servers of `conformance.skew`. A step that changes routing has two checks: the endpoints that each
 client reaches after the step, and the connections that were lost during the step.

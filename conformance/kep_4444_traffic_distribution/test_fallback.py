@@ -1,4 +1,4 @@
-"""KEP-4444, during changes: no client loses an answer while the endpoints of a zone are removed and restored."""
+"""KEP-4444, changes: no client loses an answer while the endpoints of a zone are removed and restored."""
 
 from __future__ import annotations
 

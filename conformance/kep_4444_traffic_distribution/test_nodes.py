@@ -1,4 +1,4 @@
-"""KEP-4444 when a node is drained or powered off. Other zones serve the clients until the node is back."""
+"""KEP-4444, a drained or powered-off node: other zones serve the clients until their zone has an endpoint again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-4444, the proxy, when Nodes change: it uses hints and the zone of its own Node, and ignores other Nodes."""
+"""KEP-4444, the proxy, while Nodes change: it uses hints and the zone of its own Node, and ignores other Nodes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """KEP-4444, Intersection with internal/externalTrafficPolicy: all nine combinations of the two policies.
 
-The KEP's table has three rows. The other combinations follow, because each policy applies to one direction, and an
-unset policy is not Local. The hints here contradict the zones of the endpoints. Therefore routing by hints, by node and
-to all endpoints give three different answers.
+The KEP's table has three rows. The other combinations follow from two rules: each policy applies to one direction, and
+an unset policy is not Local. The hints in these tests contradict the zones of the endpoints. So routing by hints,
+routing by node, and routing to all endpoints give three different answers.
 """
 
 from __future__ import annotations

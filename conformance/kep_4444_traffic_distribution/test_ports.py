@@ -1,4 +1,4 @@
-"""Hints of endpoints that are different ports of one pod, and of Services with several ports."""
+"""Services with several ports, and endpoints that are different ports of one pod: each port follows its own hints."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_hints_need_no_write_of_their_own(three_zones: Cluster) -> None:
     expect_hints(three_zones, close, {"p1": ZONE_A})
     before = {each.name: _written(three_zones, each) for each in (plain, close)}
 
-    # relabelling is a single event; a kubelet causes several events, and their number per sync varies
+    # Relabelling is a single event. A kubelet causes several events, and their number per sync varies.
     three_zones.api.patch("pods", three_zones.namespace, "p2", {"metadata": {"labels": WEB}})
     expect_hints(three_zones, plain, {"p1": None, "p2": None})
     expect_hints(three_zones, close, {"p1": ZONE_A, "p2": ZONE_B})

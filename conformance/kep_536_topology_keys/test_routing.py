@@ -1,7 +1,8 @@
 """KEP-536, rows of the test plan: the endpoints that a proxy uses for a Service with topology keys.
 
 The plan names five sets of keys, "each with varying topologies". A row below is one topology: the nodes that have an
-endpoint, and the servers that a client on each node reaches. A connection may fail by silence or by a rejection.
+endpoint, and the servers that a client on each node reaches. If no server may be reached, the connection may time out
+or be refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Snapshots of a Service in a certain state. With snapshots, one check can cover former and current addresses."""
+"""Snapshots of a Service in a certain state, with which one check can cover former and current addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes of an existing Service, the API server: a write of one field leaves all other fields unchanged."""
+"""Writes to an existing Service, in the API server: a write of one field leaves all other fields unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time until a change takes effect on packets. All other requirements only wait for changes to take effect."""
+"""The time until a change takes effect on packets. All other requirements wait for changes without judging the time."""
 
 from __future__ import annotations
 

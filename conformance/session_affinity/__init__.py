@@ -1,1 +1,1 @@
-"""Services with session affinity: a client keeps its endpoint as long as the endpoint is allowed."""
+"""Services with session affinity: a client keeps its endpoint while the endpoint is allowed."""
