@@ -159,7 +159,7 @@ def test_pods_of_other_namespaces_are_no_endpoints(three_zones: Cluster) -> None
 
 @requirement(
     "SLICE/every-pod-stands-once",
-    "A controller puts each of 105 pods into its slices exactly once, however many slices it uses.",
+    "A controller puts each of 105 pods into the slices of its Service exactly once, however many slices it uses.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice (a subset of the endpoints of a Service); ServiceSpec.selector",

@@ -21,8 +21,8 @@ ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY}
 
 @requirement(
     "GENERATED/core",
-    "However a Service and its slices change, clients at cluster IPs and node ports reach all endpoints that policies "
-    "and conditions allow, and no others.",
+    "However a Service and its slices change, clients of cluster IPs and node ports reach all endpoints that traffic "
+    "policies and endpoint conditions allow, and no others.",
     level=MUST,
     features=CORE,
     source=SERVICES,
@@ -34,7 +34,7 @@ def test_core(three_zones: Cluster) -> None:
 
 @requirement(
     "GENERATED/core-hints",
-    "However a Service, its slices and the zones of nodes change, clients at cluster IPs and node ports follow hints, "
+    "However a Service, its slices and the zones of nodes change, clients of cluster IPs and node ports follow hints, "
     "and no connection fails while only hints change.",
     level=SHOULD,
     features=CORE | {NODE_HINTS},
@@ -48,7 +48,7 @@ def test_core_hints(three_zones: Cluster) -> None:
 @requirement(
     "GENERATED/all",
     "However a Service and its slices change, over either IP family, at any of its addresses and with session "
-    "affinity, clients reach the endpoints that policies and conditions allow, and no others.",
+    "affinity, clients reach the endpoints that traffic policies and endpoint conditions allow, and no others.",
     level=MUST,
     features=ALL,
     source=SERVICES,

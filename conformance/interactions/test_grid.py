@@ -42,8 +42,8 @@ ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER}
 
 @requirement(
     "INTERACTIONS/cluster-ip",
-    "At the cluster IP, traffic policies and endpoint conditions select endpoints, with hints or without, whatever the "
-    "protocol, client and ports.",
+    "Traffic to the cluster IP goes to the endpoints that traffic policies and endpoint conditions select, with or "
+    "without hints, for every protocol, kind of client and target port.",
     level=MUST,
     features=CORE,
     source=POLICIES,
@@ -55,7 +55,8 @@ def test_cluster_ip(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/cluster-ip-hints",
-    "At the cluster IP, hints select endpoints, whatever the protocol, policies, conditions, client and ports.",
+    "Traffic to the cluster IP goes to the endpoints that hints select, for every protocol, traffic policy, endpoint "
+    "condition, kind of client and target port.",
     level=SHOULD,
     features=CORE | {NODE_HINTS},
     source=HINTS,
@@ -67,8 +68,8 @@ def test_cluster_ip_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/node-port",
-    "At node ports, traffic policies and endpoint conditions select endpoints, with hints or without, whatever the "
-    "protocol, client and ports.",
+    "Traffic to node ports goes to the endpoints that traffic policies and endpoint conditions select, with or "
+    "without hints, for every protocol, kind of client and target port.",
     level=MUST,
     features=CORE,
     source=POLICIES,
@@ -80,7 +81,8 @@ def test_node_port(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/node-port-hints",
-    "At node ports, hints select endpoints, whatever the protocol, policies, conditions, client and ports.",
+    "Traffic to node ports goes to the endpoints that hints select, for every protocol, traffic policy, endpoint "
+    "condition, kind of client and target port.",
     level=SHOULD,
     features=CORE | {NODE_HINTS},
     source=HINTS,
@@ -92,8 +94,8 @@ def test_node_port_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/load-balancer",
-    "At load balancer addresses, traffic policies and endpoint conditions select endpoints, with hints or without, "
-    "whatever the protocol, client and ports.",
+    "Traffic to load balancer addresses goes to the endpoints that traffic policies and endpoint conditions select, "
+    "with or without hints, for every protocol, kind of client and target port.",
     level=MUST,
     features=CORE | {LOAD_BALANCER},
     source=POLICIES,
@@ -105,8 +107,8 @@ def test_load_balancer(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/load-balancer-hints",
-    "At load balancer addresses, hints select endpoints, whatever the protocol, policies, conditions, client and "
-    "ports.",
+    "Traffic to load balancer addresses goes to the endpoints that hints select, for every protocol, traffic policy, "
+    "endpoint condition, kind of client and target port.",
     level=SHOULD,
     features=CORE | {LOAD_BALANCER, NODE_HINTS},
     source=HINTS,
@@ -118,8 +120,8 @@ def test_load_balancer_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/external-ip",
-    "At external IPs, traffic policies and endpoint conditions select endpoints, with hints or without, whatever the "
-    "protocol, client and ports.",
+    "Traffic to external IPs goes to the endpoints that traffic policies and endpoint conditions select, with or "
+    "without hints, for every protocol, kind of client and target port.",
     level=MUST,
     features=CORE | {EXTERNAL_IPS},
     source=POLICIES,
@@ -131,7 +133,8 @@ def test_external_ip(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/external-ip-hints",
-    "At external IPs, hints select endpoints, whatever the protocol, policies, conditions, client and ports.",
+    "Traffic to external IPs goes to the endpoints that hints select, for every protocol, traffic policy, endpoint "
+    "condition, kind of client and target port.",
     level=SHOULD,
     features=CORE | {EXTERNAL_IPS, NODE_HINTS},
     source=HINTS,
@@ -144,8 +147,8 @@ def test_external_ip_hints(three_zones: Cluster) -> None:
 @pytest.mark.takes(12)
 @requirement(
     "INTERACTIONS/ipv6",
-    "Over IPv6, at all addresses, traffic policies and endpoint conditions select endpoints, with hints or without, "
-    "whatever the protocol, client and ports.",
+    "Traffic over IPv6, at all addresses, goes to the endpoints that traffic policies and endpoint conditions select, "
+    "with or without hints, for every protocol, kind of client and target port.",
     level=MUST,
     features=ALL,
     source=POLICIES,
@@ -163,8 +166,8 @@ def test_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/ipv6-hints",
-    "Over IPv6, at all addresses, hints select endpoints, whatever the protocol, policies, conditions, client and "
-    "ports.",
+    "Traffic over IPv6, at all addresses, goes to the endpoints that hints select, for every protocol, traffic "
+    "policy, endpoint condition, kind of client and target port.",
     level=SHOULD,
     features=ALL | {NODE_HINTS},
     source=HINTS,
@@ -176,8 +179,8 @@ def test_ipv6_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/affinity",
-    "With session affinity, at all addresses, traffic policies and endpoint conditions select endpoints, with hints or "
-    "without, whatever the protocol, client and ports.",
+    "Traffic to Services with session affinity, at all addresses, goes to the endpoints that traffic policies and "
+    "endpoint conditions select, with or without hints, for every protocol, kind of client and target port.",
     level=MUST,
     features=ALL | {SESSION_AFFINITY},
     source=POLICIES,
@@ -189,8 +192,8 @@ def test_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/affinity-hints",
-    "With session affinity, at all addresses, hints select endpoints, whatever the protocol, policies, conditions, "
-    "client and ports.",
+    "Traffic to Services with session affinity, at all addresses, goes to the endpoints that hints select, for every "
+    "protocol, traffic policy, endpoint condition, kind of client and target port.",
     level=SHOULD,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
@@ -202,8 +205,8 @@ def test_affinity_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/many-endpoints",
-    "With 120 and 1,200 endpoints, traffic policies and endpoint conditions select endpoints, with hints or without, "
-    "whatever the protocol, client and ports.",
+    "Traffic to Services with 120 and 1,200 endpoints goes to the endpoints that traffic policies and endpoint "
+    "conditions select, with or without hints, for every protocol, kind of client and target port.",
     level=MUST,
     features=ALL | {SESSION_AFFINITY},
     source=POLICIES,
@@ -215,8 +218,8 @@ def test_many_endpoints(three_zones: Cluster) -> None:
 
 @requirement(
     "INTERACTIONS/many-endpoints-hints",
-    "With 120 and 1,200 endpoints, hints select endpoints, whatever the protocol, policies, conditions, client and "
-    "ports.",
+    "Traffic to Services with 120 and 1,200 endpoints goes to the endpoints that hints select, for every protocol, "
+    "traffic policy, endpoint condition, kind of client and target port.",
     level=SHOULD,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,

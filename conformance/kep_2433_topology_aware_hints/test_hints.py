@@ -254,7 +254,7 @@ def test_added_endpoints_are_shared_out(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/removals-are-shared-out",
-    "When endpoints are removed from one zone, the remaining ones are allocated to zones again.",
+    "When endpoints are removed from one zone, the remaining endpoints are allocated to zones again.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{TABLE}: endpoint removals that require redistribution",
@@ -273,8 +273,8 @@ def test_endpoints_that_are_left_are_shared_out(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/hints-come-and-go-with-endpoints",
-    "Hints appear when an added endpoint makes them possible, starting from no endpoints, and disappear when a removed "
-    "endpoint makes them impossible.",
+    "Hints appear when an added endpoint makes them possible (starting from no endpoints), and disappear when a "
+    "removed endpoint makes them impossible.",
     level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (hints will be removed from the endpoints); Configuration (a sufficient number)",

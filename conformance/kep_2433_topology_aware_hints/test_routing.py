@@ -120,7 +120,7 @@ def test_gate_off_is_not_filtered(three_zones: Cluster, version: str) -> None:
 
 @requirement(
     "KEP-2433/no-hint-for-the-zone-is-not-filtered",
-    "A client in a zone that no endpoint is hinted for uses all endpoints.",
+    "A client in a zone for which no endpoint is hinted uses all endpoints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source=f"{TABLE}: feature gate on, PreferZone, no hints matching zone",

@@ -60,7 +60,7 @@ def test_controller_with_its_gate_off(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-2433/skew-controller-from-before",
-    "With a controller older than hints, there are no hints, and traffic goes to all endpoints.",
+    "With a controller older than topology aware hints, there are no hints, and traffic goes to all endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-2433, Version Skew Strategy, 1",
@@ -87,7 +87,7 @@ def test_proxies_with_their_gate_off(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-2433/skew-proxies-from-before",
-    "With proxies older than hints, the controller writes hints, and traffic goes to all endpoints.",
+    "With proxies older than topology aware hints, the controller writes hints, and traffic goes to all endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-2433, Version Skew Strategy, 2",

@@ -100,8 +100,8 @@ def test_stored_value_outlives_the_gate(three_zones: Cluster, value: str) -> Non
 
 @requirement(
     "KEP-3015/api-gate-off-drops-node-hints",
-    "With gate PreferSameTrafficDistribution off, hints for nodes are dropped from every slice that is written, new "
-    "or stored, and hints for zones are kept.",
+    "With gate PreferSameTrafficDistribution off, node hints are dropped from every slice that is created or updated, "
+    "and zone hints are kept.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (dropped from existing objects on update)",

@@ -19,7 +19,7 @@ WEB = {"app": "web"}
 
 @requirement(
     "KEP-3015/prefer-same-zone-hints-the-own-zone",
-    "With PreferSameZone, every ready endpoint is hinted for its zone and for no node.",
+    "With PreferSameZone, every ready endpoint is hinted for its own zone, and for no node.",
     level=MUST,
     features={PREFER_SAME_ZONE},
     source="KEP-3015, Renaming/Deprecation of PreferClose",

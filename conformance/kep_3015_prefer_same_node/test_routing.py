@@ -126,7 +126,7 @@ def test_hint_for_another_node_is_followed(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-hints-alone-leave-other-nodes-everything",
-    "With hints for nodes but none for zones, a client on a node that no endpoint is hinted for reaches every "
+    "With hints for nodes but none for zones, a client on a node for which no endpoint is hinted reaches every "
     "endpoint.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS},

@@ -41,8 +41,8 @@ MATRIX = Matrix(
 
 @requirement(
     "KEP-3015/skew-new-api-server",
-    "With a newer API server, an older controller writes no hints for the new values, traffic of such a Service goes "
-    "to all endpoints, and PreferClose works as before.",
+    "With a newer API server, an older controller writes no hints for the new values and traffic of such a Service "
+    "goes to all endpoints; PreferClose works as before.",
     level=MUST,
     features={SKEW},
     source="KEP-3015, Version Skew Strategy (those values would not be recognized)",

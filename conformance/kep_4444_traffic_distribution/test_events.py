@@ -23,7 +23,7 @@ WEB, OTHER = {"app": "web"}, {"app": "other"}
 @requirement(
     "KEP-4444/failed-sync-is-an-event",
     "When a sync of a Service fails, for example because the API server rejects a slice, the Service has an Event of "
-    "type Warning; a Service whose syncs succeed has none.",
+    "type Warning; a Service whose syncs all succeed has none.",
     level=SHOULD,
     features={ENDPOINT_SLICES, SYNC_EVENTS},
     source="KEP-4444, Monitoring Requirements (visible as an Event on the respective Service object)",

@@ -158,7 +158,7 @@ def test_slice_of_somebody_else_stays_beside_its_own(three_zones: Cluster) -> No
 @requirement(
     "KEP-4444/hints-after-a-thousand-changes",
     "After a hundred changes of a pod, each of which changes the slices of ten Services, hints follow the next change "
-    "as they followed the first.",
+    "just as they followed the first one.",
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; Monitoring Requirements (consistently and accurately configures EndpointSlices)",

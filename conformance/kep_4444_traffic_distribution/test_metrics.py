@@ -162,7 +162,7 @@ def test_failed_syncs_are_counted_as_errors(three_zones: Cluster) -> None:
 @requirement(
     "METRICS/changed-slices-by-value",
     "endpointslices_changed_per_sync counts the slices that a sync changed, by the value of the field; for a Service "
-    "with the annotation, with topology Auto and without a value.",
+    "with the annotation it counts them with topology Auto and without a value.",
     level=SHOULD,
     features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
     source="Kubernetes, metrics of the EndpointSlice controller; KEP-2433, Observability",
@@ -278,7 +278,7 @@ def _expect_synced_since(cluster: Cluster, node: str, then: float) -> None:
 
 @requirement(
     "KEP-4444/last-sync-grows-old",
-    "kubeproxy_sync_proxy_rules_last_timestamp_seconds does not move while nothing is synced: it is the time of the "
+    "kubeproxy_sync_proxy_rules_last_timestamp_seconds does not change while nothing is synced: it is the time of the "
     "last sync, and not of the scrape.",
     level=SHOULD,
     features={CLUSTER_IP, PROXY_METRICS},
@@ -317,7 +317,7 @@ def _last_sync(cluster: Cluster, node: str) -> float:
 @requirement(
     "METRICS/dropped-internal-traffic-is-counted",
     "no_local_endpoints_total with traffic_policy internal counts the Services whose internal traffic a node drops "
-    "because their endpoints are elsewhere, and not those without any endpoint.",
+    "because all endpoints are on other nodes, and not Services without any endpoint.",
     level=SHOULD,
     features={INTERNAL_POLICY, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy; KEP-2086",
@@ -346,8 +346,8 @@ def test_dropped_internal_traffic_is_counted(three_zones: Cluster) -> None:
 
 @requirement(
     "METRICS/dropped-external-traffic-is-counted",
-    "no_local_endpoints_total with traffic_policy external counts the Services whose traffic from outside a node drops "
-    "because their endpoints are elsewhere, and follows when a local endpoint is added.",
+    "no_local_endpoints_total with traffic_policy external counts the Services whose traffic from outside a node "
+    "drops because all endpoints are on other nodes, and follows when a local endpoint is added.",
     level=SHOULD,
     features={EXTERNAL_POLICY, NODE_PORT, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy",

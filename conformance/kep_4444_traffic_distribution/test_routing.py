@@ -60,7 +60,7 @@ def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-4444/zone-without-endpoints-uses-every-endpoint",
-    "A client in a zone that no endpoint is hinted for reaches every endpoint.",
+    "A client in a zone for which no endpoint is hinted reaches every endpoint.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose and e2e tests (requests should not get blackholed)",

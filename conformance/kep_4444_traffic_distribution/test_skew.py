@@ -55,8 +55,8 @@ def test_new_api_server(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/skew-new-controller",
-    "With a newer controller and an older proxy, hints of the annotation are written and followed, with the field or "
-    "without; hints of only the field are written, and traffic goes to all endpoints.",
+    "With a newer controller and an older proxy, hints of the annotation are written and followed, with or without "
+    "the field; hints of only the field are written but not followed.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Version Skew Strategy, new controller and old kube-proxy, 1 to 3",
@@ -69,8 +69,8 @@ def test_new_controller_and_old_proxy(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-4444/skew-new-proxy",
-    "With an older controller and a newer proxy, hints of the annotation are written and followed, with the field or "
-    "without; with only the field there are no hints, and traffic goes to all endpoints.",
+    "With an older controller and a newer proxy, hints of the annotation are written and followed, with or without "
+    "the field; with only the field there are no hints, and traffic goes to all endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-4444, Version Skew Strategy, old controller and new kube-proxy, 1 to 3",

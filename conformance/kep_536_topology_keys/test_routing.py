@@ -189,8 +189,8 @@ def test_final_star_makes_it_a_preference(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/missing-label-matches-nobody",
-    "A node without the label of a key matches no node on that key, not even others without the label; the next key "
-    "decides.",
+    "A node without the label of a key matches no node on that key, not even other nodes without the label, and the "
+    "next key decides.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Summary (nodes are local to each other if they have the same value for a label)",

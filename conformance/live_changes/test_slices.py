@@ -257,8 +257,8 @@ def test_empty_hints_and_another_zone(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/node-name-of-an-endpoint",
-    "With internalTrafficPolicy Local, an endpoint counts as local to a node exactly while its slice gives that node "
-    "as its nodeName.",
+    "With internalTrafficPolicy Local, an endpoint counts as local to a node exactly while its slice names that node "
+    "as the endpoint's nodeName.",
     level=SHOULD,  # nodeName "can be used to determine endpoints local to a Node"
     features={CLUSTER_IP, INTERNAL_POLICY},
     source="discovery/v1 Endpoint.nodeName",

@@ -135,8 +135,8 @@ def test_slices_follow_the_selector(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/target-port-reaches-the-packets",
-    "Packets go to the current target port of an existing Service, at the endpoints of its selector and of another "
-    "manager's slice while that slice exists; another Service loses no connection.",
+    "An existing Service sends packets to its current target port, on the pods of its selector and on the endpoints "
+    "of another manager's slice while that slice exists; another Service loses no connection.",
     level=MUST,
     features={ROUTING},
     source="core/v1 ServicePort.targetPort; discovery/v1, label managed-by (different entities in one cluster)",

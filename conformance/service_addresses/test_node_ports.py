@@ -40,7 +40,7 @@ def _over_ipv6(name: str, service: Service, expected: Traffic) -> list[Question]
 
 @requirement(
     "SERVICE/node-ports-over-ipv6",
-    "A dual-stack Service answers at its node ports over IPv6, over TCP and UDP, as hints, externalTrafficPolicy and "
+    "Over IPv6, a dual-stack Service answers at its node ports for TCP and UDP, as hints, externalTrafficPolicy and "
     "terminating endpoints require.",
     level=SHOULD,  # no document specifies the families; a proxy may serve only some addresses (--nodeport-addresses)
     features={EXTERNAL_POLICY, IPV6_SERVICES, NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
