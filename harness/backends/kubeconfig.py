@@ -20,13 +20,12 @@ from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.agnhost_output import address_seen
 from harness.backends.any_cluster.barrier import Asks, Barrier
 from harness.backends.any_cluster.clients import Clients
-from harness.backends.any_cluster.dialing import Bypass, Dialer
+from harness.backends.any_cluster.dialing import Bypass, Dialer, Steady
 from harness.backends.any_cluster.node_evidence import missing, proxy_logs
 from harness.backends.any_cluster.node_names import TranslatingApi
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.stable_slices import StableSlices
-from harness.backends.any_cluster.steady import Steady
 from harness.backends.any_cluster.target import ClusterTarget, described
 from harness.backends.any_cluster.zone_canary import ZoneCanary
 from harness.backends.backend import TERMINATION_SECONDS, SteadyTraffic, WantedPod

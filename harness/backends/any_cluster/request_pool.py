@@ -45,20 +45,21 @@ class RequestPool:
             waiting.put(item)
         given_up = threading.Event()
 
-        def run(item: Item) -> None:
-            with self._turns:
-                if given_up.is_set():
-                    return
-                try:
-                    self._require_time()
-                    answers.put((item, ask(item)))
-                except BaseException as error:  # noqa: BLE001  raised where it is waited for
-                    answers.put(error)
-
         def work() -> None:
-            with contextlib.suppress(queue.Empty):
-                while not given_up.is_set():
-                    run(waiting.get_nowait())
+            while not given_up.is_set():
+                try:
+                    item = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                with self._turns:
+                    if given_up.is_set():
+                        return
+                    try:
+                        if self._ended.is_set():
+                            raise InconclusiveError("no more requests are sent: the run is over")
+                        answers.put((item, ask(item)))
+                    except BaseException as error:  # noqa: BLE001  raised where it is waited for
+                        answers.put(error)
 
         for _ in range(min(self._size, len(items))):
             threading.Thread(target=work, name="pool", daemon=True).start()
@@ -70,10 +71,6 @@ class RequestPool:
                 yield answer
         finally:
             given_up.set()
-
-    def _require_time(self) -> None:
-        if self._ended.is_set():
-            raise InconclusiveError("no more requests are sent: the run is over")
 
     def _next(self, answers: queue.SimpleQueue[Answer]) -> Answer:
         with contextlib.suppress(queue.Empty):

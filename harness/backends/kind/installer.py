@@ -89,12 +89,12 @@ class Installer:
 
     def _not_ready(self) -> StartError:
         found = [trouble(self.api, each, self.nodes) for each in self._what.ready if lacking(self.api, each)]
-        why = found[0].text if found else "it was too slow"
+        why = found[0][0] if found else "it was too slow"
         error = StartError(
             f"{self.recipe.name} is not ready within {self._what.ready_seconds:g} s: {why}\n"
             "set keep-cluster in an options file to inspect the cluster"
         )
-        error.logs = {name: text for each in found for name, text in each.log.items()}
+        error.logs = {name: text for _, logs in found for name, text in logs.items()}
         return error
 
 

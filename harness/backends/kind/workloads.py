@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from harness.api.client import Api, Object, log_of_pod
 from harness.guest import errors
@@ -14,14 +13,6 @@ from harness.recipes.installation import Workload
 _PULL = "build or pull it where the container engine is, and name it in key kind.images of the recipe"
 _PLURAL = {"DaemonSet": "daemonsets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
 _LOG_BYTES = "1000000"
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Why a workload is not ready, and the log of the pod that is not, by file name."""
-
-    text: str
-    log: Mapping[str, str]
 
 
 def url_of(workload: Workload) -> str:
@@ -59,21 +50,24 @@ def lacking(api: Api, workload: Workload) -> str:
     return f"{least} of {wanted} pods are ready" if least < wanted else ""
 
 
-def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> Trouble:
-    """Return why a workload is not ready. `nodes` maps the cluster's names of nodes to readable names."""
+def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return why a workload is not ready, and the log of the pod that is not, by file name.
+
+    `nodes` maps the cluster's names of nodes to readable names.
+    """
     summary = f"{workload}: {lacking(api, workload) or 'it was too slow'}"
     selector = selector_of(api, workload)
     pods = api.list("pods", workload.namespace, label_selector=selector) if selector else []
     waiting = [each for each in pods if not has_condition(each, "Ready")]
     if not waiting:
-        return Trouble(summary, {})
+        return summary, {}
     pod = min(waiting, key=lambda each: (not errors.of_pod(each), str(each["metadata"]["name"])))
     name, node = str(pod["metadata"]["name"]), str((pod.get("spec") or {}).get("nodeName") or "no node yet")
     why = errors.of_pod(pod, pull=_PULL) or f"pod {workload.namespace}/{name}: it does not become ready"
     log = _log(api, pod)
     where = nodes.get(node, node)
     text = f"{summary}\non {where}: {why}" + (f"\n{fault_in(log)}" if log else "")
-    return Trouble(text, {f"{workload.name}-{where}.log": log} if log else {})
+    return text, ({f"{workload.name}-{where}.log": log} if log else {})
 
 
 def _log(api: Api, pod: Object) -> str:

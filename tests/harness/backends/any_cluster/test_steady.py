@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from typing import cast
 
-from harness.backends.any_cluster.dialing import Dialed, Dialer
+from harness.backends.any_cluster.dialing import STEADY_TRIES, Dialed, Dialer, Steady
 from harness.backends.any_cluster.pods import ClientPod
-from harness.backends.any_cluster.steady import TRIES, Steady
 from harness.model.outcomes import TIMED_OUT, Reached
 from harness.probes.loop import Probe
 
@@ -61,4 +60,4 @@ def test_requests_have_one_try_until_one_is_answered() -> None:
     """The number of attempts without an answer is then always known: their repeated SYNs are not lost packets."""
     dialer = _Dialer({80}, silent=3, requests=6)
     _run(dialer, 0.001, streams=1)
-    assert dialer.tries[:6] == [1, 1, 1, 1, TRIES, TRIES]
+    assert dialer.tries[:6] == [1, 1, 1, 1, STEADY_TRIES, STEADY_TRIES]

@@ -74,25 +74,25 @@ def test_workload_is_ready_when_all_pods_of_its_template_are(status: Object | No
 def test_crashing_pod_is_reported_with_node_and_previous_log() -> None:
     crashing = pod("agent-x", "t-worker2", {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}, 3)
     cluster = api(counts(2, 0, 2), [pod("agent-a", "t-worker", {"running": {}}), crashing], LOG)
-    found = trouble(cluster, AGENT, {"t-worker": "a1", "t-worker2": "b1"})
-    assert found.text.splitlines() == [
+    text, log = trouble(cluster, AGENT, {"t-worker": "a1", "t-worker2": "b1"})
+    assert text.splitlines() == [
         "DaemonSet kube-system/agent: 0 of 2 pods are ready",
         f"on b1: pod kube-system/agent-x on node t-worker2: its container crashes repeatedly (back-off): {SEE}",
         "the first error of its log, in line 2 of 3: E1124 10:00:00.000000       1 main.go:1] no such table",
     ]
-    assert found.log == {"agent-b1.log": LOG}
+    assert log == {"agent-b1.log": LOG}
     assert cast("Any", cluster).asked[-1].endswith("/agent-x/log?container=main&limitBytes=1000000&previous=true")
 
 
 def test_missing_image_is_reported_with_the_recipe_key() -> None:
     waiting = {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}
-    said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", waiting)]), AGENT, {}).text
+    said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", waiting)]), AGENT, {})[0]
     assert "image mine:1 cannot be pulled (no such host): build or pull it" in said
     assert "key kind.images" in said
 
 
 def test_unready_pod_is_reported_with_its_current_log() -> None:
-    said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", {"running": {}})], "waiting\n"), AGENT, {"w": "a1"}).text
+    said = trouble(api(counts(1, 0, 1), [pod("agent-x", "w", {"running": {}})], "waiting\n"), AGENT, {"w": "a1"})[0]
     assert said.splitlines()[1:] == [
         "on a1: pod kube-system/agent-x: it does not become ready",
         "its log has no error, and ends with: waiting",
