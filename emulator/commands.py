@@ -58,10 +58,10 @@ def cluster() -> None:
     help="Also write the kubeconfig to this file, unless it describes other clusters. `cluster down` removes it.",
 )
 def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
-    """Start a cluster in the background, and print how to use it.
+    """Start a cluster in the background, and print instructions for its use.
 
-    Its components are chosen with the same options as for `run`. Pods created through its API run. With
-    --control-plane binaries:VERSION it has kube-scheduler too, and all controllers that need no cloud.
+    Its components are selected with the same options as for `run`. The cluster runs pods that are created through its
+    API. With --control-plane binaries:VERSION it also has kube-scheduler and all controllers that need no cloud.
     """
     from emulator import control
 
@@ -79,7 +79,7 @@ def list_clusters() -> None:
 @cluster.command(epilog=examples("cluster down", "cluster down --name old"))
 @_NAME
 def down(name: str) -> None:
-    """Stop a cluster and remove everything it used. Succeeds if it is not running."""
+    """Stop a cluster and remove all its resources. Succeeds if it is not running."""
     from emulator import control
 
     click.echo(control.down(name))
@@ -89,11 +89,11 @@ def down(name: str) -> None:
     epilog=examples("cluster kubeconfig > kubeconfig", "cluster kubeconfig old", "cluster kubeconfig --path")
 )
 @click.argument("name", default="default", metavar="[NAME]", shell_complete=_CLUSTERS)
-@click.option("--path", is_flag=True, help="Print its path instead of its content.")
+@click.option("--path", is_flag=True, help="Print the path of the kubeconfig instead of its content.")
 def kubeconfig(name: str, path: bool) -> None:
     """Print the kubeconfig of a cluster.
 
-    `export KUBECONFIG=$(trafficdist cluster kubeconfig --path)` lets kubectl use it.
+    `export KUBECONFIG=$(trafficdist cluster kubeconfig --path)` makes kubectl use it.
     """
     from emulator import control
 

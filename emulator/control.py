@@ -40,8 +40,8 @@ _CLONE_NEWNET = 0x40000000
 def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | None = None, **options: Any) -> str:
     """Boot a cluster in the background, and return usage instructions. Raises `UsageError`, `UnavailableError`.
 
-    `options` are the options of `run` that select components: proxy, mode, control_plane and so on. The kubeconfig
-    is also written to the file `kubeconfig`.
+    `options` are the options of `run` that select components: proxy, mode, control_plane and so on. A copy of the
+    kubeconfig is written to the file `kubeconfig`.
     """
     settings = _settings({"topology": topology, "families": families, **options})
     of_settings(settings, whole=True)  # report what is missing before anything starts
@@ -53,7 +53,7 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
         running = cluster_state.load(name)
         if running is not None:
             raise UsageError(
-                f"cluster {name!r} is already up (process {running.pid}); "
+                f"cluster {name!r} is already running (process {running.pid}); "
                 f"end it with `trafficdist cluster down --name {name}`, or choose another --name"
             )
         shutil.rmtree(folder, ignore_errors=True)
@@ -61,7 +61,7 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
         _start(name, folder, settings)
     state = cluster_state.load(name)
     if state is None:
-        raise UnavailableError(f"cluster {name!r} ended immediately after it was up")
+        raise UnavailableError(f"cluster {name!r} ended immediately after it was ready")
     if kubeconfig is not None:
         try:
             kubeconfig_copy.write(kubeconfig, state.kubeconfig, folder)
@@ -76,12 +76,12 @@ def _settings(options: dict[str, Any]) -> Settings:
     fault = resolve(by_name({"mutant": options.pop("mutant", "")})).mutant
     settings = resolve(by_name(options))
     if fault and settings.proxy.kind != REFERENCE:
-        raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {settings.proxy}")
+        raise UsageError(f"--mutant changes the reference, so it cannot be combined with --proxy {settings.proxy}")
     return dataclasses.replace(settings, mutant=fault)
 
 
 def _start(name: str, folder: Path, settings: Settings) -> None:
-    """Start the process, and wait until the cluster is ready. Raises `UnavailableError` with the error."""
+    """Start the process, and wait until the cluster is ready. Raises `UnavailableError` with the process's error."""
     reading, writing = os.pipe()
     log = folder / "log"
     with log.open("wb") as output, os.fdopen(reading, "rb") as pipe:
@@ -121,7 +121,7 @@ def listing() -> str:
     """Return a table of the running clusters."""
     states = cluster_state.running()
     if not states:
-        return "No cluster is up. `trafficdist cluster up` boots one."
+        return "No cluster is running. `trafficdist cluster up` starts one."
     rows = [("NAME", "PROCESS", "TOPOLOGY", "NODES", "KUBECONFIG")]
     rows += [(each.name, str(each.pid), each.topology, " ".join(each.zones), str(each.kubeconfig)) for each in states]
     return as_table(rows)
@@ -132,7 +132,7 @@ def down(name: str) -> str:
     with _locked(name):
         state = cluster_state.load(name)
         if state is None:
-            return f"Cluster {name} is not up."
+            return f"Cluster {name} is not running."
         kubeconfig_copy.remove(cluster_state.folder_of(name))
         _end(state)
         shutil.rmtree(cluster_state.folder_of(name), ignore_errors=True)
@@ -186,8 +186,8 @@ def _running(name: str) -> ClusterState:
     state = cluster_state.load(name)
     if state is None:
         others = [each.name for each in cluster_state.running()]
-        near = f"running: {', '.join(others)}" if others else "none is; `trafficdist cluster up` boots one"
-        raise UsageError(f"cluster {name!r} is not up; {near}")
+        near = f"running: {', '.join(others)}" if others else "none is running; `trafficdist cluster up` starts one"
+        raise UsageError(f"cluster {name!r} is not running; {near}")
     return state
 
 
@@ -199,7 +199,7 @@ def _enter(descriptor: int, kind: int) -> None:
 
 @contextlib.contextmanager
 def _locked(name: str) -> Iterator[None]:
-    """Hold a lock, so that only one command at a time changes a cluster. Leaves no file behind."""
+    """Hold a lock, so that only one command at a time changes a cluster. Leaves no lock file behind."""
     path = cluster_state.folder_of(name).with_suffix(".lock")
     lock = _lock(path)
     try:
@@ -239,7 +239,7 @@ def _introduction(state: ClusterState, kubeconfig: Path, seconds: float) -> str:
     url = f"http://{f'[{host}]' if ':' in host else host}:{service['port']}/hostname"
     user = f"--user={state.user_namespace} --preserve-credentials " if state.user_namespace else ""
     on_first = shlex.quote(json.dumps({"spec": {"nodeName": first}}))
-    return f"""Cluster {state.name} is up, in {seconds:.1f} s. Nodes and their zones: {nodes}
+    return f"""Cluster {state.name} is ready after {seconds:.1f} s. Nodes and their zones: {nodes}
 
 Look at it:
   {kubectl} get nodes,pods,services,endpointslices -o wide

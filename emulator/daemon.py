@@ -1,8 +1,8 @@
 """The process that keeps an embedded cluster running in the background, until SIGTERM, SIGHUP or SIGINT.
 
 Its API server is reachable from outside, and a kubelet runs the pods that clients create. The whole cluster belongs to
-this process, so nothing is left behind, however the process ends. `trafficdist cluster up` starts the process with a
-pipe, on which the process reports `ready` or the error.
+this process, so nothing remains however the process ends. `trafficdist cluster up` starts the process with a pipe, and
+the process writes `ready` or an error to the pipe.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _EVERY = 1.0  # seconds between checks of the cluster's threads
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Boot, report the result, wait for a signal, and close. Arguments: name, folder, settings (JSON), pipe descriptor.
+    """Start the cluster, report the result, wait for a signal, and close. Arguments: name, folder, settings, pipe.
 
-    Returns 0 after a signal, 1 if the cluster did not boot, and 12 if a part of it has failed; the log has the reason.
+    Returns 0 after a signal, 1 if the cluster did not start, and 12 if a part has failed; the log contains the reason.
     """
     name, folder, settings, descriptor = arguments
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)  # before any thread starts, because threads inherit the signal mask
@@ -127,7 +127,7 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
 
 
 class _Record:
-    """Writes the state of this cluster for other commands, when the cluster is up and whenever the pods change."""
+    """Writes the state file for other commands when the cluster is ready and whenever its pods change."""
 
     def __init__(self, folder: Path, state: ClusterState) -> None:
         self._folder = folder
@@ -146,7 +146,7 @@ class _Record:
             self._save()
 
     def is_up(self, service: dict[str, Any]) -> None:
-        """Record that the cluster is up. `service` names the example Service."""
+        """Record that the cluster is running. `service` is the example Service."""
         with self._lock:
             self._state = dataclasses.replace(self._state, service=service)
             self._save()
@@ -157,7 +157,7 @@ class _Record:
 
 
 def _reachable(backend: NetnsBackend) -> dict[str, Any]:
-    """Serve also on the machine's loopback, outside this process's netns. Return a kubeconfig for that address."""
+    """Also serve on the machine's loopback, outside this process's netns. Return a kubeconfig for that address."""
     listening = sandbox.outside_socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
@@ -192,7 +192,7 @@ def _run_example(backend: NetnsBackend) -> dict[str, Any]:
 
 
 def _prefer_the_zone(api: Api) -> Object:
-    """Create a Service that prefers its zone, with this release's value of trafficDistribution."""
+    """Create a Service that prefers its zone, with the value of trafficDistribution for this release."""
     wanted = manifests.service("web", selector={"app": "web"}, trafficDistribution="PreferSameZone")
     try:
         return api.create("services", "default", wanted)

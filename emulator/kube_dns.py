@@ -1,6 +1,6 @@
-"""The DNS server with which pods of an embedded cluster resolve Services, behind the usual cluster IP.
+"""The DNS server that pods of an embedded cluster use to resolve Services, behind the usual cluster IP.
 
-This DNS server is not judged. It is an API client, so it also works with a real control plane. Only clusters of
+Scenarios do not test this DNS server. It is an API client, so it also works with a real control plane. Only clusters of
 `cluster up` have this server, so no scenario waits for it.
 """
 
@@ -28,21 +28,21 @@ _TENTH = 10  # index of the DNS address in the Service CIDR, as in kubeadm
 
 
 class KubeDns:
-    """A DNS server in a pod on the first node, behind Service kube-dns."""
+    """A DNS server in a pod on the first node, behind the Service kube-dns."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], api: Api, network: Network) -> None:
         self._server = PlainDns(kubeconfig)
         self._api = api
         self._network = network
         self.address = str(ipaddress.ip_network(SERVICE_CIDRS[network.families[0]])[_TENTH])
-        """The cluster IP of the first IP family."""
+        """The cluster IP in the first IP family."""
 
     def threads(self) -> tuple[threading.Thread, ...]:
         return self._server.threads()
 
     @contextlib.contextmanager
     def served(self) -> Iterator[None]:
-        """Serve during the block. Raises `RefusedError` if the address is in use."""
+        """Serve during the block. Raises `RefusedError` if the cluster IP is in use."""
         pod = self._network.add_pod(next(iter(self._network.nodes)))
         self._server.start(pod)
         try:

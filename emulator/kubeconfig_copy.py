@@ -1,7 +1,7 @@
-"""Copy the kubeconfig of a background cluster to a file that the user names.
+"""Copy the kubeconfig of a background cluster to a file that the user chooses.
 
-The copy is a separate file. kind merges into kubectl's default file and thereby changes the current cluster of every
-shell. This module does not. A file with other clusters is left unchanged.
+The copy is a separate file. kind instead merges into kubectl's default file and so changes the current cluster of every
+shell. A file with other clusters is left unchanged.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ _NOTE = "kubeconfig-copy"  # this file in a cluster's folder contains the path o
 
 
 def check(path: Path) -> None:
-    """Check that `path` can be written: the file is missing, or is an earlier copy. Raises `UsageError`."""
+    """Check that `path` can be written: the file must be missing or an earlier copy. Raises `UsageError`."""
     if fault := fault_of_path(str(path)):
-        raise UsageError(f"--kubeconfig {str(path)[:100]!r}: is no path: {fault}")
+        raise UsageError(f"--kubeconfig {str(path)[:100]!r}: is not a path: {fault}")
     if not path.parent.is_dir():
         raise UsageError(f"--kubeconfig {path}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
-        raise UsageError(f"--kubeconfig {path}: folder {path.parent} may not be written")
+        raise UsageError(f"--kubeconfig {path}: folder {path.parent} is not writable")
     if path.is_dir():
         raise UsageError(f"--kubeconfig {path}: is a folder; name a file in it")
     if os.path.lexists(path) and not _is_ours(path):
-        raise UsageError(f"--kubeconfig {path}: is there, and not about a cluster of ours alone; name another file")
+        raise UsageError(
+            f"--kubeconfig {path}: exists, and does not contain only an embedded cluster; name another file"
+        )
 
 
 def write(path: Path, source: Path, folder: Path) -> None:
-    """Copy `source` to `path`, readable by its owner alone, and record `path` in the cluster's `folder`.
+    """Copy `source` to `path`, readable only by its owner, and record `path` in the cluster's `folder`.
 
     Raises `UsageError` if `path` cannot be written.
     """

@@ -3,9 +3,9 @@
     $XDG_RUNTIME_DIR/trafficdist/NAME/   (where there is none: ~/.local/state/trafficdist/clusters/NAME/)
         state.json  kubeconfig  log
 
-Process ids are reused, so a state is valid only while the process that wrote the state is alive. The process is
-identified by its start time. The next command removes the remains of a killed process. The temporary folder is not
-used, because another user could occupy a name there.
+Process ids are reused, so a state is valid only while the process that wrote it is alive. The process is identified by
+its start time. The next command removes the files of a killed process. The temporary folder is not used, because
+another user could create a folder with the same name there.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def root() -> Path:
         raise UnavailableError(f"cannot use {path} for the state of clusters: {error.strerror}") from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise UnavailableError(
-            f"{path} must be a folder that belongs to you and that nobody else can enter (mode 0700). "
+            f"{path} must be a folder that belongs to you and is accessible only to you (mode 0700). "
             "Remove it, or set XDG_RUNTIME_DIR to a folder of your own."
         )
     return path
@@ -79,13 +79,13 @@ def _made(path: Path) -> os.stat_result:
             path.mkdir(mode=0o700)
         with contextlib.suppress(FileNotFoundError):
             return path.lstat()
-    raise FileNotFoundError(errno.ENOENT, "other commands keep removing it")
+    raise FileNotFoundError(errno.ENOENT, "other commands repeatedly remove it")
 
 
 def folder_of(name: str) -> Path:
     """Return the folder of a cluster. Raises `UsageError` for an invalid name."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"cluster name {name!r}: want a-z, 0-9 and -, at most 40 characters")
+        raise UsageError(f"cluster name {name!r}: use a-z, 0-9 and -, at most 40 characters")
     return root() / name
 
 
@@ -95,7 +95,7 @@ def save(folder: Path, state: ClusterState) -> None:
 
 
 def load(name: str) -> ClusterState | None:
-    """Return the running cluster with this name, or None. Remove the remains of a killed cluster."""
+    """Return the running cluster with this name, or None. Remove the files of a killed cluster."""
     folder = folder_of(name)
     try:
         state = ClusterState(**json.loads((folder / "state.json").read_text(encoding="utf-8")))

@@ -1,1 +1,1 @@
-"""The explanation of a Service's routing: the decision of each node, and its reason."""
+"""Explanation of a Service's routing: the decision of each node, and the reason for the decision."""

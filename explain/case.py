@@ -1,4 +1,4 @@
-"""One Service of a cluster, with the data for finding causes, and the commands that change the Service."""
+"""One Service of a cluster, with the data that is needed to find causes, and the commands that change the Service."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Case:
         return f"kubectl -n {self.namespace} {verb} service {self.name} {rest}".rstrip()
 
     def set_field(self, value: str = "") -> str:
-        """Return the command that sets trafficDistribution. The default is this release's value for the zone."""
+        """Return the command that sets trafficDistribution. By default, the value for the same zone in this release."""
         value = value or (
             "PreferSameZone" if self.cluster.features.enabled("PreferSameTrafficDistribution") else "PreferClose"
         )
@@ -66,13 +66,13 @@ class Case:
 
     @property
     def log(self) -> str:
-        """Return the command that shows the controller's log about the Service."""
+        """Return the command that shows the lines about the Service in the controller's log."""
         pods = "-l component=kube-controller-manager --tail=-1"
-        return f"kubectl -n kube-system logs {pods} | grep {self.namespace}/{self.name}; if it does not run, start it"
+        return f"kubectl -n kube-system logs {pods} | grep {self.namespace}/{self.name}; if it is not running, start it"
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Return Events, conditions, the controller's Lease, and the time when the controller last wrote the slices."""
+        """Return Events, conditions, the controller's Lease, and the last time when the controller wrote the slices."""
         return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
 
     @property
@@ -84,14 +84,14 @@ class Case:
 
     @property
     def _written(self) -> str:
-        """Return when the controller last wrote the slices, according to managedFields, or "" if that is unknown."""
+        """Return the last time when the controller wrote the slices, according to managedFields, or "" if unknown."""
         fields = [each for one in self.slices for each in one["metadata"].get("managedFields") or ()]
         last: Object = max(fields, key=lambda each: str(each.get("time", "")), default={})
         return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
 
     @property
     def workload(self) -> str:
-        """Return the owner of the pods, like "deployment/web", or "" if it is unknown."""
+        """Return the workload that owns the pods, for example "deployment/web", or "" if it is unknown."""
         for pod in self.pods or ():
             for owner in pod["metadata"].get("ownerReferences") or ():
                 kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))

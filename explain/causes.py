@@ -1,4 +1,4 @@
-"""The known reasons why connections of a Service leave their zone, and findings of these causes in a cluster."""
+"""The known causes for which connections of a Service leave their zone, and findings of these causes in a cluster."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _weight(text: str) -> Weight:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause found in the cluster, in a sentence with names and numbers. If `nodes` is empty, all are affected."""
+    """A cause that was found in the cluster, with a sentence about it. If `nodes` is empty, all nodes are affected."""
 
     cause: Cause
     says: str
@@ -75,6 +75,6 @@ def many(number: int, thing: str, verbs: str = "") -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the first names, and the number of omitted names."""
+    """Return the first names, followed by the number of omitted names."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return " ".join(names[:SHOWN]) + more

@@ -1,7 +1,7 @@
-"""Probe a Service of any cluster from client pods, with the same precautions as a run.
+"""Probe a Service in any cluster from client pods, with the same precautions as in a run.
 
-The probe holds the Lease, works in a separate namespace, and removes both at the end. After a `kill -9`, the next run
-or `trafficdist cleanup` removes the Lease and the namespace. The probe only connects to the pods of the Service. Pods
+The probe holds the Lease, works in a separate namespace, and deletes both at the end. After a `kill -9`, the next run
+or `trafficdist cleanup` deletes the Lease and the namespace. The probe only connects to the pods of the Service. Pods
 with the standard test image also return their name.
 """
 
@@ -35,9 +35,9 @@ from harness.probes.loop import Probe
 from harness.run.signals import Signals
 
 CONNECTIONS = 10
-"""The number of connections to servers that do not return their name."""
+"""The number of connections to servers that do not return their names."""
 RATES = Rates(leak=0.2)
-"""The error rate that determines the number of connections to servers with names: 20% wrong endpoints are found."""
+"""The fraction of wrong endpoints that is found, which sets the number of connections to servers with names."""
 
 Say = Callable[[str], None]
 
@@ -51,8 +51,8 @@ def ask(
 ) -> tuple[Plan, list[Seen]]:
     """Probe a Service from a client pod in each zone, and from one more pod for each different prediction.
 
-    Raises `UsageError` for a Service without a cluster IP, `UnavailableError` with the remedy, `DistrustError`
-    during a run, and `InconclusiveError`.
+    Raises `UsageError` if the Service has no cluster IP, `UnavailableError` with a remedy, `DistrustError` while a run
+    uses the cluster, and `InconclusiveError`.
     """
     wanted = plan(
         diagnosis, cluster, [str(each["metadata"]["name"]) for each in cluster.objects.nodes if takes_pods(each)]
@@ -95,8 +95,10 @@ def _require_addresses(api: Api, wanted: Plan) -> None:
     addresses = set(now["spec"].get("clusterIPs") or ())
     foreign = sorted({each.address for each in wanted.questions} - addresses)
     if foreign:
-        said = f"--probe: {', '.join(foreign)} is no address of Service {metadata['namespace']}/{metadata['name']}"
-        raise UsageError(f"{said}, which has {', '.join(sorted(addresses)) or 'none'}: nothing else is probed")
+        said = f"--probe: {', '.join(foreign)} is not an address of Service {metadata['namespace']}/{metadata['name']}"
+        raise UsageError(
+            f"{said}, which has {', '.join(sorted(addresses)) or 'none'}: only its own addresses can be probed"
+        )
 
 
 def _outcomes(wanted: Plan, clients: Clients, dialer: Dialer) -> list[Seen]:

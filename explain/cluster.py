@@ -22,7 +22,7 @@ from reference.features import GATES, NEWEST, OLDEST, Features, Reading, Version
 from reference.proxy.decision import Behaviour
 
 _PATIENCE = 4
-"""A controller counts as stopped when its Lease has been expired for this many times the Lease duration."""
+"""A controller counts as stopped when its Lease expired at least this many Lease durations ago."""
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -32,10 +32,10 @@ ServiceName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, with its zone ("" if missing), the release of its proxy, and its share in CPU-based hints.
+    """A node, with its zone ("" if missing), the release of its proxy, and the CPU that CPU-based hints count.
 
-    `counts` is true if the node is ready and not a control plane node. `milli_cpu` is 0 if it is unknown. `proxy`
-    names the source of the release, which is the image of the node's proxy, or its kubelet.
+    `counts` is true if the node is ready and not a control plane node. `milli_cpu` is 0 if it is unknown. `proxy` names
+    the source of the release: the image of the node's proxy, or the kubelet version.
     """
 
     name: str
@@ -49,9 +49,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class LateLabel:
-    """A zone label that is newer than the proxy pod of its node. `by_hand` is true if kubectl set the label.
+    """A zone label that is newer than the proxy pod of its node. `by_hand` is true if kubectl wrote the label.
 
-    `restart` is the command that restarts a proxy which reads the label only at its start, or "".
+    `restart` is the command that restarts the proxy, or "" if the proxy follows changes of the label.
     """
 
     said: str
@@ -60,7 +60,7 @@ class LateLabel:
 
 
 class Cluster:
-    """The objects of a cluster, indexed. `features` are the controller's, by its metrics."""
+    """The objects of a cluster, indexed. `features` are those of the controller, according to its metrics."""
 
     def __init__(self, objects: Objects, follow: Reading) -> None:
         self.objects = objects
@@ -78,7 +78,7 @@ class Cluster:
 
     @property
     def _keys(self) -> dict[str, bool]:
-        """Return gate ServiceTopology from the API server's metrics. All components are assumed to agree."""
+        """Return the gate ServiceTopology from the API server's metrics. All components are assumed to agree."""
         return {name: on for name, on in self.objects.gates.get(API_SERVER, {}).items() if name == "ServiceTopology"}
 
     @cached_property
@@ -114,7 +114,7 @@ class Cluster:
         return sorted({each.zone for each in self.nodes.values()} - {""})
 
     def _with_label(self, namespace: str, key: str) -> Mapping[str, list[Object]]:
-        """Return the pods of a namespace that have a label, grouped by the label's value."""
+        """Return the pods of a namespace that have this label, grouped by the label's value."""
         if (namespace, key) not in self._pods:
             found = self._pods[namespace, key] = defaultdict(list)
             for each in self._in_namespaces.get(namespace, ()):
@@ -148,7 +148,7 @@ class Cluster:
         return found
 
     def events(self, service: Object) -> list[str]:
-        """Return the newest topology Event of each reason about a Service, with the newest Event first."""
+        """Return the newest topology Event for each reason about a Service, newest first."""
         mine = [each for each in self._events.get(_name(service), ()) if "Topology" in str(each.get("reason", ""))]
         newest: dict[str, Object] = {str(each["reason"]): each for each in sorted(mine, key=_time)}
         return [
@@ -163,7 +163,7 @@ class Cluster:
         return next((each.get("spec") or {} for each in named), None)
 
     def controller(self) -> str:
-        """Return the holder of the controller's Lease as a sentence, or "" without a Lease."""
+        """Return a sentence about the holder of the controller's Lease, or "" if there is no Lease."""
         if self._lease is None:
             return ""
         held = self._lease.get("holderIdentity") or "nobody"
@@ -228,7 +228,7 @@ def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Fe
 
 
 def _restart(proxy: Object) -> str:
-    """Return the command that restarts a proxy which reads its zone only at its start, or "" for kube-proxy."""
+    """Return the command that restarts a proxy that reads its zone only at its start, or "" for kube-proxy."""
     metadata = proxy["metadata"]
     is_calico = (metadata.get("labels") or {}).get("k8s-app") == CALICO
     return f"kubectl -n {metadata['namespace']} delete pod {metadata['name']}" if is_calico else ""
@@ -243,7 +243,7 @@ def _label_written(node: Object) -> Object:
 
 
 def version_of(text: str) -> Version | None:
-    """Return the Kubernetes release in "v1.34.2", or the nearest known release. None if there is no version."""
+    """Return the Kubernetes release in "v1.34.2", or the nearest known release; None for a text without a version."""
     match = re.match(r"v?(\d+)\.(\d+)", text)
     return min(max((int(match[1]), int(match[2])), OLDEST), NEWEST) if match else None
 

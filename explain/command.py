@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EXAMPLES = examples(
     "explain web                            in the namespace of the current context",
     "explain shop/web --context production",
-    "explain --all                          one line for each Service that requests topology",
+    "explain --all                          one line for each Service that requests topology-aware routing",
     "explain --all --record here            save the objects, without Secrets, to explain them elsewhere",
     "explain shop/web --from here",
     "explain shop/web --probe                         with connections from a pod in each zone",
@@ -41,7 +41,7 @@ _EXAMPLES = examples(
 @click.option("--record", metavar="DIR", default="", help="Save the objects in a folder, for --from.")
 @click.option(
     "--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text",
-    help="Format of the answer; md and html only with --all.",
+    help="Format of the output; md and html only with --all.",
 )  # fmt: skip
 @click.option(
     "--if", "assumed", metavar="KEY=VALUE", multiple=True,
@@ -55,7 +55,7 @@ _EXAMPLES = examples(
 @click.option(
     "--probe", is_flag=True,
     help="Also connect to the Service from a client pod in each zone, and compare with the prediction. Creates a "
-    "namespace, a Lease and pods, and removes them.",
+    "namespace, a Lease and pods, and deletes them at the end.",
 )  # fmt: skip
 @click.pass_context
 def explain(
@@ -73,14 +73,14 @@ def explain(
     probe: bool,
     **options: Any,
 ) -> None:
-    """Explain why connections to a Service stay in their zone, or do not, on any cluster.
+    """Explain why connections to a Service stay in their zone or leave it, on any cluster.
 
     Read-only, except with --probe.
 
-    Prints the answer, then each cause with its evidence, nodes and remedy (docs/explain.md has a paragraph for each),
-    then the endpoints that each node uses. Predicts released Kubernetes, unless --follow kep is given.
+    Prints the answer, then each cause with its evidence, nodes and remedy (docs/explain.md describes each cause), then
+    the endpoints that each node uses. Predicts the behaviour of released Kubernetes, unless --follow kep is given.
 
-    With --all the exit code is 1 if some Service does not get what it requests.
+    With --all, the exit code is 1 if the request of any Service is not met.
     """
     from explain.service import Source, explain_all, explain_if, explain_service
     from harness.commands.console import console as made
@@ -88,11 +88,11 @@ def explain(
     if every and assumed:
         raise UsageError("explain --all: --if needs one Service")
     if every == bool(service):
-        raise UsageError("explain: want one Service, like shop/web, or --all")
+        raise UsageError("explain: expected one Service, like shop/web, or --all")
     if service and (namespace or form in {"md", "html"}):
         raise UsageError(f"explain {service}: --namespace and --format md or html need --all")
     if probe and (every or assumed or source):
-        raise UsageError("explain --probe: want one Service of a running cluster, without --all, --if and --from")
+        raise UsageError("explain --probe: expected one Service of a running cluster, without --all, --if and --from")
     told = resolve_some(options)
     registry = told.pop("image_registry")
     told["follow"] = told["follow"] or "released"

@@ -1,6 +1,6 @@
-"""Read the feature gates of a cluster's components from their metrics, if these are readable.
+"""Read the feature gates of a cluster's components from their metrics, if permitted.
 
-Since Kubernetes 1.35 all relevant gates are permanent. kube-apiserver serves its own metrics. Those of
+Since Kubernetes 1.35 all relevant gates are permanent. kube-apiserver serves its own metrics. The metrics of
 kube-controller-manager and kube-proxy are read through the pod proxy, which works only for pods that listen on the
 node's address and require no authorization.
 """
@@ -26,7 +26,7 @@ Gates = Mapping[str, Mapping[str, bool]]
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The path of a component's metrics ("" if there is none), and the remedy if the metrics are not readable."""
+    """The path of a component's metrics ("" if there is none), and the remedy if the metrics cannot be read."""
 
     component: str
     path: str
@@ -36,9 +36,10 @@ class _Source:
 def read_gates(
     api: Api, version: str, proxies: Sequence[Object], managers: Sequence[Object]
 ) -> tuple[dict[str, Mapping[str, bool]], dict[str, str]]:
-    """Return the gates from readable metrics, and the remedy for each other component.
+    """Return the gates from metrics that could be read, and the remedy for each other component.
 
-    `version` is the API server's. `proxies` and `managers` are the pods of kube-proxy and kube-controller-manager.
+    `version` is that of the API server. `proxies` and `managers` are the pods of kube-proxy and
+    kube-controller-manager.
     """
     found: dict[str, Mapping[str, bool]] = {}
     unread: dict[str, str] = {}
@@ -53,13 +54,13 @@ def read_gates(
 
 def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]) -> Iterator[_Source]:
     if _minor(version) < _PERMANENT:
-        yield _Source(API_SERVER, "/metrics", "permission to get /metrics (nonResourceURLs) would show them")
+        yield _Source(API_SERVER, "/metrics", "permission to get /metrics (nonResourceURLs) is needed")
     if _minor(version) <= _PERMANENT:  # the component may be one minor version older
         if managers:
             would = "--bind-address other than 127.0.0.1 and --authorization-always-allow-paths=/metrics"
             yield _of_pod(CONTROLLER, managers[0], "https:{}:10257", would)
         else:
-            yield _Source(CONTROLLER, "", "it is no pod that can be queried: whoever runs the control plane knows them")
+            yield _Source(CONTROLLER, "", "it is not in a pod that can be queried: ask the control plane's operators")
     for release, pod in _of_each_release(proxies).items():
         if _minor(release) < _PERMANENT:
             yield _of_pod(f"{PROXY} {release}", pod, "{}:10249", "metricsBindAddress other than 127.0.0.1")
@@ -68,9 +69,7 @@ def _sources(version: str, proxies: Sequence[Object], managers: Sequence[Object]
 def _of_pod(component: str, pod: Object, place: str, listens: str) -> _Source:
     name, namespace = str(pod["metadata"]["name"]), str(pod["metadata"]["namespace"])
     path = f"{path_of('pods', namespace, place.format(name), 'proxy')}/metrics"
-    return _Source(
-        component, path, f"permission to get pods/proxy in namespace {namespace}, and {listens}, would show them"
-    )
+    return _Source(component, path, f"permission to get pods/proxy in namespace {namespace}, and {listens}, are needed")
 
 
 def _text(api: Api, path: str) -> str:
@@ -81,7 +80,7 @@ def _text(api: Api, path: str) -> str:
 
 
 def _of_each_release(proxies: Sequence[Object]) -> dict[str, Object]:
-    """Return one proxy pod for each minor version, like "1.34"."""
+    """Return one proxy pod for each minor version of Kubernetes, with keys like "1.34"."""
     return {release: each for each in reversed(proxies) for release in [_release(each)] if release}
 
 

@@ -40,7 +40,7 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
 
 
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
-    """Yield endpoints whose node has a new zone that the controller has not yet written to the slice."""
+    """Yield endpoints whose node now has another zone, while the slice still has the old zone."""
     nodes = case.cluster.nodes
     former = [
         each
@@ -59,7 +59,7 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
 
 
 def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequence[tuple[Object, Object]]) -> Finding:
-    """Return the reason why endpoints lack hints that the Service requests."""
+    """Return the reason why endpoints lack the hints that the Service requests."""
     of_all = f"{len(without)} of {many(len(ready), 'ready endpoint')}"
     said = f"{of_all} {'has' if len(without) == 1 else 'have'} no hints, so proxies use no hints at all"
     if len(without) == len(ready):
@@ -77,9 +77,9 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
         names = listed(sorted({one["metadata"]["name"] for _, one in without}))
         return found("slices-disagree", f"{said}: look at slice {names}", evidence=case.evidence, remedy=case.log)
     if case.cluster.controller_is_gone:
-        return found("controller-gone", f"{said}, and kube-controller-manager does not run", evidence=case.evidence)
+        return found("controller-gone", f"{said}, and kube-controller-manager is not running", evidence=case.evidence)
     if isinstance(case.decided_by, CpuHeuristic) and any("Disabled" in each for each in case.events):
-        says = f"{said}: what stopped the controller is gone, but it has not processed the Service since"
+        says = f"{said}: the obstacle is gone, but the controller has not processed the Service since"
         return found("hints-not-back", says, evidence=case.evidence, remedy=case.touch)
     says = f"{said}, though {case.decided_by.reason}"
     return found("hints-not-written", says, evidence=case.evidence, remedy=case.log)
@@ -172,11 +172,13 @@ def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
     if other:
         each = other[0]
         says = (
-            f"{many(len(other), 'endpoint', 'has/have')} other hints than {decided_by.value} requests: "
+            f"{many(len(other), 'endpoint', 'has/have')} hints that differ from the request {decided_by.value}: "
             f"{name_of(each)} of zone {each.get('zone') or '(none)'} is hinted for {_names(each['hints'])}"
         )
         look = f"kubectl -n {case.namespace} get endpointslices -l {SERVICE_NAME}={case.name} -o yaml"
-        yield found("hints-of-somebody-else", says, remedy=f"find out who writes them: {look} --show-managed-fields")
+        yield found(
+            "hints-of-somebody-else", says, remedy=f"find out which client writes them: {look} --show-managed-fields"
+        )
     elif decided_by.nodes and (unnamed := [each for each in ready if not each["hints"].get("forNodes")]):
         says = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node, though {decided_by.reason}"
         yield found("hints-not-written", says, evidence=tuple(filter(None, [case.cluster.controller()])))

@@ -1,7 +1,8 @@
 """Find why connections to a Service leave their zone: the causes in its objects, each with evidence and a remedy.
 
-This module has no effects and uses only the objects. The checks follow a hint from request to use: whether the Service
-requests topology, which pods it selects, whether the controller writes hints, and whether each node uses the hints.
+This module has no side effects and uses only the objects. The checks follow a hint from the request to its use: whether
+the Service requests topology, which pods it selects, whether the controller writes hints, and whether each node uses
+the hints.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _UNREADABLE = "an EndpointSlice has an address that no proxy can parse, so no pr
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The destinations of connections to a Service, and the reasons. Findings are ordered by weight.
+    """The destinations of connections to a Service, and the reasons. Findings are sorted by weight.
 
-    `asks` names the field or annotation that requests hints. `hints` counts hints by IP family. `crossing` and
-    `failing` are the nodes whose connections may leave their zone, or fail.
+    `asks` is the field or annotation that requests hints. `hints` counts hints by IP family. `crossing` and `failing`
+    are the nodes whose connections may leave their zone or fail.
     """
 
     service: Object
@@ -44,7 +45,7 @@ class Diagnosis:
 
     @property
     def wanting(self) -> bool:
-        """True if the Service's request is not met on at least one node."""
+        """True if at least one node does not meet the Service's request."""
         return bool(self.findings) and self.findings[0].cause.weight <= CROSSES
 
 
@@ -85,7 +86,7 @@ def _findings(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     yield from asked
     if topology_keys(case.service) and case.cluster.features.enabled("ServiceTopology"):
         keys = ", ".join(topology_keys(case.service))
-        yield found("topology-keys", f"spec.topologyKeys decides, and hints do not count: {keys}")
+        yield found("topology-keys", f"spec.topologyKeys applies, and hints have no effect: {keys}")
         return
     if (none := nobody(case)) is not None:
         yield none
@@ -102,7 +103,7 @@ def _findings(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _of_family(case: Case, family: str, by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """Yield the causes in one IP family. The family is named if the Service has two families."""
+    """Yield the causes in one IP family. The text contains the family if the Service has two families."""
     known = case.endpoints(family)
     ready = [(each, one) for each, one in known if is_ready(each)]
     more = f"{family}: " if len(case.families) > 1 else ""

@@ -1,7 +1,7 @@
 """Compute the load of each endpoint of a Service from the location of the clients.
 
-Clients are distributed equally over nodes, in proportion to CPU, or by given shares of zones. A preference for near
-endpoints may overload some of them (KEP-4444, Risks and Mitigations).
+Clients are distributed equally over nodes, in proportion to CPU, or by given shares of zones. If clients prefer near
+endpoints, some endpoints may be overloaded (KEP-4444, Risks and Mitigations).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reference.proxy.objects import canonical
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Endpoints of a zone with the same load. `even` is the share in an equal distribution."""
+    """Endpoints in a zone with the same load. `even` is the share in an equal distribution."""
 
     zone: str
     endpoints: int
@@ -31,7 +31,7 @@ class Share:
 
     @property
     def load(self) -> float:
-        """The share as a multiple of an equal share."""
+        """The share, divided by an equal share."""
         return self.share / self.even
 
 
@@ -71,7 +71,7 @@ def _weights(clients: str, cluster: Cluster) -> Callable[[str], float]:
         zone, sign, value = each.partition("=")
         if not sign or not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value) or zone not in cluster.names_of_zones:
             there = ", ".join(cluster.names_of_zones)
-            raise UsageError(f"--clients {clients}: want nodes, cpu, or shares of zones ({there}) like a=5,b=3")
+            raise UsageError(f"--clients {clients}: expected nodes, cpu, or shares of zones ({there}) like a=5,b=3")
         table[zone] = float(value)
     held = Counter(each.zone for each in cluster.nodes.values())
     return lambda name: table.get(zone := cluster.nodes[name].zone, 0.0) / held[zone]

@@ -16,11 +16,11 @@ _FAR = 1_000
 
 
 def overloads(shares: ZoneShares, endpoints: int) -> str:
-    """Return a sentence about the overload of an endpoint in the best distribution."""
+    """Return a sentence about the overload of a zone's endpoint in the best distribution."""
     percent = overload_percent(shares, endpoints)
     near = round(percent) in _THRESHOLDS
     said = f"exactly {percent}" if percent in _THRESHOLDS else f"{float(percent):.{int(near)}f}"
-    return f"{endpoints} endpoints over {len(shares.weights)} zones of this CPU would overload one by {said} %"
+    return f"{endpoints} endpoints over {len(shares.weights)} zones with this CPU would overload a zone by {said} %"
 
 
 def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
@@ -37,7 +37,7 @@ def overload_percent(shares: ZoneShares, endpoints: int) -> Fraction:
 
 
 def floating_point_refuses(cluster: Cluster, endpoints: int) -> bool:
-    """Return whether rounding errors make the controller refuse hints that exact arithmetic allows."""
+    """Return whether rounding errors cause the controller to refuse hints that exact arithmetic allows."""
     shares = cluster.zones.shares
     return cluster.features.follows == "released" and isinstance(shares, ZoneShares) and refuses(shares, endpoints)
 

@@ -1,7 +1,8 @@
 """Read the objects of a cluster for an explanation, from the API or from files of `kubectl get -o json`.
 
-Services, EndpointSlices and Nodes are required. All other objects are evidence. Without permission they are omitted,
-and the missing permission is named. Files contain no Secrets, and only the pod fields that an explanation uses.
+Services, EndpointSlices and Nodes are required. All other objects are evidence. Without permission to read them, they
+are omitted, and the output names the missing permission. Files contain no Secrets, and only the pod fields that an
+explanation uses.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ _MOST_BYTES = 4096 * files.MEGABYTE
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects by resource. `version` is the API server's gitVersion.
+    """The objects by resource. `version` is the gitVersion of the API server.
 
-    `unread` maps each resource that was not read to the reason. `proxies` are the pods of kube-proxy, or else of
-    Calico. `managers` are the pods of kube-controller-manager. `gates` are feature gates by component, according to
-    metrics. `at` is the API server's time, like "2026-11-22T10:00:00Z".
+    `unread` maps each resource that was not read to the reason. `proxies` are the pods of kube-proxy, or if there are
+    none, of Calico. `managers` are the pods of kube-controller-manager. `gates` are feature gates by component,
+    according to metrics. `at` is the API server's time, like "2026-11-22T10:00:00Z".
     """
 
     version: str
@@ -91,7 +92,7 @@ def _with_evidence(
             found[name] = api.list(resource, namespace, label_selector=selector)
         except RefusedError as error:
             where = f"in namespace {namespace}" if namespace else "in all namespaces"
-            unread[name] = f"{error.response.code}; permission to list {resource} {where} would show them"
+            unread[name] = f"{error.response.code}; permission to list {resource} {where} is needed"
     answer = api.request("GET", "/version")
     version = str(answer.body.get("gitVersion", ""))
     if not found.get("proxies") and "proxies" not in unread:
@@ -120,7 +121,7 @@ def _some(api: Api, namespace: str) -> str:
 
 
 def write(objects: Objects, folder: Path) -> list[str]:
-    """Write a file for each resource into `folder`, as `kubectl get -o json` does. Return a description of each file.
+    """Write one file per resource into `folder`, in the format of `kubectl get -o json`. Return their descriptions.
 
     Raises `UsageError` if a file exists or cannot be written.
     """
@@ -158,7 +159,7 @@ def _write(path: Path, content: Object) -> None:
 
 
 def _about(pod: Object) -> Object:
-    """Return only the fields of a pod that an explanation uses, without environment, arguments or annotations."""
+    """Return only the pod fields that an explanation uses, without environment, arguments or annotations."""
     kept = {
         part: {key: pod[part][key] for key in keys if key in (pod.get(part) or {})}
         for part, keys in _ABOUT_PODS.items()
@@ -170,9 +171,9 @@ def _about(pod: Object) -> Object:
 
 
 def read(folder: Path) -> Objects:
-    """Read the files of a folder: SERVICES.json and so on, each as `kubectl get … -o json` writes it.
+    """Read the files of a folder: services.json and so on, in the format of `kubectl get … -o json`.
 
-    Raises `UsageError` for a file that is missing or no list of such objects.
+    Raises `UsageError` if a file is missing or does not contain a list of these objects.
     """
     found: dict[str, list[Object]] = {}
     unread: dict[str, str] = {}
@@ -181,7 +182,7 @@ def read(folder: Path) -> Objects:
         if path.is_file():
             found[name] = [*map(_without_status, _items(path))] if name == "pods" else _items(path)
         elif name in NEEDED:
-            raise UsageError(f"--from {folder}: {name}.json is missing; `kubectl get {name} -A -o json` writes it")
+            raise UsageError(f"--from {folder}: {name}.json is missing; create it with `kubectl get {name} -A -o json`")
         else:
             unread[name] = f"there is no {name}.json"
     pods = found.get("pods", ())
@@ -197,12 +198,14 @@ def _gates(path: Path) -> Gates:
     content = _loaded(path) if path.is_file() else {}
     gates = content.values() if isinstance(content, dict) else [None]
     if not all(isinstance(each, dict) and all(isinstance(one, bool) for one in each.values()) for each in gates):
-        raise UsageError(f'{path}: want gates by component, like {{"kube-apiserver": {{"TopologyAwareHints": true}}}}')
+        raise UsageError(
+            f'{path}: expected gates by component, like {{"kube-apiserver": {{"TopologyAwareHints": true}}}}'
+        )
     return dict(content)
 
 
 def _without_status(pod: Object) -> Object:
-    """Return a pod without the fields that an explanation uses only for components, which are in kube-system."""
+    """Return a pod without the fields that only pods of components need. Components are in kube-system."""
     if _app(pod) == CALICO or pod["metadata"].get("namespace") == _SYSTEM:
         return pod
     kept = {key: value for key, value in pod["metadata"].items() if key in _ABOUT_PODS["metadata"]}
@@ -213,7 +216,7 @@ def _items(path: Path) -> list[Object]:
     content = _loaded(path)
     items = content.get("items") if isinstance(content, dict) else None
     if not isinstance(items, list) or not all(_is_object(each) for each in items):
-        raise UsageError(f'{path}: want a list of objects as `kubectl get … -o json` writes it: {{"items": […]}}')
+        raise UsageError(f'{path}: expected a list of objects from `kubectl get … -o json`: {{"items": […]}}')
     return items
 
 
@@ -243,13 +246,13 @@ def _app(pod: Object) -> str:
 
 
 def _version(path: Path, nodes: Sequence[Object]) -> tuple[str, str]:
-    """Return the API server's version, and its time if known. Without a file, return the newest kubelet version."""
+    """Return the API server's version, and its time if known. Without the file, return the newest kubelet version."""
     if path.is_file():
         try:
             content = _loaded(path)
             return str((content.get("serverVersion") or content)["gitVersion"]), str(content.get("at") or "")
         except (AttributeError, KeyError, TypeError):
-            raise UsageError(f"{path}: want what `kubectl version -o json` writes") from None
+            raise UsageError(f"{path}: expected the output of `kubectl version -o json`") from None
     return max((kubelet_version(each) for each in nodes), default="", key=_in_order), ""
 
 

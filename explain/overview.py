@@ -20,12 +20,12 @@ from harness.model.escaping import for_json, for_line, for_markdown
 from reference.endpointslice.hints import NoHints, mechanism, topology_annotation
 from reference.proxy.objects import UNREADABLE
 
-_HEAD = ("Service", "asks for", "nodes that do not get it", "because", "remedy")
+_HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "remedy")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One Service, with its request, the number of nodes on which it is not met, the first cause and its remedy."""
+    """One Service: its request, the number of nodes that do not meet it, the first cause, and the remedy."""
 
     service: str
     asks: str
@@ -52,14 +52,14 @@ class Overview:
 
     @property
     def wanting(self) -> int:
-        """The number of Services whose request is not met on at least one node."""
+        """The number of Services whose request at least one node does not meet."""
         return sum(each.wanting for each in self.rows)
 
     @property
     def total(self) -> str:
         asking, pairs = len(self.rows), sum(each.missed for each in self.rows if each.wanting)
         return (
-            f"{self.wanting} of {many(asking, 'Service')} that ask for topology do not get it on all nodes: "
+            f"{self.wanting} of {many(asking, 'Service')} that request topology do not get it on all nodes: "
             f"{pairs} of {many(asking * self.nodes, 'pair')} of a Service and a node; "
             f"Services without a preference: {self.silent}"
         )
@@ -76,7 +76,7 @@ def overview(cluster: Cluster, namespace: str = "") -> Overview:
 
 
 def _asks(service: Any, cluster: Cluster) -> bool:
-    """Return whether a Service requests topology, even if the value is unknown."""
+    """Return whether a Service requests topology-aware routing, even with an unknown value."""
     try:
         asks = not isinstance(mechanism(service, cluster.features), NoHints)
         return asks or bool(
@@ -103,7 +103,7 @@ def _row(service: Any, cluster: Cluster) -> Row:
 
 
 def _missed(found: Diagnosis) -> int:
-    """Return the number of nodes whose connections leave the zone or fail, or all nodes if no endpoint is reachable."""
+    """Return the number of nodes whose connections leave the zone or fail; all nodes if no endpoint is reachable."""
     if found.wanting and not (found.crossing or found.failing):
         return found.nodes
     return len({*found.crossing, *found.failing})

@@ -1,8 +1,8 @@
-"""Compare the behaviour that client pods observe at a Service with the prediction from the objects.
+"""Compare what client pods observe at a Service with the prediction from the objects.
 
-This module has no effects. `explain.clients` sends the probes. One node represents all nodes with the same prediction,
-and the other nodes are listed as not probed. Servers with the standard test image return their name. For other servers,
-only the success of the connection is known.
+This module has no side effects. `explain.clients` sends the probes. One node represents all nodes with the same
+prediction, and the other nodes are listed as not probed. Servers with the standard test image return their name. For
+other servers, the result is only whether the connection succeeded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from reference.objects.endpoints import name_of
 from reference.proxy.objects import canonical
 
 MOST_CLIENTS = 24
-"""The maximum number of nodes that probe a Service."""
+"""The maximum number of nodes from which a Service is probed."""
 
 _TEST_IMAGE = "agnhost"
 
@@ -35,7 +35,7 @@ Verdict = Literal["as expected", "otherwise", "connects", "not known"]
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An endpoint, with the pod's name, its zone, and the name that the server returns."""
+    """An endpoint: the name of its pod, its zone, and the name that its server returns."""
 
     name: str
     zone: str
@@ -59,7 +59,7 @@ class Question:
 class Plan:
     """The probes of a Service. `servers` are its endpoints by address. `told` is true if servers return their names.
 
-    `left_out` lists what is not probed, with the reasons.
+    `left_out` lists the parts that are not probed, with the reasons.
     """
 
     service: Object
@@ -96,16 +96,14 @@ class Seen:
 def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
     """Return the probes of a Service. `ready` are the nodes that accept client pods. Raises `UsageError`.
 
-    Only cluster IPs are probed, and only over TCP, because a datagram would be more than a connection attempt.
+    Only cluster IPs are probed, and only over TCP, because a UDP probe would send data to the server.
     """
     service = found_now.service
     spec, metadata = service["spec"], service["metadata"]
     addresses = by_family(each for each in spec.get("clusterIPs") or () if each != "None")
     if not addresses or spec.get("type") == "ExternalName":
         kind = "ExternalName" if spec.get("type") == "ExternalName" else "headless"
-        said = (
-            f"--probe: Service {metadata['namespace']}/{metadata['name']} is {kind}: it has no address in this cluster"
-        )
+        said = f"--probe: Service {metadata['namespace']}/{metadata['name']} is {kind}, with no address in the cluster"
         raise UsageError(f"{said}; only cluster IPs can be probed")
     numbers = {
         f"{each.get('name') or each['port']}/{each.get('protocol', 'TCP')}": each["port"] for each in spec["ports"]
@@ -114,7 +112,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
     left_out: list[str] = []
     for route in found_now.routes:
         if not route.port.endswith("/TCP"):
-            left_out.append(f"port {route.port}: it would need more than a connection")
+            left_out.append(f"port {route.port}: a probe would need more than a connection")
         elif route.family in addresses and (node := _client(route, ready, [each.node for each in questions])):
             expected, number = tuple(map(canonical, route.endpoints)), numbers[route.port]
             address = addresses[route.family]
@@ -125,7 +123,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
     left_out += [f"{listed(nodes[MOST_CLIENTS:])}: {MOST_CLIENTS} clients are enough"] if nodes[MOST_CLIENTS:] else []
     kept = tuple(each for each in questions if each.node in nodes[:MOST_CLIENTS])
     if not kept:
-        why = "; ".join(left_out) or "no node has rules for it"
+        why = "; ".join(left_out) or "no node has rules for the Service"
         raise UsageError(f"--probe: nothing of Service {metadata['namespace']}/{metadata['name']} can be probed: {why}")
     pods = {str(each["metadata"]["name"]): each for each in cluster.pods(service) or ()}
     servers = _servers(cluster.slices.get((metadata["namespace"], metadata["name"]), ()), pods)
@@ -133,7 +131,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
 
 
 def _of_each_zone(questions: Sequence[Question]) -> list[str]:
-    """Return the nodes in an order in which the first nodes of all zones precede the second node of any zone."""
+    """Return the nodes in an order that takes one node of each zone before the second node of any zone."""
     zones: dict[str, str] = {each.node: each.zone for each in questions}
     held = Counter[str]()
     turns = {}
@@ -148,7 +146,7 @@ def _nobody(route: Route) -> str:
 
 
 def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
-    """Return the probing node for a route, preferably a node with other probes, or "" if no node accepts pods."""
+    """Return the node that probes a route, preferably one with other probes, or "" if no node accepts pods."""
     usable = [each for each in route.nodes if each in ready]
     return next((each for each in usable if each in asked), usable[0] if usable else "")
 
@@ -164,7 +162,7 @@ def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, 
 
 
 def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
-    """Return whether all servers run the standard test image, which returns the server's name."""
+    """Return whether all servers run the standard test image, which returns the name of the server."""
     return bool(servers) and all(each.name in pods and _is_test_image(pods[each.name]) for each in servers.values())
 
 
@@ -182,7 +180,7 @@ def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: C
     lost = tuple(dict.fromkeys(each.question.node for each in other if _lost(each)))
     one = other[0]
     expected = _names(one.question.expected, plan) or "nobody"
-    says = f"a client on {one.question.node} should reach {expected}, but saw: {_outcomes(one, plan)}"
+    says = f"a client on {one.question.node} should reach {expected}, but got: {_outcomes(one, plan)}"
     late = [each.said for name, each in cluster.late_labels.items() if name in nodes]
     cause = found("proxy-does-otherwise", says, nodes=nodes, evidence=late)
     weighed = replace(cause, cause=replace(cause.cause, weight=FAILS if lost else CROSSES))
@@ -242,7 +240,7 @@ def shown(plan: Plan, seen: Sequence[Seen]) -> Iterator[Any]:
 def _who(plan: Plan) -> str:
     if plan.told:
         return "the servers run the standard test image, and return their names"
-    return "only whether they could connect: the servers were not asked for their names"
+    return "only whether they could connect, because the servers do not return their names"
 
 
 def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
@@ -263,9 +261,9 @@ def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
 
 
 def named(outcome: Observation, family: Family, plan: Plan) -> Observation:
-    """Return an outcome in which the endpoint's address replaces the name that the endpoint returned.
+    """Return an outcome in which the name that an endpoint returned is replaced by its address.
 
-    An unknown name is kept and gets a question mark.
+    An unknown name is not replaced, and is marked with a question mark.
     """
     if not isinstance(outcome, Reached) or not outcome.pod:
         return outcome

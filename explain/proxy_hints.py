@@ -33,7 +33,7 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
     if off:
         gates = listed(sorted(set(off.values())))
         says = f"{many(len(off), 'node', 'runs/run')} a kube-proxy with feature gate {gates} off, as its metrics show"
-        remedy = f"switch {gates} on in featureGates of kube-proxy's configuration, and restart it there"
+        remedy = f"enable {gates} in featureGates of kube-proxy's configuration, and restart it there"
         yield found("gate-off", says, nodes=tuple(sorted(off)), remedy=remedy)
     old = {name: node for name, node in deaf.items() if name not in off}
     if old:
@@ -77,7 +77,7 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
     counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
     evidence = (f"ready endpoints: {counted}",)
     if ready:
-        return found("zone-not-hinted", f"zone {zone} has {many(len(ready), 'ready endpoint')}, and no hint names it",
+        return found("zone-not-hinted", f"zone {zone} has {many(len(ready), 'ready endpoint')}, but no hints for it",
                       nodes=names, evidence=evidence, remedy=case.log)  # fmt: skip
     names_of = listed(sorted(map(name_of, mine)))
     if any(condition(each, "terminating") for each in mine):
@@ -112,14 +112,14 @@ def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     late = case.cluster.late_labels if by_proxies else {}
     deaf = {name: each for name, each in late.items() if each.restart}
     if deaf:
-        says = f"the zone label of {listed(sorted(deaf))} is newer than the proxy there, which may not know it"
+        says = f"the zone label of {listed(sorted(deaf))} is newer than the node's proxy, which may not use it"
         yield _late(says, deaf, "; ".join(each.restart for each in [*deaf.values()][:SHOWN]))
     if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
-        says = f"the zone label of {listed(sorted(told))} is newer than kube-proxy there, which follows it"
+        says = f"the zone label of {listed(sorted(told))} is newer than the node's kube-proxy, which follows it"
         yield _late(says, told, "nothing; --probe shows whether the proxy has it")
     ill = [each.name for each in case.cluster.nodes.values() if not each.proxy_ready]
     if ill and by_proxies:
-        says = f"kube-proxy is not ready on {listed(ill)}: the rules there may be old"
+        says = f"kube-proxy is not ready on {listed(ill)}: its rules may be old"
         remedy = "; ".join(case.cluster.log_of_proxy(each) for each in ill[:SHOWN])
         yield found("proxy-not-ready", says, nodes=tuple(ill), remedy=remedy)
 

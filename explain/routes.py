@@ -1,7 +1,7 @@
 """Compute which endpoints each node uses for a Service, according to the release of the node's proxy.
 
-Nodes with the same decision are computed once. These are the nodes of one zone and release, unless the node itself
-matters. A thousand nodes therefore take no longer than their zones.
+Nodes with the same decision are computed once. These are the nodes of one zone and release, unless the decision depends
+on the node itself. So a thousand nodes take no longer than their zones.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 class Route:
     """The endpoints that some nodes of a zone use for the cluster IP, for one port and IP family.
 
-    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". `endpoints` are addresses. `crossing` is
-    the number of endpoints in another or an unknown zone (all endpoints, if the node has no zone).
+    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". `endpoints` are addresses. `crossing` is the
+    number of endpoints in another or an unknown zone (if the node has no zone, all endpoints).
     """
 
     nodes: tuple[str, ...]
@@ -48,7 +48,7 @@ class Route:
 
 
 def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> list[Route] | None:
-    """Return the routes of a Service by node, or None if proxies cannot parse a slice and therefore write no rules."""
+    """Return the routes of a Service by node, or None if proxies cannot parse a slice and so write no rules."""
     labels = _labels(service, cluster)
     try:
         zones = zones_of_endpoints(slices)
@@ -74,7 +74,7 @@ def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tu
 
 
 def _matter(service: Object, slices: Iterable[Object]) -> Callable[[str], bool]:
-    """Return a function that tests whether the node itself matters, due to a policy, node hints, or topology keys."""
+    """Return a predicate: whether the decision depends on the node itself (a policy, node hints, or topology keys)."""
     spec = service["spec"]
     if topology_keys(service):
         return lambda _: True

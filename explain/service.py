@@ -37,7 +37,7 @@ _WIDTH = 160  # characters per line
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of objects: a cluster, or the files in `folder`. `record` is the folder for a copy, if any."""
+    """The source of objects: a cluster, or the files in `folder`. If `record` is set, the objects are copied there."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -92,7 +92,7 @@ def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, 
 
 
 def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:
-    """Print the overview of one namespace or of all namespaces. Return True if a Service's request is not met."""
+    """Print the overview of one namespace or of all namespaces. Return True if any Service's request is not met."""
     with gc_paused():  # there are millions of objects, and none of them is garbage
         cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
         view = overview(cluster, namespace)
@@ -149,7 +149,7 @@ def _read_one(name: str, source: Source, console: Console) -> tuple[Cluster, Ser
 
 
 def _read(source: Source, console: Console, ask: Callable[[Api, str], Objects], namespace: str) -> tuple[Cluster, str]:
-    """Read the cluster, and copy its objects if `source.record` is set. Return the cluster and the chosen namespace."""
+    """Read the cluster, and copy its objects if `source.record` is set. Return the cluster and the namespace."""
     if source.folder:
         found, namespace = objects.read(Path(source.folder)), namespace or "default"
     else:

@@ -45,14 +45,14 @@ def words(case: Case) -> Iterator[Finding]:
         yield found("annotation-overrides-field", says, remedy=case.kubectl(f"annotate {key}-"))
     elif value not in {None, "Auto", "auto", "Disabled", "disabled"}:
         decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
-        says = f"annotation {key} is {value!r}, which is not valid: Auto and auto are; {decides}"
+        says = f"annotation {key} is {value!r}, which is not valid (valid: Auto, auto); {decides}"
         yield found("annotation-unknown", says, remedy=case.kubectl(f"annotate {key}=Auto --overwrite"))
     if isinstance(case.decided_by, NoHints) and (value in {"Auto", "auto"} or case.decided_by.unknown):
         yield _not_known(case, case.decided_by)
 
 
 def _not_known(case: Case, decided_by: NoHints) -> Finding:
-    """Return the reason why the controller does not support the request: a disabled gate, or its release."""
+    """Return the reason why the controller does not support the request: a disabled gate or an old release."""
     features, field = case.cluster.features, case.spec.get("trafficDistribution")
     gate = next((name for name in features.gates if not features.gates[name]), "")
     if gate:
@@ -85,7 +85,7 @@ def asks_nothing(case: Case) -> Iterator[Finding]:
         yield found("asks-for-nothing", case.decided_by.reason, remedy=case.set_field())
 
 
-# Which pods does it select?
+# Pods that the Service selects
 
 
 def nobody(case: Case) -> Finding | None:
@@ -132,7 +132,7 @@ def _not_ready(case: Case, endpoints: Sequence[Object]) -> Finding:
 def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     if case.spec.get("internalTrafficPolicy") == "Local":
         failing = nodes_of(by_proxies, lambda each: each.fails)
-        says = "internalTrafficPolicy is Local: connections stay on the node, and hints do not count"
+        says = "internalTrafficPolicy is Local: connections stay on the node, and hints have no effect"
         lost = f"; they are dropped on {many(len(failing), 'node')} without an endpoint" if failing else ""
         cause = causes()["internal-policy-local"]
         remedy = case.kubectl(
@@ -145,5 +145,5 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
             says = "externalTrafficPolicy is Local: external clients get endpoints on the node where they enter"
             yield found("external-policy-local", says)
         elif not isinstance(case.decided_by, NoHints):
-            says = "external clients get the endpoints of the zone where they enter; their own zone is not known"
+            says = "external clients get the endpoints of the zone where they enter; their own zone is unknown"
             yield found("external-clients", says)

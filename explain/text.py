@@ -31,7 +31,7 @@ def answer(diagnosis: Diagnosis) -> str:
     if diagnosis.crossing:
         return f"{crossing}, though each has hints"
     if not diagnosis.routes:
-        return "no node has rules for it"
+        return "no node has rules for the Service"
     nodes = nodes_of(diagnosis.routes, lambda _: True)
     return f"connections stay in the zone of the client, from {_of(nodes, diagnosis)}"
 
@@ -43,7 +43,7 @@ def _of(nodes: tuple[str, ...], diagnosis: Diagnosis) -> str:
 
 
 def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
-    """Yield the lines and the table of routes for a console."""
+    """Yield the lines and the table of routes, for a console."""
     metadata, spec = diagnosis.service["metadata"], diagnosis.service["spec"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(diagnosis)}"
     for number, each in enumerate(diagnosis.findings):
@@ -65,7 +65,7 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
 
 
 def proxies(cluster: Cluster) -> Mapping[str, int]:
-    """Return the sources of the proxies' releases (images or kubelets) with counts, the most frequent first."""
+    """Return the sources of the proxies' releases (images or kubelets) with their counts, the most frequent first."""
     return dict(Counter(each.proxy for each in cluster.nodes.values()).most_common())
 
 
@@ -102,7 +102,7 @@ def _table(diagnosis: Diagnosis) -> Table:
 def supposition(
     assumed: Sequence[str], clients: str, before: Diagnosis, then: Diagnosis, bears: Sequence[Share]
 ) -> Iterator[Any]:
-    """Yield the effect of assumptions for a console."""
+    """Yield the effect of assumptions, for a console."""
     metadata = before.service["metadata"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(before)}"
     yield f"If {', '.join(assumed)}: {answer(then)}"

@@ -1,8 +1,8 @@
 """Predict the effect of a change to a Service before the change is applied.
 
-The reference controller computes the hints, and each node decides according to these hints. The prediction assumes that
-pods are ready, that the scheduler spreads pods evenly over zones and then over nodes, and that all components have the
-same release.
+The reference controller computes the hints, and each node makes its decision with these hints. The prediction assumes
+that pods are ready, that the scheduler spreads pods evenly over zones and then over nodes, and that all components have
+the same release.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
             objects = changes[key](objects, value)
         else:
             known = ", ".join(f"{word}=…" for word in (*changes, "version"))
-            raise UsageError(f"--if {each}: want one of {known}")
+            raise UsageError(f"--if {each}: expected one of {known}")
     if version:
         objects = replace(
             objects,
@@ -104,7 +104,7 @@ def _without(endpoint_slice: Object, gone: set[str]) -> Object:
 
 
 def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features) -> Objects:
-    """Return the objects with this number of pods, added where fewest pods are, or removed where most are."""
+    """Return the objects with this number of pods, added where there are fewest, or removed where there are most."""
     nodes = {each["metadata"]["name"]: node_zone(each) for each in objects.nodes if counts(each, features)}
     if not nodes:
         raise UsageError("--if scale: no node is ready")
@@ -159,14 +159,14 @@ def _of_version(node: Object, version: str) -> Object:
 
 def _number(text: str) -> int:
     if not re.fullmatch(r"\d{1,5}", text) or int(text) > MOST_PODS:
-        raise UsageError(f"--if scale={text}: want a number of pods, 0 to {MOST_PODS:,}")
+        raise UsageError(f"--if scale={text}: expected a number of pods, 0 to {MOST_PODS:,}")
     return int(text)
 
 
 def _version(text: str) -> str:
     if not re.fullmatch(r"v?1\.\d+(\.\d+)?", text) or version_of(text) is None:
         known = f"1.{OLDEST[1]} to 1.{NEWEST[1]}"
-        raise UsageError(f"--if version={text}: want a release of Kubernetes, {known}")
+        raise UsageError(f"--if version={text}: expected a Kubernetes release, {known}")
     return f"v{text.removeprefix('v')}"
 
 

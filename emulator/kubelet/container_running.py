@@ -71,7 +71,7 @@ class Running(Protocol):
 
 
 class Restarts:
-    """The restarts of one container according to the pod's policy. The first is immediate, and later delays grow."""
+    """The restart delays of one container according to the pod's policy. The first is 0, and later delays grow."""
 
     def __init__(self, policy: str) -> None:
         """`policy` is the pod's restartPolicy: Always, OnFailure or Never."""
@@ -171,8 +171,7 @@ class RunningContainer:
     def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> SandboxProcess:
         """Start another program in the container's sandbox, with the container's environment. Thread-safe.
 
-        Raises `NoProgramError`, also if the container does not run, and `UnavailableError`. See
-        `Sandbox.start`.
+        Raises `NoProgramError`, also if the container is not running, and `UnavailableError`. See `Sandbox.start`.
         """
         sandbox = self._sandbox
         if sandbox is None or not self.runs:
@@ -195,7 +194,7 @@ class RunningContainer:
                 self._state = {"waiting": {"reason": "CrashLoopBackOff", "message": self._backing_off}}
 
     def end(self) -> None:
-        """Run the preStop hook, send SIGTERM, and do not restart the container. Each call performs the next step."""
+        """Run the preStop hook, send SIGTERM, and prevent restarts. Each call performs the next step."""
         self._due = float("inf")
         if self._hook is None:
             self._hook = self._begun_hook() if self.runs else True
@@ -204,7 +203,7 @@ class RunningContainer:
             self._container.terminate()
 
     def _begun_hook(self) -> bool:
-        """Start the preStop hook. The pod is woken when the hook ends. Return True if there is no hook."""
+        """Start the preStop hook. When the hook ends, the pod is synced again. Return True if there is no hook."""
         hook = (self._spec.get("lifecycle") or {}).get("preStop") or {}
         if "sleep" in hook:
             self._around.loop.spawn(self._end_hook(asyncio.sleep(float(hook["sleep"].get("seconds") or 0))))
@@ -327,7 +326,7 @@ class RunningContainer:
         self._around.wake()
 
     def _fail_to_start(self, why: str) -> None:
-        """Report a failed start like kubelet and containerd: first the error, and the back-off a second later."""
+        """Report a failed start like a kubelet with containerd: first the error, and the back-off a second later."""
         self._began = _NEVER
         self._ended(_NOT_STARTED, why, reason="StartError")
         if "waiting" in self._state:

@@ -1,9 +1,10 @@
 """An emulation of the part of `agnhost netexec` that a cluster needs, for machines without Go.
 
 The emulation serves in the pod's netns without a separate process, so a pod becomes ready within milliseconds. It has
-the endpoints that backend `kubeconfig` uses: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of
-`/shell`, and the host name over UDP. Error texts use the words of Go's network libraries, because clients parse them.
-Pods with the real agnhost image support all endpoints. `tests/emulator/kubelet/test_emulated_agnhost.py` compares both.
+the endpoints that the backend `kubeconfig` uses: `/hostname`, `/clientip`, `/healthz`, `/dial` and three commands of
+`/shell`, and the host name over UDP. Error texts are those of Go's network libraries, because clients parse them. Pods
+with the real agnhost image support all endpoints. `tests/emulator/kubelet/test_emulated_agnhost.py` compares the
+emulation with the real program.
 
 `/dial` closes connections with RST, so that they leave no ports in TIME_WAIT. It does not resolve names.
 """
@@ -83,7 +84,7 @@ class EmulatedAgnhost:
         self.terminate()
 
     def drop(self) -> None:
-        """Stop at once. A task that is cancelled before its first step would leave its sockets open."""
+        """Stop immediately. A task that is cancelled before its first step would leave its sockets open."""
         self._dropped = True
         self.kill()
 
@@ -109,7 +110,7 @@ class EmulatedAgnhost:
             ended(KILLED if self._killed.is_set() else 0)
 
     def _names(self, peer: tuple[Any, ...]) -> Mapping[str, str]:
-        """Return the responses to a client at either port."""
+        """Return the responses for a client on either port."""
         return {"hostname": self._hostname, "clientip": _joined(*peer[:2])}
 
     def _answer(self, target: str, peer: tuple[Any, ...]) -> Answer | Coroutine[Any, Any, Answer]:
@@ -133,7 +134,7 @@ class EmulatedAgnhost:
             attempt = {"http": self._get, "udp": self._send}[query.get("protocol", "http")]
             request = query["request"]
         except (KeyError, ValueError) as error:
-            return 400, f"the emulated agnhost cannot dial so: {error!r}\n"
+            return 400, f"the emulated agnhost does not support this dial request: {error!r}\n"
         responses, errors, last = [], [], ""
         for _ in range(tries):
             last = ""
@@ -186,7 +187,7 @@ class EmulatedAgnhost:
     async def _connected(
         self, kind: socket.SocketKind, host: str, port: int, seconds: float | str = TRY_SECONDS
     ) -> AsyncIterator[socket.socket]:
-        """Connect from the netns. The time limit covers the block. Errors, also in the block, become `_FailedError`."""
+        """Connect from the netns. The time limit covers the block. Errors in the block also become `_FailedError`."""
         try:
             sock = self._netns.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind | socket.SOCK_NONBLOCK)
             with sock:
@@ -203,7 +204,7 @@ class EmulatedAgnhost:
 
 
 class _FailedError(Exception):
-    """A failed attempt. The text is that of Go."""
+    """A failed attempt, with the error text of Go."""
 
 
 class _Connection(asyncio.Protocol):
@@ -304,7 +305,7 @@ async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> byte
 
 @contextlib.contextmanager
 def _as(call: str) -> Iterator[None]:
-    """Convert an `OSError` of this call to `_FailedError` in Go's words. A `TimeoutError` is not converted."""
+    """Convert an `OSError` of this call to `_FailedError` with Go's text. A `TimeoutError` is not converted."""
     try:
         yield
     except TimeoutError as error:

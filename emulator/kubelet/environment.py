@@ -1,6 +1,6 @@
-"""The environment variables of a container, with values or from fields of the pod, and with `$(NAME)` expanded.
+"""The environment variables of a container, from values or fields of the pod, with `$(NAME)` expanded.
 
-This module has no effects. Sources: the API reference of Container (`env`, `command`, `args`) and of EnvVarSource.
+This module has no side effects. Sources: the API reference of Container (`env`, `command`, `args`) and of EnvVarSource.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class EventLoop:
         return asyncio.run_coroutine_threadsafe(task, self._loop).result()
 
     def spawn(self, task: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine. Cancelling the future cancels it. If the loop has ended, it is cancelled immediately."""
+        """Start a coroutine. Cancelling the future cancels the coroutine. After `close`, the future is cancelled."""
         try:
             return asyncio.run_coroutine_threadsafe(task, self._loop)
         except RuntimeError:

@@ -1,6 +1,6 @@
-"""Images by name. An embedded cluster pulls no images, but has agnhost, busybox, pause, and an emulated agnhost.
+"""Images by name. An embedded cluster does not pull images, but has agnhost, busybox, pause, and an emulated agnhost.
 
-agnhost is the real program, compiled into the component cache. busybox represents the programs of this machine.
+agnhost is the real program, compiled into the component cache. busybox stands for the programs of this machine.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CommandError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The command `netexec`: its ports (UDP port -1 means none), and the seconds for which it runs after SIGTERM."""
+    """The command `netexec`: its ports (UDP port -1 means none), and the seconds that it runs after SIGTERM."""
 
     http_port: int = 8080
     udp_port: int = 8081

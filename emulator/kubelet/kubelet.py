@@ -4,8 +4,8 @@ One kubelet serves all nodes, because all nodes are in this process. The kubelet
 server, and works with the reference API server and with a real one. After a server outage it lists all pods again. A
 cluster has either this kubelet or pods of `NetnsBackend.run_pod`.
 
-There is no scheduler, so a pod must name its node. Volumes, liveness probes and evictions are not supported. Images are
-only names (`emulator.kubelet.images`), and programs run in a sandbox.
+There is no scheduler, so a pod must specify its node. Volumes, liveness probes and evictions are not supported. Images
+are only names (`emulator.kubelet.images`), and programs run in a sandbox.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ K = TypeVar("K", bound=Hashable)
 class WorkQueue(Generic[K]):
     """A queue of keys for workers. Each key is queued once and processed by one worker at a time. Thread-safe.
 
-    A key that is added while a worker processes the same key is queued again.
+    If a key is added while a worker processes it, the key is queued again.
     """
 
     def __init__(self) -> None:
@@ -79,14 +79,14 @@ class WorkQueue(Generic[K]):
                 self._condition.notify()
 
     def close(self) -> None:
-        """Release the workers. Waiting keys are dropped."""
+        """End the waiting of all workers. Queued keys are dropped."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
 
 
 class Kubelet:
-    """A kubelet as a context manager. `close` stops all processes and netns of pods, but keeps the API objects."""
+    """A kubelet as a context manager. `close` ends the pods' processes and netns, but keeps the API objects."""
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class Kubelet:
     ) -> None:
         """`dns` is the address of the cluster's DNS for programs in pods, or "".
 
-        `changed` is called with the hosts of all pods whenever they change, by one thread at a time. If `trust`
-        is given, the kubelet serves logs, exec and port-forward to the API server.
+        `changed` is called with the hosts of all pods whenever these change, by one thread at a time. If `trust` is
+        given, the kubelet serves logs, exec and port-forward to the API server.
         """
         self._api = Api(kubeconfig)
         self._network = network
@@ -151,13 +151,13 @@ class Kubelet:
         return (*self._threads, self._loop.thread)
 
     def container(self, namespace: str, pod: str, container: str) -> RunningContainer | None:
-        """Return a container of a pod that runs here, or None."""
+        """Return a container of a pod that this kubelet runs, or None."""
         with self._lock:
             running = self._running.get((namespace, pod))
         return None if running is None else running.container(container)
 
     def netns(self, namespace: str, pod: str) -> Namespace | None:
-        """Return the netns of a pod that runs here, or None. With host network, this is the node's netns."""
+        """Return the netns of a pod that this kubelet runs, or None. With host network, return the node's netns."""
         with self._lock:
             host = self._hosts.get((namespace, pod))
         return None if host is None else host.namespace
@@ -272,7 +272,7 @@ class Kubelet:
         )
 
     def _placed(self, key: Key, host: Host | None) -> None:
-        """Record the host of a pod (None before the netns is closed), and call `changed`."""
+        """Record the host of a pod (None before its netns is removed), and call `changed`."""
         with self._lock:
             if self._closing.is_set() or self._hosts.get(key) is host:
                 return

@@ -41,7 +41,8 @@ class RunningPod:
     ) -> None:
         """`dns` is the address of the cluster's DNS, or "".
 
-        `wake` schedules another call of `look`. `placed` is called with the pod's host, and None at its end.
+        `wake` schedules another call of `look`. `placed` is called with the pod's host, and with None when the pod
+        ends.
         """
         meta = pod["metadata"]
         self.uid = str(meta["uid"])
@@ -103,7 +104,7 @@ class RunningPod:
                 container.end()
 
     def remove(self) -> None:
-        """Remove processes and netns immediately. Idempotent."""
+        """Kill the processes and remove the netns immediately. Idempotent."""
         self._gone = True
         for container in self._all:
             container.drop()
@@ -122,7 +123,7 @@ class RunningPod:
         return {} if self._host is None else self._host.addresses
 
     def _begin(self) -> None:
-        """Create netns and containers, unless the pod has ended. Raises `HarnessError`, and callers then retry."""
+        """Create the netns and the containers, unless the pod has ended. On `HarnessError`, the caller retries."""
         over = (self._pod.get("status") or {}).get("phase") in _NOT_STARTED_AGAIN
         if not over and not self._pod["metadata"].get("deletionTimestamp"):
             try:
@@ -213,7 +214,7 @@ class RunningPod:
             self._reported = status
 
     def _patch(self, status: Object) -> None:
-        """Write the status of the pod with this uid, but not of a newer pod with the same name."""
+        """Write the status of the pod with this uid. A newer pod with the same name is not changed."""
         body = {"metadata": {"uid": self.uid}, "status": status}
         path = f"{self._path}/status"
         response = self._api.request("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)

@@ -1,6 +1,6 @@
 """Compute the status that a kubelet reports for a pod, from the pod and the states of its containers.
 
-This module has no effects. The conditions and reasons match Kubernetes 1.37 (pkg/kubelet/status).
+This module has no side effects. The conditions and reasons match Kubernetes 1.37 (pkg/kubelet/status).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _containers_ready(phase: str, containers: Sequence[ContainerState]) -> Objec
 
 
 def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Object:
-    """Return condition Ready: all containers are ready, and the condition of each readiness gate is True."""
+    """Return the condition Ready: all containers are ready, and the condition of each readiness gate is True."""
     all_ready = _containers_ready(phase, containers)
     if all_ready["status"] == "False":
         return all_ready
@@ -151,7 +151,7 @@ def _ready(pod: Object, phase: str, containers: Sequence[ContainerState]) -> Obj
 
 
 def _timed(conditions: Sequence[Object], before: Sequence[Object], now: str) -> list[Object]:
-    """Return conditions with the times of their last changes, but without reasons or messages from `before`."""
+    """Return conditions with the times of their last transitions, but without reasons or messages from `before`."""
     known = {each["type"]: each for each in before}
     timed = []
     for each in conditions:

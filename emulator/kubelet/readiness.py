@@ -74,7 +74,7 @@ class Readiness:
             await asyncio.sleep(self._number("periodSeconds", 10))
 
     async def _succeeds(self, probe: Object) -> bool:
-        """Send a probe, and return its success. Supported are httpGet, tcpSocket and exec. gRPC always fails."""
+        """Send a probe, and return whether it succeeded. Supports httpGet, tcpSocket and exec. gRPC always fails."""
         seconds = float(self._number("timeoutSeconds", 1))
         if (program := probe.get("exec")) is not None:
             return await self._run(program["command"], seconds) == 0

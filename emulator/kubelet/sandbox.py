@@ -1,8 +1,8 @@
-"""The sandbox of one container: programs of this machine run in a pod's netns, and can change nothing outside.
+"""The sandbox of one container: programs of this machine run in a pod's netns, and cannot change anything outside.
 
-Programs have separate mounts, process ids, host name and IPC. They see this machine's programs, libraries and /etc, all
-read-only. The folders /tmp, /run and /dev/shm are private. Programs run as nobody without capabilities, or as the
-ordinary user who runs the cluster. Everything ends with `close`, or with this process, even after SIGKILL.
+Programs have separate mounts, process ids, host name and IPC. They have read-only access to this machine's programs,
+libraries and /etc. The folders /tmp, /run and /dev/shm are private. Programs run as nobody without capabilities, or as
+the ordinary user who runs the cluster. All programs end with `close`, or with this process, even after SIGKILL.
 
 `harness.netns.isolation` is for programs that configure a node. It does not hide files or drop capabilities.
 """
@@ -70,7 +70,7 @@ class SandboxProcess:
         return self._code
 
     def signal(self, number: int) -> None:
-        """Send the program a signal, unless it has ended."""
+        """Send a signal to the program, unless it has ended."""
         with contextlib.suppress(OSError):
             self._control.send(json.dumps({"signal": number, "pid": self.pid}).encode())
 
@@ -96,7 +96,7 @@ class Sandbox:
         files: Mapping[str, str] | None = None,
         programs: Mapping[str, Path] | None = None,
     ) -> None:
-        """Programs run in the netns `namespace`. `files` (texts by path) replace files of this machine.
+        """Programs run in the netns `namespace`. `files` (texts by path) replace files of this machine in the sandbox.
 
         A text that begins with `#!` is executable. `programs` maps other paths to files of this machine.
         """
@@ -156,7 +156,7 @@ class Sandbox:
             keeper.wait()
 
     def _made(self) -> socket.socket:
-        """Return the control socket of the sandbox, which is created if it does not exist yet."""
+        """Return the control socket of the sandbox. Create the sandbox if it does not exist yet."""
         if self._closed:
             raise NoProgramError("the container has ended")
         if self._control is None:

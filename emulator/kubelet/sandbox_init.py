@@ -1,11 +1,11 @@
-"""The first process of a sandbox. It creates the sandbox and starts programs. A script of the standard library only.
+"""The first process of a sandbox. It creates the sandbox and starts programs. It only uses the standard library.
 
 The arguments are a socket and a JSON description of the sandbox: host name, files (texts by path) and programs. The
 process replies with an empty line or an error text. Each later message either requests the start of a program and
 carries four descriptors (stdin, stdout, stderr, report), or requests a signal. A line on the report descriptor contains
 the process id, or `!` and the error text. The exit code follows.
 
-The process ends when the other side of the socket is closed. The kernel then kills all processes in its PID namespace.
+The process ends when the other end of the socket is closed. The kernel then kills all processes in its PID namespace.
 
 The root is a new tmpfs rather than the machine's root with mounts over it, so that a forgotten mount exposes nothing.
 """

@@ -227,7 +227,7 @@ ROWS = {
         "topology-keys",
         served(topologyKeys=["topology.kubernetes.io/zone"]),
         by(_without_keys),
-        "switch feature gate ServiceTopology off",
+        "disable the feature gate ServiceTopology",
         real=NO_GATE,
         release="1.34",
         gates="ServiceTopology",
@@ -379,7 +379,9 @@ ROWS = {
         by(_republish),
         "--show-managed-fields",
     ),
-    "hints for nodes": Row("node-hints-not-asked", _node_hints, by(_republish), "find out who writes them", note=True),
+    "hints for nodes": Row(
+        "node-hints-not-asked", _node_hints, by(_republish), "find out which client writes them", note=True
+    ),
     "a node that lost its label": Row(
         "client-node-without-zone",
         in_turn(served(), lambda shop: shop.move("b2", None)),

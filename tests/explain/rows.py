@@ -187,7 +187,7 @@ ROWS = {
             on=AUTO_UNEVEN,
             events=[event("TopologyAwareHintsDisabled", "Unable to allocate minimum required endpoints")],
         ),
-        "3 endpoints over 3 zones of this CPU would overload one by exactly 20 %, which is allowed",
+        "3 endpoints over 3 zones with this CPU would overload a zone by exactly 20 %, which is allowed",
         "annotate service web service.kubernetes.io/topology-mode-",
         evidence="TopologyAwareHintsDisabled: Unable to allocate",
         crossing="a1 b1 c1",
@@ -207,7 +207,7 @@ ROWS = {
             on=MORE_THAN_EDGE,
             pods=[owned("web-7f-x", "a1")],
         ),
-        "4 endpoints over 3 zones of this CPU would overload one by",
+        "4 endpoints over 3 zones with this CPU would overload a zone by",
         "scale deployment/web --replicas=",
         evidence="CPU of the zones: a 42%, b 33%, c 25%",
         crossing="a1 b1 c1",
@@ -285,7 +285,7 @@ ROWS = {
         objects(
             service(), of_slice(endpoint("a1"), endpoint("b1"), endpoint("c1", hints="b"), endpoint("a2", hints="c"))
         ),
-        "2 endpoints have other hints than PreferSameZone requests: web-c1 of zone c is hinted for zone b",
+        "2 endpoints have hints that differ from the request PreferSameZone: web-c1 of zone c is hinted for zone b",
         crossing="b1 b2 c1",
     ),
     "a node without a zone": Row(
@@ -333,7 +333,7 @@ ROWS = {
             of_slice(*EACH_ZONE[:2], *(endpoint(each, number=7, hints=each[0]) for each in ("a1", "b1")), *OF_C),
             on=nodes(a2=None, b2=None),
         ),
-        "zone c has 2 ready endpoints, and no hint names it",
+        "zone c has 2 ready endpoints, but no hints for it",
         nodes="c1",
         crossing="a1 b1 c1",
     ),
@@ -408,7 +408,7 @@ ROWS = {
     "a controller whose Lease has ended": Row(
         "controller-gone",
         objects(service(), NO_HINTS, leases=[lease(renewed="2026-11-22T09:50:00Z")], at=AT),
-        "kube-controller-manager does not run",
+        "kube-controller-manager is not running",
         "get pods -l component=kube-controller-manager",
         evidence="held by cp-1, renewed 2026-11-22T09:50:00Z, read at 2026-11-22T10:00:00Z",
         crossing=ALL,

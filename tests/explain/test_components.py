@@ -55,7 +55,7 @@ def test_unreadable_component_is_reported_with_the_remedy() -> None:
         "kube-controller-manager": "permission to get pods/proxy in namespace kube-system, and --bind-address",
         "kube-proxy 1.34": "metricsBindAddress other than 127.0.0.1",
     }.items()} == dict.fromkeys(["kube-apiserver", "kube-controller-manager", "kube-proxy 1.34"], True)  # fmt: skip
-    assert "is no pod" in read({}, manager=False)[1]["feature gates of kube-controller-manager"]
+    assert "is not in a pod" in read({}, manager=False)[1]["feature gates of kube-controller-manager"]
 
 
 def test_gates_that_are_permanent_are_not_asked_for() -> None:

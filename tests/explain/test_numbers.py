@@ -30,7 +30,7 @@ def test_overload_is_that_of_the_best_distribution(weights: Mapping[str, int], e
     [({"a": 20, "b": 16, "c": 14}, "by exactly 20 %"), ({"a": 2001, "b": 1600, "c": 1399}, "by 20.1 %")],
 )
 def test_exactly_twenty_percent_is_distinguished_from_more(weights: Mapping[str, int], said: str) -> None:
-    assert overloads(shares(**weights), 6) == f"6 endpoints over 3 zones of this CPU would overload one {said}"
+    assert overloads(shares(**weights), 6) == f"6 endpoints over 3 zones with this CPU would overload a zone {said}"
 
 
 @pytest.mark.parametrize(

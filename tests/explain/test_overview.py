@@ -49,7 +49,7 @@ def test_services_with_most_problems_come_first_and_those_without_a_preference_a
         ("shop/well", 0, ""),
     ]
     assert (view.wanting, view.silent) == (2, 1)
-    assert "2 of 3 Services that ask for topology do not get it on all nodes: 6 of 15 pairs" in view.total
+    assert "2 of 3 Services that request topology do not get it on all nodes: 6 of 15 pairs" in view.total
 
 
 def test_overview_can_be_limited_to_one_namespace() -> None:
@@ -120,11 +120,11 @@ def test_recording_does_not_overwrite_files(tmp_path: Path) -> None:
 BROKEN = {
     "no nodes": ("nodes.json", "", "kubectl get nodes -A -o json"),
     "no JSON": ("services.json", "{", "services.json"),
-    "a list": ("services.json", "[]", "want a list of objects"),
-    "no objects": ("endpointslices.json", '{"items": [5]}', "want a list of objects"),
-    "no names": ("nodes.json", '{"items": [{"metadata": {}}]}', "want a list of objects"),
+    "a list": ("services.json", "[]", "expected a list of objects"),
+    "no objects": ("endpointslices.json", '{"items": [5]}', "expected a list of objects"),
+    "no names": ("nodes.json", '{"items": [{"metadata": {}}]}', "expected a list of objects"),
     "no version": ("version.json", "5", "kubectl version -o json"),
-    "no gates": ("gates.json", '{"kube-apiserver": 5}', "want gates by component"),
+    "no gates": ("gates.json", '{"kube-apiserver": 5}', "expected gates by component"),
     "no spec": ("services.json", '{"items": [{"metadata": {"name": "web", "namespace": "shop"}}]}', "cannot be read"),
 }
 

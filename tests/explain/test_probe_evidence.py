@@ -52,7 +52,7 @@ def test_datagrams_are_not_sent() -> None:
     slices = {**of_slice(*EACH_ZONE), "ports": [{**each, "port": 8080} for each in PORTS]}
     found = planned(objects(service(ports=PORTS), slices))
     assert {each.port for each in found.questions} == {"web/TCP"}
-    assert found.left_out == ("port dns/UDP: it would need more than a connection",)
+    assert found.left_out == ("port dns/UDP: a probe would need more than a connection",)
 
 
 def test_servers_are_queried_for_names_only_if_all_run_the_test_image() -> None:
@@ -78,7 +78,7 @@ def test_service_without_a_cluster_ip_is_refused(asked: Object, said: str) -> No
 
 def test_a_service_whose_slice_no_proxy_can_read_is_refused() -> None:
     unreadable = {**endpoint("a1"), "addresses": ["010.1.1.1"]}
-    with pytest.raises(UsageError, match="no node has rules for it"):
+    with pytest.raises(UsageError, match="no node has rules for the Service"):
         planned(objects(service(), of_slice(unreadable)))
 
 
@@ -128,7 +128,7 @@ def told(outcome: Observation) -> Diagnosis:
         ),
         (
             TIMED_OUT,
-            "connections fail on 1 of 5 nodes: a client on a1 should reach web-a1 (zone a), but saw: no answer",
+            "connections fail on 1 of 5 nodes: a client on a1 should reach web-a1 (zone a), but got: no answer",
         ),
         (Reached(EACH_ZONE[0]["addresses"][0]), "connections stay in the zone of the client, from all 5 nodes"),
     ],

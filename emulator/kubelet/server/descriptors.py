@@ -29,11 +29,11 @@ class Descriptors:
 
     @property
     def outputs(self) -> list[str]:
-        """The connected outputs whose ends were not taken."""
+        """The connected output streams whose ends were not taken."""
         return [name for name in _OUTPUTS if name in self._ours]
 
     def take(self, name: str) -> int | None:
-        """Return our end of a stream, which the caller then owns, or None if the stream is not connected."""
+        """Return this side's end of a stream, which the caller then owns, or None if the stream is not connected."""
         return self._ours.pop(name, None)
 
     def resize(self, columns: int, rows: int) -> None:
@@ -48,7 +48,7 @@ class Descriptors:
             os.close(self._theirs.pop())
 
     def close(self) -> None:
-        """Close our ends that were not taken. Idempotent."""
+        """Close this side's ends that were not taken. Idempotent."""
         self.started()
         while self._ours:
             os.close(self._ours.popitem()[1])

@@ -1,4 +1,4 @@
-"""Run programs in containers for clients, over WebSocket or SPDY. The streams are followed by a final Status."""
+"""Run programs in containers for clients, over WebSocket or SPDY. A final Status follows the streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serve the log of a container as an HTTP response, which continues if the client requests to follow the log."""
+"""Serve the log of a container as an HTTP response. If the client follows the log, the response continues."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Serve logs, exec and port-forward over HTTPS at the nodes' addresses. Only the API server has access.
+"""Serve logs, exec and port-forward over HTTPS on the nodes' addresses. Only the API server has access.
 
-Error texts match those of Kubernetes' kubelet, because API servers pass them on to users.
+Error texts match those of Kubernetes' kubelet, because API servers forward them to users.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SPDY/3.1, which multiplexes several byte streams, each opened by the client, on one connection.
+"""SPDY/3.1, which multiplexes several byte streams on one connection. The client opens each stream.
 
 Kubernetes still uses this obsolete protocol. Every version of kubectl forwards ports by SPDY inside a WebSocket, and
 API servers before 1.36 translate WebSockets to SPDY for kubelets. Kubernetes uses no flow control (Go's library has
@@ -101,7 +101,7 @@ class SpdyConnection:
         return await self._opened.get()
 
     def forget(self, stream: SpdyStream) -> None:
-        """Forget a stream that has ended, and discard later data for this stream."""
+        """Remove a stream that has ended, and discard later data for this stream."""
         self._streams.pop(stream.number, None)
 
     async def serve(self) -> None:
@@ -185,7 +185,7 @@ class UpgradedWire:
 
 
 async def upgrade(request: web.BaseRequest, protocol: str) -> UpgradedWire | web.Response:
-    """Switch to SPDY with this protocol in it. The connection ends with the request.
+    """Switch to SPDY, with this protocol for its streams. The connection ends with the request.
 
     Returns an error response if the client does not request the upgrade. Raises `ConnectionError`.
     """
@@ -208,7 +208,7 @@ async def upgrade(request: web.BaseRequest, protocol: str) -> UpgradedWire | web
 
 
 class _Feeder:
-    """Passes received data to a reader, with backpressure on the client."""
+    """Passes received data to a reader, and applies backpressure to the client."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader

@@ -3,8 +3,8 @@
 A Kubernetes WebSocket either has channels, each of which is a stream, or carries SPDY. In v4.channel.k8s.io and
 v5.channel.k8s.io, the first byte of a message is the channel number. With v5, channel 255 ends a channel.
 
-Each stream buffers received data up to a limit. If a client sends more, all its streams wait, because neither SPDY as
-used by Kubernetes nor WebSockets can pause a single stream.
+Each stream buffers received data up to a limit. If a client sends more to one stream, all its streams wait, because
+neither WebSockets nor SPDY as Kubernetes uses it can pause a single stream.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Stream:
 
 
 async def upgrade(request: web.BaseRequest, protocols: Collection[str]) -> web.WebSocketResponse | None:
-    """Return the WebSocket that a request asks for, or None for other requests and unknown protocols."""
+    """Return the WebSocket that a request opens, or None for other requests and unknown protocols."""
     websocket = web.WebSocketResponse(protocols=protocols, max_msg_size=0, compress=False, timeout=_GOODBYE)
     found = websocket.can_prepare(request)
     if not found or found.protocol is None:
@@ -99,7 +99,7 @@ async def upgrade(request: web.BaseRequest, protocols: Collection[str]) -> web.W
 
 
 class WebSocketWire:
-    """The byte stream in the messages of a WebSocket. See `Wire`."""
+    """The byte stream inside the messages of a WebSocket. See `Wire`."""
 
     def __init__(self, websocket: web.WebSocketResponse) -> None:
         self._websocket = websocket
