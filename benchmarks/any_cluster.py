@@ -1,10 +1,9 @@
-"""The cost of running through the Kubernetes API: client pods, their probes, and the estimated time of a run on a real
-cluster.
+"""The cost of a run through the Kubernetes API: client pods, their probes, and the time of a run on a real cluster.
 
     python benchmarks/any_cluster.py [--quick]
 
-The embedded cluster is used only through its kubeconfig, like any cluster. Kubelet, API server and this client share
-its processors.
+The benchmark uses the embedded cluster only through its kubeconfig, like any other cluster. The kubelet, the API server
+and this client share the processors.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ NAMESPACE = f"td-{RUN_ID}-main-1"
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 3 if parser.parse_args().quick else 15
@@ -48,21 +47,21 @@ def main() -> None:
         backend.create_namespace(NAMESPACE)
         one = [made(backend, 1, number) for number in range(rounds)]
         twenty = [made(backend, 20, number) for number in range(rounds)]
-        print(f"1 pod made and ready: median {statistics.median(one):.2f} s ({min(one):.2f}-{max(one):.2f} s)")
-        print(f"20 pods on 5 nodes, all at once: median {statistics.median(twenty):.2f} s", end="")
+        print(f"1 pod created and ready: median {statistics.median(one):.2f} s ({min(one):.2f}-{max(one):.2f} s)")
+        print(f"20 pods on 5 nodes, created together: median {statistics.median(twenty):.2f} s", end="")
         print(f" ({min(twenty):.2f}-{max(twenty):.2f} s)")
         service = with_a_server(backend)
         rates = [probes_per_second(backend, service) for _ in range(rounds)]
         print(f"probes of one client pod to a cluster IP: median {statistics.median(rates):.0f}/s", end="")
         print(f" ({min(rates):.0f}-{max(rates):.0f}/s)")
         settled = [barrier(backend) for _ in range(rounds)]
-        print(f"all proxies have seen a change, by the barrier: median {statistics.median(settled) * 1e3:.0f} ms")
+        print(f"all proxies have a change, by the barrier: median {statistics.median(settled) * 1e3:.0f} ms")
         backend.delete_namespace(NAMESPACE)
 
 
 @contextmanager
 def share() -> Iterator[KubeconfigBackend]:
-    """One worker's share of an embedded cluster."""
+    """The part of an embedded cluster that one worker uses."""
     with ExitStack() as stack:
         booted = stack.enter_context(NetnsBackend())
         stack.enter_context(Kubelet(booted.kubeconfig(), booted.network, trust=booted.control_plane.kubelets))
@@ -77,7 +76,7 @@ def share() -> Iterator[KubeconfigBackend]:
 
 
 def made(backend: KubeconfigBackend, count: int, number: int) -> float:
-    """Seconds until this many pods are ready."""
+    """Return the seconds until this number of pods is ready."""
     nodes = [node.name for node in THREE_ZONES.nodes]
     wanted = [WantedPod(f"p-{count}-{number}-{each}", nodes[each % len(nodes)]) for each in range(count)]
     begin = time.perf_counter()
@@ -86,7 +85,7 @@ def made(backend: KubeconfigBackend, count: int, number: int) -> float:
 
 
 def probes_per_second(backend: KubeconfigBackend, service: Object, count: int = 1000) -> float:
-    """Of one client, to a cluster IP."""
+    """Return the probes per second of one client to a cluster IP."""
     probe = Probe(backend.source_of(pod_client("a1")), "TCP", service["spec"]["clusterIP"], 80, 0.9)
     begin = time.perf_counter()
     seen = backend.probe([probe] * count)
@@ -95,7 +94,7 @@ def probes_per_second(backend: KubeconfigBackend, service: Object, count: int = 
 
 
 def with_a_server(backend: KubeconfigBackend) -> Object:
-    """A Service with one endpoint, which all proxies know."""
+    """Create a Service with one endpoint, and wait until all proxies have it."""
     (pod,) = backend.run_pods(NAMESPACE, [WantedPod("server", "b1")])
     service = backend.api.create("services", NAMESPACE, manifests.service("bench"))
     written = manifests.endpoint_slice("bench", "bench", [Endpoint(pod.addresses)])
@@ -105,7 +104,7 @@ def with_a_server(backend: KubeconfigBackend) -> Object:
 
 
 def barrier(backend: KubeconfigBackend) -> float:
-    """Seconds from a change until clients on all nodes have seen that it has arrived."""
+    """Return the seconds from a change until clients on all nodes observe it."""
     backend.api.delete("services", NAMESPACE, "web")
     backend.api.create("services", NAMESPACE, manifests.service("web"))
     begin = time.perf_counter()

@@ -1,8 +1,8 @@
-"""A lean API client that generates the load for `benchmarks/api_server.py`.
+"""A minimal API client that generates the load for `benchmarks/api_server.py`.
 
-It shares two cores with the server, so a convenient client would distort the measurement. This one has one thread, one
-epoll and plain TLS sockets. A request is a template with a number, and the client reads only status and length of a
-response. Watchers read every byte and find the stamp of every event, but parse none.
+The client shares two cores with the server, so a more convenient client would distort the measurement. It has one
+thread, one epoll and plain TLS sockets. A request is a template with a number, and the client reads only the status and
+the length of a response. Watchers read every byte and find the stamp of every event, but do not parse events.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 STAMP = b"#########"
-"""The placeholder for the number of a write in a body, of the same length."""
+"""The placeholder for the number of a write in a body. Both have the same length."""
 
 _STAMPS = re.compile(rb'"stamp":"(\d{9})"')
 _READ = 1 << 18
@@ -25,7 +25,7 @@ _READ = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A server, with its credentials."""
+    """A server and the credentials for it."""
 
     url: str
     token: str
@@ -47,7 +47,7 @@ class Where:
 
 
 class Arrivals:
-    """The times when each write was sent, and when the last watcher saw it, by `perf_counter`."""
+    """The times (`perf_counter`) when each write was sent, and when the last watcher received it."""
 
     def __init__(self, writes: int, watchers: int) -> None:
         self.sent = [0.0] * (writes + 1)
@@ -56,7 +56,7 @@ class Arrivals:
         self._watchers = watchers
 
     def saw(self, lines: bytes) -> None:
-        """Record every stamp that one watcher read, except 0, which belongs to no write."""
+        """Record every stamp that one watcher read. The stamp 0 belongs to no write and is ignored."""
         for digits in _STAMPS.findall(lines):
             stamp = int(digits)
             self._seen[stamp] += 1
@@ -65,7 +65,7 @@ class Arrivals:
 
 
 class Writer:
-    """Sends requests one by one over one connection."""
+    """Sends requests one after another over one connection."""
 
     def __init__(self, where: Where, request: bytes, stamps: range, arrivals: Arrivals) -> None:
         self.socket = where.connect()
@@ -92,7 +92,7 @@ class Writer:
 
 
 class Reader:
-    """A watch, read until it is closed."""
+    """A watch that is read until it is closed."""
 
     def __init__(self, where: Where, path: str, arrivals: Arrivals) -> None:
         self.socket = where.connect()
@@ -116,7 +116,7 @@ class Reader:
 
 
 def call(where: Where, method: str, path: str, body: bytes) -> None:
-    """One request of its own."""
+    """Send a single request over a separate connection."""
     with where.connect() as connection:
         connection.sendall(where.request(method, path, body))
         answer = b""
@@ -127,7 +127,7 @@ def call(where: Where, method: str, path: str, body: bytes) -> None:
 
 
 def run(writers: list[Writer], readers: list[Reader], arrivals: Arrivals, writes: int) -> float:
-    """Seconds until all writes are answered; returns when the watchers have seen them all as well."""
+    """Return the seconds until all writes are answered. Also wait until all watchers have received them."""
     poll = select.epoll()
     every: list[Writer | Reader] = [*writers, *readers]
     ready: dict[int, Callable[[], None]] = {each.socket.fileno(): each.readable for each in every}

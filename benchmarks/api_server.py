@@ -1,12 +1,12 @@
-"""Load on the API server: writes per second with watchers, and the latency until a watcher sees a write.
+"""Load on the API server: writes per second with watchers, and the latency until a watcher receives a write.
 
     python benchmarks/api_server.py [--quick]
 
-The server runs in this process; writers and watchers are one client in another process, over TLS on loopback, so
-both have a core. Each writer replaces an object of its own (PUT, keep-alive, the next when the last is answered; one
-annotation changes, or all endpoints); ten watchers read every byte of every event, and look for its stamp. The client
-is `benchmarks/api_client.py`, which is lean on purpose. CPU is that of the whole process, for each write, the ten
-deliveries included. Side by side: the same writes inside this process, without HTTP.
+The server runs in this process. Writers and watchers are one client in another process, over TLS on loopback, so that
+each process has a core. Each writer replaces its own object (PUT on a keep-alive connection) and waits for the response
+before the next write; one annotation changes, or all endpoints. Ten watchers read every byte of every event, and look
+for its stamp. The client is `benchmarks/api_client.py`. The CPU time is that of the whole process for each write,
+including its ten deliveries. For comparison, the same writes are made inside this process, without HTTP.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Body = Callable[[str, str], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is written: `body` of a name and a stamp."""
+    """A kind of write. `body` returns the body for a name and a stamp."""
 
     resource: str
     prefix: str
@@ -51,8 +51,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one run. Latencies in milliseconds, from the sending of a write to the last watcher that sees it; CPU time in
-    microseconds a write."""
+    """The results of one run. Latencies are in milliseconds, from sending a write until the last watcher receives it.
+    CPU time is in microseconds per write.
+    """
 
     writes_per_second: float
     p50: float
@@ -62,7 +63,7 @@ class Figures:
 
 
 def slice_of(name: str, stamp: str, *, endpoints: int = 10, hostname: str = "") -> dict[str, Any]:
-    """An EndpointSlice; its endpoints have that host name, if any."""
+    """Return an EndpointSlice. Its endpoints have this host name, if it is given."""
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -77,12 +78,12 @@ def slice_of(name: str, stamp: str, *, endpoints: int = 10, hostname: str = "") 
 
 
 def changing_slice(name: str, stamp: str) -> dict[str, Any]:
-    """An EndpointSlice of which every endpoint changes with every write."""
+    """Return an EndpointSlice in which every endpoint changes with every write."""
     return slice_of(name, stamp, hostname=f"h{stamp}")
 
 
 def pod_of(name: str, stamp: str) -> dict[str, Any]:
-    """A Pod, of about 800 bytes with what the server adds."""
+    """Return a Pod of about 800 bytes, including the fields that the server adds."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -104,12 +105,12 @@ SLICES = "/apis/discovery.k8s.io/v1"
 LOADS = {
     "Pod": Load("pods", "/api/v1", pod_of),
     "slice of 10": Load("endpointslices", SLICES, slice_of),
-    "slice of 10, all change": Load("endpointslices", SLICES, changing_slice),
+    "slice of 10, all endpoints change": Load("endpointslices", SLICES, changing_slice),
 }
 
 
 def client(answer: Connection, where: Where, load: str, writers: int, writes: int) -> None:
-    """The client's process."""
+    """The main function of the client's process."""
     kind, share = LOADS[load], writes // writers
     arrivals = Arrivals(share * writers, WATCHERS)
     for index in range(writers):
@@ -145,7 +146,7 @@ def measure_http(load: str, writers: int, writes: int) -> Figures:
 
 
 def measure_in_process(load: str, writes: int) -> Figures:
-    """One writer and ten queues, no HTTP: the cost of the rules and the store, and of making the body."""
+    """Run one writer and ten queues without HTTP, to measure the rules, the store, and the creation of the body."""
     api, kind = ApiServer(), LOADS[load]
     queues: list[SimpleQueue[object]] = [SimpleQueue() for _ in range(WATCHERS)]
     api.create(kind.resource, NAMESPACE, kind.body("s0", "0"))
@@ -194,7 +195,7 @@ def _named(hostname: str) -> dict[str, str]:
 
 
 def _put(where: Where, load: Load, name: str) -> bytes:
-    """A request with a place for every stamp."""
+    """Return a request template with a placeholder for every stamp."""
     body = orjson.dumps(load.body(name, STAMP.decode()))
     return where.request("PUT", f"{load.path}/{name}", body)
 

@@ -1,10 +1,11 @@
-"""The network of an embedded cluster against the same network made with `ip`: processes, and `ip -batch`.
+"""Compares the boot of an embedded cluster's network with the same network built by `ip` processes and by `ip -batch`.
 
     python benchmarks/boot.py [--quick]
 
-3 zones x 2 nodes x 5 pods: 38 netns, 37 veth pairs, IPv4 and IPv6. Rounds are interleaved, in one process. The
-`ip` commands make the same links, addresses, routes and rules; they set no sysctls, and do not wait until links carry
-packets, which is in their favour. Their named netns lie in a mount namespace of this process, so nothing remains.
+The network has 3 zones with 2 nodes each and 5 pods per node: 38 netns, 37 veth pairs, IPv4 and IPv6. Rounds are
+interleaved in one process. The `ip` commands create the same links, addresses, routes and rules. They set no sysctls
+and do not wait until links carry packets, which favours `ip`. Their named netns are in a mount namespace of this
+process, so nothing remains.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ TOPOLOGY = grid("three_by_two", {"a": 2, "b": 2, "c": 2})
 PODS = 5
 TARGETS = {"ip processes": 12.0, "ip -batch": 2.5}  # times faster than they are, at least
 
-# By itself, because in a batch `ip rule` is about IPv4 whatever its prefix.
+# This command runs separately, because in a batch `ip rule` applies to IPv4 whatever its prefix.
 RULE_OF_IPV6 = ["ip", "-6", "-n", "fabric", "rule", "add", "iif", "ext", "table", "100", "priority", "100"]
 
 Commands = dict[str, list[str]]  # by netns: what `ip -n NETNS` is to do there, in order of the netns
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 2 if parser.parse_args().quick else 7
@@ -56,17 +57,17 @@ def main() -> None:
 
 
 def report(times: dict[str, list[float]]) -> None:
-    """One line a method: median, range, how many times ours, and what is promised."""
+    """Print one line for each method: the median, the range, the ratio to this project, and the expected ratio."""
     base = statistics.median(times["this project"])
     for name, taken in times.items():
         median = statistics.median(taken)
-        target = f"   promised: {TARGETS[name]:g}" if name in TARGETS else ""
+        target = f"   expected: {TARGETS[name]:g}" if name in TARGETS else ""
         spread = f"({min(taken) * 1e3:.0f}-{max(taken) * 1e3:.0f})"
         print(f"{name:14} {median * 1e3:7.1f} ms {spread:>12} {median / base:6.1f}x{target}")
 
 
 def ours() -> float:
-    """Seconds until the network is there."""
+    """Return the seconds until the network is complete."""
     begin = time.perf_counter()
     with Network(TOPOLOGY) as network:
         for node in network.nodes:
@@ -76,7 +77,7 @@ def ours() -> float:
 
 
 def ip_processes() -> float:
-    """The same, one process for each operation."""
+    """Build the same network, with one process for each operation."""
     planned = commands()
     begin = time.perf_counter()
     for netns in planned:
@@ -89,7 +90,7 @@ def ip_processes() -> float:
 
 
 def ip_batch() -> float:
-    """The same, one process for all netns, and then one for each."""
+    """Build the same network, with one process to create all netns and then one process for each netns."""
     planned = commands()
     begin = time.perf_counter()
     run(["ip", "-batch", "-"], "".join(f"netns add {netns}\n" for netns in planned))
@@ -100,14 +101,14 @@ def ip_batch() -> float:
 
 
 def ended(begin: float) -> float:
-    """Seconds since then; afterwards the named netns are deleted."""
+    """Return the elapsed seconds, and delete the named netns."""
     taken = time.perf_counter() - begin
     run(["ip", "-all", "netns", "delete"])
     return taken
 
 
 def commands() -> Commands:
-    """What to do in each netns: first the fabric, then nodes, then pods, as each makes the links to the next."""
+    """Return the commands for each netns: fabric, nodes, pods, because each creates the links to the next."""
     addresses = {family: EXTERNAL_CLIENT[family] for family in FAMILIES}
     planned: Commands = {"fabric": ["link set lo up", pair("ext", "external")], "external": end(addresses)}
     for family in FAMILIES:
@@ -123,7 +124,7 @@ def commands() -> Commands:
 
 
 def add_node(planned: Commands, node: str, plan: NodePlan) -> None:
-    """A node, the fabric's routes to it, and its pods."""
+    """Return the commands for a node, for the fabric's routes to it, and for its pods."""
     planned["fabric"].append(pair(node, node))
     planned[node] = end(plan.addresses)
     for family, node_ip in plan.addresses.items():
@@ -144,13 +145,13 @@ def add_node(planned: Commands, node: str, plan: NodePlan) -> None:
 
 
 def pair(name: str, netns: str) -> str:
-    """A veth pair to that netns; both ends with the same hardware address, and without ARP, need no gateway address."""
+    """Create a veth pair to that netns. Without ARP, and with equal hardware addresses, it needs no gateway address."""
     ends = "address 02:74:64:00:00:01 arp off numtxqueues 1 numrxqueues 1"
     return f"link add {name} up {ends} type veth peer name eth0 netns {netns} {ends}"
 
 
 def end(addresses: dict[Family, str]) -> list[str]:
-    """The other end of a pair: up, with its addresses, and everything goes there."""
+    """Configure the other end of a pair: set it up, with its addresses and a default route."""
     found = ["link set lo up", "link set eth0 up arp off"]
     for family, host in addresses.items():
         found += [

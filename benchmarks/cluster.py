@@ -1,10 +1,10 @@
-"""The embedded cluster as a whole: how long it boots, and how long a written change takes to reach the first packet.
+"""The embedded cluster as a whole: its boot time, and the delay from a written change to the first packet.
 
     python benchmarks/cluster.py [--quick]
 
-Boot counts everything: 6 nodes with 5 pods each (netns, echo servers, API objects), API server with TLS,
-controller, and the proxies with their rules in the kernel. A change is timed from the start of the write (HTTPS,
-one EndpointSlice) until a new connection from a pod on each of the 6 nodes is answered by the new endpoint.
+The boot time includes 6 nodes with 5 pods each (netns, echo servers, API objects), the API server with TLS, the
+controller, and the proxies with their rules in the kernel. A change is timed from the start of the write (HTTPS, one
+EndpointSlice) until the new endpoint answers a new connection from a pod on each of the 6 nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NODES = [node.name for node in TOPOLOGY.nodes]
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     quick = parser.parse_args().quick
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def boot() -> float:
-    """Seconds until a cluster with all its pods answers."""
+    """Return the seconds until a cluster with all its pods answers."""
     begin = time.perf_counter()
     with NetnsBackend(TOPOLOGY) as backend:
         backend.api.create("namespaces", "", {"metadata": {"name": "bench"}})
@@ -52,7 +52,7 @@ def boot() -> float:
 
 
 def changes(backend: NetnsBackend, *, rounds: int) -> list[float]:
-    """Seconds from a write to the first packet, for each round and node."""
+    """Return the seconds from a write to the first packet, for each round and node."""
     api = backend.api
     api.create("namespaces", "", {"metadata": {"name": "bench"}})
     service = api.create("services", "bench", manifests.service("web"))
@@ -71,19 +71,19 @@ def changes(backend: NetnsBackend, *, rounds: int) -> list[float]:
 
 
 def written(pod: Pod) -> manifests.Object:
-    """The slice with this pod as its only endpoint."""
+    """Return the slice with this pod as its only endpoint."""
     endpoint = manifests.Endpoint(pod.addresses, node=pod.node, zone=pod.zone)
     return manifests.endpoint_slice("web-1", "web", [endpoint])
 
 
 def until_answered_by(backend: NetnsBackend, probes: list[Probe], pod: Pod, begin: float) -> list[float]:
-    """Seconds after `begin` at which each client was answered by the pod for the first time."""
+    """Return the seconds after `begin` at which the pod answered each client for the first time."""
     waiting, delays = list(probes), []
     while waiting:
         seen = backend.probe(waiting, in_flight=len(waiting))
         now = time.perf_counter() - begin
         if now > 10:
-            raise SystemExit(f"after 10 s {len(waiting)} clients are still not answered by {pod}: {seen}")
+            raise SystemExit(f"after 10 s {len(waiting)} clients still get no answer from {pod}: {seen}")
         there = [isinstance(each, Reached) and each.pod == f"bench/{pod.name}" for each in seen]
         delays += [now for each in there if each]
         waiting = [probe for probe, each in zip(waiting, there, strict=True) if not each]
@@ -91,7 +91,7 @@ def until_answered_by(backend: NetnsBackend, probes: list[Probe], pod: Pod, begi
 
 
 def spread(values: list[float], factor: float) -> str:
-    """The smallest and the largest value."""
+    """Return the smallest and the largest value."""
     return f"{min(values) * factor:.0f}-{max(values) * factor:.0f}"
 
 

@@ -1,13 +1,14 @@
-"""The cost of hints by CPU (KEP-2433): one large Service, many Services on a node event, and growth.
+"""The cost of hints by CPU (KEP-2433): for one large Service, for many Services on a node event, and with growing size.
 
     python benchmarks/cpu_hints.py [--quick] [--plot docs/cpu-hints.svg]
 
-A reconcile is the whole plan of one Service from its pods, without writing: first as after a restart, then with one pod
-changed. A node event is timed from the update of a Node until the controller has worked on every Service whose hints
-could change by it and has written its slices, in one process with the API server. Memory is the peak of the process.
+A reconcile is the complete plan of one Service from its pods, without writes: first as after a restart, then after a
+change of one pod. A node event is timed from the update of a Node until the controller has processed every Service
+whose hints could change and has written its slices, in one process with the API server. Memory is the peak of the
+process.
 
-Growth is drawn with Python's garbage collector and without it: the collector looks through what a reconcile has made so
-far, the more often the more that is, and so bends a line that is straight otherwise.
+Growth is measured with and without Python's garbage collector. The collector repeatedly traverses the objects that a
+reconcile has created. This adds more time the larger the Service is, so the otherwise straight line becomes a curve.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SIZES = (500, 1000, 2000, 4000, 7000, 10000)
 
 
 def main() -> None:
-    """Measure, print, and draw."""
+    """Measure, print and draw the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds and Services")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="draw growth with the endpoints as SVG")
@@ -56,12 +57,12 @@ def main() -> None:
 
 
 def medians(times: dict[int, list[tuple[float, float]]]) -> dict[int, list[float]]:
-    """Seconds of a first and of a later plan, by endpoints."""
+    """Return the seconds of a first plan and of a later plan, by number of endpoints."""
     return {size: [statistics.median(each) for each in zip(*runs, strict=True)] for size, runs in times.items()}
 
 
 def nodes_of(count: int, *, zones: int) -> dict[str, Object]:
-    """Nodes spread evenly over zones, with CPUs that differ from zone to zone a little."""
+    """Return nodes that are spread evenly over zones. Their CPUs differ slightly from zone to zone."""
     return {f"n{number}": node(number, 4000 + 100 * (number % zones), f"z{number % zones}") for number in range(count)}
 
 
@@ -74,18 +75,18 @@ def node(number: int, cpu_milli: int, zone: str) -> Object:
 
 
 def service(name: str) -> Object:
-    """A Service with the annotation."""
+    """Return a Service with the topology annotation."""
     spec = {"selector": {"app": name}, "ports": [{"port": 80}]}
     return {"metadata": {"name": name, "namespace": "default", "uid": name, "annotations": AUTO}, "spec": spec}
 
 
 def pods_of(name: str, count: int, nodes: int) -> list[Object]:
-    """Ready pods, one a node, from the first node on again when there are more."""
+    """Return ready pods, one per node. If there are more pods than nodes, continue with the first node."""
     return [pod(name, number, number % nodes) for number in range(count)]
 
 
 def pod(name: str, number: int, node_number: int) -> Object:
-    """A ready pod with an address of its own."""
+    """Return a ready pod with a unique address."""
     address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
     return {
         "metadata": {
@@ -105,7 +106,7 @@ def pod(name: str, number: int, node_number: int) -> Object:
 
 
 def reconcile(nodes: dict[str, Object], endpoints: int, *, collector: bool = True) -> tuple[float, float]:
-    """Seconds of the first plan, and of the plan after one pod has moved to a node of another zone."""
+    """Return the seconds of the first plan, and of the plan after one pod has moved to a node in another zone."""
     wanted = {**service("web"), "spec": {**service("web")["spec"], "clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"]}}
     zones, memo, pods = ZoneTable(FEATURES, nodes), Memo(), pods_of("web", endpoints, len(nodes))
     gc.collect()
@@ -124,7 +125,7 @@ def reconcile(nodes: dict[str, Object], endpoints: int, *, collector: bool = Tru
 
 
 def stored(plan: Plan) -> list[Object]:
-    """The slices of a plan as an API server would give them back."""
+    """Return the slices of a plan in the form that an API server would return."""
     return [
         {**each, "metadata": {**each["metadata"], "name": f"web-{number}", "resourceVersion": "1"}}
         for number, each in enumerate(plan.create)
@@ -132,7 +133,7 @@ def stored(plan: Plan) -> list[Object]:
 
 
 def node_event(*, services: int, endpoints: int) -> tuple[float, int]:
-    """Seconds from a node's new zone until the controller is idle again, and how many slices it wrote."""
+    """Return the seconds from a node's zone change until the controller is idle, and the number of writes."""
     api = ApiServer()
     for number in range(12):
         api.update_status("nodes", "", {**api.create("nodes", "", node(number, 4000, f"z{number % 3}")), **_status()})
@@ -162,21 +163,21 @@ def _status() -> Object:
 
 
 def versions(api: ApiServer) -> dict[str, str]:
-    """The resource version of each slice."""
+    """Return the resource version of each slice."""
     return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in api.list("endpointslices")}
 
 
 def wait(controller: EndpointSliceController) -> None:
-    """Until the controller has worked on everything."""
+    """Wait until the controller has processed all events."""
     deadline = time.monotonic() + 600
     while not controller.synced():
         if time.monotonic() > deadline:
-            raise SystemExit("after 600 s the controller is still at work")
+            raise SystemExit("after 600 s the controller is not idle")
         time.sleep(0.001)
 
 
 def draw(path: Path, times: dict[int, list[float]], alone: dict[int, list[float]]) -> None:
-    """Milliseconds over endpoints, with the straight line through the largest without a collector for comparison."""
+    """Draw milliseconds over endpoints, with a straight line for comparison."""
     chart = pygal.XY(
         title="One reconcile with 5,000 nodes in 10 zones (median)",
         x_title="endpoints of the Service",

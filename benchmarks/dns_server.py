@@ -1,14 +1,16 @@
-"""How many queries the DNS server answers for a headless Service of 100 endpoints, measured with dnsperf.
+"""The number of queries per second that the DNS server answers for a headless Service of 100 endpoints, by dnsperf.
 
     python benchmarks/dns_server.py [--seconds 5]
 
-Server and load are in netns of an embedded network, with a node's forwarding between them: dnsperf (Debian package
-`dnsperf`) in a pod of another zone. The server has its thread pinned to one core, and dnsperf to another where there is
-one. Two figures a row: queries per second as fast as they go, and the latencies at 5,000 queries/s.
+The server and the load are in netns of an embedded network, and a node forwards packets between them. dnsperf (Debian
+package `dnsperf`) runs in a pod in another zone. The server's thread is pinned to one core, and dnsperf to another core
+if there is one. Each row has two results: the maximum number of queries per second, and the latencies at 5,000
+queries/s.
 
-Rows: a Service without topology keys; one with (33 of its endpoints are in the client's zone); the first with answers
-of 512 bytes, cut; over TCP; and while each second 20 endpoints of the Service change. In that one the API server is in
-the way: it has the same Python to itself while it works on a slice, some milliseconds each.
+The rows are: a Service without topology keys; a Service with topology keys (33 of its endpoints are in the client's
+zone); the first Service with answers truncated to 512 bytes; over TCP; and with 20 changes of the Service's endpoints
+per second. In the last row the API server slows down the DNS server, because both share one Python interpreter, and
+processing a slice takes some milliseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ ZONES = "abc"
 ROWS = (
     ("no topology keys", "plain", ("-e",), 0),
     ("zone, then anywhere", "zoned", ("-e",), 0),
-    ("answers cut to 512 bytes", "plain", (), 0),
+    ("answers truncated to 512 bytes", "plain", (), 0),
     ("over TCP", "plain", ("-m", "tcp"), 0),
     ("20 endpoints change a second", "zoned", ("-e",), 20),
 )
@@ -51,7 +53,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=5)
     seconds = parser.parse_args().seconds
     if shutil.which("dnsperf") is None:
-        print("left out: dnsperf is not installed (Debian package dnsperf)")
+        print("skipped: dnsperf is not installed (Debian package dnsperf)")
         return
     sandbox.enter()
     api = cluster()
@@ -73,7 +75,7 @@ def main() -> None:
 def dnsperf(
     client: Host, there: Host, service: str, options: tuple[str, ...], seconds: int
 ) -> tuple[float, list[float], int]:
-    """Queries answered per second, their latencies in ms (none unless `options` have -v), and how many were lost."""
+    """Return queries per second, latencies in ms (none unless `options` has -v), and the number of lost queries."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as questions:
         questions.write(f"{service}.default.svc.cluster.local A\n")
         questions.flush()
@@ -91,7 +93,7 @@ def of(latencies: list[float], part: float) -> float:
 
 
 def run(namespace: Namespace, command: list[str]) -> str:
-    """The output of a program in a netns, on the last core."""
+    """Return the output of a program in a netns, on the last core."""
     with namespace.entered():
         made = subprocess.run(
             ["taskset", "-c", str((os.cpu_count() or 1) - 1), *command], capture_output=True, text=True, check=False
@@ -100,7 +102,7 @@ def run(namespace: Namespace, command: list[str]) -> str:
 
 
 def cluster() -> ApiServer:
-    """Services `plain` and `zoned`, with 100 endpoints each, shared out to three zones."""
+    """Create the Services `plain` and `zoned` with 100 endpoints each, distributed over three zones."""
     api = ApiServer(FEATURES)
     for service, keys in (("plain", None), ("zoned", [ZONE_LABEL, "*"])):
         spec = {"clusterIP": "None", "ports": [{"port": 80}], **({"topologyKeys": keys} if keys else {})}
@@ -112,7 +114,7 @@ def cluster() -> ApiServer:
 
 
 def publish(api: ApiServer, service: str, leave_out: int) -> None:
-    """Write the slice; one of its endpoints is not ready, unless that is endpoint 0."""
+    """Write the slice. Endpoint `leave_out` is not ready. With 0, all are ready."""
     endpoints = [
         {"addresses": [f"10.1.0.{number}"], "conditions": {"ready": not number or number != leave_out}}
         for number in range(ENDPOINTS)
@@ -134,7 +136,7 @@ def locate(api: ApiServer, pod: str, zone: str, ip: str) -> None:
 
 @contextlib.contextmanager
 def changing(api: ApiServer, service: str, per_second: int) -> Iterator[None]:
-    """Endpoints of the Service change meanwhile."""
+    """Change endpoints of the Service during the block."""
     ended = threading.Event()
 
     def change() -> None:

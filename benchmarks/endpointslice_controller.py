@@ -1,10 +1,10 @@
-"""The cost of the EndpointSlice controller: from a pod change to the slice write, and one sync by size of the Service.
+"""The cost of the EndpointSlice controller: from a pod change to the slice write, and of one sync by Service size.
 
     python benchmarks/endpointslice_controller.py
 
-Latency is from the call that changes a pod's readiness to the slice's own watch event, in one process with the API
-server; so it includes both writes. A sync is measured in CPU time. Every figure is the median of its runs, with the
-fastest and the 99th percentile.
+The latency is measured from the call that changes a pod's readiness to the watch event of the slice, in one process
+with the API server, so it includes both writes. A sync is measured in CPU time. Every result has the median, the
+fastest run and the 99th percentile.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def report(what: str, seconds: list[float]) -> None:
 
 
 def change_latencies(services: int, endpoints: int) -> list[float]:
-    """Seconds from the call to the event, one change at a time."""
+    """Return the seconds from the call to the event, for one change at a time."""
     api = ApiServer()
     for node in NODES.values():
         api.create("nodes", "", node)
@@ -78,7 +78,7 @@ def change(api: ApiServer, events: SimpleQueue[Event], *, ready: bool) -> float:
 
 
 def sync_times(endpoints: int, *, changed: int, remember: bool = True) -> list[float]:
-    """Seconds for planning a Service whose slices are right but for `changed` pods, which are new objects each time."""
+    """Return the seconds for planning a Service whose slices are correct except for `changed` new pods."""
     service = {**service_of("s0"), "spec": {**service_of("s0")["spec"], "ipFamilies": ["IPv4"]}}
     pods = list(pods_of("s0", endpoints))
     slices = [orjson.loads(orjson.dumps(each)) for each in plan(service, pods, [], Memo()).create]

@@ -1,8 +1,8 @@
-"""How long `trafficdist explain --all` takes for a large recorded cluster, and how much memory.
+"""The time and memory that `trafficdist explain --all` needs for a large recorded cluster.
 
-5,000 Services that ask for their zone or node, with 20 endpoints each, on 1,000 nodes in three zones; every tenth has
-no endpoint in one zone, every hundredth has one on a node without a zone. A node has no zone. The 100,000 pods are
-there as well, with what a recording has of them.
+The cluster has 5,000 Services that request their zone or node, with 20 endpoints each, on 1,000 nodes in three zones.
+Every tenth Service has no endpoint in one zone, and every hundredth Service has an endpoint on the only node without a
+zone. The recording also contains the 100,000 pods, with the fields that recordings keep.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor, memory = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
     wanting = json.loads(answer.stdout)["wanting"]
-    print(f"{chosen.services:,} Services on {chosen.nodes:,} nodes, {wanting} of them without what they ask for:")
+    print(f"{chosen.services:,} Services on {chosen.nodes:,} nodes, {wanting} of them with unmet requests:")
     print(f"{seconds:.1f} s, {processor:.1f} s of processor, {memory:.0f} MB")
 
 
@@ -93,7 +93,7 @@ def _slice(number: int, names: list[str], zones: dict[str, str]) -> dict[str, ob
 
 
 def _pod(number: int, index: int, names: list[str]) -> dict[str, object]:
-    """A pod as `explain --record` writes it."""
+    """Return a pod in the form that `explain --record` writes."""
     hashed = f"{number:08x}"
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{number}-{hashed}", "uid": f"uid-{number}"}
     return {

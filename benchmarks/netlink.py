@@ -1,12 +1,12 @@
-"""Our netlink against pyroute2 for the operations of a boot: veth pairs, addresses and routes, and reading them back.
+"""Compares this project's netlink code with pyroute2 for a boot: veth pairs, addresses, routes, and reading them back.
 
     python benchmarks/netlink.py [--quick]
 
-A round is a netns with 30 veth pairs to a second one, an IPv4 and an IPv6 address and a route of each family on each.
-Both make the same objects in the same order, in netns that are there already; rounds are interleaved, in one process.
-All times are of the processor, which other work on the machine stretches least: nothing here waits for anything else.
-pyroute2 is measured with an acknowledgement for each object, as its calls work, and in one batch (`IPBatch`). Then
-what is by pyroute2 alone: its import after a boot, and the check of a whole fabric of 5 nodes.
+A round uses a netns with 30 veth pairs to a second netns, and each end has an IPv4 address, an IPv6 address and a route
+of each family. Both libraries create the same objects in the same order, in existing netns. Rounds are interleaved in
+one process. All times are processor time, which other work on the machine affects least; no operation waits. pyroute2
+is measured with an acknowledgement for each object, which is how its calls work, and in one batch (`IPBatch`). Two more
+values are measured for pyroute2 alone: its import after a boot, and the check of a whole fabric of 5 nodes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ with NetnsBackend():
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 3 if parser.parse_args().quick else 15
@@ -58,12 +58,12 @@ def main() -> None:
 
 
 def told(taken: list[float]) -> str:
-    """Median and range."""
+    """Return the median and the range."""
     return f"{statistics.median(taken) * 1e3:7.1f} ms ({min(taken) * 1e3:.1f}-{max(taken) * 1e3:.1f})"
 
 
 def measured(method: Callable[[Namespace, Namespace], None]) -> float:
-    """Processor seconds that one method takes in two new netns; all its objects are there afterwards."""
+    """Return the processor seconds that one method takes in two new netns. Check that all objects exist afterwards."""
     with Namespace.create() as here, Namespace.create() as there:
         begin = time.process_time()
         method(here, there)
@@ -88,13 +88,13 @@ def ours(here: Namespace, there: Namespace) -> None:
 
 
 def call_by_call(here: Namespace, there: Namespace) -> None:
-    """An acknowledgement for each object."""
+    """Create the objects with an acknowledgement for each object."""
     with here.entered(), IPRoute() as ip:
         _all(ip, there)
 
 
 def in_a_batch(here: Namespace, there: Namespace) -> None:
-    """Packed by pyroute2, and sent at once."""
+    """Create the objects in one batch that pyroute2 packs."""
     batch = IPBatch()
     _all(batch, there)
     with here.entered(), IPRoute() as ip:
@@ -118,18 +118,18 @@ def _all(ip: Any, there: Namespace) -> None:
 
 
 def plan(number: int) -> Iterator[tuple[str, str, str]]:
-    """Address, destination and gateway of a link, for each family."""
+    """Return address, destination and gateway of a link, for each family."""
     yield f"10.1.{number}.2", f"10.2.{number}.0/24", "169.254.1.1"
     yield f"fd00:1:{number}::2", f"fd00:2:{number}::/64", "fe80::1"
 
 
 def imported() -> float:
-    """Seconds that the import takes in a process that has just booted a cluster."""
+    """Return the seconds that the import takes in a process that has just booted a cluster."""
     return float(subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True, check=True).stdout)
 
 
 def checks(rounds: int) -> Iterator[float]:
-    """Seconds of a check of 5 nodes, fabric and external client."""
+    """Return the seconds of a check of 5 nodes, the fabric and the external client."""
     with Network(THREE_ZONES) as network:
         with iproute.routing(network.fabric, "look") as ip:  # tables that pyroute2 makes once
             assert list(ip.get_routes())

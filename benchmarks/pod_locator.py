@@ -1,10 +1,11 @@
-"""The cost of the PodLocator controller: the initial sync of a large cluster, and a relabelled node.
+"""The cost of the PodLocator controller: the initial sync of a large cluster, and the relabelling of a node.
 
     python benchmarks/pod_locator.py
 
-10,000 pods on 1,000 nodes of 20 labels each, in one process with the API server. Caught up is the time from the start
-of the controller until every locator is written. A relabel is the time from the call until the locators of the node's
-pods (10, and 100 on one node) are written; median, fastest and 99th percentile of its runs.
+The cluster has 10,000 pods on 1,000 nodes with 20 labels each, in one process with the API server. The time of the
+initial sync is from the start of the controller until every locator is written. The time of a relabelling is from the
+call until the locators of the node's pods (10, and 100 on one node) are written; the result has the median, the fastest
+run and the 99th percentile.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main() -> None:
     begin = time.perf_counter()
     second.start()
     wait(second)
-    print(f"the same with all locators there already    {time.perf_counter() - begin:8.2f} s")
+    print(f"the same with all existing locators         {time.perf_counter() - begin:8.2f} s")
     second.stop()
     print("node relabelled, ms                          fastest   median      p99   writes")
     for node, count in (("n1", PODS // NODES), ("full", FULL)):
@@ -56,7 +57,7 @@ def cluster() -> ApiServer:
 
 
 def relabels(api: ApiServer, controller: PodLocatorController, node: str) -> tuple[list[float], int]:
-    """Milliseconds of each, sorted, and the writes of one."""
+    """Return the milliseconds of all runs, sorted, and the number of writes in one run."""
     seen: list[Event] = []
     subscription = api.subscribe(["podlocators"], seen.append)
     seen.clear()

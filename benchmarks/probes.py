@@ -1,11 +1,12 @@
-"""Probes against a spawned `curl`, the usual alternative, through the same address and in the same run.
+"""Compares probes with a spawned `curl`, the usual alternative, for the same address and in the same run.
 
     python benchmarks/probes.py [--quick] [--target service|pod] [--family IPv4|IPv6]
 
-Both send one request at a time and take turns, so that a busy machine slows both. "One call each" is a probe that the
-caller waits for before the next one; "one in flight" is a batch of ten, as a window sends them. `curl` gets the
-cheapest possible start: a thread that is already in the client's netns spawns it, without `ip netns exec` or `nsenter`.
-Our server does not speak HTTP, so curl exits with code 1 as soon as it has read the answer, and waits for nothing else.
+Both send one request at a time and alternate, so that a busy machine slows both. "One call each" means that the caller
+waits for each probe before the next. "One in flight" means a batch of ten probes, as in a measuring window. `curl` is
+started in the fastest possible way: a thread that is already in the client's netns spawns it, without `ip netns exec`
+or `nsenter`. Our server does not speak HTTP, so curl exits with code 1 as soon as it has read the answer, and waits for
+nothing else.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ NOT_HTTP = 1  # curl's exit code for an answer that is not HTTP
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--target", choices=["service", "pod"], default="service", help="what is asked")
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def target(backend: NetnsBackend, kind: str, family: str) -> tuple[str, int]:
-    """Address and port of a service with one endpoint on another node, or of that endpoint itself."""
+    """Return the address and port of a Service with one endpoint on another node, or of the endpoint itself."""
     backend.api.create("namespaces", "", {"metadata": {"name": "bench"}})
     (pod,) = backend.run_pods("bench", [WantedPod("server", SERVER)])
     if kind == "pod":
@@ -69,7 +70,7 @@ def target(backend: NetnsBackend, kind: str, family: str) -> tuple[str, int]:
 
 
 def one_at_a_time(backend: NetnsBackend, probes: dict[str, Probe], *, rounds: int) -> None:
-    """Take turns: one curl, and of each protocol ten probes in ten calls and ten in one."""
+    """Alternate: one curl, then for each protocol ten probes in ten calls and ten probes in one call."""
     curl = shutil.which("curl")
     calls: dict[str, list[float]] = {protocol: [] for protocol in probes}
     flights: dict[str, list[float]] = {protocol: [] for protocol in probes}
@@ -93,18 +94,18 @@ def one_at_a_time(backend: NetnsBackend, probes: dict[str, Probe], *, rounds: in
 
 
 def many_at_once(backend: NetnsBackend, protocol: str, probe: Probe, *, count: int) -> None:
-    """How many a second, with 32 on their way."""
+    """Return the number of probes per second with 32 in flight."""
     rates = sorted(count / timed(partial(ask, backend, [probe] * count)) for _ in range(3))
     print(f"{protocol} probes, 32 in flight: {rates[1]:,.0f} a second ({rates[0]:,.0f} to {rates[-1]:,.0f})")
 
 
 def answered(backend: NetnsBackend, probe: Probe) -> bool:
-    """Whether the path is ready: rules are in place, and links carry packets."""
+    """Return whether the path is ready: rules are in place, and links carry packets."""
     return isinstance(backend.probe([probe])[0], Reached)
 
 
 def ask(backend: NetnsBackend, probes: Sequence[Probe], in_flight: int = 32) -> None:
-    """Probe, and insist on answers: only what works is worth timing."""
+    """Send probes, and require answers, so that only successful probes are timed."""
     wrong = [each for each in backend.probe(probes, in_flight=in_flight) if not isinstance(each, Reached)]
     if wrong:
         raise SystemExit(f"{len(wrong)} of {len(probes)} probes were not answered: {wrong[0]}")
@@ -118,18 +119,18 @@ def spawn(curl: str, probe: Probe, backend: NetnsBackend) -> None:
             [curl, "--silent", "--max-time", "1", "--output", "/dev/null", f"http://{host}:{probe.port}/"], check=False
         )
     if ended.returncode != NOT_HTTP:
-        raise SystemExit(f"curl ended with {ended.returncode}, and not with {NOT_HTTP} after an answer")
+        raise SystemExit(f"curl ended with {ended.returncode} instead of {NOT_HTTP} after an answer")
 
 
 def timed(action: Callable[[], None]) -> float:
-    """Seconds that it takes."""
+    """Return the seconds that the call takes."""
     begin = time.perf_counter()
     action()
     return time.perf_counter() - begin
 
 
 def spread(seconds: Sequence[float]) -> str:
-    """Median and 99th percentile, in ms."""
+    """Return the median and the 99th percentile, in ms."""
     ordered = sorted(seconds)
     return f"p50 {statistics.median(ordered) * 1e3:.2f} ms, p99 {ordered[int(len(ordered) * 0.99)] * 1e3:.2f} ms"
 

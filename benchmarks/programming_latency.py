@@ -1,11 +1,12 @@
-"""How long a written change takes to reach the first packet: the reference beside kube-proxy, in one run.
+"""The delay from a written change to the first packet: the reference and kube-proxy in the same run.
 
     python benchmarks/programming_latency.py [--quick] [--plot docs/programming-latency.svg]
 
-One node each, all alive at once and asked in turns, so that each round compares them under the same load. A cluster
-has so many Services of one endpoint each that do not change, and one that does: a change is timed from the start of
-the write (HTTPS, one EndpointSlice) until a new connection from a pod is answered by the new endpoint. kube-proxy runs
-with a minSyncPeriod of 1 ms; with its default of 1 s that second is what one would measure.
+Each implementation has a cluster of one node. All clusters run at the same time and are measured in turns, so that each
+round compares them under the same load. A cluster has a given number of Services with one endpoint that do not change,
+and one Service that does. A change is timed from the start of the write (HTTPS, one EndpointSlice) until the new
+endpoint answers a new connection from a pod. kube-proxy runs with a minSyncPeriod of 1 ms. With its default of 1 s, the
+result would mainly be that second.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from harness.proxies.kube_proxy import KubeProxy, require
 
 ONE_NODE = grid("one_node", {"a": 1})
 ROUNDS = {1: 200, 100: 200, 1_000: 100, 10_000: 40}
-"""By the number of Services: the more there are, the longer a round of kube-proxy takes."""
+"""The number of rounds by the number of Services. With more Services, a round of kube-proxy takes longer."""
 GIVE_UP = 60.0  # seconds
 
 
 def main() -> None:
-    """Measure, print, and draw."""
+    """Measure, print and draw the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds and Services")
     parser.add_argument("--plot", metavar="FILE", type=Path, help="draw medians over the number of Services as SVG")
@@ -64,13 +65,13 @@ def main() -> None:
 
 
 def implementations() -> Iterator[tuple[str, Implementation]]:
-    """All that can be had here; kube-proxy in the newest version that is in the cache."""
+    """Return all implementations that this machine can run. kube-proxy has the newest version in the cache."""
     yield "reference", reference()
     for mode in ("nftables", "iptables"):
         try:
             require(mode, find_entry("kube-proxy").version)
         except UnavailableError as error:
-            print(f"kube-proxy {mode} is left out: {error}")
+            print(f"kube-proxy {mode} is skipped: {error}")
         else:
             yield f"kube-proxy {mode}", dataclasses.replace(reference(), proxy=functools.partial(kube_proxy, mode))
 
@@ -81,7 +82,7 @@ def kube_proxy(mode: str, plane: ControlPlane, pod_cidrs: Sequence[str]) -> Kube
 
 
 def measure(services: int, *, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each round, by implementation."""
+    """Return the seconds of each round, by implementation."""
     with ExitStack() as stack:
         subjects = {
             name: Subject(
@@ -97,7 +98,7 @@ def measure(services: int, *, rounds: int) -> dict[str, list[float]]:
 
 
 class Subject:
-    """A cluster of one node, with Services that do not change and one that does."""
+    """Start a cluster of one node, with Services that do not change and one Service that changes."""
 
     def __init__(self, backend: NetnsBackend, services: int) -> None:
         self._backend = backend
@@ -113,7 +114,7 @@ class Subject:
         self._wait_for(self._pods[1], time.perf_counter())
 
     def change(self, number: int) -> float:
-        """Seconds until a change is seen."""
+        """Return the seconds until a change takes effect."""
         pod = self._pods[number % 2]
         begin = time.perf_counter()
         self._api.replace("endpointslices", "bench", written(pod))
@@ -132,22 +133,22 @@ class Subject:
             if isinstance(seen, Reached) and seen.pod == f"bench/{pod.name}":
                 return now
             if now > GIVE_UP:
-                raise SystemExit(f"after {GIVE_UP:g} s the client is still not answered by {pod}: {seen}")
+                raise SystemExit(f"after {GIVE_UP:g} s the client still gets no answer from {pod}: {seen}")
 
 
 def written(pod: Pod) -> manifests.Object:
-    """The slice with this pod as its only endpoint."""
+    """Return the slice with this pod as its only endpoint."""
     return manifests.endpoint_slice("web-1", "web", [manifests.Endpoint(pod.addresses, node=pod.node, zone=pod.zone)])
 
 
 def describe(delays: Sequence[float]) -> str:
-    """Median and 99th percentile of sorted seconds."""
+    """Return the median and the 99th percentile of sorted seconds."""
     p50, p99 = (delays[min(len(delays) - 1, int(len(delays) * share))] * 1e3 for share in (0.5, 0.99))
     return f"p50 {p50:7.1f} ms, p99 {p99:7.1f} ms"
 
 
 def draw(path: Path, found: Mapping[str, Mapping[int, Sequence[float]]]) -> None:
-    """Median and p99 over the number of Services, both axes logarithmic."""
+    """Draw the median and p99 over the number of Services. Both axes are logarithmic."""
     chart = pygal.XY(
         title="Write to the API until the first packet at the new endpoint",
         x_title="Services (10^x)",

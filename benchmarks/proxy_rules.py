@@ -1,12 +1,13 @@
-"""The cost of rules: loading all of them, and changing one endpoint with many Services.
+"""The cost of rules: loading all rules, and changing one endpoint with many Services.
 
     python benchmarks/proxy_rules.py [--quick | --full]
 
-Ours: the whole way from the watch event to the kernel (read, decide, compare, pack, commit), on one node, in a netns of
-its own. Side by side in another netns: `nft -f` of rules in kube-proxy's shape (a chain for each Service and endpoint),
-for Services of which somebody already has the text. Skipped where there is no `nft`.
+For the reference, the time covers everything from the watch event to the kernel (read, decide, compare, pack, commit),
+on one node in a separate netns. For comparison, another netns runs `nft -f` with rules like those of kube-proxy (a
+chain for each Service and endpoint); the time to create the text is not included. The comparison is skipped if there is
+no `nft`.
 
---full also measures the other shape with 10,000 Services, which takes more than a minute.
+--full also measures rules like those of kube-proxy with 10,000 Services, which takes more than a minute.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ CHUNK = 500  # Services a transaction: one with all of them is quadratic in the 
 
 
 class Figures(NamedTuple):
-    """A full load: seconds, and seconds of processor time. A change: milliseconds in the proxy's thread, and until
-    another thread knows."""
+    """The results of a full load (seconds, and processor seconds) and of a change (milliseconds in the proxy's thread,
+    and until another thread is informed).
+    """
 
     load: float
     processor: float
@@ -42,7 +44,7 @@ class Figures(NamedTuple):
 
 
 class Feed:
-    """An API that has these events, and then others as they are given."""
+    """An API client that delivers these events, and later events as they are given."""
 
     def __init__(self, events: list[Event]) -> None:
         self._events = events
@@ -55,16 +57,16 @@ class Feed:
         return self
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 def cluster_ip(number: int) -> str:
-    """Service number's cluster IP."""
+    """Return the cluster IP of a Service."""
     return f"10.96.{number >> 8}.{number & 255}"
 
 
 def endpoint_ip(number: int) -> str:
-    """An endpoint's address; each Service has ENDPOINTS in a row."""
+    """Return the address of an endpoint. Each Service has ENDPOINTS consecutive addresses."""
     return f"10.{128 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
 
@@ -75,7 +77,7 @@ def service(number: int) -> Object:
 
 
 def slice_of(number: int, addresses: Iterable[str]) -> Object:
-    """Its EndpointSlice, with hints; one endpoint in six is on the proxy's node."""
+    """Return the EndpointSlice of a Service, with hints. One endpoint in six is on the proxy's node."""
     endpoints = [
         {
             "addresses": [address],
@@ -96,12 +98,12 @@ def slice_of(number: int, addresses: Iterable[str]) -> Object:
 
 
 def addresses_of(number: int) -> list[str]:
-    """The addresses of a Service's endpoints."""
+    """Return the addresses of a Service's endpoints."""
     return [endpoint_ip(number * ENDPOINTS + index) for index in range(ENDPOINTS)]
 
 
 def objects(count: int) -> list[Event]:
-    """A node and so many Services, as events."""
+    """Return events for a node and this number of Services."""
     labels = {"topology.kubernetes.io/zone": "a"}
     node = {"metadata": {"name": "a1", "labels": labels}, "spec": {"podCIDRs": ["10.244.1.0/24"]}}
     events = [Event("ADDED", "nodes", node)]
@@ -113,7 +115,7 @@ def objects(count: int) -> list[Event]:
 
 @contextmanager
 def proxy_with(count: int) -> Iterator[tuple[ServiceProxy, Feed, float, float]]:
-    """A proxy that has loaded so many Services, what feeds it, and the seconds and processor seconds it took."""
+    """Return a proxy that has loaded this number of Services, its event source, seconds and processor seconds."""
     feed = Feed(objects(count))
     gc.collect()
     gc.freeze()  # a cluster's objects are not part of what is measured
@@ -129,7 +131,7 @@ def proxy_with(count: int) -> Iterator[tuple[ServiceProxy, Feed, float, float]]:
 
 
 def wait_for(proxy: ServiceProxy, pause: float = 0) -> None:
-    """Wait until everything is in the kernel."""
+    """Wait until all changes are in the kernel."""
     while not proxy.synced():
         time.sleep(pause)
     assert proxy.last_error is None, proxy.last_error
@@ -145,7 +147,7 @@ def changes(count: int, rounds: int) -> Iterator[Event]:
 
 
 def ours(count: int, rounds: int) -> Figures:
-    """Measure our rules with so many Services."""
+    """Measure the reference's rules with this number of Services."""
     with proxy_with(count) as (proxy, feed, load, processor):
         until_known = []
         for event in changes(count, rounds):
@@ -163,7 +165,7 @@ def ours(count: int, rounds: int) -> Figures:
 
 
 def shaped_like_kube_proxy(numbers: Iterable[int]) -> Iterator[str]:
-    """Chains of Services and endpoints, and their entry in the one map."""
+    """Return the chains of Services and endpoints, and their elements in the common map."""
     for number in numbers:
         for index, address in enumerate(addresses_of(number)):
             yield from endpoint_chain(f"ep-{number}-{index}", address)
@@ -179,13 +181,13 @@ def endpoint_chain(name: str, address: str) -> Iterator[str]:
 
 
 def service_rule(number: int, indexes: Iterable[int]) -> str:
-    """The choice between endpoints."""
+    """Return the rule that selects an endpoint."""
     goals = ", ".join(f"{turn} : goto ep-{number}-{index}" for turn, index in enumerate(indexes))
     return f"add rule ip kube svc-{number} numgen random mod {ENDPOINTS} vmap {{ {goals} }}"
 
 
 def nft(node: Namespace, lines: Iterable[str]) -> float:
-    """Seconds that `nft -f` takes."""
+    """Return the seconds that `nft -f` takes."""
     with node.entered():
         begin = time.perf_counter()
         subprocess.run(["nft", "-f", "-"], input="\n".join(lines), text=True, check=True)
@@ -193,7 +195,7 @@ def nft(node: Namespace, lines: Iterable[str]) -> float:
 
 
 def theirs(count: int, rounds: int) -> tuple[float, float]:
-    """Seconds of a full load of the other shape, milliseconds of replacing one endpoint in it."""
+    """Return the seconds of a full load of kube-proxy's rules, and the milliseconds to replace one endpoint in them."""
     base = [
         "add table ip kube",
         "add map ip kube service-ips { type ipv4_addr . inet_proto . inet_service : verdict; }",
@@ -211,7 +213,7 @@ def theirs(count: int, rounds: int) -> tuple[float, float]:
 
 
 def replace_endpoint(number: int, turn: int) -> Iterator[str]:
-    """A new endpoint takes the place of the last one, under a new chain; the old chain goes."""
+    """Replace the last endpoint by a new endpoint in a new chain, and delete the old chain."""
     kept, old, new = range(ENDPOINTS - 1), ENDPOINTS - 1 + turn, ENDPOINTS + turn
     yield from endpoint_chain(f"ep-{number}-{new}", f"10.250.0.{turn % 200 + 1}")
     yield f"flush chain ip kube svc-{number}"
@@ -220,10 +222,10 @@ def replace_endpoint(number: int, turn: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure, print, compare with what is promised."""
+    """Measure, print, and compare with the limits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="at most 1,000 Services, fewer rounds")
-    parser.add_argument("--full", action="store_true", help="the other shape with 10,000 Services too")
+    parser.add_argument("--full", action="store_true", help="also measure kube-proxy's rules with 10,000 Services")
     arguments = parser.parse_args()
     sandbox.enter()
     sizes, rounds = ([1, 1_000], 200) if arguments.quick else ([1, 1_000, 10_000], 1_000)
@@ -244,7 +246,7 @@ def main() -> None:
 
 
 def judge(found: dict[int, Figures]) -> None:
-    """Whether the figures that the project promises were reached."""
+    """Return whether the project's limits were met."""
     most = max(found)
     load, change = found[most].load, found[most].change
     growth = change / found[1].change

@@ -1,10 +1,10 @@
-"""How long it takes to replace a component of the embedded cluster by one of another release.
+"""The time to replace a component of the embedded cluster by a component of another release.
 
     python benchmarks/restart.py [--quick]
 
-The cluster has 6 nodes and 100 Services with a selector and 3 pods each, all with PreferClose. A restart is timed from
-the call until the new component has caught up: the API server answers over HTTPS, the controller has synced every
-Service, the proxy has its rules in the kernel. Between 1.33 and 1.34 no hint changes, so what is timed is the restart.
+The cluster has 6 nodes, and 100 Services with a selector and 3 pods each, all with PreferClose. A restart is timed from
+the call until the new component is ready: the API server answers over HTTPS, the controller has synced every Service,
+or the proxy has its rules in the kernel. No hint changes between 1.33 and 1.34, so only the restart is timed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RELEASES = release("1.33"), release("1.34")
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     rounds = 4 if parser.parse_args().quick else 40
@@ -39,14 +39,14 @@ def main() -> None:
 
 
 def restart(backend: NetnsBackend, component: Component, nodes: Sequence[str], wanted: Release) -> float:
-    """Seconds until the component has been replaced and has caught up."""
+    """Return the seconds until the component has been replaced and is ready."""
     begin = time.perf_counter()
     backend.start_component(component, wanted, nodes)
     return time.perf_counter() - begin
 
 
 def fill(backend: NetnsBackend, *, services: int) -> None:
-    """Services with pods that exist in the API only."""
+    """Create Services with pods that exist only in the API."""
     api = backend.api
     api.create("namespaces", "", {"metadata": {"name": "bench"}})
     for number in range(services):

@@ -1,8 +1,7 @@
 """Find why connections to a Service leave their zone: the causes in its objects, each with evidence and a remedy.
 
 This module has no side effects and uses only the objects. The checks follow a hint from the request to its use: whether
-the Service requests topology, which pods it selects, whether the controller writes hints, and whether each node uses
-the hints.
+the Service requests topology, which pods it selects, whether the controller writes hints, and whether nodes use them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Read the objects of a cluster for an explanation, from the API or from files of `kubectl get -o json`.
 
 Services, EndpointSlices and Nodes are required. All other objects are evidence. Without permission to read them, they
-are omitted, and the output names the missing permission. Files contain no Secrets, and only the pod fields that an
-explanation uses.
+are omitted, and the output names the missing permission. Files contain no Secrets, and only the necessary fields of
+pods.
 """
 
 from __future__ import annotations

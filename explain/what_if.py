@@ -1,8 +1,8 @@
 """Predict the effect of a change to a Service before the change is applied.
 
 The reference controller computes the hints, and each node makes its decision with these hints. The prediction assumes
-that pods are ready, that the scheduler spreads pods evenly over zones and then over nodes, and that all components have
-the same release.
+that pods are ready, that the scheduler spreads pods evenly over zones and then over nodes, and that all releases are
+the same.
 """
 
 from __future__ import annotations

@@ -41,20 +41,20 @@ NAMED: Mapping[str, Named] = {
         "Three zones, kube-proxy in mode nftables.", KindConfig(THREE_ZONES, mode="nftables")
     ),
     "three-zones-ipvs": Named(
-        "Three zones, kube-proxy in mode ipvs (the host's kernel needs module ip_vs).",
+        "Three zones, kube-proxy in mode ipvs (the host's kernel needs the module ip_vs).",
         KindConfig(THREE_ZONES, mode="ipvs"),
     ),
     "three-zones-dual-stack": Named("Three zones, IPv4 and IPv6.", KindConfig(THREE_ZONES, _BOTH)),
     "three-zones-dual-stack-nftables": Named(
         "Three zones, IPv4 and IPv6, kube-proxy in mode nftables.", KindConfig(THREE_ZONES, _BOTH, "nftables")
     ),
-    "one-zone": Named("One zone of two nodes: topology must change nothing.", KindConfig(ONE_ZONE)),
+    "one-zone": Named("One zone with two nodes: topology must change nothing.", KindConfig(ONE_ZONE)),
     "three-zones-1.30-alpha": Named(
-        "Kubernetes 1.30, where PreferClose is alpha, with its gate on.",
+        "Kubernetes 1.30, where PreferClose is alpha, with its feature gate on.",
         KindConfig(THREE_ZONES, gates={"ServiceTrafficDistribution": True}, images=_everywhere(_V1_30)),
     ),
     "three-zones-1.33-alpha": Named(
-        "Kubernetes 1.33, where PreferSameZone and PreferSameNode are alpha, with their gate on.",
+        "Kubernetes 1.33, where PreferSameZone and PreferSameNode are alpha, with their feature gate on.",
         KindConfig(THREE_ZONES, gates={"PreferSameTrafficDistribution": True}, images=_everywhere(_V1_33)),
     ),
 }
@@ -66,7 +66,7 @@ def text_of(name: str) -> str:
     nodes = ", ".join(f"{node.name} in zone {node.zone}" for node in named.wanted.topology.nodes)
     head = f"# {named.says}\n# Workers in this order: {nodes}.\n"
     head += f"#   kind create cluster --config kind-configs/{name}.yaml\n"
-    head += "# Written by `python -m tools.kind_configs`, from a named topology; change it there.\n"
+    head += "# Written by `python -m tools.kind_configs` from a named topology; make changes there.\n"
     body = yaml.safe_dump(manifest(named.wanted, name=name.replace(".", "-")), sort_keys=False, width=120)
     return head + body
 

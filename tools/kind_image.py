@@ -20,21 +20,21 @@ from harness.commands.front import examples, tell
     "--also",
     multiple=True,
     metavar="VERSION",
-    help="Bring the components of another release along, for scenarios that change to it. Repeatable.",
+    help="Include the components of another release, for scenarios that change to it. Repeatable.",
 )
-@click.option("--suite", default="bookworm", show_default=True, help="Debian's release that nodes are made of.")
-@click.option("--mirror", default="", metavar="URL", help="Get Debian's packages from here. [mmdebstrap's default]")
-@click.option("--again", is_flag=True, help="Get Debian's packages anew, with today's updates.")
-@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Number of packages to compile at once.")
+@click.option("--suite", default="bookworm", show_default=True, help="Debian release for the nodes.")
+@click.option("--mirror", default="", metavar="URL", help="Mirror for Debian's packages. [mmdebstrap's default]")
+@click.option("--again", is_flag=True, help="Download Debian's packages again, with today's updates.")
+@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Number of packages to compile in parallel.")
 @click.option(
-    "--cached", is_flag=True, help="Make nothing: print the name if the engine has the image, else exit with 12."
+    "--cached", is_flag=True, help="Build nothing: print the name if the engine has the image, else exit with 12."
 )
 @click.option(
     "--runtime",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="For machines where nobody has CAP_SYS_RESOURCE: put an OCI runtime here that does not ask for it, and say "
-    "how to start an engine with it.",
+    help="For machines without CAP_SYS_RESOURCE: write an OCI runtime that does not need it to this path, and print "
+    "how to start an engine with this runtime.",
 )
 @click.option(
     "--cache", "folder", type=FOLDER, metavar="FOLDER", envvar="TRAFFICDIST_CACHE", show_envvar=True,
@@ -52,11 +52,11 @@ def kind_image(
     runtime: Path | None,
     folder: Path | None,
 ) -> None:
-    """Make a node image for kind without an image registry, and print its name.
+    """Build a node image for kind without an image registry, and print its name.
 
-    It is made from Debian packages and Go modules, and loaded into the container engine: see docs/kind-image.md.
-    VERSION is a Kubernetes release like 1.34.2, or 1.34 for its newest patch. Without VERSION, the newest release is
-    used.
+    The image is built from Debian packages and Go modules, and loaded into the container engine: see
+    docs/kind-image.md. VERSION is a Kubernetes release like 1.34.2, or 1.34 for its newest patch. The default is the
+    newest release.
     """
     from rich.console import Console
 

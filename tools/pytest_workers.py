@@ -1,4 +1,4 @@
-"""Print the number of pytest workers for this project's tests, which compute more than they wait.
+"""Print the number of pytest workers for this project's tests, which use the processor more than they wait.
 
 python -m tools.pytest_workers
 """

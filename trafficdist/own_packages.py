@@ -1,7 +1,7 @@
-"""Make imports find the packages of this distribution, whatever the current folder contains.
+"""Ensure that imports find the packages of this distribution, whatever the current folder contains.
 
 `python -m pytest` puts the current folder first on `sys.path`. A folder `harness/` or `conformance/` of another project
-would hide our packages there. `find_first` installs a finder with priority that knows the location of our packages.
+would hide our packages of the same name. `find_first` installs a finder that has priority and finds our packages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def find_first() -> None:
     if taken:
         name = min(taken)
         place = getattr(known[name], "__file__", None) or "a folder without __init__.py"
-        raise ImportError(f"package {name!r} of trafficdist cannot be imported: {place} has been imported by that name")
+        raise ImportError(
+            f"package {name!r} of trafficdist cannot be imported: {place} is already imported with that name"
+        )
     if _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)
 

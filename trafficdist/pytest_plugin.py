@@ -1,8 +1,8 @@
 """The entry point of the pytest plugin.
 
 Every pytest run in an environment where trafficdist is installed loads this module. The module imports no part of the
-suite and adds no option until a run uses an option: `--td-...` on the command line, `td_...` in the configuration, or a
-variable `TRAFFICDIST_...`. It then registers `harness.plugin.pytest_plugin`.
+suite and adds no option unless the run uses one of the options: `--td-...` on the command line, `td_...` in the
+configuration, or a variable `TRAFFICDIST_...`. It then registers `harness.plugin.pytest_plugin`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from trafficdist.own_packages import find_first
 _PLUGIN = "harness.plugin.pytest_plugin"
 _INI_KEY = re.compile(r"^\s*td_\w+\s*=", re.MULTILINE)
 _MARKERS = (
-    "requirement(requirement): the one test of a conformance requirement.",
-    "generates(check, among): one of `among` tests that make cases with --generate; `check` gets the options.",
+    "requirement(requirement): the only test of a conformance requirement.",
+    "generates(check, among): one of `among` tests that generate cases with --generate; `check` gets the options.",
     "takes(seconds): a test that takes much longer than others with the same needs, on the embedded cluster.",
 )
 
@@ -50,10 +50,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Refuse to run requirements by accident."""
+    """Refuse to run tests of requirements by accident."""
     if not config.pluginmanager.hasplugin(_PLUGIN) and not config.option.collectonly:
         claimed = next((item for item in items if item.get_closest_marker("requirement")), None)
         if claimed is not None:
             raise pytest.UsageError(
-                f"{claimed.nodeid} is the test of a conformance requirement: say where to run it, --td-backend=netns"
+                f"{claimed.nodeid} tests a conformance requirement: set where to run it, for example --td-backend=netns"
             )

@@ -41,8 +41,7 @@ class RunningPod:
     ) -> None:
         """`dns` is the address of the cluster's DNS, or "".
 
-        `wake` schedules another call of `look`. `placed` is called with the pod's host, and with None when the pod
-        ends.
+        `wake` schedules another call of `look`. `placed` is called with the pod's host, and with None at the end.
         """
         meta = pod["metadata"]
         self.uid = str(meta["uid"])

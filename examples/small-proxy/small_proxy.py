@@ -1,11 +1,11 @@
 """A service proxy for one node: it reads Services, EndpointSlices and its Node, and writes nftables rules.
 
-It serves cluster IPs and node ports over IPv4, TCP and UDP, with both traffic policies, zone hints, and terminating
+It serves cluster IPs and node ports over IPv4 for TCP and UDP, with both traffic policies, zone hints, and terminating
 endpoints. It needs Python 3.11, nft and conntrack. Usage:
 
     small_proxy.py NODE KUBECONFIG CLUSTER_CIDRS PORT
 
-KUBECONFIG is in JSON and has a token; http://127.0.0.1:PORT/synced answers 200 when the rules match the API.
+KUBECONFIG is a JSON file with a token. http://127.0.0.1:PORT/synced answers 200 when the rules match the API objects.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MARK = "0x4000"  # connections to masquerade, so that their answers return throu
 
 
 class Endpoint(NamedTuple):
-    """A pod's address and port, with its conditions and hints."""
+    """The address and port of a pod, with its conditions and hints."""
 
     address: str
     port: int
@@ -42,7 +42,7 @@ class Endpoint(NamedTuple):
 
 
 class Port(NamedTuple):
-    """A port of a Service, and its endpoints for clients inside, and for clients outside at the node port."""
+    """A port of a Service, with its endpoints for inside clients and for outside clients at the node port."""
 
     key: str  # names its chains
     cluster_ip: str
@@ -55,7 +55,7 @@ class Port(NamedTuple):
     local: bool  # externalTrafficPolicy
 
 
-# Decisions: pure functions.
+# Decisions: pure functions
 
 
 def read_endpoints(slices: Iterable[dict[str, Any]], name: str, protocol: str) -> list[Endpoint]:
@@ -85,7 +85,7 @@ def read_endpoints(slices: Iterable[dict[str, Any]], name: str, protocol: str) -
 
 
 def choose(endpoints: list[Endpoint], zone: str) -> list[Endpoint]:
-    """Return the ready endpoints hinted for the zone, else all ready ones, else terminating ones that serve."""
+    """Return the ready endpoints hinted for the zone, else all ready endpoints, else those that terminate and serve."""
     ready = [each for each in endpoints if each.ready]
     if not ready:
         return [each for each in endpoints if each.fallback]
@@ -130,7 +130,7 @@ def read_ports(
 
 
 def write_rules(ports: list[Port], cluster_cidrs: str) -> str:
-    """Return the whole table as nft text, which replaces the previous table in one transaction."""
+    """Return the whole table as nft text. It replaces the previous table in one transaction."""
     chains: dict[str, list[str]] = {}
     sets: dict[str, list[str]] = {name: [] for name in SETS}
     for port in ports:
@@ -214,11 +214,11 @@ def _addresses(endpoints: Iterable[Endpoint]) -> set[str]:
     return {each.address for each in endpoints}
 
 
-# Effects on the node.
+# Effects on the node
 
 
 def run(*command: str, text: str = "") -> None:
-    """Run a program. Exit if nft refuses rules; conntrack fails if it finds no flow, which is fine."""
+    """Run a program. Exit if nft refuses rules. conntrack also fails if it finds no flow; this is ignored."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode and command[0] == "nft":
         sys.exit(f"error: {done.stderr.strip()}")
@@ -230,7 +230,7 @@ def log(text: str) -> None:
 
 
 def forget(before: dict[tuple[str, ...], set[str]], now: dict[tuple[str, ...], set[str]]) -> None:
-    """Delete UDP flows to removed endpoints, and flows from before the first endpoint."""
+    """Delete UDP flows to removed endpoints, and flows that began before the first endpoint existed."""
     for flow, old in before.items():
         new = now.get(flow, set())
         if bool(old) != bool(new):
@@ -241,7 +241,7 @@ def forget(before: dict[tuple[str, ...], set[str]], now: dict[tuple[str, ...], s
 
 
 class Proxy:
-    """Follows the API, and writes rules."""
+    """Watches the API, and writes rules."""
 
     def __init__(self, node: str, kubeconfig: str, cluster_cidrs: str) -> None:
         config = json.loads(Path(kubeconfig).read_text(encoding="utf-8"))
@@ -259,7 +259,7 @@ class Proxy:
         self.dirty, self.busy = True, True
 
     def follow(self, path: str) -> None:
-        """List and watch for ever; list again when a connection ends."""
+        """List and watch forever. List again when a connection ends."""
         while True:
             try:
                 listed = json.load(self._ask(path))
@@ -291,7 +291,7 @@ class Proxy:
         self.news.notify()
 
     def work(self) -> None:
-        """Write the rules again after each change, for ever."""
+        """Write the rules again after each change, forever."""
         rules, used = "", {}
         while True:
             with self.news:
@@ -324,7 +324,7 @@ def main(node: str, kubeconfig: str, cluster_cidrs: str, port: str) -> None:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Log no requests."""
+            """Do not log requests."""
 
     for path in proxy.paths:
         threading.Thread(target=proxy.follow, args=[path], daemon=True).start()

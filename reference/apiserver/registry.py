@@ -1,7 +1,6 @@
 """The registry: the store, the strategy of each kind and the pools of one API server.
 
-Code that reads and then writes must hold `store.lock` during both operations. Writes are too short for finer locking to
-help.
+Code that reads and then writes must hold `store.lock` during both operations. A write is too short for finer locking.
 """
 
 from __future__ import annotations

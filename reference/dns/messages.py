@@ -33,8 +33,7 @@ _QUESTION_END = 4  # type and class
 class Query:
     """A well-formed question: its name and type, and the parts of its answer that do not depend on records.
 
-    `head` and `tail` form an answer without records (header, question, EDNS). `limit` is the client's maximum UDP
-    datagram size.
+    `head` and `tail` form an answer without records (header, question, EDNS). `limit` is the client's UDP size limit.
     """
 
     name: dns.name.Name

@@ -2,8 +2,8 @@
 
 The rules see only the first packet of a connection, and a UDP connection has no visible end. If a client keeps sending,
 its packets go to the old endpoint even after the endpoint has left the Service. If a client's first packet arrived
-before the rules, its packets are never translated. TCP needs no such deletions, because a new SYN replaces the entry of
-a closed connection.
+before the rules, its packets are never translated. TCP needs no deletions, because a new SYN replaces the entry of a
+closed connection.
 
 Linux 6.8 and newer can delete entries that match a filter. This takes 0.5 ms, or 10 ms with 50,000 connections in all
 network namespaces, which share one table and block each other. It costs nothing if this namespace has no connections.

@@ -1,11 +1,10 @@
 """An HTTP server for GET on any number of listening sockets: health checks, metrics, health check node ports.
 
 One daemon thread serves all sockets, in any network namespaces, and sockets may be added and removed while it runs. An
-embedded cluster has about twenty nodes with three ports each. `http.server` and `prometheus_client` use a thread for
+embedded cluster has about twenty nodes with three ports each. `http.server` and `prometheus_client` would need a thread
 each.
 
-Each connection carries one request without a body and is closed after the response. Handlers must not block the server
-thread.
+Each connection carries one request without a body and is closed after the response. Handlers must not block.
 """
 
 from __future__ import annotations

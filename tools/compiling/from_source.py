@@ -1,4 +1,4 @@
-"""The source `source` of `trafficdist components`, which compiles a component from its official Go module."""
+"""The source `source` for `trafficdist components`, which compiles a component from its official Go module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.compiling.go import Go, find_go
 
 
 class FromSource:
-    """Binaries that are compiled here from the official Go modules."""
+    """Binaries that are compiled on this machine from the official Go modules."""
 
     name = "source"
 

@@ -1,4 +1,4 @@
-"""Find and run the `go` command, and turn its errors into errors with a remedy.
+"""Find and run the `go` command, and convert its errors to errors with a remedy.
 
 All operations on Go modules use this command, so the user's own settings apply (GOPROXY, GONOSUMDB, credentials).
 """
@@ -54,7 +54,7 @@ class Go:
         return done.stdout
 
     def ask_json(self, *arguments: str, folder: Path) -> Any:
-        """Run a go command with -json, and return the value. Raises like `ask`, also for an error in the value."""
+        """Run a go command with -json, and return its value. Raises like `ask`, also for an error in the value."""
         done = self._run(arguments, folder)
         try:
             value = json.loads(done.stdout)
@@ -113,8 +113,8 @@ def explain(words: str, arguments: Sequence[str]) -> HarnessError:
     old = _TOO_OLD.search(words)
     if _NO_ROOM.search(words):
         return UnavailableError(
-            "the disk is too full to compile; make room (`go clean -cache` empties Go's cache), "
-            f"or point GOCACHE, GOMODCACHE and TMPDIR to another disk\n{tail}"
+            "the disk is too full to compile; free some space (`go clean -cache` empties Go's cache), "
+            f"or set GOCACHE, GOMODCACHE and TMPDIR to folders on another disk\n{tail}"
         )
     if old:
         return UnavailableError(
@@ -123,7 +123,7 @@ def explain(words: str, arguments: Sequence[str]) -> HarnessError:
         )
     if _NO_NETWORK.search(words):
         return UnavailableError(
-            f"the Go module proxy cannot be reached; check the network, or set GOPROXY to another one\n{tail}"
+            f"the Go module proxy cannot be reached; check the network, or set GOPROXY to another proxy\n{tail}"
         )
     if _GONE.search(words):
         return GoneError(tail)

@@ -1,15 +1,16 @@
 """The small Go module in which a component is compiled: it pins one release and imports only the command.
 
 If a release contains only the packages of a command (`e2e`), the module is that command. It imports staging modules
-directly and would use v0.X.Y, whereas the release's components use v0.0.0, which is also replaced. The compiler treats
-these as different packages. Version v0.X.Y is therefore excluded, so that cached compilations of components are reused.
+directly and would use v0.X.Y, whereas the components of the release use v0.0.0, which is replaced by the same code. The
+compiler would treat the two versions as different packages. Version v0.X.Y is therefore excluded, so that cached
+compilations of components are reused.
 
 Kubernetes is published as k8s.io/kubernetes v1.X.Y, whose go.mod replaces each staging module (k8s.io/api, …) by a
 folder of its repository. The folders do not exist outside the repository, but each module is published as v0.X.Y from
 the same commit. This module therefore repeats every replacement with that version, because Go reads replacements only
 in the main module. The Go version and GODEBUG settings match the release, because they affect run-time behaviour.
 
-This Python module has no effects. It converts a parsed go.mod to text.
+This Python module has no side effects. It converts a parsed go.mod to text.
 """
 
 from __future__ import annotations
@@ -86,14 +87,12 @@ def _staging(version: Version, described: Mapping[str, Any]) -> Iterator[str]:
 
 
 def go_file(component: Binary) -> str:
-    """Return the text of the one Go file: the command, or one that is never compiled, because no command can be
-    imported.
-    """
+    """Return the text of the only Go file. For a command, which cannot be imported, it is never compiled."""
     return component.program or _IMPORT.format(package=component.package)
 
 
 def build_flags(component: Binary, version: Version, *, commit: str = "", time: str = "") -> list[str]:
-    """Return flags for `go build` and `go list`: the flags of official builds, and the version to print."""
+    """Return flags for `go build` and `go list`: the flags of official builds, and the version to report."""
     flags = ["-mod=mod", "-trimpath"]
     if not component.kubernetes:
         stamp = f" -X go.etcd.io/etcd/api/v3/version.GitSHA={commit[:9]}" if commit and component is ETCD else ""

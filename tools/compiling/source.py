@@ -1,7 +1,7 @@
 """Compile a component from its official Go modules.
 
 Go and its module proxy do the work: the checksum database verifies sources, and the compiler's cache makes the second
-component of a release cheap. Pure Go (CGO_ENABLED=0), so the binary also runs in any container.
+component of a release fast. The binary is pure Go (CGO_ENABLED=0), so it also runs in any container.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def available(component: Binary, go: Go) -> list[Version]:
     """Return the versions that the module proxy lists, the oldest first.
 
     The list of k8s.io/kubernetes may be incomplete. Kubernetes' staging modules have a tag for each release and are
-    used more often, so their lists are longer: both are read.
+    used more often, so their lists are longer. Both lists are read.
     """
     found = _listed(component.module, go)
     if component.staging:
@@ -114,7 +114,7 @@ def compile_binary(
     flags = modules.build_flags(component, release.version, commit=release.commit, time=release.time)
     binary = folder / component.name
     with said_plainly(folder), _module(folder, component, release, go) as module:
-        watcher.say(f"{component.name} {release.version}: getting the modules that it needs")
+        watcher.say(f"{component.name} {release.version}: downloading the modules that it needs")
         stale = go.ask(
             "list", *flags, "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", component.package, folder=module
         ).split()
@@ -140,6 +140,6 @@ def _check_room(go: Go, folder: Path) -> None:
         free = shutil.disk_usage(there).free
         if free < _ROOM:
             raise UnavailableError(
-                f"{free / 1e6:.0f} MB are free for {name} ({place}), and compiling needs {_ROOM / 1e6:.0f} MB; "
-                f"make room, or point {'--cache' if name == 'the cache' else name} to another disk"
+                f"{free / 1e6:.0f} MB are free for {name} ({place}), but compiling needs {_ROOM / 1e6:.0f} MB; "
+                f"free some space, or set {'--cache' if name == 'the cache' else name} to another disk"
             )

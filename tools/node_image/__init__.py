@@ -1,1 +1,1 @@
-"""Make node images for kind from Debian packages and Go modules: see docs/kind-image.md."""
+"""Build node images for kind from Debian packages and Go modules: see docs/kind-image.md."""

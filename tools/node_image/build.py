@@ -1,8 +1,8 @@
-"""Build a node image from its gathered parts with the container engine.
+"""Build a node image from its parts with the container engine.
 
-An image is named after its version and labelled with a digest of its parts; an image with the same digest is not built
-again. Unfinished work is in a folder that the next build empties, and in labelled images that each build removes. The
-next build therefore cleans up after a killed build.
+An image is named after its version and labelled with a digest of its parts. An image with the same digest is not built
+again. Unfinished work is in a folder that the next build empties, and in labelled images that each build removes. So
+the next build cleans up after a killed build.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ class Maker:
         self._dockerfile = (files / "Dockerfile").read_text(encoding="utf-8")
 
     def make(self, gathered: Gathered) -> str:
-        """Return the name of the image, which is built unless it exists. Raises `UnavailableError`."""
+        """Return the name of the image. Build the image unless it exists. Raises `UnavailableError`."""
         name = f"{REPOSITORY}:{gathered.version.tag}"
         digest = self._digest(gathered)
-        waiting = f"{name}: another process builds one; waiting for that"
-        # One build at a time, of any version, because the clean-up below cannot tell the steps of two builds apart.
+        waiting = f"{name}: waiting for another process that builds an image"
+        # Only one build at a time, of any version, because the clean-up below cannot distinguish the steps of two
+        # builds.
         with self._cache.locked("node-image", waiting=lambda: self._watcher.say(waiting)):
             self._clear(gathered.version)
             if label_of(self._engine, name) == digest:
-                self._watcher.say(f"{name} is there, made of the same")
+                self._watcher.say(f"{name} already exists with the same parts")
             else:
                 self._watcher.say(f"{name}: building the image")
                 self._build(gathered, name, digest)

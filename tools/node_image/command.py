@@ -21,7 +21,7 @@ _RUNTIME = "runc-without-sys-resource"
 
 
 def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> str:
-    """Return the name of the image, which is created unless it exists. Raises `UsageError`, `UnavailableError`."""
+    """Return the name of the image. Create the image unless it exists. Raises `UsageError`, `UnavailableError`."""
     contents.check(recipe.kubernetes)
     engine = find_engine()
     engine.facts()  # check the engine before hours of work
@@ -61,4 +61,4 @@ def files() -> Path:
     for root in (Path(__file__).parents[4], Path(sys.prefix) / "share" / "trafficdist"):
         if (root / _FOLDER / "setup").exists():
             return root / _FOLDER
-    raise UnavailableError(f"there is no folder {_FOLDER}: it comes with a checkout, and with the package")
+    raise UnavailableError(f"there is no folder {_FOLDER}: it is part of a checkout and of the package")

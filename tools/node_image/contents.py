@@ -1,6 +1,6 @@
 """Choose the images that a node needs, and the program of each image, from kubeadm's list.
 
-This module has no effects. It maps names and versions to values.
+This module has no side effects. It maps names and versions to values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IMAGE = re.compile(r"(?P<repository>.*/(?P<name>[a-z-]+)):v?(?P<version>\d+\.\d
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An image of kubeadm's list: its name, the name of its program, and the version in its tag."""
+    """An image in kubeadm's list: its name, the name of its program, and the version in its tag."""
 
     image: str
     program: str
@@ -64,7 +64,7 @@ def image_of_release(images: Sequence[Named], program: str, version: Version) ->
 
 
 def check(wanted: Wanted) -> None:
-    """Raise `UsageError` for a release that is too old. This check precedes any compilation."""
+    """Raise `UsageError` for a release that is too old. This check comes before any compilation."""
     version = wanted.exact or parse_version(f"{wanted.series}.0")
     if version is not None and version < OLDEST:
         raise UsageError(f"node images need Kubernetes {OLDEST.series} or newer, not {wanted}")

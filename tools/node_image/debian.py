@@ -1,4 +1,4 @@
-"""Make the file system of a node from Debian packages, with mmdebstrap, and cache it."""
+"""Build the file system of a node from Debian packages with mmdebstrap, and cache it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def packages(files: Path) -> list[str]:
 
 
 def file_system(names: list[str], *, suite: str, mirror: str, cache: Cache, watcher: Watcher, again: bool) -> Path:
-    """Return an archive of a Debian with these packages; `again` ignores the cache. Raises `UnavailableError`."""
+    """Return an archive of Debian with these packages; `again` ignores the cache. Raises `UnavailableError`."""
     key = hashlib.sha256(" ".join((suite, mirror, *names, *_LEFT_OUT)).encode()).hexdigest()[:12]
     folder = cache.folder / "node-image"
     archive = folder / f"debian-{suite}-{key}.tar"

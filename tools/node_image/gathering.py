@@ -1,4 +1,4 @@
-"""Gather the parts of a node image: compiled programs and Debian's file system. The cache is used if possible."""
+"""Collect the parts of a node image: compiled programs and Debian's file system. The cache is used if possible."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Gathered:
 
 
 class Gatherer:
-    """Gathers and compiles parts with one Go installation and one cache."""
+    """Collects and compiles parts with one Go installation and one cache."""
 
     def __init__(self, go: Go, cache: Cache, watcher: Watcher, files: Path) -> None:
         """`files` is the folder kind-configs/node-image."""
@@ -79,9 +79,7 @@ class Gatherer:
         images = [self._image(each, version, made, under, notes) for each in listed]
         images += [image for wanted in recipe.also for image in self._also(wanted, listed, under)]
         images += _ours(made, under, shell)
-        notes.append(
-            f"podroutes stands in for kindnetd, and pause for Kubernetes' own; agnhost is of Kubernetes {version}"
-        )
+        notes.append(f"podroutes replaces kindnetd, our pause replaces Kubernetes' pause; agnhost is that of {version}")
         pause = next(each.image for each in listed if each.program == "pause")
         node = {
             "usr/bin/kubelet": kubelet,
@@ -118,7 +116,7 @@ class Gatherer:
         taken = contents.nearest(named.exact, self._available(known))
         path, got = self._component(named.program, Wanted(str(taken), exact=taken) if taken else parse_wanted(""))
         if got != named.exact:
-            notes.append(f"{named.image} is {named.program} {got}: {named.exact} is not to be had as a module")
+            notes.append(f"{named.image} is {named.program} {got}: {named.exact} is not available as a module")
         if known is COREDNS:
             return layers.Image((named.image,), {"/coredns": path}, ("/coredns",))
         return _own(named.image, named.program, path)
@@ -134,7 +132,7 @@ class Gatherer:
         return entry.path, entry.version
 
     def _available(self, component: Binary) -> list[Version]:
-        """Return the available versions, which are those in the cache if the module proxy is unavailable."""
+        """Return the available versions, or the cached versions if the module proxy is unavailable."""
         try:
             return source.available(component, self._go)
         except UnavailableError:

@@ -1,7 +1,7 @@
 """Write container images into one archive in the OCI image layout, for `ctr images import`.
 
-An image is a few programs and their files. Archives are reproducible byte by byte: no timestamps, and every file
-belongs to root.
+An image is a few programs and their files. Archives are reproducible byte by byte: no timestamps, and root owns every
+file.
 
 Source: https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 """
@@ -28,7 +28,7 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image, with its names, its programs by path in the image, and the index of a shared base layer, if any."""
+    """An image: its names, its programs by path in the image, and the index of its shared base layer, if it has one."""
 
     names: tuple[str, ...]
     programs: Mapping[str, Path]

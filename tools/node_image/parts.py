@@ -1,7 +1,7 @@
 """The programs of a node image that are not components. They are compiled and stored in the component cache.
 
-Each program comes from its own published module, or is our substitute with the same name. Substitutes are necessary
-because kind publishes no module of kindnetd, and because Kubernetes implements `pause` in C.
+Each program comes from its own published module, or is a substitute in this project with the same name. Substitutes are
+necessary because kind publishes no module of kindnetd, and because Kubernetes implements `pause` in C.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Part:
 
 
 def parts(files: Path) -> tuple[Part, ...]:
-    """Return all parts. `files` is the folder with our substitute programs."""
+    """Return all parts. `files` is the folder with this project's substitute programs."""
     agnhost = Binary("agnhost", KUBERNETES_MODULE, f"{KUBERNETES_MODULE}/test/images/agnhost", _UNASKED)
     crictl = Binary("crictl", "sigs.k8s.io/cri-tools", "sigs.k8s.io/cri-tools/cmd/crictl", _UNASKED)
     return (
@@ -57,11 +57,11 @@ def _own(name: str, files: Path) -> Binary:
 
 
 def get(part: Part, kubernetes: Version, go: Go, cache: Cache, watcher: Watcher) -> Path:
-    """Return the path of a part, and compile it unless it is cached. Raises `UnavailableError`, `UsageError`."""
+    """Return the path of a part. Compile it unless it is cached. Raises `UnavailableError`, `UsageError`."""
     name, version = part.binary.name, part.version or kubernetes
     kept = Cache(cache.folder / "node-image" / part.key)
     with kept.locked(
-        f"{name}-{version.tag}", waiting=lambda: watcher.say(f"{name}: another process compiles it; waiting")
+        f"{name}-{version.tag}", waiting=lambda: watcher.say(f"{name}: waiting for another process that compiles it")
     ):
         there = kept.get(name, version)
         if there is not None:

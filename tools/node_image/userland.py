@@ -1,4 +1,4 @@
-"""Extract Debian packages with their dependencies from a Debian file system: for kube-proxy's image, or a shell.
+"""Extract Debian packages with their dependencies from a Debian file system, for kube-proxy's image or for a shell.
 
 Every file comes from the archive of the node's own file system, so nothing is downloaded or installed twice. Packages
 for installation scripts, such as debconf, are left out.
@@ -50,7 +50,7 @@ def closure(wanted: Collection[str], needed: Mapping[str, set[str]]) -> list[str
 
 
 def place(path: str) -> str:
-    """Return the archive name of a file that a package lists at this path."""
+    """Return the name in the archive of a file that a package lists with this path."""
     return "." + _MERGED.sub(r"/usr/\1", path)
 
 

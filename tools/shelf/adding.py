@@ -1,8 +1,8 @@
-"""Put the report of a run on the shelf: report.yaml, the packed history, excerpts from the evidence, and README.md.
+"""Add the report of a run to the shelf: report.yaml, the packed history, excerpts from the evidence, and README.md.
 
-Both the run and the published report are verified before the report replaces an earlier report. A report of an
-unreleased version is also accepted, so that projects can view their development versions. Its page and the index state
-this, and never show the report as verified.
+Both the run and the published report are verified before the report replaces an earlier report. A report that an
+unreleased version made is also accepted, so that projects can view their development versions. Its page and the index
+mention this, and never show the report as verified.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tools.shelf.markdown import readme
 
 
 def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -> tuple[Path, list[Refusal]]:
-    """Put a run on the shelf. Return its folder on the shelf, and the reasons against verification.
+    """Add a run to the shelf. Return its folder on the shelf, and the reasons why it is not verified.
 
     If any reason is `barring`, nothing is written. The report replaces an earlier report in the same folder. Raises
-    `UsageError` for a run that has not ended, or whose report does not name the implementation.
+    `UsageError` if the run has not ended, or if its report does not name the implementation.
     """
     history = place_of(run)
     if history.name not in HISTORIES or not (history.parent / place.REPORT).exists():
         raise UsageError(
-            f"{shown(run)}: there is no report.yaml beside run.jsonl; want the folder of a run that has ended"
+            f"{shown(run)}: there is no report.yaml next to run.jsonl; give the folder of a run that has ended"
         )
     report = read_report(str(history.parent))
     target = shelf / place.place_of(report)
@@ -57,12 +57,12 @@ def add(run: str, shelf: Path, catalogue: Callable[[], Sequence[Requirement]]) -
 
 
 def barring(refused: Sequence[Refusal]) -> list[Refusal]:
-    """Return the reasons that keep a report off the shelf, which are all reasons except an unreleased version."""
+    """Return the reasons that exclude a report from the shelf: all reasons except an unreleased version."""
     return [each for each in refused if each.check != RELEASE]
 
 
 def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
-    """Write the published form of a report, whose history and evidence are in one folder, into a new folder."""
+    """Write the published form of a report into a new folder. Its history and evidence are in one folder."""
     folder = history.parent
     to.mkdir()
     write_whole(to / place.HISTORY, history_file.packed(history_file.read(history)))
@@ -78,7 +78,7 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
 
 
 def _evidence(folder: Path, report: Mapping[str, Any]) -> str:
-    """Return the text of evidence.txt, also for a report that is already published."""
+    """Return the text of evidence.txt. The report may already be published."""
     if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
         most = published.MOST_BYTES
         return content(folder / published.EVIDENCE, what="file", most=most).decode("utf-8", errors="replace")

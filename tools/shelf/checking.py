@@ -1,4 +1,4 @@
-"""Check a submitted report: it can be verified, is in the right folder, and the folder contains no other file.
+"""Check a submitted report: it can be verified, it is in the right folder, and the folder contains no other files.
 
 A reviewer may overlook a wrong folder, a file that does not belong to the report, or a README.md with advertising.
 """
@@ -21,11 +21,11 @@ from tools.shelf.entry import HOLDS, Entry, described
 from tools.shelf.markdown import readme
 
 AHEAD = datetime.timedelta(days=1)
-"""The maximum time by which the clock of another machine may be ahead."""
+"""The maximum time by which the clock of the submitter's machine may be ahead."""
 
 
 def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) -> list[Refusal]:
-    """Return the reasons why a folder must not be on the shelf, or nothing if it is acceptable."""
+    """Return the reasons why a folder is not acceptable for the shelf. The result is empty if it is acceptable."""
     try:
         report = read_report(str(folder))
     except UsageError as error:
@@ -48,7 +48,7 @@ def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
         yield Refusal("place", str(error))
         return
     if here != right:
-        yield Refusal("place", f"the folder is {here}, and must be {right}")
+        yield Refusal("place", f"the folder is {here}, but must be {right}")
 
 
 def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
@@ -70,9 +70,9 @@ def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
 
 def _date(entry: Entry, today: datetime.date) -> Iterator[Refusal]:
     if entry.day > today + AHEAD:
-        yield Refusal("date", f"the report is of {entry.day}, a day in the future")
+        yield Refusal("date", f"the date of the report is {entry.day}, which is in the future")
     if today > entry.holds_until:
-        yield Refusal("date", f"the report is of {entry.day}, and a report is valid for {HOLDS.days} days")
+        yield Refusal("date", f"the date of the report is {entry.day}, and a report is valid for {HOLDS.days} days")
 
 
 def _readme(folder: Path, entry: Entry, report: Mapping[str, Any]) -> Iterator[Refusal]:
@@ -81,4 +81,4 @@ def _readme(folder: Path, entry: Entry, report: Mapping[str, Any]) -> Iterator[R
         return
     text = content(path, what="page", most=MEGABYTE).decode(errors="replace")
     if text != readme(entry, report):
-        yield Refusal("readme", "README.md is not the one that `trafficdist shelf add` writes")
+        yield Refusal("readme", "README.md differs from the one that `trafficdist shelf add` writes")

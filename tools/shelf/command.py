@@ -1,4 +1,4 @@
-"""The command group `trafficdist shelf`. Imports little: `trafficdist --help` must not wait for it."""
+"""The command group `trafficdist shelf`. It imports little, because `trafficdist --help` must not wait for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.commands.reports import tell
 
 @click.group(epilog=examples("shelf add latest", "shelf index"))
 def shelf() -> None:
-    """Publish reports: one folder for each implementation, version, mode and Kubernetes, and an index of all."""
+    """Publish reports: one folder for each implementation, version, mode and Kubernetes release, and an index."""
 
 
 def _on(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,11 +43,11 @@ Exit codes:
 @_on
 @SUITE
 def add(runs: Sequence[str], place: Path, suite: str) -> int:
-    """Put the report of a finished RUN on the shelf, unless `trafficdist verify` refuses it.
+    """Add the report of a finished RUN to the shelf, unless `trafficdist verify` rejects it.
 
     Its folder is <kubernetes minor>/<organization>-<project>/<version>-<mode>, without the mode if no proxy was judged.
-    It gets README.md, report.yaml, run.jsonl.xz (the history) and evidence.txt (excerpts for what is not met). A newer
-    report replaces an older one. A report that no released version of trafficdist made is shown as not verified.
+    The folder contains README.md, report.yaml, run.jsonl.xz (the history) and evidence.txt (excerpts for unmet
+    requirements). A newer report replaces an older one. Reports from unreleased versions are shown as not verified.
     """
     from harness.plugin.suite import catalogue
     from tools.shelf.adding import add as put
@@ -60,21 +60,21 @@ def add(runs: Sequence[str], place: Path, suite: str) -> int:
         if not barring(refused):
             click.echo(target)
             for each in refused:
-                click.secho(f"{each}; so it will not be shown as verified", fg="yellow", err=True)
+                click.secho(f"{each}, so the report will not be shown as verified", fg="yellow", err=True)
     return code
 
 
 @shelf.command(epilog=examples("shelf index", "shelf index --again"))
-@click.option("--again", is_flag=True, help="Verify all reports, those too that index.json remembers as verified.")
+@click.option("--again", is_flag=True, help="Verify all reports, including those that index.json lists as verified.")
 @_on
 @SUITE
 def index(again: bool, place: Path, suite: str) -> None:
-    """Make the index of the shelf from the reports on it: index.html, and a section in README.md.
+    """Create the index of the shelf from its reports: index.html, and a section in README.md.
 
-    Shows what each implementation meets by feature and since which version, what it does not and why, what its
-    documentation states (stated.yaml), when that was seen and by which suite, and which reports are verified, of an
-    older catalogue, or expired. What was verified stands in index.json, and holds
-    for as long as no file of the report changes.
+    The index shows the requirements that each implementation meets, by feature and since which version; unmet
+    requirements with their reasons; what the documentation states about them (stated.yaml); the date and the suite
+    version; and which reports are verified, made with an older catalogue, or expired. The results of verification are
+    cached in index.json, and are valid while no file of the report changes.
     """
     import datetime
 
@@ -97,10 +97,10 @@ Exit codes:
 @click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 @SUITE
 def check(folders: Sequence[Path], suite: str) -> int:
-    """Check reports that are to be published: each FOLDER on the shelf is verified, and has nothing else in it.
+    """Check reports before publication: each FOLDER on the shelf is verified, and must contain no other files.
 
-    Beyond what `trafficdist verify` checks: the folder has the name that follows from the report, no file that the
-    report does not name, and the README.md that `trafficdist shelf add` writes; and the report holds today.
+    Additional checks beyond `trafficdist verify`: the folder has the name that the report determines, it contains only
+    the files of the report and the README.md that `trafficdist shelf add` writes, and the report is valid today.
     """
     import datetime
 
@@ -111,7 +111,7 @@ def check(folders: Sequence[Path], suite: str) -> int:
 
     missing = next((each for each in folders if not (each / "report.yaml").exists()), None)
     if missing is not None:
-        raise UsageError(f"{shown(missing)}: there is no report.yaml in it; want a folder of the shelf")
+        raise UsageError(f"{shown(missing)}: it contains no report.yaml; give a folder of the shelf")
     code, requirements, today = 0, catalogue(suite), datetime.datetime.now(datetime.UTC).date()
     for folder in folders:
         refused = refusals(folder, requirements, today)

@@ -21,17 +21,17 @@ from harness.report.verified import is_released, refusals
 
 NO_HISTORY, UNRELEASED = "no history", "made by an unreleased version"
 NEVER_VERIFIED = (NO_HISTORY, UNRELEASED)
-"""Reasons that can never disappear for the same files, so that repeating the verification is useless."""
+"""Reasons that can never disappear while the files are unchanged, so that the verification need not be repeated."""
 
 HOLDS = datetime.timedelta(days=365)
-"""The validity of a report. A version does not change, but kernels, clusters and requirements do."""
+"""The period for which a report is valid. A version does not change, but kernels, clusters and requirements do."""
 
 _LONGEST = 400  # maximum length of a message
 
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """A requirement that is not met, or whose verdict is inconclusive.
+    """A requirement that is not met or whose verdict is inconclusive.
 
     `evidence` is a link to its excerpts, relative to the report's folder: "evidence.txt#L12", or "". `sentence` is the
     requirement's sentence, from the history of the run; "" for a report without history.
@@ -49,11 +49,11 @@ class Unmet:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A report on the shelf. `place` is its folder relative to the shelf; `digest` covers all its files.
+    """A report on the shelf. `place` is its folder relative to the shelf. `digest` is computed from all its files.
 
-    `refused` is the first reason why it is not verified, "" if it is. `uncertifiable` has the report's reasons why the
-    run is not certifiable. `met` and the cells of `features`, by profile and name, are as `trafficdist compare` shows
-    them: "✓ 12", "✗ 11/12". The implementation does not claim the features `unclaimed`.
+    `refused` is the first reason why the report is not verified, or "" if it is verified. `uncertifiable` contains the
+    report's reasons why the run is not certifiable. `met` and the cells of `features`, by profile and name, have the
+    format of `trafficdist compare`: "✓ 12", "✗ 11/12". The implementation does not claim the features `unclaimed`.
     """
 
     place: str
@@ -77,7 +77,7 @@ class Entry:
 
     @property
     def title(self) -> str:
-        """Return the implementation: project, version, mode, and "(decisions)" if only those were judged."""
+        """Return the implementation: project, version, mode, and "(decisions)" if only decisions were judged."""
         by = judged.mark(self.judges)
         return " ".join(filter(None, (self.project or self.organization, self.version, self.mode, by)))
 
@@ -88,7 +88,7 @@ class Entry:
 
     @property
     def holds_until(self) -> datetime.date:
-        """Return the last day when the report is valid."""
+        """Return the last day on which the report is valid."""
         return self.day + HOLDS
 
     def as_json(self) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def entry_of(
 ) -> Entry:
     """Return the entry of the report in a folder. Raises `UsageError` if the folder is not a valid report.
 
-    The report is verified, unless `refused` contains the result of an earlier verification. Only verification reads
-    the catalogue.
+    The report is verified, unless `refused` contains the result of an earlier verification. Only this reads the
+    catalogue.
     """
     report = read_report(str(folder))
     if refused is None:
@@ -151,7 +151,7 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
 
 
 def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
-    """Return the unmet requirements, with the worst first."""
+    """Return the unmet requirements, the most serious first."""
     order, sentences = list(MARKS), _sentences(folder)
     lines = published.first_lines(folder, [each["id"] for each in report["tests"]])
     found = [(outcome(each["verdict"], each["level"]), each) for each in report["tests"]]
@@ -190,7 +190,7 @@ class State:
 
 
 def states(entries: Sequence[Entry], today: datetime.date) -> dict[str, State]:
-    """Return each report's state, by place. The catalogue of the newest verified report is the current catalogue."""
+    """Return each report's state, by place. The newest verified report has the current catalogue."""
     trusted = [each for each in entries if not each.refused] or entries
     newest = max(trusted, key=lambda each: each.date).catalogue if trusted else ""
     found = {}

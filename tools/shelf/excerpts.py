@@ -1,4 +1,4 @@
-"""Take excerpts from the evidence of a run: the most helpful files of each failure first, up to a report's size limit.
+"""Select excerpts from the evidence of a run: the most helpful files of each failure first, up to the size limit.
 
 A run keeps up to a megabyte for each failure, mostly logs, connections and the rules of every node.
 """
@@ -66,7 +66,7 @@ class _File:
 
 
 def excerpts(folder: Path, tests: Iterable[Sequence[str]]) -> str:
-    """Return the text of evidence.txt for tests that did not pass. Each has the paths of its evidence in the folder.
+    """Return the text of evidence.txt for tests that did not pass. It lists the paths of each test's evidence.
 
     The text has at most `published.MOST_BYTES` bytes. Binary files are omitted.
     """

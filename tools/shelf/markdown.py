@@ -1,6 +1,6 @@
 """Write Markdown about published reports: README.md of each report, and the overview in the shelf's README.md.
 
-Pure: from entries to text. Text from reports is escaped.
+Pure functions from entries to text. Text from reports is escaped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEGIN, END = "<!-- the shelf: made by `trafficdist shelf index` -->", "<!-- end 
 
 
 def readme(entry: Entry, report: Mapping[str, Any]) -> str:
-    """Return the text of README.md beside a report."""
+    """Return the text of the README.md in a report's folder."""
     suite, mode = report["suite"]["version"], f"mode {entry.mode}" if entry.mode else ""
     judged = " ".join(filter(None, (mode, mark(entry.judges))))
     facts = (
@@ -115,7 +115,7 @@ def section(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Sta
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """Return a sentence with the number of reports, and of verified ones."""
+    """Return a sentence with the numbers of reports and of verified reports."""
     verified, unreleased = (sum(each.refused == why for each in entries) for why in ("", UNRELEASED))
     more = f", {unreleased} made by an unreleased version of the suite" if unreleased else ""
     return f"{len(entries)} reports, {verified} of them verified{more}."
@@ -166,7 +166,7 @@ def _matrix(
 
 
 def _cell(entry: Entry, text: str) -> str:
-    """Return a cell. If it is not green, it links to the unmet requirements."""
+    """Return a cell. A cell that is not green links to the unmet requirements."""
     if matrix.is_green(text):
         return text
     return f"[{text}](<{entry.place}/{README}#not-met-and-why>)"
@@ -186,7 +186,7 @@ def _link(entry: Entry) -> str:
 
 
 def replaced(page: str, made: str) -> str:
-    """Return a page with the section between its two markers replaced. Raises `UsageError` if it has no markers."""
+    """Return a page with a new section between the two markers. Raises `UsageError` if it has no markers."""
     found = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
     if not found.search(page):
         raise UsageError(f"README.md of the shelf lacks the lines {BEGIN!r} and {END!r}; the index goes between them")

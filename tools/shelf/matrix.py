@@ -1,6 +1,6 @@
 """The cells of the matrix, and the first version of an implementation that meets a feature.
 
-This module has no effects. It converts entries to texts for Markdown and HTML.
+This module has no side effects. It converts entries to texts for Markdown and HTML.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _LACKING = f"{_BROKEN}{NOT_RUN}{UNCLAIMED}"
 
 
 def profiles(entries: Sequence[Entry]) -> list[str]:
-    """Return the names of the profiles in any report, the most frequent first."""
+    """Return the names of the profiles in all reports, the most frequent first."""
     found = [name for each in entries for name in each.features]
     return sorted(set(found), key=lambda name: (-found.count(name), name))
 
 
 def columns(profile: str, entries: Sequence[Entry]) -> list[str]:
-    """Return the features of a profile in any report."""
+    """Return the features of a profile in all reports."""
     return sorted({name for each in entries for name in each.features.get(profile, ())})
 
 
@@ -57,7 +57,7 @@ def behind(entry: Entry, profile: str, feature: str) -> list[Unmet]:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The first version of an implementation that meets a feature, and the folder of its report."""
+    """The first version of an implementation that meets a feature, with the folder of its report."""
 
     text: str
     place: str = ""
@@ -71,7 +71,7 @@ SINCE = (
 
 
 def since(profile: str, entries: Sequence[Entry]) -> dict[str, dict[str, Since]]:
-    """Return the first version by implementation and feature, where the shelf has several versions."""
+    """Return the first version by implementation and feature. Implementations with one version are left out."""
     versions: dict[str, dict[tuple[int, ...], Entry]] = {}
     for each in sorted(entries, key=lambda each: each.date):
         if profile in each.features and _is_whole(each):

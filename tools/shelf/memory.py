@@ -1,7 +1,7 @@
-"""Cache the entries of reports in `index.json`, so that a change does not verify two hundred reports again.
+"""Cache the entries of reports in `index.json`, so that a change does not require verifying two hundred reports again.
 
-A cached entry is valid for files with the same digest. A report stays verified when requirements change, or when a
-later release displays more data of the report. A refused report is verified again each time.
+A cached entry is valid while the digest of the files is the same. A report stays verified when requirements change, or
+when a later release displays more data of the report. A rejected report is verified again each time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def entries(shelf: Path, catalogue: Callable[[], Sequence[Requirement]], *, agai
 
 
 class _New(NamedTuple):
-    """A report that is not in the cache, or only with its verification result."""
+    """A report that is not in the cache, or for which the cache has only the verification result."""
 
     folder: Path
     place: str
@@ -58,7 +58,7 @@ class _New(NamedTuple):
 
 
 def _looked_at(new: Sequence[_New], catalogue: Callable[[], Sequence[Requirement]]) -> list[Entry]:
-    """Return the entries of reports, which one process per processor computes in parallel."""
+    """Return the entries of reports. They are computed in parallel by one process per processor."""
     processes = min(len(new), this_machine().processors)
     if processes < 2:
         return [each.entry(catalogue) for each in new]
@@ -69,7 +69,7 @@ def _looked_at(new: Sequence[_New], catalogue: Callable[[], Sequence[Requirement
 
 
 _catalogues: list[Callable[[], Sequence[Requirement]]] = []
-"""The catalogue of a process in the pool, as a list with one item."""
+"""The catalogue of a process in the pool. The list has one item."""
 
 
 def _entry_of_new(new: _New) -> Entry:
@@ -80,7 +80,7 @@ def folders(shelf: Path) -> list[Path]:
     """Return all folders that contain a report. Raises `UsageError` if there is no report."""
     found = sorted(path.parent for path in shelf.rglob(REPORT) if not _is_hidden(path.relative_to(shelf)))
     if not found:
-        raise UsageError(f"{shelf}: there is no {REPORT} in it, nor in a folder of it")
+        raise UsageError(f"{shelf}: no folder in it contains a {REPORT}")
     return found
 
 

@@ -24,8 +24,8 @@ def place_of(report: Mapping[str, Any]) -> PurePosixPath:
     """Return the folder of a report: `<kubernetes minor>/<organization>-<project>/<version>-<mode>`.
 
     There is no mode if no proxy was judged. A name ends with `-decisions` if only a proxy's decisions were judged.
-    Names are in lower case, with a hyphen for each run of other characters than letters and digits. "The X authors"
-    becomes `x`, and a version has no leading `v`. Raises `UsageError` if a name is missing.
+    Names are in lower case, and each sequence of characters other than letters and digits becomes a hyphen. "The X
+    authors" becomes `x`, and a version has no leading `v`. Raises `UsageError` if a name is missing.
     """
     implementation, mode = report["implementation"], mode_of(report)
     names = {name: str(implementation[name]) for name in ("organization", "project", "version")}

@@ -1,6 +1,6 @@
 """Deviations that a project documents: `stated.yaml` on the shelf.
 
-A documented deviation is a decision and not a mistake, and readers of the matrix should know this. The verdict does not
+A documented deviation is a decision and not a mistake, and readers of the matrix should see this. The verdict does not
 change, because the requirement is still not met.
 
     - project: CoreDNS that ignores empty Services    # the name in its reports
@@ -8,7 +8,7 @@ change, because the requirement is still not met.
       says: Services without ready endpoints get NXDOMAIN, by `ignore empty_service`.
       where: https://coredns.io/plugins/kubernetes/
 
-Anybody can propose an entry; `where` is a page of the project.
+Anyone can propose an entry. `where` is the address of a page that the project publishes.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ def read(shelf: Path) -> list[Stated]:
         return []
     entries = strict_yaml.read(place, what="file", most=MEGABYTE)
     if not isinstance(entries, list):
-        raise UsageError(f"{place}: want a list of entries with {', '.join(sorted(_KEYS))}")
+        raise UsageError(f"{place}: expected a list of entries with {', '.join(sorted(_KEYS))}")
     return [_stated(each, f"{place}, entry {number}") for number, each in enumerate(entries, 1)]
 
 
 def _stated(entry: Any, where: str) -> Stated:
     if not isinstance(entry, dict) or set(entry) != _KEYS:
-        raise UsageError(f"{where}: want just the keys {', '.join(sorted(_KEYS))}")
+        raise UsageError(f"{where}: expected only the keys {', '.join(sorted(_KEYS))}")
     ids, texts = entry["requirements"], {name: entry[name] for name in ("project", "says", "where")}
     if not isinstance(ids, list) or not ids or not all(isinstance(each, str) for each in ids):
-        raise UsageError(f"{where}: requirements: want a list of ids")
+        raise UsageError(f"{where}: requirements: expected a list of ids")
     if bad := next((name for name, text in texts.items() if not isinstance(text, str) or not text.strip()), None):
         raise UsageError(f"{where}: {bad}: want a text")
     if not texts["where"].startswith("https://"):
-        raise UsageError(f"{where}: where: want the address of the project's page, https://…")
+        raise UsageError(f"{where}: where: expected the address of the project's page, https://…")
     return Stated(texts["project"], frozenset(ids), texts["says"].strip(), texts["where"])
 
 

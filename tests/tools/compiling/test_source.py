@@ -189,5 +189,5 @@ def test_low_disk_space_is_reported_before_compiling(
 ) -> None:
     monkeypatch.setattr(source, "_ROOM", 1 << 62)
     release = source.SourceRelease(Version(1, 34, 2), tmp_path)
-    with pytest.raises(UnavailableError, match=r"are free for the cache .* make room"):
+    with pytest.raises(UnavailableError, match=r"are free for the cache .* free some space"):
         source.compile_binary(KUBE_PROXY, release, find_go(), tmp_path, Heard())

@@ -93,7 +93,7 @@ def test_build_of_another_version_removes_no_step_of_this_one(
     maker = Maker(Written("docker", "docker"), Cache(tmp_path / "cache"), Impatient(), command.files())
 
     def build_another() -> None:
-        with pytest.raises(UnavailableError, match="another process builds one"):
+        with pytest.raises(UnavailableError, match="another process that builds an image"):
             maker.make(another)
 
     engine.meanwhile.append(build_another)

@@ -258,7 +258,7 @@ def test_folder_without_a_run_is_a_usage_error(run: Forged, tmp_path: Path) -> N
     (run.folder / "report.yaml").unlink()
     result = command("add", run.folder)
     assert result.exit_code == 4
-    assert "want the folder of a run that has ended" in result.output
+    assert "give the folder of a run that has ended" in result.output
 
 
 def test_each_report_has_its_state() -> None:
@@ -348,7 +348,7 @@ def test_verified_report_remains_verified_when_a_later_release_stores_more_field
 def test_shelf_without_reports_is_a_usage_error(tmp_path: Path) -> None:
     result = command("index", "--shelf", tmp_path)
     assert result.exit_code == 4
-    assert "there is no report.yaml in it" in result.output
+    assert "no folder in it contains a report.yaml" in result.output
 
 
 def test_foreign_names_are_escaped() -> None:

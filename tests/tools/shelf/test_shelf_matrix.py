@@ -82,11 +82,11 @@ def test_a_feature_works_since_the_first_of_the_newest_versions_that_do(cells: s
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("says: no", "want a list"),
-        ("- {project: a, says: b, where: https://c}", "entry 1: want just the keys"),
-        ("- {project: a, requirements: [], says: b, where: https://c}", "requirements: want a list of ids"),
+        ("says: no", "expected a list"),
+        ("- {project: a, says: b, where: https://c}", "entry 1: expected only the keys"),
+        ("- {project: a, requirements: [], says: b, where: https://c}", "requirements: expected a list of ids"),
         ("- {project: a, requirements: [b], says: '', where: https://c}", "says: want a text"),
-        ("- {project: a, requirements: [b], says: c, where: javascript:d}", "want the address"),
+        ("- {project: a, requirements: [b], says: c, where: javascript:d}", "expected the address"),
     ],
 )
 def test_documented_deviations_are_validated(text: str, why: str, tmp_path: Path) -> None:
