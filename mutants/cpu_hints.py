@@ -25,7 +25,7 @@ MUTANTS: list[Mutant] = []
 
 
 def _planner(plan: Planner) -> Planner:
-    """Return a planner that is correct for all Services except those that have hints only by CPU."""
+    """Return a planner that uses `plan` for Services with hints only by CPU, and is correct for others."""
 
     def plan_any(service: Object, *others: Any, features: Features, **options: Any) -> Plan:
         by_cpu = isinstance(mechanism(service, features), CpuHeuristic) and not features.enabled(GATE)

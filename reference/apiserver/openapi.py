@@ -262,8 +262,8 @@ def _as_v3(value: Any) -> Any:
 class _Models:
     """Definitions from the client's models, for the served kinds and for all types that these kinds refer to.
 
-    The models are those of a newer release. Fields that this release removed are added again, and fields that the
-    served release lacks are dropped.
+    The models are those of a newer release. Fields that only older releases have are added, and fields that the served
+    release lacks are dropped.
     """
 
     def __init__(self, served: tuple[Served, ...], release: Release) -> None:

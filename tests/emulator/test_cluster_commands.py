@@ -67,7 +67,7 @@ def test_cluster_can_be_started_listed_entered_and_stopped(runtime: Path) -> Non
     answered = enter("web-b1", sys.executable, "-c", ASK.format(**service))
     assert "web-b1" in answered.stdout, answered.stderr
     assert cluster_control.down("default") == "Cluster default is down."
-    assert cluster_control.listing().startswith("No cluster is up.")
+    assert cluster_control.listing().startswith("No cluster is running.")
     assert list(runtime.iterdir()) == []
 
 
@@ -77,7 +77,7 @@ def test_killed_cluster_leaves_nothing_after_down(runtime: Path) -> None:
     os.kill(state.pid, signal.SIGKILL)
     eventually(lambda: not state.alive, within=10, describe="its end")
     (runtime / "one.lock").touch()  # the lock belonged to a command that was killed with it
-    assert cluster_control.down("one") == "Cluster one is not up."
+    assert cluster_control.down("one") == "Cluster one is not running."
     assert not runtime.exists() or list(runtime.iterdir()) == []
 
 
@@ -141,7 +141,7 @@ def _nodes_of_running(api: Api, labels: str) -> set[str]:
         ({"mutant": "no-such"}, "unknown mutant"),
         ({"mutant": "loses-the-field", "control_plane": "binaries:1.37"}, "has its own: leave that out"),
         ({"mutant": "writes-no-hints", "controller": "kube-controller-manager:1.37"}, "leave out --controller"),
-        ({"mutant": "ignores-zone-hints", "proxy": "kube-proxy"}, "does not go with --proxy kube-proxy"),
+        ({"mutant": "ignores-zone-hints", "proxy": "kube-proxy"}, "cannot be combined with --proxy kube-proxy"),
     ],
 )
 def test_impossible_mutant_is_refused(options: dict[str, Any], words: str) -> None:
@@ -212,7 +212,7 @@ def test_kubeconfig_and_its_path_are_printed(runtime: Path) -> None:
     assert CliRunner().invoke(main, ["cluster", "kubeconfig", "one", "--path"]).stdout == f"{path}\n"
     assert str(path) in cluster_control.listing()
     absent = CliRunner().invoke(main, ["cluster", "kubeconfig", "two"])
-    assert (absent.exit_code, "'two' is not up; running: one" in absent.stderr) == (4, True)
+    assert (absent.exit_code, "'two' is not running; running: one" in absent.stderr) == (4, True)
 
 
 def test_kubeconfig_is_written_to_the_given_path_and_removed_with_the_cluster(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_kubeconfig_of_other_clusters_is_left_alone(tmp_path: Path) -> None:
     others = tmp_path / "config"
     text = yaml.safe_dump({"clusters": [{"name": "production"}, {"name": "trafficdist"}]})
     others.write_text(text)
-    with pytest.raises(UsageError, match="not about a cluster of ours alone"):
+    with pytest.raises(UsageError, match="does not contain only an embedded cluster"):
         cluster_control.up("one", "a=1", "IPv4", kubeconfig=others)
     assert others.read_text() == text
     assert cluster_state.running() == []
@@ -252,7 +252,7 @@ def test_a_cluster_whose_kubeconfig_cannot_be_written_does_not_stay_up() -> None
 
 def test_two_clusters_have_two_names() -> None:
     cluster_control.up("one", "a=1", "IPv4")
-    with pytest.raises(UsageError, match="'one' is already up"):
+    with pytest.raises(UsageError, match="'one' is already running"):
         cluster_control.up("one", "a=1", "IPv4")
     cluster_control.up("two", "a=1", "IPv4")
     assert [state.name for state in cluster_state.running()] == ["one", "two"]
@@ -265,7 +265,7 @@ def test_leftovers_of_a_killed_cluster_are_cleaned_up(runtime: Path) -> None:
     signal.pidfd_send_signal(process, signal.SIGKILL)
     os.waitpid(state.pid, 0)
     os.close(process)
-    assert cluster_control.down("default") == "Cluster default is not up."
+    assert cluster_control.down("default") == "Cluster default is not running."
     assert not (runtime / "default").exists()
 
 
@@ -274,7 +274,7 @@ def test_reused_process_id_is_not_taken_for_the_cluster(runtime: Path) -> None:
     folder.mkdir(mode=0o700)
     state = cluster_state.ClusterState("old", os.getpid(), 1, "three_zones", {}, {}, "", {})
     cluster_state.save(folder, state)
-    assert cluster_control.down("old") == "Cluster old is not up."
+    assert cluster_control.down("old") == "Cluster old is not running."
 
 
 def test_a_folder_that_others_can_enter_is_refused(runtime: Path) -> None:

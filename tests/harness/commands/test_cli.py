@@ -106,7 +106,7 @@ def test_results_default_to_the_current_folder(pack: Path) -> None:
         (["run", "--suite", "/no/such"], "there is no suite '/no/such'"),
         (["cluster", "up", "--topology", "four"], "unknown topology 'four'"),
         (["cluster", "up", "--name", "../x"], "cluster name '../x'"),
-        (["cluster", "exec", "a1", "--name", "absent", "--", "true"], "cluster 'absent' is not up"),
+        (["cluster", "exec", "a1", "--name", "absent", "--", "true"], "cluster 'absent' is not running"),
     ],
 )
 def test_usage_error_exits_with_4_and_shows_the_cause(arguments: list[str], said: str, tmp_path: Path) -> None:
