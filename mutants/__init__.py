@@ -31,6 +31,7 @@ from mutants import (
     decisions,
     delayed_faults,
     edge_cases,
+    emptied_services,
     extra_reads,
     health,
     live_changes,
@@ -106,6 +107,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     crashes.MUTANTS,
     proxy_edge_cases.MUTANTS,
     repeated_endpoints.MUTANTS,
+    emptied_services.MUTANTS,
     narrow_proxies.MUTANTS,
     extra_reads.MUTANTS,
 )

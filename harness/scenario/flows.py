@@ -27,24 +27,24 @@ def expect_flow_survives(
     `address` holds arguments of `expect_traffic`.
     """
     with _flow(cluster, service, client, address) as flow:
-        _assert_pod(cluster, flow.opened, pod, f"server of the new connection of {client}")
+        _assert_outcome(cluster, flow.opened, pod.name, f"server of the new connection of {client}")
         yield
         cluster.settle()
-        _assert_pod(cluster, flow.ask(), pod, f"server of the open connection of {client}")
+        _assert_outcome(cluster, flow.ask(), pod.name, f"server of the open connection of {client}")
 
 
 @contextlib.contextmanager
 def expect_flow_moves(
-    cluster: Cluster, service: Service, client: ClientRef, *, before: Pod, after: Pod, **address: Any
+    cluster: Cluster, service: Service, client: ClientRef, *, before: Pod, after: Pod | None, **address: Any
 ) -> Iterator[None]:
-    """Expect pod `before` to answer a UDP flow with a fixed source port, and pod `after` to answer after the block.
+    """Expect pod `before` to answer a UDP flow with a fixed source port, and `after` or nobody to answer afterwards.
 
     `address` holds arguments of `expect_traffic`.
     """
     with _flow(cluster, service, client, address) as flow:
-        _assert_pod(cluster, flow.opened, before, f"first server of the flow of {client}")
+        _assert_outcome(cluster, flow.opened, before.name, f"first server of the flow of {client}")
         yield
-        _assert_comes_to(cluster, flow, client, {after})
+        _assert_comes_to(cluster, flow, client, {after} if after else set())
 
 
 @contextlib.contextmanager
@@ -63,18 +63,18 @@ def expect_flow_answered(
 
 
 def _assert_comes_to(cluster: Cluster, flow: OpenConnection, client: ClientRef, pods: AbstractSet[Pod]) -> None:
-    """Expect one of these pods to answer a flow once all components have settled."""
+    """Expect one of these pods, or nobody, to answer a flow once all components have settled."""
     cluster.settle()
-    by_name = {pod.name: pod for pod in pods}
+    allowed = {pod.name for pod in pods} or {"TimedOut", "Refused"}
     answer = wait_for_value(
         cluster,
-        f"the flow of {client} to reach {' or '.join(sorted(by_name))}",
-        lambda: named(cluster, flow.ask()),
-        lambda seen: isinstance(seen, Reached) and seen.pod in by_name,
+        f"the flow of {client} to reach {' or '.join(sorted(pod.name for pod in pods)) or 'nobody'}",
+        flow.ask,
+        lambda seen: _outcome(cluster, seen) in allowed,
         every=0.02,
     )
-    found = by_name.get(answer.pod) if isinstance(answer, Reached) else None
-    _assert_pod(cluster, answer, found or by_name[min(by_name)], f"server of the flow of {client}")
+    found = _outcome(cluster, answer)
+    _assert_outcome(cluster, answer, found if found in allowed else min(allowed), f"server of the flow of {client}")
 
 
 @contextlib.contextmanager
@@ -102,8 +102,11 @@ def _probe_of(cluster: Cluster, service: Service, client: ClientRef, address: Ma
     return service_address(cluster, service, **address).path(client, frozenset()).probes(1)[0]
 
 
-def _assert_pod(cluster: Cluster, observation: Observation, pod: Pod, what: str) -> None:
+def _assert_outcome(cluster: Cluster, observation: Observation, expected: str, what: str) -> None:
+    unknown = observation.why if isinstance(observation, Unknown) else ""
+    cluster.expect_equal(what, expected=expected, observed=_outcome(cluster, observation), unknown=unknown)
+
+
+def _outcome(cluster: Cluster, observation: Observation) -> str:
     seen = named(cluster, observation)
-    name = seen.pod if isinstance(seen, Reached) else type(seen).__name__
-    unknown = seen.why if isinstance(seen, Unknown) else ""
-    cluster.expect_equal(what, expected=pod.name, observed=name, unknown=unknown)
+    return seen.pod if isinstance(seen, Reached) else type(seen).__name__

@@ -120,6 +120,13 @@ SAID: Mapping[str, Said] = {
     "leaves-udp-flows-at-external-addresses": Said(("UDP",), ("stale",)),
     "first-port-alone-is-reached-from-outside": Said(("several ports",), ("load balancer IP", "external IP")),
     "forgets-no-flow-from-before": Said(("UDP",), (*EVERYWHERE, "stale")),
+    "leaves-udp-flows-of-deleted-services": Said(("UDP",), ("stale",)),
+    "leaves-udp-flows-of-emptied-services": Said(("UDP",), ("stale",)),
+    "keeps-the-last-endpoints": Said(("changes",)),
+    "keeps-the-last-endpoints-over-udp": Said(("changes", "UDP")),
+    "never-empties-node-ports": Said(("changes",), EXTERNAL),
+    "keeps-node-ports-of-deleted-services": Said(("deletes of Services",), EXTERNAL),
+    "keeps-deleted-services-over-udp": Said(("deletes of Services", "UDP")),
     # reports
     "last-sync-is-now": Said((), ("timestamps",)),
     "proxy-metrics-never-change": Said((), ("drops", "timestamps", "changes")),
@@ -147,6 +154,9 @@ CHAINS: Mapping[str, tuple[str, str]] = {
 
 OTHERWISE: Mapping[str, str] = {
     "cuts-open-connections": "it changes the kernel's table of connections, and no rule",
+    "cuts-connections-with-the-last-endpoint": "it changes the kernel's table of connections, and no rule",
+    "forgets-connections-at-start": "it changes the kernel's table of connections, and no rule",
+    "forgets-udp-flows-at-start": "it changes the kernel's table of connections, and no rule",
     "cuts-connections-at-node-ports": "it changes the kernel's table of connections, and no rule",
     "cuts-connections-when-endpoints-join": "it changes the kernel's table of connections, and no rule",
     "counts-repeated-endpoints-twice": "no address of a story stands in two slices",

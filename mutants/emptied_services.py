@@ -1,0 +1,207 @@
+"""Proxies that keep serving emptied or deleted Services, and proxies that forget flows at a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.data_planes import Flushing
+from mutants.mutant import REACHED, Mutant
+from reference.client import Object, key_of
+from reference.proxy import ServiceProxy
+from reference.proxy.changes import EndpointElement
+from reference.proxy.conntrack import Conntrack
+from reference.proxy.decision import Decision, Endpoint, Family, Forward, ServicePort, decide
+from reference.proxy.nftables import KernelTable
+from reference.proxy.ruleset import Endpoint as Destination
+from reference.proxy.ruleset import Ruleset
+from reference.proxy.state import FAMILIES, State
+from reference.proxy.table import Changes, Table
+
+MUTANTS: list[Mutant] = []
+
+_FLOW, _CUT = "server of the flow", "the open connection of"
+
+
+def _register(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED, **parts: Any) -> None:
+    MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, **parts)))
+
+
+# UDP flows
+
+Left = Callable[[frozenset[Destination] | None], bool]
+"""Whether flows stay, given the endpoints of their service address; None if no Service has the address any more."""
+
+
+class _Unswept(Table):
+    def __init__(self, family: Family, left: Left) -> None:
+        super().__init__(family)
+        self._left = left
+
+    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
+        return [
+            replace(changes, stale=[each for each in changes.stale if not self._left(self.endpoints(each.service))])
+            for changes in super().take_changes(most)
+        ]
+
+
+class _Leaves(State):
+    def __init__(self, *arguments: Any, left: Left) -> None:
+        super().__init__(*arguments)
+        self.tables = {family: _Unswept(family, left) for family in FAMILIES}
+
+
+_register(
+    "leaves-udp-flows-of-deleted-services",
+    "UDP flows of a Service that is deleted are not deleted.",
+    "kube-proxy before 1.38",
+    symptom=_FLOW,
+    state=partial(_Leaves, left=lambda endpoints: endpoints is None),
+)
+_register(
+    "leaves-udp-flows-of-emptied-services",
+    "UDP flows of a Service that has lost its last endpoint are not deleted.",
+    "kubernetes#139628",
+    symptom=_FLOW,
+    state=partial(_Leaves, left=lambda endpoints: endpoints == frozenset()),
+)
+
+
+# New connections
+
+Stays = Callable[[ServicePort], bool]
+
+
+class _KeepsTheLast(State):
+    """Keeps the decision of some ports while they have no endpoint."""
+
+    def __init__(self, *arguments: Any, stays: Stays) -> None:
+        before: dict[tuple[str, ...], Decision] = {}
+
+        def remembering(port: ServicePort, *others: Any) -> Decision:
+            decision, key = decide(port, *others), (str(port), *port.cluster_ips)
+            if isinstance(decision.cluster_ip, Forward):
+                before[key] = decision
+            return before.get(key, decision) if stays(port) else decision
+
+        super().__init__(*arguments, decide=remembering)
+
+
+_register(
+    "keeps-the-last-endpoints",
+    "A Service that loses its last endpoint keeps the endpoints that it had.",
+    state=partial(_KeepsTheLast, stays=lambda port: True),
+)
+_register(
+    "keeps-the-last-endpoints-over-udp",
+    "A UDP port that loses its last endpoint keeps the endpoints that it had.",
+    state=partial(_KeepsTheLast, stays=lambda port: port.protocol == "UDP"),
+)
+
+
+class _KeepsTheLastOutside(_KeepsTheLast):
+    """Keeps only what is for traffic to external addresses."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments, stays=lambda port: True)
+        remembering = self._decide
+
+        def outside(port: ServicePort, endpoints: Iterable[Endpoint], *others: Any) -> Decision:
+            known = list(endpoints)
+            return replace(remembering(port, known, *others), cluster_ip=decide(port, known, *others).cluster_ip)
+
+        self._decide = outside
+
+
+_register(
+    "never-empties-node-ports",
+    "At node ports and external addresses, a Service that loses its last endpoint keeps the endpoints that it had.",
+    state=_KeepsTheLastOutside,
+)
+
+
+class _KeepsDeleted(State):
+    """Keeps some ports of deleted Services."""
+
+    def __init__(self, *arguments: Any, kept: Callable[[ServicePort], ServicePort | None]) -> None:
+        super().__init__(*arguments)
+        self._kept = kept
+
+    def _receive_service(self, obj: Object, *, deleted: bool) -> None:
+        before = self._service(key_of(obj)).ports
+        super()._receive_service(obj, deleted=deleted)
+        if deleted:
+            service = self._service(key_of(obj))
+            found = {family: [self._kept(each) for each in ports] for family, ports in before.items()}
+            service.ports = {family: [each for each in ports if each] for family, ports in found.items()}
+
+
+_register(
+    "keeps-node-ports-of-deleted-services",
+    "A deleted Service is still served at its node ports.",
+    state=partial(_KeepsDeleted, kept=lambda port: replace(port, cluster_ips=()) if port.node_port else None),
+)
+_register(
+    "keeps-deleted-services-over-udp",
+    "A deleted Service is still served over UDP.",
+    state=partial(_KeepsDeleted, kept=lambda port: port if port.protocol == "UDP" else None),
+)
+
+
+# Open connections
+
+
+class _CutsWithTheLast(Flushing):
+    def apply(self, changes: Changes) -> None:
+        KernelTable.apply(self, changes)
+        added, deleted = (
+            any(isinstance(each, EndpointElement) for each in elements)
+            for elements in (changes.first_add, [*changes.first_delete, *changes.later_delete])
+        )
+        if deleted and not added:
+            self.flush()
+
+
+_register(
+    "cuts-connections-with-the-last-endpoint",
+    "A change of the rules that only removes endpoints cuts all connections.",
+    symptom=_CUT,
+    kernel_table=_CutsWithTheLast,
+)
+
+
+class _FlushesAtStart(Flushing):
+    def apply(self, changes: Changes) -> None:
+        KernelTable.apply(self, changes)
+
+    def load(self, ruleset: Ruleset) -> None:
+        super().load(ruleset)
+        self.flush()
+
+
+class _ForgetsUdpAtStart(KernelTable):
+    def load(self, ruleset: Ruleset) -> None:
+        super().load(ruleset)
+        conntrack = Conntrack()
+        try:
+            for family, flow in list(conntrack.flows(FAMILIES)):
+                conntrack._delete(family, flow)
+        finally:
+            conntrack.close()
+
+
+_register(
+    "forgets-connections-at-start",
+    "A proxy that starts cuts all connections.",
+    symptom=_CUT,
+    kernel_table=_FlushesAtStart,
+)
+_register(
+    "forgets-udp-flows-at-start",
+    "A proxy that starts deletes all UDP flows.",
+    "kubernetes#122740",
+    symptom=_CUT,
+    kernel_table=_ForgetsUdpAtStart,
+)
