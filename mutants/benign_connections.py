@@ -212,5 +212,6 @@ BENIGN: list[Mutant] = [
            proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_AtTheClient),
            unmet=frozenset({"CHANGES/source-ranges-of-a-service", "CHANGES/source-ranges-of-both-families"})),
     Mutant("closes-what-has-left", "The proxy cuts open connections to a removed endpoint.",
-           "data planes that flush connection tracking", proxy=_Closing),
+           "data planes that flush connection tracking", proxy=_Closing,
+           unmet=frozenset({"KEP-1669/open-connections-outlive-the-last-endpoint"})),
 ]  # fmt: skip

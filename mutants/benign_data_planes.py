@@ -251,6 +251,9 @@ BENIGN: list[Mutant] = [
                "SERVICE/udp-flows-at-external-addresses",
                "SERVICE/udp-flows-at-node-ports",
                "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
+               *(f"SERVICE/udp-flows{where}-end-with-{what}"
+                 for where in ("", "-over-ipv6", "-at-node-ports", "-outside")
+                 for what in ("the-last-endpoint", "their-service")),
            })),
     Mutant("keeps-clients-of-own-pods",
            "Endpoints on the node that traffic enters see the addresses of outside clients, whatever the policy.",
