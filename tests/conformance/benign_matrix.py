@@ -35,9 +35,7 @@ def _replaces(variant: Mutant, part: str) -> bool:
 
 
 def claimed(variant: Mutant, reading: str) -> list[str]:
-    """Return the requirements for the features of a variant in one reading of the KEPs, including requirements declared
-    as unmet.
-    """
+    """Return the requirements for a variant's features in one reading of the KEPs, including declared unmet ones."""
     return sorted(
         name
         for name, scenario in SCENARIOS.items()

@@ -77,9 +77,7 @@ def time_scaled(factor: float) -> Iterator[None]:
 
 @contextmanager
 def fewer_probes(leak: float = 0.25) -> Iterator[None]:
-    """In this context, default checks send fewer probes and detect only faults that affect at least this share of
-    connections.
-    """
+    """In this context, default checks send fewer probes and detect only faults of at least this share."""
     before = DEFAULT_RATES.leak
     object.__setattr__(DEFAULT_RATES, "leak", leak)
     try:

@@ -1,6 +1,4 @@
-"""Two tables for commands in the documentation: commands that no test runs, with the reason, and commands with an exit
-code other than 0.
-"""
+"""Commands in the documentation that no test runs, with reasons, and commands with an exit code other than 0."""
 
 from __future__ import annotations
 

@@ -34,9 +34,7 @@ TWO_FAMILIES = service(clusterIPs=["10.96.0.9", "fd00:96::9"], ipFamilies=["IPv4
 
 @dataclass(frozen=True)
 class Row:
-    """A cluster, its first cause, the affected nodes, and texts that the explanation, the remedy and the evidence
-    contain.
-    """
+    """A cluster, its first cause, the affected nodes, and texts in the explanation, the remedy and the evidence."""
 
     cause: str
     seen: Objects

@@ -1,4 +1,4 @@
-"""Fixtures for small suites of fake requirements, which pytest runs, and for the node image of tests on kind."""
+"""Fixtures for small suites of fake requirements that pytest runs, and for the node image of kind tests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BODIES = {
 
 
 def suite(*names: str, extra: str = "") -> str:
-    """Return the text of a test module with a requirement KEP-1/NAME for each of these bodies."""
+    """Return the text of a test module. It has a requirement KEP-1/NAME for each of these bodies."""
     tests = (f'@must("KEP-1/{name}")\ndef test_{name}():\n    {_BODIES[name]}\n' for name in names)
     return _HEAD + "\n" + "\n".join(tests) + extra
 
@@ -74,16 +74,18 @@ Certify = Callable[..., Certified]
 
 @pytest.fixture
 def sample_suite() -> Callable[..., str]:
-    """Return `suite`, which makes the text of a test module."""
+    """Return the function `suite`, which creates the text of a test module."""
     return suite
 
 
 @pytest.fixture
 def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certify:
-    """Run a suite of fake requirements: names of bodies, then options. `extra` is appended to the module.
+    """Run a suite of fake requirements.
 
-    The suite runs in this process, which is fast, except with workers or with a body that ends the process. The suite
-    needs no netns, and this process must not leave its own.
+    The arguments are names of bodies, then options. `extra` is appended to the module.
+
+    The suite runs in this process, which is faster. A suite with workers, or with a body that ends the process, runs in
+    another process. The suite needs no netns, and this process must not leave its own.
     """
     monkeypatch.setattr(sandbox, "enter", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # keeps the user's cache out of the test
@@ -103,7 +105,10 @@ def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certi
 
 @pytest.fixture(scope="session")
 def network() -> None:
-    """Require the machine's own network, with registries and an engine's clusters; skip in a separate netns."""
+    """Skip the test in a separate netns.
+
+    It needs the machine's own network, with registries and the clusters of an engine.
+    """
     if sandbox.left():
         pytest.skip("unavailable: tests of an ordinary user are in a network of their own; run them as root")
 
@@ -121,7 +126,7 @@ def engine() -> ContainerEngine:
 
 @pytest.fixture(scope="session")
 def node_image(network: None, engine: ContainerEngine) -> str:
-    """Return the engine's node image of Kubernetes 1.34; skip without engine, kind or image."""
+    """Return the engine's node image for Kubernetes 1.34. Skip the test without engine, kind or image."""
     try:
         find_kind()
         return command.there(Recipe(parse_wanted("1.34")))
@@ -130,7 +135,7 @@ def node_image(network: None, engine: ContainerEngine) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that create kind clusters: they share the engine and the kernel's limits for nodes."""
+    """Mark tests that create kind clusters. They share the engine and the limits that the kernel has for nodes."""
     for item in items:
         if "node_image" in getattr(item, "fixturenames", ()):
             item.add_marker("kind")

@@ -1,4 +1,4 @@
-"""Tests that a wait ends as soon as it can, and explains a timeout."""
+"""Tests that a wait ends as soon as possible, and that a timeout is explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the Sonobuoy plugin with a fake worker, which receives progress and reads `done` at the end."""
+"""Tests the Sonobuoy plugin with a fake worker. The worker receives progress, and reads the `done` file at the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PLUGIN = "import os, sys; from harness.commands.sonobuoy import main; sys.exit(m
 
 
 class Worker(BaseHTTPRequestHandler):
-    """Receives updates at /progress, as Sonobuoy's worker does."""
+    """Receives progress updates at /progress, like Sonobuoy's worker."""
 
     updates: list[dict[str, Any]]
 
@@ -63,7 +63,7 @@ def worker() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 @pytest.fixture
 def results(pytester: pytest.Pytester) -> Path:
-    """Return the folder that plugin and worker share."""
+    """Return the folder that the plugin and the worker share."""
     return pytester.mkdir("results")
 
 
@@ -78,7 +78,7 @@ def start(results: Path, *options: str, patience: Sequence[float] = (), **variab
 
 
 def handed_over(results: Path) -> ElementTree.Element:
-    """Return the JUnit suite in the folder that `done` names, and check that `done` is complete."""
+    """Return the JUnit suite in the folder that file `done` names. Check that the file is complete."""
     folder = (results / "done").read_text(encoding="utf-8")
     assert folder == str(results / "trafficdist")
     suite = ElementTree.parse(f"{folder}/junit.xml").getroot().find("testsuite")
@@ -114,7 +114,7 @@ def test_run_that_does_not_begin_is_handed_over_as_an_error(pytester: pytest.Pyt
 
 
 def end(pytester: pytest.Pytester, text: str, results: Path, **options: Any) -> tuple[int, list[str | None]]:
-    """Stop the plugin while a scenario runs. Return its exit code, and the names of the cases in its results."""
+    """Stop the plugin while a scenario runs. Return its exit code, and the names of the test cases in its results."""
     pack(pytester, text)
     plugin = start(results, **options)
     eventually(Path("blocked").exists, within=60, describe="the scenario that is interrupted")

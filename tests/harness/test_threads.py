@@ -1,4 +1,4 @@
-"""Tests that an unexpected end of a thread of the embedded cluster ends the run, unless the thread is under test."""
+"""Tests that a run ends if a thread of the embedded cluster ends unexpectedly, unless the thread is judged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _killed(*_: object) -> Any:
 
 
 def _break(thread: threading.Thread, backend: NetnsBackend) -> None:
-    """Make a thread fail at its next action. A thread whose loop catches every error is stopped."""
+    """Make a thread fail at its next action. If its loop catches every error, stop the thread."""
     parts = (backend.control_plane, backend.proxy, backend._dns, backend._loop)
     plane, proxies, dns, loop = (cast("Any", each) for each in parts)
     match thread.name:
@@ -74,7 +74,7 @@ def _break(thread: threading.Thread, backend: NetnsBackend) -> None:
 
 
 def _wake(backend: NetnsBackend) -> None:
-    """Trigger an action of each thread."""
+    """Trigger an action in each thread."""
     node, url = node_client("a1"), urlsplit(backend.control_plane.kubeconfig()["clusters"][0]["cluster"]["server"])
     with contextlib.suppress(OSError):
         socket.create_connection((url.hostname, url.port), 0.1).close()

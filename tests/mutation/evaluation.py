@@ -145,9 +145,7 @@ def _tried(cluster: Trial, requirements: Iterable[ApiRequest], sender: Connectio
 
 
 def _trial(cluster: Trial, requirement: str, reading: str) -> tuple[bool, str]:
-    """Return whether a requirement detected the mutant's fault, and the text of the failure ("" if the requirement
-    passes).
-    """
+    """Return whether a requirement detected the mutant's fault, and the text of the failure, or ""."""
     try:
         text = cluster.failure(requirement, reading)
     except Exception as error:  # noqa: BLE001  whatever it is, it judges nothing

@@ -53,7 +53,7 @@ def test_a_client_writes_no_certificate_to_the_temp_folder(tmp_path: Path, monke
 
 
 class _Busy(BaseHTTPRequestHandler):
-    """An HTTP server that answers 429 with the next value of `waits` as Retry-After, and 200 when none is left."""
+    """An HTTP server. It answers 429 with the next of `waits` as Retry-After, and 200 after the last one."""
 
     waits: list[str]
     asked: list[str]

@@ -36,7 +36,7 @@ def server() -> Iterator[Object]:
 
 
 def write(path: Path, *parts: str, of: Object, **fields: Any) -> str:
-    """Write these parts of a kubeconfig, and further fields, to a file. Return the file name."""
+    """Write these parts of a kubeconfig, and additional fields, to a file. Return the name of the file."""
     path.write_text(
         yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **{part: of[part] for part in parts}, **fields})
     )

@@ -1,4 +1,4 @@
-"""Tests that recorded API requests are printed as kubectl commands, and that only a scenario's own are selected."""
+"""Tests that a scenario's recorded API requests are shown as kubectl commands, and other requests are left out."""
 
 from __future__ import annotations
 

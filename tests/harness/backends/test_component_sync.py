@@ -1,4 +1,4 @@
-"""Tests that a crashed or stuck component is reported at once, and that a wait begins again for a replaced one."""
+"""Tests that a crashed or hung component is reported immediately, and that the wait starts again if it is replaced."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conformance.cases import time_scaled
 
 
 class _Answers:
-    """Answers each component's status: idle, busy, or how it crashed."""
+    """Returns the given status of each component: idle, busy, or a text about its crash."""
 
     def __init__(self, **said: bool | str) -> None:
         self.said = said

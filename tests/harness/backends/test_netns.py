@@ -1,4 +1,4 @@
-"""Tests that an embedded cluster has settled when each component has processed the writes of those before it."""
+"""Tests that an embedded cluster has settled only after each component has processed the writes of earlier ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.model.release import CONTROLLER, LOCATOR_CONTROLLER, PROXY, Compone
 
 
 class _Component:
-    """A component that records when it is called, and is idle at its last answer."""
+    """A component that records its calls and becomes idle at its last answer."""
 
     def __init__(self, name: str, answers: list[bool], asked: list[str]) -> None:
         self.name, self._answers, self._asked = name, answers, asked

@@ -1,4 +1,4 @@
-"""Tests the servers of an embedded cluster: at node addresses, and with a name for each port."""
+"""Tests the servers in an embedded cluster: their addresses on nodes, and the names of their ports."""
 
 from __future__ import annotations
 

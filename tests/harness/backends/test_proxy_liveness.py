@@ -1,4 +1,7 @@
-"""Tests that a hung proxy that reports to be in sync is found once, named, and not waited for again."""
+"""Tests that a hung proxy is detected even if it reports to be in sync.
+
+The harness names it and never waits for it again.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ SMALL = [sys.executable, str(ROOT / "examples/small-proxy/small_proxy.py"), "{no
 
 @pytest.fixture
 def cluster() -> Iterator[NetnsBackend]:
-    """Boot two nodes, each with a proxy that is a program and does not report its progress."""
+    """Boot two nodes. The proxy on each node is a program that does not report its progress."""
     recipe = parse_recipe({"name": "small", "command": [*SMALL, "10300"], "ready": [{"log": "serving"}]}, OF_PROXY)
 
     def proxy(plane: Any, pod_cidrs: Any) -> ExecutableProxy:
@@ -49,7 +52,7 @@ def cluster() -> Iterator[NetnsBackend]:
 
 
 def reach_a_service(cluster: NetnsBackend) -> None:
-    """Wait until each proxy serves a Service created after its initial lists, so that its watches are open."""
+    """Create a Service, and wait until each proxy serves it. This shows that the proxies have open watches."""
     cluster.create_namespace("mine")
     (pod,) = cluster.run_pods("mine", [WantedPod("server", "a1")])
     made = cluster.api.create("services", "mine", manifests.service("web"))
@@ -63,7 +66,10 @@ def reach_a_service(cluster: NetnsBackend) -> None:
 
 
 def hang(cluster: NetnsBackend, node: str, how: signal.Signals) -> None:
-    """Stop or continue a node's proxy, and wait until all threads are stopped: a running one reads the next event."""
+    """Stop or continue a node's proxy.
+
+    After a stop, wait until all its threads are stopped, so that none reads an event.
+    """
     assert isinstance(cluster.proxy, ExecutableProxy)
     pid = cluster.proxy._programs._parts[0].processes.running[node].pid
     os.kill(pid, how)

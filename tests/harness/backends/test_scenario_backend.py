@@ -1,4 +1,4 @@
-"""Tests that a scenario is unavailable where its backend lacks an ability, and that its needs are recorded."""
+"""Tests that a scenario is unavailable if the backend lacks an ability, and that a scenario's needs are recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from harness.model.workloads import Client, external_client, pod_client
 
 
 class _Api:
-    """An API that receives no request."""
+    """An API to which no request is sent."""
 
     asked = ()
 
@@ -40,7 +40,7 @@ class _Api:
 
 
 def backend(*abilities: Ability) -> ScenarioBackend:
-    """Return a backend that claims these abilities; its class has few of them."""
+    """Return a backend that claims these abilities. Its class has only a few of the protocols."""
     api: Any = _Api()
     target = ClusterTarget("", "", "abcd1234", Names(), THREE_ZONES, frozenset(abilities))
     return ScenarioBackend(KubeconfigBackend(target, api))

@@ -1,7 +1,7 @@
-"""Compares the verdicts on the same requirements on two backends, with the `trafficdist` command.
+"""Compares the verdicts of the same requirements on two backends, with the `trafficdist` command.
 
-A requirement that is inconclusive beside other workers runs again alone. On a busy machine it may stay inconclusive,
-and is then not compared.
+A requirement that is inconclusive with several workers runs again alone. If it stays inconclusive, for example on a
+busy machine, it is not compared.
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ def run(folder: Path, *options: str) -> dict[str, str]:
 
 
 def unlike(one: dict[str, str], other: dict[str, str]) -> dict[str, set[str | None]]:
-    """Return the requirements with different verdicts, except inconclusive ones."""
+    """Return the requirements whose verdicts differ. Inconclusive ones are left out."""
     both = {each: {one.get(each), other.get(each)} for each in {**one, **other}}
     return {each: said for each, said in both.items() if len(said) > 1 and UNTOLD not in said}

@@ -1,4 +1,4 @@
-"""Fixtures for download tests: servers, an empty cache, and an environment without settings."""
+"""Fixtures for tests of downloads: servers, an empty cache, and an environment without the user's settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def closed_port() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def no_assets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the settings of the person who runs the tests."""
+    """Remove the settings of the user who runs the tests."""
     for name in ("KUBEBUILDER_ASSETS", "TRAFFICDIST_CACHE", "TRAFFICDIST_MIRROR", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
 

@@ -1,6 +1,6 @@
-"""A loopback server with the layout of the official ones that can truncate, corrupt and fail, and components that run.
+"""A fake download server with the layout of the official ones, which can fail in several ways; fake components.
 
-A component here is a shell script that prints its version. It is padded so that a download takes several packets.
+A fake component is a shell script that prints its version. It is padded so that its download takes several packets.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Mirror:
         return path
 
     def asked(self, path: str) -> list[str]:
-        """Return the Range headers of the requests for a path, in order; "" for a request of the whole file."""
+        """Return the Range headers of the requests for a path, in order. A request for the whole file has ""."""
         return [header for asked, header in self.requests if asked == path]
 
 
@@ -104,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def releases(*mirrors: Mirror | str, attempts: int = 4) -> Releases:
-    """Return the official releases on these servers, without waits between retries."""
+    """Return the official releases on these servers. Retries do not wait."""
     urls = [each if isinstance(each, str) else each.url for each in mirrors]
     return Releases(urls, Fetcher(timeout=5, attempts=attempts, pause=lambda seconds: None), f"{urls[0]}/listing")
 
@@ -120,5 +120,5 @@ class Heard(Watcher):
         self.lines.append(text)
 
     def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
-        """Record the total size and the part that was already downloaded."""
+        """Record the total size and the size of the part that already existed."""
         self.begun.append((total, done))

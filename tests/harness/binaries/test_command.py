@@ -1,4 +1,4 @@
-"""Tests `trafficdist components` in processes of its own."""
+"""Tests `trafficdist components` in separate processes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.harness.binaries.servers import Heard, Mirror, releases
 
 @pytest.fixture(autouse=True)
 def settings(monkeypatch: pytest.MonkeyPatch, cache: Cache, mirror: Mirror) -> None:
-    """Set the mirror as the only source, and a cache for the test."""
+    """Use the mirror as the only source, and a separate cache for the test."""
     monkeypatch.setenv("TRAFFICDIST_CACHE", str(cache.folder))
     monkeypatch.setenv("TRAFFICDIST_MIRROR", mirror.url)
 

@@ -1,4 +1,4 @@
-"""Tests the download of one file over HTTP: a broken transfer is resumed, and a corrupt file is deleted."""
+"""Tests the download of a file over HTTP. An interrupted transfer is resumed, and a corrupt file is deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests where binaries are found, and which one is chosen for a requested version."""
+"""Tests where binaries are found, and which version is chosen for a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.harness.binaries.servers import script
 
 
 def put(cache: Cache, component: str, *versions: str) -> None:
-    """Put components into a cache as a download does."""
+    """Put components into a cache in the same way as a download."""
     for text in versions:
         version = Version(*map(int, text.split(".")))
         binary = cache.workspace(component, version, "release") / component
@@ -24,7 +24,7 @@ def put(cache: Cache, component: str, *versions: str) -> None:
 
 
 def assets(folder: Path, monkeypatch: pytest.MonkeyPatch, **said: str) -> Path:
-    """Return a folder as envtest creates it."""
+    """Return a folder with the layout that envtest creates."""
     folder.mkdir(exist_ok=True)
     for name, version in said.items():
         binary = folder / name.replace("_", "-")

@@ -1,4 +1,4 @@
-"""Tests official binaries, from servers with the layout of dl.k8s.io and of etcd's releases."""
+"""Tests official binaries from local servers, which have the layout of dl.k8s.io and of etcd's releases."""
 
 from __future__ import annotations
 

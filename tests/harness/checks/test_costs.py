@@ -1,4 +1,4 @@
-"""Tests which requirements each `doctor` finding makes unavailable, and the exit code."""
+"""Tests which requirements become unavailable by each finding of `doctor`, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that `doctor --try` runs the suite's pods on nodes with kubelets, and leaves nothing behind."""
+"""Tests that `doctor --try` runs the suite's pods on nodes with kubelets, and deletes them."""
 
 from __future__ import annotations
 

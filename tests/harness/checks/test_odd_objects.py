@@ -1,4 +1,4 @@
-"""Tests that `doctor`, the start of a run and `explain` can read every object that an API server accepts."""
+"""Tests that `doctor`, the start of a run, and `explain` can read every object that an API server accepts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ODD_LEASES: dict[str, Object] = {
 
 
 class Somebody:
-    """A user's cluster, replaced for each unusual object."""
+    """A user's cluster. Each unusual object gets a new one."""
 
     def __init__(self, folder: Path) -> None:
         self.server = HttpServer(ApiServer())
@@ -121,7 +121,7 @@ class Somebody:
             changed(node, "run", NodeChange({"a": None}, taints=[{"key": "b"}], unschedulable=True))
 
     def run_begins(self) -> None:
-        """Start a run on the cluster and end it. The run may stop with an error that names a reason."""
+        """Start and end a run on the cluster. The run may fail with an error that has a reason."""
         session = Session(resolve({"backend": "kubeconfig", "kubeconfig": str(self.kubeconfig)}), lambda _: None)
         try:
             session.start()
@@ -169,7 +169,7 @@ def test_odd_object_can_be_read(somebody: Somebody, planted: tuple[str, str, Obj
 
 @st.composite
 def planted_objects(draw: st.DrawFn) -> tuple[str, str, Object]:
-    """Return a resource, a namespace and an unusual object that the harness reads there."""
+    """Return an unusual object with a resource and a namespace that the harness reads."""
     resource = draw(st.sampled_from(KINDS))
     collection = next(each for each in SOUND if each.endswith(f"/{resource}"))
     obj = draw(odd_objects(collection))

@@ -1,4 +1,4 @@
-"""Tests the `trafficdist` command: the plugin's options, the catalogue without a cluster, and exit codes."""
+"""Tests the `trafficdist` command: it has the plugin's options, lists requirements, and sets exit codes."""
 
 from __future__ import annotations
 

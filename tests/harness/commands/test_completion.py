@@ -1,4 +1,4 @@
-"""Tests completion with click's protocol, as the scripts for bash, zsh and fish use it."""
+"""Tests completion with click's protocol, which the scripts for bash, zsh and fish use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAM = "trafficdist"
 
 
 def complete(line: str, *, shell: str = "bash") -> list[str]:
-    """Return the completions of a line that ends at the cursor."""
+    """Return the completions of a command line. The cursor is at its end."""
     words = line.split(" ")
     count = str(len(words) - 1)
     told = {"COMP_WORDS": line, "COMP_CWORD": count if shell != "fish" else words[-1]}

@@ -1,4 +1,4 @@
-"""Tests that the same cause has the same exit code in every command, and one line `error: …`."""
+"""Tests that every command has the same exit code and the same one-line `error: …` for the same cause."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ SAID_ELSEWHERE = (  # these report the error in the table of checks or the summa
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return a working directory with files of all kinds, and a cluster that grants no permissions."""
+    """Return a working folder with files of all kinds. Its cluster grants no permissions."""
     here = tmp_path_factory.mktemp("here")
     (here / "pack").mkdir()
     (here / "pack" / "test_sample.py").write_text(suite("passes"))
@@ -158,7 +158,7 @@ def _here(arguments: list[str]) -> tuple[int, str, str]:
 
 
 def _in_a_process(arguments: list[str]) -> tuple[int, str, str]:
-    """Run the command in a new process, because pytest cannot run twice in one process."""
+    """Run the command in a new process. pytest cannot run twice in one process."""
     command = [sys.executable, "-c", "from harness.commands.main import main; main()", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     return done.returncode, done.stdout, done.stderr

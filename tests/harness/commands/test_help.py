@@ -1,4 +1,4 @@
-"""Tests the help: options under headings, examples for every command, and a fast start."""
+"""Tests the help texts: options are under headings, every command has examples, and the help appears quickly."""
 
 from __future__ import annotations
 

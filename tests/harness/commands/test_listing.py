@@ -1,4 +1,4 @@
-"""Tests that `trafficdist list` selects by pattern, level, feature and profile, and never truncates names."""
+"""Tests that `trafficdist list` filters by pattern, level, feature and profile, and never truncates names."""
 
 from __future__ import annotations
 

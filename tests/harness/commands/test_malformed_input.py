@@ -1,6 +1,6 @@
-"""Tests that malformed files and options are rejected at once, with exit code 4 and one line that names the place.
+"""Tests that malformed files and options are rejected immediately, with exit code 4 and one line.
 
-A new kind of file is one line in `KINDS`, a new kind of error is one line in `MALFORMED`.
+To test a new kind of file, add a line to `KINDS`. To test a new kind of error, add a line to `MALFORMED`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RECIPE = {"name": "mine", "command": ["mine"], "ready": [{"http": {"port": 1}}]}
 
 
 def refused(*arguments: str | Path, code: int = 4) -> str:
-    """Run a command that must reject its input, and return its one line of output."""
+    """Run a command that must reject its input. Return its one line of output."""
     begun = time.process_time()
     result = CliRunner().invoke(main, [str(each) for each in arguments])
     assert time.process_time() - begun < SECONDS
@@ -114,8 +114,8 @@ MALFORMED: dict[str, tuple[Callable[[Path], None], str]] = {
 """How to make a malformed file, and a pattern for the error."""
 
 _OWN = {
-    # These have the same error for all malformed content.
-    "kubeconfig to be written": "no folder|is a folder|does not contain only an embedded cluster",
+    # These kinds of file have the same error for all malformed content.
+    "kubeconfig to be written": "no folder|is a folder|not about a cluster of ours",
     "run for the shelf": "no such folder|no run.jsonl|no report.yaml",
     "history": "no such folder|no run.jsonl|more than|cannot be read|not a|digest does not fit|no complete",
 }
@@ -149,7 +149,7 @@ def test_malformed_file_is_refused_immediately(
 
 
 def test_each_kind_of_file_accepts_valid_content(tmp_path: Path) -> None:
-    """Otherwise the command could reject a malformed file for another reason."""
+    """Without this test, a command might reject a malformed file for another reason."""
     (tmp_path / "file.yaml").write_text(yaml.safe_dump(RECIPE))
     assert resolve({"backend": "netns", "proxy": str(tmp_path / "file.yaml")}, environment={}).project == "mine"
     assert resolve({"backend": "netns", "dns": str(tmp_path / "file.yaml")}, environment={}).project == "mine"

@@ -1,4 +1,4 @@
-"""Tests `trafficdist proxy check` with programs that have one fault each: the output and the exit code."""
+"""Tests the output and exit code of `trafficdist proxy check` with programs that have one fault each."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _check(proxy: str, **options: Any) -> tuple[ExitCode, str]:
 
 @pytest.fixture
 def tiny(tmp_path: Path) -> Check:
-    """Return a function that checks the small proxy of the documentation with one fault, or with another command."""
+    """Return a function that checks the documentation's small proxy, with one fault or with another command."""
 
     def checked(fault: str = "", **changes: Any) -> tuple[ExitCode, str]:
         program, recipe = tmp_path / "small_proxy.py", yaml.safe_load((EXAMPLE / "small-proxy.yaml").read_text("utf-8"))

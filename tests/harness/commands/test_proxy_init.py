@@ -1,4 +1,4 @@
-"""Tests that `trafficdist proxy init` writes a valid recipe with a comment on each key."""
+"""Tests that `trafficdist proxy init` writes a valid recipe, in which each key has a comment."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_each_placeholder_and_each_part_of_isolation_is_in_a_comment() -> None:
 
 
 def test_commented_keys_are_valid_when_uncommented(tmp_path: Path) -> None:
-    """Except `programs`, which excludes the keys from command to synced."""
+    """The key `programs` is left out, because it excludes the keys from `command` to `synced`."""
     text = _written()
     examples = re.findall(r"^# ([a-z_]+:(?: .*)?\n(?:#   .*\n)*)", text, re.MULTILINE)
     said = "".join(each.replace("\n# ", "\n") for each in examples if not each.startswith("programs"))

@@ -1,4 +1,4 @@
-"""Tests the barrier of kube-controller-manager, with a controller that receives each kind of object at its own time."""
+"""Tests the barrier of kube-controller-manager. The fake controller receives each kind of object at another time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IDLE = 'workqueue_adds_total{name="endpoint_slice"} 3\nworkqueue_work_duration_s
 
 
 class Controlled:
-    """An API with a controller that syncs at each change of the Service, and sees the node's zone one sync late."""
+    """An API and a controller that syncs at each change of the Service. It receives the node's zone one sync late."""
 
     def __init__(self, *_: object) -> None:
         self._labels: dict[str, str] = {}
@@ -36,11 +36,14 @@ class Controlled:
         return {"metadata": {"labels": self._labels}}
 
     def list(self, *_: object, **__: object) -> list[dict[str, Any]]:
-        """Return the EndpointSlice as the controller last wrote it."""
+        """Return the EndpointSlice that the controller wrote last."""
         return self._shown
 
     def patch(self, resource: str, _namespace: str, _name: str, patch: dict[str, Any], **_: object) -> None:
-        """Apply a change. A change of the Service makes the controller sync with the state it has received."""
+        """Apply a change.
+
+        A change of the Service makes the controller sync with the state that it has received by then.
+        """
         self._writes += 1
         if resource == "nodes":
             self._zone = patch["metadata"]["labels"][ZONE_LABEL]

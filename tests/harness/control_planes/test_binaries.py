@@ -1,4 +1,4 @@
-"""Tests the real components found in the cache: they start, serve, run controllers, and restart on the same data."""
+"""Tests the real components in the cache: they start, serve requests, run controllers, and restart."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _need(processes: Processes, component: str, version: str) -> None:
 
 @contextmanager
 def _stopped(plane: BinariesControlPlane | ManagedControlPlane) -> Iterator[None]:
-    """Stop the control plane at the end, even if a component is missing."""
+    """Stop the control plane after the test, even if a component is missing."""
     try:
         yield
     finally:
@@ -167,7 +167,7 @@ def test_controller_of_any_release_works_for_the_embedded_api_server(version: st
 
 
 def test_kube_apiserver_reaches_pods(plane: BinariesControlPlane, api: Api) -> None:
-    """The harness makes the sockets: here on loopback in place of a netns."""
+    """The harness creates the sockets. Here they are on loopback instead of in another netns."""
     made: list[socket.socket] = []
 
     class Inside(socket.socket):
@@ -189,7 +189,7 @@ def test_kube_apiserver_reaches_pods(plane: BinariesControlPlane, api: Api) -> N
 
 @pytest.mark.slow
 def test_deleting_a_namespace_deletes_its_objects(plane: BinariesControlPlane, api: Api) -> None:
-    """The namespace is removed five seconds later, after its pods, which the kubelet removes first."""
+    """The API server deletes the namespace five seconds later, after the kubelet has removed its pods."""
     _run_service(api, "gone")
     api.delete("namespaces", "", "gone")
     pod = "/api/v1/namespaces/gone/pods/p1"

@@ -1,4 +1,4 @@
-"""Tests the options for the control plane: which ones combine, and the claims that a run derives from them."""
+"""Tests which options for the control plane can be combined, and the claims that follow from them."""
 
 from __future__ import annotations
 

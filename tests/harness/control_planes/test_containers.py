@@ -1,4 +1,7 @@
-"""Tests control planes in containers: errors without them, and removal of every container. See also test_binaries."""
+"""Tests control planes in containers: the errors if they are unavailable, and the removal of containers.
+
+See test_binaries.
+"""
 
 from __future__ import annotations
 

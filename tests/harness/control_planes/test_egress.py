@@ -1,4 +1,4 @@
-"""Tests kube-apiserver's connections to pods: which are made, which are rejected, and with which error."""
+"""Tests connections of kube-apiserver to pods: which are allowed, which are rejected, and with which error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POD = "10.244.1.2"
 
 
 class Inside(socket.socket):
-    """A socket that reaches the pod's addresses on this machine."""
+    """A socket that connects to the pod's addresses on this machine."""
 
     def connect(self, address: Any) -> None:
         assert address[0] in {POD, "fd00:10:244:1::2"}

@@ -1,4 +1,4 @@
-"""Tests that the embedded control plane reports which client read what, over HTTPS and in this process."""
+"""Tests that the embedded control plane records which client reads what, both over HTTPS and in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the processes of a control plane: an error names the process and quotes the end of its log."""
+"""Tests the processes of a control plane. An error names the process and quotes the end of its log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def processes() -> Iterator[Processes]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Return a function that makes a program from lines of shell."""
+    """Return a function that creates a program from lines of shell script."""
 
     def make(text: str) -> Path:
         path = tmp_path / "program"
@@ -158,7 +158,7 @@ def test_folder_of_another_user_does_not_block(tmp_path: Path, monkeypatch: pyte
     exists = Path.exists
 
     def look(path: Path) -> bool:
-        """Fail as for a user who is not root and may not enter the folder."""
+        """Fail as if the user were not root and had no access to the folder."""
         if path.parent == theirs:
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return exists(path)

@@ -1,4 +1,4 @@
-"""Tests that the relay forwards bytes from any listening socket to a port on loopback."""
+"""Tests that the relay forwards bytes from a listening socket to a port on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluates the expressions of GitHub workflows, as far as ours use them; pure.
+"""Evaluates the expressions of GitHub workflows, as far as this project uses them. The module is pure.
 
 Operators, literals, contexts, functions: https://docs.github.com/actions/reference/workflows-and-actions/expressions.
 An unknown context is an error here, while GitHub treats it as an empty string.
@@ -47,7 +47,7 @@ def _tokens(text: str) -> list[str]:
 
 
 class _Reader:
-    """Parses tokens from the left. `either` is the whole grammar; each method below it binds more tightly."""
+    """Parses tokens from left to right. `either` accepts a whole expression; later methods bind more tightly."""
 
     def __init__(self, tokens: list[str], values: Mapping[str, Any], functions: Functions) -> None:
         self.left = tokens

@@ -1,7 +1,8 @@
-"""Runs the jobs of a workflow on this machine: their scripts unchanged, and what GitHub's actions do with folders.
+"""Runs the jobs of a GitHub workflow on this machine, with unchanged scripts and with simulated actions.
 
-Scripts run as on a runner: `bash -e`, the variables of job and step, GITHUB_PATH and GITHUB_STEP_SUMMARY. The supported
-actions are checkout, cache, upload-artifact and download-artifact. Actions that install a language use this machine's.
+Scripts run as on a GitHub runner: with `bash -e`, the variables of job and step, GITHUB_PATH and GITHUB_STEP_SUMMARY.
+The simulated actions are checkout, cache, upload-artifact and download-artifact. Actions that install a language use
+the one of this machine.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ class StepFailedError(AssertionError):
 
 @dataclass(frozen=True)
 class GitHub:
-    """The state outside of jobs, in a folder: caches by key, and artifacts of one run. `seen` are its contexts."""
+    """The state outside of jobs, in a folder: caches by key, and the artifacts of one run.
+
+    `seen` are the contexts of the run.
+    """
 
     folder: Path
     seen: Mapping[str, Any]
 
     def restore(self, key: str, prefixes: list[str]) -> Path | None:
-        """Return the cache with this key, else the newest one whose key begins with a prefix."""
+        """Return the cache with this key, or the newest one whose key starts with a prefix."""
         caches = sorted((self.folder / "caches").glob("*"), key=lambda each: each.stat().st_mtime_ns, reverse=True)
         exact = [each for each in caches if each.name == key]
         return next(iter(exact + [each for p in prefixes for each in caches if each.name.startswith(p)]), None)
@@ -52,7 +56,7 @@ class GitHub:
 
 @dataclass
 class Job:
-    """A running job. `left_out` are steps that do not run here, with the reason; `told` is the result of each step."""
+    """A running job. `left_out` has steps that do not run here, with reasons. `told` has the result of each step."""
 
     text: Mapping[str, Any]
     github: GitHub
@@ -77,7 +81,7 @@ class Job:
         return self._file("GITHUB_STEP_SUMMARY").read_text(encoding="utf-8")
 
     def run(self) -> None:
-        """Run the steps. Raises `StepFailedError` at the end if one failed."""
+        """Run the steps. Raises `StepFailedError` at the end if a step has failed."""
         for step in self.text["steps"]:
             name = next(str(step[key]) for key in ("name", "uses", "run") if key in step)
             if not self._wanted(step):
@@ -117,7 +121,7 @@ class Job:
             raise StepFailedError(f"exit code {done.returncode}\n{done.stdout[-3000:]}")
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of a step, without the step's own variables."""
+        """Return the environment of a step, without the variables of the step itself."""
         mine = {name: value for name, value in os.environ.items() if not name.startswith(_OF_OTHERS)}
         mine |= {"CI": "true", "GITHUB_ACTIONS": "true", **self._job_env, **self.extra}
         mine |= {name: str(self._file(name)) for name in ("GITHUB_PATH", "GITHUB_STEP_SUMMARY")}
@@ -158,7 +162,7 @@ class Job:
                 shutil.copytree(self.workspace / path, self.github.caches / key / path)
 
     def _upload(self, name: str, paths: list[str]) -> None:
-        """Keep the paths relative to the workspace. Files whose name begins with a dot are skipped."""
+        """Keep the paths relative to the workspace. Files whose name starts with a dot are skipped."""
         for path in paths:
             if (self.workspace / path).exists():
                 target = self.github.artifacts / name / path
@@ -169,7 +173,7 @@ class Job:
             raise StepFailedError(f"upload-artifact refuses such names: {refused[0].relative_to(uploaded)}")
 
     def _download(self, pattern: str, path: str) -> None:
-        """Without `name` and `merge-multiple`, each artifact goes to a folder of its name."""
+        """Without `name` and `merge-multiple`, each artifact is put into a folder with its name."""
         for artifact in self.github.artifacts.glob(pattern):
             shutil.copytree(artifact, self.workspace / path / artifact.name)
 
@@ -191,5 +195,5 @@ class Job:
 
 
 def workflow(name: str, source: Path) -> dict[str, Any]:
-    """Return a workflow of a checkout."""
+    """Return a workflow of this checkout."""
     return dict(yaml.safe_load((source / ".github/workflows" / name).read_text(encoding="utf-8")))

@@ -1,7 +1,7 @@
 """Tests the Job and the Sonobuoy plugin of deploy/ on a kind cluster, with the commands of the documentation page.
 
-The engine has or builds the node image and the image of deploy/Containerfile: nodes pull from no registry. Only a few
-requirements run, which are selected as docs/in-cluster.md describes.
+Nodes pull no images from a registry. The engine has or builds the node image and the image of deploy/Containerfile.
+Only a few requirements run. They are selected as docs/in-cluster.md describes.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ pytestmark = [
 
 
 def documented(beginning: str) -> str:
-    """Return the one command of the page that begins with this text."""
+    """Return the only command on the page that starts with this text."""
     [found] = [shown.text for shown in commands(PAGE) if shown.text.startswith(beginning)]
     return found
 
 
 def volume(node: str) -> str:
-    """Return the PersistentVolume of the page, on a node."""
+    """Return the page's PersistentVolume, on this node."""
     page = (ROOT / PAGE).read_text(encoding="utf-8")
     [text] = [each for each in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "kind: PersistentVolume\n" in each]
     return text.replace("NODE", node)
@@ -57,7 +57,7 @@ def volume(node: str) -> str:
 
 @dataclass(frozen=True)
 class Shell:
-    """A user's shell beside a cluster, in a folder like a checkout."""
+    """The shell of a user with access to a cluster, in a folder like a checkout."""
 
     folder: Path
     cluster: KindCluster
@@ -85,7 +85,10 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def ours(engine: ContainerEngine) -> str:
-    """Build our image under the name in the manifests, on the page's base image if present, else on the default one."""
+    """Build our image under the name in the manifests.
+
+    Use the base image of the page if it is present, or the default one.
+    """
     build = documented("docker build --file deploy/Containerfile --build-arg")
     [base], [name] = re.findall(r"BASE=(\S+)", build), re.findall(r"--tag (\S+)", build)
     if not engine.ask("image", "ls", "--quiet", base).strip():
@@ -101,7 +104,7 @@ def ours(engine: ContainerEngine) -> str:
 
 @pytest.fixture(scope="module")
 def shell(engine: ContainerEngine, node_image: str, ours: str, tmp_path_factory: Any) -> Iterator[Shell]:
-    """Create a cluster of two zones whose nodes have our image."""
+    """Create a cluster with two zones, and load our image onto its nodes."""
     folder = tmp_path_factory.mktemp("deployed")
     (folder / "deploy").symlink_to(ROOT / "deploy")
     with KindCluster(parse_topology("a=1,b=1"), image=node_image, mode="nftables") as cluster:
@@ -138,7 +141,7 @@ def test_job_leaves_its_reports_on_the_volume(shell: Shell, engine: ContainerEng
 
 
 def sonobuoy_image(shell: Shell, engine: ContainerEngine) -> str:
-    """Build the image that `sonobuoy gen` names from the command on PATH, which is a static binary."""
+    """Build the image that `sonobuoy gen` names. It contains the command from PATH, which is a static binary."""
     [name] = set(re.findall(r"image: (sonobuoy/\S+)", shell.run("sonobuoy gen --plugin deploy/sonobuoy-plugin.yaml")))
     program = Path(str(shutil.which("sonobuoy")))
     context = shell.folder / "sonobuoy-image"
@@ -171,7 +174,7 @@ def test_sonobuoy_counts_during_the_run_and_hands_results_over(shell: Shell, eng
 
 
 def at_work(shell: Shell) -> Any:
-    """Return the plugin's entry in `sonobuoy status`, once a requirement or the plugin has ended."""
+    """Return the plugin's entry in `sonobuoy status`, once a requirement has ended or the plugin has."""
     said = shell.run("sonobuoy status --json")
     plugins = json.loads(said)["plugins"] if said.startswith("{") else []  # plain text before the plugin starts
     return next((p for p in plugins if p["status"] != "running" or (p.get("progress") or {}).get("completed")), None)

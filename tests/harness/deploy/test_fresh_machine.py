@@ -1,4 +1,4 @@
-"""Tests the script that runs make targets as on a fresh machine, with a small project."""
+"""Tests the script that runs make targets as on a fresh machine. The test uses a small project."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ wait:
 
 
 class Project:
-    """A checkout with the script, and the script's temp folder."""
+    """A checkout that has the script, and the temp folder of the script."""
 
     def __init__(self, folder: Path, temp: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Tests that in a pod the service account's files and two environment variables replace a kubeconfig."""
+"""Tests that in a pod, the files of the service account and two environment variables replace a kubeconfig."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reference.apiserver.server import HttpServer
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[HttpServer]:
-    """Start an API server over HTTPS, with a token."""
+    """Start an API server over HTTPS that requires a token."""
     server = HttpServer(ApiServer())
     server.start()
     yield server

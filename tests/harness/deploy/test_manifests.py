@@ -1,4 +1,4 @@
-"""Tests that the manifests in deploy/ and action.yml are consistent, and use only options that exist."""
+"""Tests that the manifests in deploy/ and action.yml agree with each other and use only existing options."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs the nightly workflow unchanged: each step of both jobs, on kind clusters with the local node image.
+"""Runs each step of both jobs of the nightly workflow, unchanged, on kind clusters with the local node image.
 
-A clean clone tests a few requirements on two nodes, which the step's environment selects: its script is unchanged.
-Without access to packages, the environment of this checkout replaces the step that installs one.
+The checkout is a clean clone. The environment of a step selects a few requirements and two nodes, so its script is
+unchanged. Without access to packages, the environment of this checkout replaces the step that installs one.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ file.write_text(json.dumps(issues))
 
 
 def unreachable(*hosts: str) -> str:
-    """Return why steps that download packages cannot run, or ""."""
+    """Return the reason why steps that download packages cannot run, or ""."""
     for host in hosts:
         try:
             socket.create_connection((host, 443), timeout=5).close()
@@ -73,12 +73,12 @@ def unreachable(*hosts: str) -> str:
 
 
 def cannot_install() -> str:
-    """Return why the steps that install cannot run, or ""."""
+    """Return the reason why the steps that install cannot run, or ""."""
     return "go is not here" if shutil.which("go") is None else unreachable("pypi.org", "proxy.golang.org")
 
 
 def fresh_python(folder: Path) -> dict[str, str]:
-    """Return what actions/setup-python and setup-go set up: a Python without packages and an empty GOPATH."""
+    """Return the result of actions/setup-python and setup-go: a Python without packages, and an empty GOPATH."""
     subprocess.run([sys.executable, "-m", "venv", folder / "python"], check=True, timeout=120)
     modules = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True).stdout.strip()
     path = f"{folder}/python/bin:{os.environ['PATH']}"
@@ -86,7 +86,7 @@ def fresh_python(folder: Path) -> dict[str, str]:
 
 
 def without_allure(folder: Path) -> dict[str, str]:
-    """Return the step that cannot run without Node or Allure. npx finds a cached Allure above the job folders."""
+    """Return the step that needs Node and Allure if they are missing. npx finds a cached Allure in parent folders."""
     if shutil.which("npx") is None:
         return {ALLURE_STEP: "npx is not here"}
     reason = unreachable("registry.npmjs.org")
@@ -104,12 +104,12 @@ def installing(job: Any) -> str:
 
 @dataclass(frozen=True)
 class Nights:
-    """The nights of one repository, whose jobs run in separate folders."""
+    """The nightly runs of one repository. Each job runs in a separate folder."""
 
     folder: Path
 
     def job(self, name: str, night: str, *, matrix: Any = None, left_out: Any = None, **variables: str) -> Job:
-        """Return a job of a night, ready to run. Without access to packages it uses this checkout's environment."""
+        """Return a job of one nightly run. Without access to packages it uses the environment of this checkout."""
         text = workflow("nightly-kind.yml", ROOT)["jobs"][name]
         workspace = self.folder / f"night-{night}" / f"{name}-{(matrix or {}).get('mode', '')}"
         programs = os.environ["PATH"]
@@ -130,7 +130,7 @@ class Nights:
         return self.folder / "github/artifacts" / night / f"night-1.34-{mode}"
 
     def changes(self, night: str) -> str:
-        """Run the job that compares two nights, and return its summary."""
+        """Run the job that compares two nightly runs. Return its summary."""
         job = self.job("changes", night)
         job.run()
         return job.summary
@@ -142,7 +142,7 @@ class Nights:
         return list(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
 
     def again_but(self, night: str, verdict: str) -> None:
-        """Add a night with the artifacts of the first one, but another verdict on one requirement."""
+        """Add a nightly run with the artifacts of the first one, but with another verdict on one requirement."""
         for mode in MODES:
             shutil.copytree(self.artifact("1", mode), self.artifact(night, mode))
         report = self.artifact(night, "nftables") / "results/report.yaml"
@@ -152,7 +152,7 @@ class Nights:
 
 
 def github(night: str) -> dict[str, Any]:
-    """Return the `github` context of a scheduled run, whose id is the number of the night."""
+    """Return the `github` context of a scheduled run. The run id is the number of the night."""
     return {
         "run_id": night,
         "run_attempt": "1",
@@ -167,7 +167,7 @@ def github(night: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
-    """Return the state before the first night."""
+    """Return the state before the first nightly run."""
     folder = tmp_path_factory.mktemp("nights")
     gh = folder / "bin/gh"
     gh.parent.mkdir()
@@ -178,7 +178,10 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
 
 @pytest.fixture(scope="module")
 def first(nights: Nights, node_image: str) -> dict[str, Job]:
-    """Run job `kind` of the first night in both modes. One mode probes with agnhost, as for an unprivileged runner."""
+    """Run job `kind` of the first night in both modes.
+
+    One mode probes with agnhost, as a runner without privileges does.
+    """
     left_out = without_allure(nights.folder)
     jobs = {}
     for mode in MODES:
@@ -206,7 +209,7 @@ def test_a_job_installs_what_it_runs(nights: Nights, name: str, programs: tuple[
 
 
 def check_artifact(artifact: Path, mode: str, *, allure: bool) -> None:
-    """Check the artifact of one run: all verdicts, and the Allure report."""
+    """Check the artifact of one run, which has all verdicts and the Allure report."""
     report = yaml.safe_load((artifact / "results/report.yaml").read_text(encoding="utf-8"))
     assert {test["id"]: test["verdict"] for test in report["tests"] if test["verdict"] != "skipped"} == dict.fromkeys(
         FEW["TRAFFICDIST_RUN_TEST"].split(","), "passed"

@@ -1,4 +1,4 @@
-"""Tests what `make` prints during installation."""
+"""Tests the progress that `make` prints during an installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks the workflows and the action with actionlint if installed, and runs their scripts with local programs."""
+"""Checks the workflows and the action with actionlint if it is installed, and runs their scripts with fake programs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_scheduled_run_without_a_branch_opens_issues() -> None:
 
 
 def run(text: str, folder: Path, **variables: str) -> int:
-    """Run a script in a folder as a runner does, with the programs in its `bin`. Return the exit code."""
+    """Run a script in a folder like a GitHub runner, with the programs in the folder's `bin`. Return the exit code."""
     environment = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": "summary.md"}
     command = ["bash", "-e", "-c", text]
     return subprocess.run(command, cwd=folder, env=environment | variables, check=False, timeout=100).returncode
@@ -125,7 +125,10 @@ def test_nightly_run_fails_only_when_it_is_unreliable(tmp_path: Path, code: int,
 
 
 def night(folder: Path, report: Path, *, verdict: str) -> str:
-    """Compare this night's report, with this verdict on KEP-1/passes, with the night before. Return the summary."""
+    """Compare tonight's report with that of the previous night.
+
+    Tonight KEP-1/passes has this verdict. Return the summary.
+    """
     shutil.rmtree(folder / "tonight", ignore_errors=True)
     (folder / "summary.md").unlink(missing_ok=True)
     changed = yaml.safe_load(report.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Tests a DNS server of several programs in one pod, with objects that exist before they start."""
+"""Tests a DNS server that consists of several programs in one pod. Its objects exist before the programs start."""
 
 from __future__ import annotations
 

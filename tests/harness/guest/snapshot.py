@@ -1,7 +1,7 @@
-"""Reads all objects of a cluster as values, so that a test can compare them before and after a run.
+"""Reads all objects of a cluster, so that a test can compare them before and after a run.
 
-It omits fields that change by themselves: versions of objects, heartbeats, Events, and the images that a node has
-pulled (which the API cannot undo).
+Fields that change by themselves are left out: object versions, heartbeats, Events, and the list of images on a node,
+which the API cannot change back.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Snapshot = Mapping[str, Object]
 
 
 def snapshot(api: Api) -> Snapshot:
-    """Return all objects of all resources that can be listed, by "resource.group namespace/name".
+    """Return all objects of all listable resources. The keys are "resource.group namespace/name".
 
-    A resource that this user may not list has an entry that says so. Raises `RefusedError` when discovery is forbidden.
+    A resource that this user may not list has an entry with this fact. Raises `RefusedError` if discovery is forbidden.
     """
     return {key: value for each in _resources(api) for key, value in _objects(api, *each)}
 
 
 def differences(before: Snapshot, after: Snapshot) -> list[str]:
-    """Return a line for each new, missing or changed object; empty if both are equal."""
+    """Return a line for each added, missing or changed object. The list is empty if both snapshots are equal."""
     lines = [f"new: {key}" for key in sorted(after.keys() - before.keys())]
     lines += [f"gone: {key}" for key in sorted(before.keys() - after.keys())]
     for key in sorted(before.keys() & after.keys()):
@@ -59,7 +59,7 @@ def comparable(resource: str, obj: Object) -> Object:
 
 
 def _resources(api: Api) -> Iterator[tuple[str, str, str]]:
-    """Yield the path of the group's version, the group, and the plural of each resource that can be listed."""
+    """Yield, for each listable resource, the path of its group version, its group, and its plural name."""
     versions = [("/api/v1", "")]
     for group in _read(api, "/apis").get("groups") or ():
         if group["name"] not in _PASSING_GROUPS:

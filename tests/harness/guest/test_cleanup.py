@@ -1,4 +1,4 @@
-"""Tests that the cluster is as before after a killed run and a cleanup, and that no object of others is touched."""
+"""Tests that a cleanup after a killed run restores the cluster, and does not change foreign objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TAINT = {"key": "example.com/own", "effect": "NoSchedule"}
 
 @pytest.fixture
 def cluster(api: Api) -> Api:
-    """Start a foreign cluster: a node, and a Service in a namespace of its own."""
+    """Start a foreign cluster. It has a node, and a Service in its own namespace."""
     node = manifests.node(Node("a1", "a"), ["10.0.0.1"], ["10.244.1.0/24"])
     node["spec"]["taints"] = [TAINT]
     api.create("nodes", "", node)
@@ -38,7 +38,7 @@ def cluster(api: Api) -> Api:
 
 
 def leave_behind(api: Api, run: str, *, seconds_ago: float = 31.0, process: str = "elsewhere/1 1 1") -> None:
-    """Create everything that a run can leave: Lease, namespaces, a node that exists only in the API, a changed node."""
+    """Create all possible leftovers: a Lease, namespaces, a node that exists only in the API, and a changed node."""
     when = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     api.create("namespaces", "", {"metadata": {"name": NAMESPACE, "labels": run_labels(run)}})
     api.create("leases", NAMESPACE, LeaseRecord(run, "alice@laptop pid 1", when, when, process=process).lease())

@@ -1,4 +1,4 @@
-"""Tests that an error of an API server, a pod or a node becomes one line with the remedy."""
+"""Tests that each error of an API server, a pod or a node becomes one line with a remedy."""
 
 from __future__ import annotations
 

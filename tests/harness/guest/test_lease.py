@@ -1,4 +1,4 @@
-"""Tests that one run at a time uses a cluster, and that the leftovers of a killed run do not block the next."""
+"""Tests that only one run at a time uses a cluster, and that a killed run does not block the next one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ELSEWHERE = "0000-boot/1 4711 12"
 
 
 def claimed(api: Api, run: str, *, seconds_ago: float = 0.0, process: str = ELSEWHERE) -> None:
-    """Create the Lease of another run, with its namespace."""
+    """Create the Lease and the namespace of another run."""
     when = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     api.create("namespaces", "", {"metadata": {"name": NAMESPACE, "labels": run_labels(run)}})
     api.create("leases", NAMESPACE, LeaseRecord(run, "alice@laptop pid 4711", when, when, process=process).lease())

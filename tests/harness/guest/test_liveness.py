@@ -1,4 +1,4 @@
-"""Tests that a lost node is noticed even before the control plane reports it."""
+"""Tests that a lost node is noticed before the control plane reports it."""
 
 from __future__ import annotations
 

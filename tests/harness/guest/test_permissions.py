@@ -1,4 +1,4 @@
-"""Tests that the manifest grants exactly the permissions that the suite uses."""
+"""Tests that the manifest grants exactly the permissions that the suite needs."""
 
 from __future__ import annotations
 

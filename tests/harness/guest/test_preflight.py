@@ -1,4 +1,4 @@
-"""Tests that each obstacle to a run is reported in time, in one line with the remedy."""
+"""Tests that each problem that prevents a run is reported early, in one line with the remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Refusal = Callable[..., str]
 
 @pytest.fixture
 def refusal(server: HttpServer, tmp_path: Path) -> Refusal:
-    """Return the one-line error for a kubeconfig with these changed fields of cluster and user."""
+    """Return the one-line error for a kubeconfig with these changed fields of its cluster and user."""
 
     def ask(*, user: Any = None, context: str = "", within: float = 5.0, **cluster: str) -> str:
         kubeconfig = server.kubeconfig()
@@ -71,7 +71,7 @@ def test_refused_connection_is_reported(refusal: Refusal) -> None:
 
 @pytest.mark.parametrize("backlog", [5, 0])
 def test_dropped_packets_are_reported(refusal: Refusal, monkeypatch: pytest.MonkeyPatch, backlog: int) -> None:
-    """With a backlog the TLS handshake gets no answer. Without one, and with its slot taken, not even the SYN does."""
+    """With a backlog, the TLS handshake gets no answer. Without a free place in the backlog, even the SYN gets none."""
     monkeypatch.setattr(module, "_REQUEST_SECONDS", 0.3)
     begin = time.monotonic()
     with listening(backlog=backlog) as sock, socket.socket() as taken:
@@ -82,7 +82,7 @@ def test_dropped_packets_are_reported(refusal: Refusal, monkeypatch: pytest.Monk
 
 
 def test_endless_check_is_abandoned(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a slow name lookup, or an exec plugin that hangs."""
+    """This happens with a slow name lookup or with an exec plugin that hangs."""
     ended = threading.Event()
     monkeypatch.setattr(module, "find", lambda *_, **__: ended.wait(20))
     assert "no answer within 0.1 s" in refusal(within=0.1)

@@ -1,4 +1,4 @@
-"""Tests that gaps in steady traffic are measured from answered probe to answered probe."""
+"""Tests that a gap in steady traffic lasts from one answered probe to the next answered probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that verdicts can be derived again from a history, and that any tampering is reported with its line."""
+"""Tests that verdicts can be derived again from a history, and that a changed line is reported by its number."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOSE = Rates(leak=0.5, miss=0.1)
 
 
 def window(history: History, test: str, expected: Expected, *observations: Observation) -> Judgement:
-    """Record a whole window of one client, and a verdict on the test from this window alone."""
+    """Record a window of one client, and a verdict that rests only on this window."""
     opened = history.window(test, {"a1": expected}, LOOSE)
     opened.observe("a1", observations)
     judgement = opened.judge()
@@ -49,7 +49,7 @@ def verdicts(path: Path) -> dict[str, Verdict]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return the history of a small run with a test that passes, one that fails, and one that is inconclusive."""
+    """Return the history of a small run with three tests: one passes, one fails, and one is inconclusive."""
     path = tmp_path / "run.jsonl"
     with History(path, worker="gw0") as history:
         history.write("run", facts={"seed": 7})

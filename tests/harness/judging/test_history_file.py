@@ -1,4 +1,4 @@
-"""Tests that a packed history is restored byte for byte, and that any change to it is found."""
+"""Tests that a packed history is restored byte for byte, and that any change to it is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that verdicts derived from a history equal those of the run, and that a damaged history is rejected."""
+"""Tests that the verdicts derived from a history equal those of the run, and that a damaged history is rejected."""
 
 from __future__ import annotations
 
@@ -173,13 +173,13 @@ def test_a_real_run_that_fails_is_judged_as_it_was(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder where the first test that needs it keeps a run of everything for the others."""
+    """Return a folder with a run of all fake requirements. The first test that needs the run makes it."""
     return tmp_path_factory.mktemp("kept") / "run"
 
 
 @pytest.fixture
 def run(kept: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """Return a copy of the folder of a run of everything, which a test may damage."""
+    """Return a copy of that run, which a test may damage."""
     if not kept.exists():
         certify = request.getfixturevalue("certify")
         shutil.copytree(certify(*EVERYTHING, extra=JUDGED, options=SELECTED).folder, kept)
@@ -226,7 +226,7 @@ def test_contradicting_report_is_detected(run: Path) -> None:
 
 
 def chained(records: list[dict[str, Any]]) -> bytes:
-    """Return these records as a history with valid digests, as a forger who knows the format writes it."""
+    """Return these records as a history with valid digests, as a forger who knows the format would write it."""
     lines, digest = [], b""
     for record in records:
         line, digest = sealed({key: value for key, value in record.items() if key != "digest"}, digest)

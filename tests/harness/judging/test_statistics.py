@@ -1,4 +1,4 @@
-"""Tests that sample sizes keep the stated error rates, by calculation and by simulation of right and wrong proxies."""
+"""Tests that sample sizes keep the stated error rates, by calculation and with simulated proxies."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_one_endpoint_has_no_share_to_compare() -> None:
 
 
 def highest_plausible(rounds: int, rate: float) -> int:
-    """Return the largest count that an event of this rate exceeds with a probability below 1e-6; exact."""
+    """Return the largest count that events with this rate exceed with a probability below 1e-6. The result is exact."""
     beyond = 1.0
     for count in range(rounds + 1):
         beyond -= math.comb(rounds, count) * rate**count * (1 - rate) ** (rounds - count)

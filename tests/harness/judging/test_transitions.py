@@ -1,4 +1,4 @@
-"""Tests the numbers about a change: windows give the expected endpoints, and probes give the times."""
+"""Tests the measurements of a change. Windows give the expected endpoints, and probes give the times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def window(at: float, expected: Expected, client: str = "a1") -> WindowStory:
 
 
 def steady(*observations: Observation, title: str = "TCP") -> WindowStory:
-    """Return steady traffic from second 10 on, with a probe every 20 ms."""
+    """Return steady traffic that starts at second 10 and sends a probe every 20 ms."""
     samples: list[Timed] = [(10 + number * 0.02, each) for number, each in enumerate(observations)]
     flow = WindowStory(9.9, {"a1": AnyOf(frozenset({"a1", "b1", "c1"}))}, of=OF, title=title)
     flow.flows["a1"], flow.tallies["a1"] = samples, Tally.of(observations)

@@ -1,4 +1,4 @@
-"""Tests verdicts: one wrong answer fails, an unseen endpoint fails, and doubt neither passes nor fails."""
+"""Tests verdicts. One wrong answer or an unseen endpoint fails, and doubtful observations neither pass nor fail."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def test_one_client_is_judged(
     [
         ({"a1": {"a1"}}, [283]),
         ({"a1": {"a1"}, "a2": {"a1"}, "b1": {"b1"}, "b2": {"b1"}}, [71, 71, 71, 71]),
-        # Only clients for which a pod is wrong detect it; every client that must get an answer detects a missing one.
+        # A client detects a wrong pod only if this pod is wrong for it. Each client that expects answers detects a
+        # missing pod.
         ({"a1": {"a1"}, "b1": {"b1"}, "c1": {"a1", "b1"}}, [142, 142, 95]),
         ({"a1": {"a1"}, "b1": frozenset({"a1"}), "c1": {"a1"}}, [95, 95, 95]),
         ({"a1": {"a1"}, "b1": TIMED_OUT, "c1": TIMED_OUT}, [283, 142, 142]),
@@ -179,7 +180,7 @@ ROUNDS, RATES = 2000, Rates(leak=0.1, miss=0.02, chances=1)
 
 
 def rounds(name: str, pods: list[str], allowed: set[str], leak: float = 0.0) -> list[Verdict]:
-    """Judge a simulated proxy that picks evenly from `pods`, and sends a connection to x1 with probability `leak`."""
+    """Judge a simulated proxy. It selects evenly from `pods`, and sends a connection to x1 with probability `leak`."""
     rng = random.Random(name)
     planned = plans({"a1": allowed}, RATES)
     samples = planned["a1"].samples

@@ -1,4 +1,4 @@
-"""Tests how scenarios and options write releases and feature gates."""
+"""Tests the notation of releases and feature gates in scenarios and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the settings of generated scenarios: their duration or number, and how workers share them."""
+"""Tests the settings of generated scenarios: their duration or number, and their distribution over workers."""
 
 from __future__ import annotations
 

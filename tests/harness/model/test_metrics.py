@@ -1,4 +1,4 @@
-"""Tests that metrics are read as written: names are not normalised, and labels select series."""
+"""Tests that metrics are read without changing their names, and that labels select series."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ dropped_total{policy="external",family="IPv4"} 0
 
 @pytest.fixture
 def metrics() -> Metrics:
-    """Return a counter, a histogram and a gauge, with names as in Kubernetes."""
+    """Return a counter, a histogram and a gauge with the names that Kubernetes uses."""
     return Metrics(TEXT)
 
 

@@ -1,4 +1,4 @@
-"""Tests that a process's folder is removed however the process ends."""
+"""Tests that the temporary folder of a process is removed in whatever way the process ends."""
 
 from __future__ import annotations
 

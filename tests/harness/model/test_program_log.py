@@ -1,4 +1,4 @@
-"""Tests the choice of the first error in a log: by level, else by words, and not a consequence or a help text."""
+"""Tests how the first error in a log is found: by its level or its words. Help texts and later errors do not count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that a scenario replaces only the components that need another release, and restores only those."""
+"""Tests that a scenario replaces only components that need another release, and restores only replaced components."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OLD, BOOTED = release("1.33"), release("1.34")
 
 
 class _Backend(NetnsBackend):
-    """A cluster without components, which records the requests of a scenario."""
+    """A cluster without components. It records the requests of a scenario."""
 
     def __init__(self) -> None:
         self.topology = Topology("two", (Node("a1", "a"), Node("b1", "b")))
@@ -109,12 +109,12 @@ def test_component_that_did_not_start_is_restored(cluster: Cluster, backend: _Ba
     assert backend.asked == [f"{CONTROLLER} 1.99", f"{CONTROLLER} 1.34"]
 
 
-# One scenario after another, on one cluster
+# Several scenarios in sequence on one cluster
 
 
 @pytest.fixture
 def left(new_cluster: Callable[..., Cluster], backend: _Backend) -> Releases:
-    """Return the releases that a scenario leaves: all are old. It also stops the proxy of b1, which is restarted."""
+    """Return the releases after a scenario that downgrades all components. At its end it restarts the proxy of b1."""
     releases: Releases = {}
     first = new_cluster(releases=releases)
     for component in (API_SERVER, CONTROLLER, PROXY):

@@ -1,4 +1,4 @@
-"""Fixtures for network tests: a network, and one exchange of packets."""
+"""Fixtures for tests of networks: a network, and a function that exchanges packets."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    """Return a network of two zones with one node each: a1 and b1."""
+    """Return a network with two zones, and one node in each: a1 and b1."""
     with Network(grid("two", {"a": 1, "b": 1})) as created:
         yield created
 
 
 def ask(client: Host, host: str, *, port: int = PORT, timeout: float = 0.2) -> str:
-    """Send "who" over UDP from the client, and return the answer. Raises `TimeoutError`, `ConnectionRefusedError`."""
+    """Send "who" over UDP from the client. Return the answer. Raises `TimeoutError` or `ConnectionRefusedError`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with client.namespace.socket(family, socket.SOCK_DGRAM) as sock:
         sock.settimeout(timeout)
@@ -49,7 +49,7 @@ def ask(client: Host, host: str, *, port: int = PORT, timeout: float = 0.2) -> s
 
 @pytest.fixture
 def reach() -> Reach:
-    """Exchange UDP packets between two hosts; return the client's address as the server sees it."""
+    """Exchange UDP packets between two hosts. Return the client's address as seen by the server."""
 
     def exchange(client: Host, server: Host, family: Family) -> str:
         with (
@@ -74,5 +74,5 @@ Send = Callable[..., str]
 
 @pytest.fixture
 def send() -> Send:
-    """Return the function `ask`: test modules cannot import one another in importlib mode."""
+    """Return the function `ask`. Test modules cannot import one another in importlib mode."""
     return ask

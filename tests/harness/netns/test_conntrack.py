@@ -1,4 +1,4 @@
-"""Tests that the conntrack table of a node is emptied between scenarios, and shown for a failure."""
+"""Tests that a node's conntrack table is emptied between scenarios, and that a failure shows its content."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def test_every_client_reaches_pods_and_nodes_under_its_own_address(
 
 
 def unprogrammed(network: Network) -> list[str]:
-    """An unused cluster IP, load balancer IP, external IP and pod IP, in both families."""
+    """An unused address of each kind, in both families: cluster IP, load balancer IP, external IP and pod IP."""
     plan = network.plan("b1")
     sets = [{"IPv4": "10.96.0.7", "IPv6": "fd00:10:96::7"}, plan.load_balancer_ip(1), plan.external_ip(1), plan.pod(99)]
     return [by_family[family] for by_family in sets for family in FAMILIES]

@@ -1,4 +1,7 @@
-"""Tests that an incomplete fabric is reported before a run, object by object, and fails no requirement."""
+"""Tests that a run does not start on an incomplete fabric.
+
+The error lists the missing objects, and no requirement fails.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that hung programs are distinguished from slow ones and idle ones."""
+"""Tests that hung programs are distinguished from slow programs and idle programs."""
 
 from __future__ import annotations
 

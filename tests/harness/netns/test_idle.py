@@ -1,4 +1,4 @@
-"""Tests that idle programs are distinguished from those that work, wait, or have unread data."""
+"""Tests that idle programs are distinguished from programs that work, wait for a processor, or have unread data."""
 
 from __future__ import annotations
 

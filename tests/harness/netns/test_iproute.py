@@ -1,4 +1,4 @@
-"""Tests that pyroute2 leaves nothing behind in this process, and is imported only when needed."""
+"""Tests that pyroute2 leaves no descriptor, thread or process behind, and is imported only when needed."""
 
 from __future__ import annotations
 

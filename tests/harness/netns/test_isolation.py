@@ -1,4 +1,4 @@
-"""Tests what real programs see of their node's isolated environment, and that others do not see it."""
+"""Tests the parts of a node's isolated environment. Programs of the node see them, and other programs do not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ with_mount = pytest.mark.skipif(shutil.which("mount") is None, reason="unavailab
 
 @pytest.fixture
 def room() -> Iterator[MakeRoom]:
-    """Return a function that makes rooms; skip the test if the machine or the user cannot."""
+    """Return a function that creates isolated environments.
+
+    Skip the test if the machine or the user cannot create them.
+    """
     made: list[Room] = []
 
     def make(*wanted: str, name: str = "a1") -> Room:

@@ -1,4 +1,4 @@
-"""Tests that the kernel's state is read with pyroute2, which one thread opens, uses and closes."""
+"""Tests that the kernel's state is read with pyroute2. A single thread opens, uses and closes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def addresses(namespace: Namespace) -> set[tuple[int, str]]:
 
 
 def routes(namespace: Namespace, table: int) -> set[tuple[str, int, int | None, str | None]]:
-    """Return destination, type, link and gateway of the routes in a table."""
+    """Return destination, type, link and gateway of each route in a table."""
     with namespace.entered(), IPRoute() as ip:
         return {described(each) for each in ip.get_routes(table=table) if each["type"] in {1, BLACKHOLE}}
 

@@ -1,4 +1,4 @@
-"""Tests that the requirements of a recipe are checked, and that the error names missing ones and the remedy."""
+"""Tests that the requirements of a recipe are checked. The error names the missing ones and the remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refusing(number: int) -> Callable[[Namespace], object]:
 
 
 def test_creatable_link_type_is_available(namespace: Namespace) -> None:
-    """Check for bridges by making one. An unknown kind of link is detected by the kernel's error."""
+    """Test for bridges by creating one. The kernel's error shows that a type of link is unknown."""
     assert REQUIREMENTS["bridge"].fault(namespace) == required.missing(["bridge"]).get("bridge", "")
     no_such = Requirement(
         KernelFeature("nosuch devices", "CONFIG_NOSUCH", "nosuch"), lambda to: required._link("nosuch", to)
@@ -55,7 +55,7 @@ def test_missing_requirement_shows_the_kernels_error(namespace: Namespace, numbe
 
 
 def test_each_requirement_is_tried_and_leaves_nothing() -> None:
-    """Every missing requirement has a reason, and this process stays in its namespaces."""
+    """Every missing requirement has a reason, and this process remains in its own namespaces."""
     before = Path("/proc/self/ns/mnt").readlink()
     absent = required.missing(REQUIREMENTS)
     assert set(absent) <= set(REQUIREMENTS)
@@ -82,7 +82,7 @@ def test_missing_requirement_is_reported_before_anything_starts(monkeypatch: pyt
 
 
 def test_link_check_agrees_with_the_kernel(namespace: Namespace) -> None:
-    """Compare `missing`, which makes all kinds of link in one netns, with the creation of each link."""
+    """Compare `missing`, which creates links of all types in one netns, with the separate creation of each link."""
     for kind in ("bridge", "dummy", "ifb"):
         absent = required.missing(["bridge", "dummy", "ifb"])
         try:

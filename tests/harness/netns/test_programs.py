@@ -1,4 +1,4 @@
-"""Tests programs in a netns with their own files."""
+"""Tests programs that run in a netns and have their own files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the sandbox. Each case runs in a new process without capabilities, because a process cannot leave it."""
+"""Tests the sandbox. A process cannot leave it, so each case runs in a new process without capabilities."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import subprocess
 import sys
 
-# Keep only CAP_SETFCAP: without it, uid 0 (in the sandbox of these tests) cannot be mapped into a user namespace.
+# Keep only CAP_SETFCAP. Without it, uid 0, as in the sandbox of these tests, cannot be mapped into a user namespace.
 ORDINARY = """
 import ctypes, struct
 header = struct.pack("=II", 0x20080522, 0)

@@ -1,4 +1,4 @@
-"""Tests the output of a run while it is in progress, read from a terminal screen and from a pipe."""
+"""Tests the output of a running run, both on a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def on_terminal(folder: Path, columns: int, *options: str, **more: str) -> tuple[list[str], list[list[str]], str]:
-    """Return the final lines of the terminal, the screens during the run, and all output."""
+    """Return the final lines on the terminal, the screens during the run, and the complete output."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
     run = [*RUN, *CHOSEN, *options]

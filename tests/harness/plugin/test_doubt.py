@@ -1,4 +1,4 @@
-"""Tests that a fixture can report broken instruments before an assertion fails a requirement."""
+"""Tests that a fixture can report a broken instrument, so that a failed assertion does not fail the requirement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the exit of a component makes later requirements inconclusive, and fails the one that it keeps running."""
+"""Tests that the exit of a component makes requirements inconclusive and fails the requirement "It keeps running"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the estimated remaining time is within a third after a quarter of the run, also on a busy machine."""
+"""Tests that the estimated remaining time is right within a third after a quarter of the run, on any machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS = {f"n{number}": 12.0 / (1 + number / 8) for number in range(120)}
 
 
 def estimates(slower: float, workers: int) -> list[tuple[float, float]]:
-    """Return (elapsed share of the time, estimated / actual remaining time) at each end of a case."""
+    """Return two ratios at the end of each case: elapsed / total time, and estimated / actual remaining time."""
     eta = Eta(SECONDS, at_once=workers)
     waiting, running, now = sorted(SECONDS, key=lambda each: -SECONDS[each]), [], 0.0
     said = []

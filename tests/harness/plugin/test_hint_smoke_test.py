@@ -1,4 +1,4 @@
-"""Tests the check before the first test of whether hints have any effect."""
+"""Tests the check, before the first scenario, that hints have any effect."""
 
 from __future__ import annotations
 

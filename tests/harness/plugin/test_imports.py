@@ -1,4 +1,4 @@
-"""Tests that the process that controls workers imports neither the reference nor the official client, to start fast."""
+"""Tests that the controller process of workers imports neither the reference nor the official client."""
 
 from __future__ import annotations
 

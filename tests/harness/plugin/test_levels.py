@@ -1,4 +1,4 @@
-"""Tests the effect of MUST, SHOULD and MAY on exit codes, --fail-fast and pytest's own counts."""
+"""Tests the effect of MUST, SHOULD and MAY on the exit code, on --fail-fast and on pytest's counts."""
 
 from __future__ import annotations
 

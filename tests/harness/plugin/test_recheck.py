@@ -1,4 +1,4 @@
-"""Tests that a scenario that has passed is checked once more before its fixtures are torn down."""
+"""Tests that a passed scenario is checked a second time before its fixtures are torn down."""
 
 from __future__ import annotations
 

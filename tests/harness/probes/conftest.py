@@ -1,4 +1,4 @@
-"""Fixtures for two network namespaces that are joined by a veth pair, and a probe loop."""
+"""Fixtures for two network namespaces connected by a veth pair, and for a probe loop."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Wire:
 
 @pytest.fixture(scope="session")
 def pair(netns_allowed: None) -> Iterator[tuple[Namespace, Namespace]]:
-    """Return the two namespaces, which are made once."""
+    """Return the two namespaces. All tests share them."""
     with Namespace.create() as client, Namespace.create() as server:
         with client.entered(), IPRoute() as ip:
             ip.link("add", ifname="wire", kind="veth", peer={"ifname": "wire", "net_ns_fd": server.fd})
@@ -62,7 +62,7 @@ def pair(netns_allowed: None) -> Iterator[tuple[Namespace, Namespace]]:
 
 
 def configure(namespace: Namespace, addresses: list[str], addresses6: list[str]) -> None:
-    """Bring up loopback and the veth with these addresses. IPv6 addresses are usable at once."""
+    """Bring up loopback and the veth with these addresses. IPv6 addresses are usable immediately."""
     sysctls.apply(namespace, sysctls.of_host(("IPv4", "IPv6")))
     with namespace.entered(), IPRoute() as ip:
         (wire,) = ip.link_lookup(ifname="wire")
@@ -75,7 +75,7 @@ def configure(namespace: Namespace, addresses: list[str], addresses6: list[str])
 
 
 def stay_silent(namespace: Namespace, address: str) -> None:
-    """Drop packets to an address silently: a neighbour entry prevents the lookup error after three seconds."""
+    """Drop packets to an address. A permanent neighbour entry prevents the lookup error after three seconds."""
     with namespace.entered(), IPRoute() as ip:
         (wire,) = ip.link_lookup(ifname="wire")
         ip.neigh("add", dst=address, lladdr="02:00:00:00:00:99", ifindex=wire, state=0x80)  # NUD_PERMANENT

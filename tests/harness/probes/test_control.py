@@ -1,4 +1,4 @@
-"""Tests control probes, which bypass the Service: if they are lost too, a missing answer does not blame the proxy."""
+"""Tests control probes, which bypass the Service. If they are lost too, a timeout is not a fault of the proxy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOSED = 81
 
 @dataclass
 class ControlTargets:
-    """The pods for control probes: one, at the address of the wire's server."""
+    """The only target of control probes: a pod at the address of the server in the `wire` fixture."""
 
     there: Mapping[str, tuple[str, int]] = field(default_factory=lambda: {"b1": (SERVER, PORT)})
     asked: int = 0
@@ -51,7 +51,7 @@ def deaf(namespace: Namespace) -> Iterator[None]:
 
 @dataclass
 class ApiRequest:
-    """Probes an address of the server with a loop that has these control targets."""
+    """Probes an address of the server. Its loop has these control targets."""
 
     pair: tuple[Namespace, Namespace]
     targets: ControlTargets

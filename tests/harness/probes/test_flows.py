@@ -1,4 +1,4 @@
-"""Tests long-lived connections and probes at a fixed rate: the effect of a change on existing clients."""
+"""Tests open connections and probes at a fixed rate, which show the effect of a change on existing clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the loop serves and sends many probes at once, stops at once, and reports every internal error."""
+"""Tests that the loop sends and serves many probes in parallel, stops immediately, and reports internal errors."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_time_while_the_loop_was_stopped_does_not_count(wire: Wire) -> None:
 
 
 class Hog:
-    """Other slow work in each turn of the loop, which is the fault under test."""
+    """Slow work in each turn of the loop, in addition to the probes."""
 
     def __init__(self) -> None:
         self.fd = os.eventfd(1)

@@ -1,4 +1,4 @@
-"""Tests that a probe distinguishes which pod answered, a refusal, a timeout, and doubtful results."""
+"""Tests that a probe distinguishes an answer with the pod's name, a refusal, a timeout, and doubtful results."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_unknown_protocol_is_named_and_refused(wire: Wire) -> None:
 
 @contextmanager
 def impostor(wire: Wire, behave: Callable[[socket.socket], None], port: int = 99) -> Iterator[None]:
-    """Run another kind of TCP server, which handles one connection with `behave`."""
+    """Run a TCP server that handles one connection with `behave`."""
     with wire.server.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("", port))
@@ -264,7 +264,7 @@ def taken(namespace: Namespace, port: int, kind: socket.SocketKind) -> socket.so
 
 @contextmanager
 def few_ports(namespace: Namespace) -> Iterator[None]:
-    """Limit the kernel's choice to a hundred ports while the block runs."""
+    """Limit the kernel to a hundred ephemeral ports while the block runs."""
     path = Path("/proc/sys/net/ipv4/ip_local_port_range")
     with namespace.entered():
         before = path.read_text()

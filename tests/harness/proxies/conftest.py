@@ -1,4 +1,4 @@
-"""Fake proxies: small Python programs that exit, hang, never become ready, or write a log."""
+"""Fake proxies. These are small Python programs that exit, hang, never become ready, or write a log."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> MakeFake:
-    """Return a function that makes the command of a fake proxy from the name of its behaviour."""
+    """Return a function that turns the name of a behaviour into the command of a fake proxy."""
 
     def make(what: str) -> list[str]:
         script = tmp_path / f"{what}.py"
@@ -81,7 +81,10 @@ def program(name: str, script: str, **more: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def checking(recipe: dict[str, Any], folder: Path, *, until: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `proxy check` of a recipe in this folder. Enter the block when file `until` exists. Kill it at the end."""
+    """Run `proxy check` on a recipe in this folder.
+
+    Enter the block when file `until` exists. Kill the command at the end.
+    """
     (folder / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     running = subprocess.Popen(
         [str(Path(sys.executable).with_name("trafficdist")), "proxy", "check", str(folder / "fake.yaml")],
@@ -100,7 +103,7 @@ def checking(recipe: dict[str, Any], folder: Path, *, until: Path) -> Iterator[s
 
 @pytest.fixture
 def boot(fake: MakeFake) -> Iterator[Boot]:
-    """Return a function that boots a cluster with a fake proxy. It has one node unless `topology` is given."""
+    """Return a function that boots a cluster with a fake proxy. The cluster has one node unless `topology` is given."""
     booted: list[NetnsBackend] = []
 
     def make(what: str, *, topology: Any = ONE_NODE, control_plane: Any = None, **changes: Any) -> NetnsBackend:

@@ -1,11 +1,11 @@
-"""A socket-level load balancer: a BPF program on the root control group that rewrites the address of `connect`.
+"""A socket-level load balancer. A BPF program on the root control group rewrites the address of each `connect`.
 
     python socket_balancer.py ADDRESS ENDPOINT PORT
     python socket_balancer.py GROUP
 
 The first form redirects connections from ADDRESS to ENDPOINT and PORT, like data planes that translate at the socket.
-The second form rejects every connection of a control group. The program is written by hand because there is no
-compiler: one comparison, and two fields of `struct bpf_sock_addr` (linux/bpf.h).
+The second form rejects every connection of a control group. The BPF code is written by hand, because tests have no BPF
+compiler. It has one comparison and uses two fields of `struct bpf_sock_addr` (linux/bpf.h).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USER_IP4, USER_PORT = 4, 24
 
 
 def number(address: str) -> int:
-    """Return an address as the field stores it, in network byte order."""
+    """Return an address as the kernel field stores it, in network byte order."""
     return int(struct.unpack("=i", socket.inet_aton(address))[0])
 
 
@@ -57,7 +57,7 @@ def bpf(command: int, told: bytes) -> int:
 
 
 def attach(group: str, code: bytes) -> None:
-    """Attach a program to a control group, for each IPv4 `connect` of a socket created in it."""
+    """Attach a program to a control group. It runs for each IPv4 `connect` of a socket created in the group."""
     text, licence = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
     about = struct.pack("=IIQQ", CGROUP_SOCK_ADDR, len(code) // 8, ctypes.addressof(text), ctypes.addressof(licence))
     loaded = bpf(PROG_LOAD, about.ljust(68, b"\0") + struct.pack("=I", INET4_CONNECT))

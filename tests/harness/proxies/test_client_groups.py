@@ -1,4 +1,4 @@
-"""Tests that clients are in the control groups of their node and pod, with BPF programs attached to these groups."""
+"""Tests that each client is in the control group of its node or pod. BPF programs on these groups see the client."""
 
 from __future__ import annotations
 

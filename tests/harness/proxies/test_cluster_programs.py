@@ -1,4 +1,4 @@
-"""Tests what a recipe starts once for each cluster: objects that exist before any program, and programs on no node."""
+"""Tests what a recipe has once per cluster: objects that exist before the programs, and programs on no node."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ print("up:", socket.create_connection((sys.argv[1], 7777), 5).recv(4).decode(), 
 
 
 def read_from(path: str) -> dict[str, Any]:
-    """Return a program that prints its response from the API server, and is then ready."""
+    """Return a program that prints a response of the API server and then is ready."""
     return program("operator", f"{sys.executable} {{folder}}/get.py {{kubeconfig}} {path}; echo up") | {
         "files": {"get.py": GET.replace("{", "{{").replace("}", "}}")}
     }
 
 
 def pid_of(backend: NetnsBackend) -> int:
-    """Return the process id of the first program of the cluster."""
+    """Return the process id of the first program that runs once per cluster."""
     assert isinstance(backend.proxy, ExecutableProxy)
     return backend.proxy._programs._of_cluster[0].processes.running["cluster"].pid
 

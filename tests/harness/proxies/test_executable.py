@@ -1,4 +1,4 @@
-"""Tests proxies that are programs on the nodes of a cluster, including those that exit, hang or never become ready."""
+"""Tests proxies that are programs on the nodes, including programs that exit, hang or never become ready."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_recipe_fields_are_set_on_every_service_that_lacks_them(boot: Boot) -> N
 
 
 def test_command_explains_a_nodes_decision(boot: Boot) -> None:
-    """The command runs in the node's netns, for one Service in an explanation, for the first ones in the evidence."""
+    """The command runs in the node's netns, once for an explanation and for the first few Services in the evidence."""
     script = "import os, sys; print(*sys.argv[1:], os.readlink('/proc/self/ns/net'), os.environ['ASKED'])"
     command = [sys.executable, "-c", script, "{node}", "{namespace}/{service}", "{cluster_ip}"]
     backend = boot("runs", environment={"ASKED": "of {node}"}, explain={"command": command})
@@ -240,7 +240,10 @@ def test_program_cannot_be_of_another_release(boot: Boot) -> None:
     ("what", "said", "code"), [("exits", "bad flag: --nodes", 12), ("dies-when-told", "out of luck", 10)]
 )
 def test_broken_proxy_causes_no_failure(what: str, said: str, code: int, fake: MakeFake, tmp_path: Path) -> None:
-    """If the proxy does not start, nothing is judged. If it exits during a requirement, that one is inconclusive."""
+    """If the proxy does not start, nothing is judged.
+
+    If it exits during a requirement, the requirement is inconclusive.
+    """
     recipe = {"name": "fake", "command": fake(what), "ready": [{"http": {"port": 10256}}]}
     (tmp_path / "fake.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     (tmp_path / "suite").mkdir()

@@ -1,4 +1,4 @@
-"""Tests kube-proxy: its configuration, its log, and with a binary that `settle` is a barrier."""
+"""Tests kube-proxy: its configuration and its log. With a binary, they also test that `settle` is a barrier."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ I1121 08:49:51.147293   27095 proxier.go:621] "Updated proxier node labels" labe
 
 
 def followed(tmp_path: Path, *parts: str) -> Follower:
-    """Return a follower of a log to which these parts were appended."""
+    """Return a reader that follows a log. These parts were appended to the log."""
     log = tmp_path / "log"
     log.touch()
     follower = Follower(log)
@@ -119,7 +119,7 @@ def test_mode_ipvs_without_ip_vs_is_unavailable_by_name() -> None:
 
 @pytest.fixture(params=["nftables", "iptables"])
 def backend(request: pytest.FixtureRequest) -> Iterator[NetnsBackend]:
-    """Boot a cluster of two nodes in two zones with the newest available kube-proxy."""
+    """Boot a cluster with the newest available kube-proxy. It has two nodes in two zones."""
     try:
         settings = resolve({"proxy": "kube-proxy", "mode": request.param}, environment={})
         implementation = of_settings(settings)

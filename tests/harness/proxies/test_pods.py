@@ -1,4 +1,4 @@
-"""Tests pods whose interfaces are made by a recipe's commands: with real packets, and when commands fail."""
+"""Tests pods whose interfaces are created by commands of a recipe, with real packets and with failing commands."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ needs_ip = pytest.mark.skipif(
 
 
 def example(**changes: str) -> dict[str, Any]:
-    """Return the commands of the example with absolute paths, some with more shell code appended."""
+    """Return the commands of the example with absolute paths. Some have additional shell code at the end."""
     commands = yaml.safe_load((EXAMPLE / "bridge.yaml").read_text(encoding="utf-8"))["pods"]
     script = str(EXAMPLE / "bridge.sh")
     return {
@@ -50,7 +50,10 @@ def links(backend: NetnsBackend, node: str) -> set[str]:
 
 @needs_ip
 def test_pods_are_reached_by_interfaces_that_commands_made(boot: Boot, tmp_path: Path) -> None:
-    """Pods are reached from their node and another one, over both families. Each has its own MAC and uses ARP."""
+    """Pods are reachable from their own node and from another node in both families.
+
+    Each has its own MAC address and uses ARP.
+    """
     told = tmp_path / "told"
     commands = example(detach=f"echo {{pod_namespace}}/{{pod}} {{pod_uid}} >> {told}")
     backend = boot("runs", topology=grid("two-nodes", {"a": 1, "b": 1}), pods=commands)

@@ -1,4 +1,4 @@
-"""Tests programs in a node's netns: their output, their exit, and that none outlives the harness."""
+"""Tests programs in the netns of a node: their output, their exit, and that they end with the harness."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.harness.proxies.conftest import MakeFake
 
 
 def exists(pid: int) -> bool:
-    """Return whether a process runs; a zombie does not."""
+    """Return whether a process runs. A zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
     except OSError:

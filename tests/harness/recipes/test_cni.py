@@ -1,4 +1,4 @@
-"""Tests that CNI plugins run as the specification says: order, variables, input, and failures."""
+"""Tests that CNI plugins run as the CNI specification requires: order, variables, input, and failures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Plugins:
             (folder / name).chmod(0o755)
 
     def run(self, verb: str, *plugins: dict[str, Any], pod: tuple[str, ...] = POD, **config: Any) -> str:
-        """Run a configuration, and return its error."""
+        """Run a configuration. Return the error, or "" if there is none."""
         file = self.folder / "net.conflist"
         listed = {"plugins": list(plugins)} if plugins else {}
         file.write_text(json.dumps({"cniVersion": "1.0.0", "name": "net", **listed, **config}), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Tests an EndpointSlice controller that is a program: its slices affect traffic, and its exit is reported."""
+"""Tests an EndpointSlice controller that is an external program: its slices affect traffic, its exit is reported."""
 
 from __future__ import annotations
 

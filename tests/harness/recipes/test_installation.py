@@ -1,4 +1,4 @@
-"""Tests a recipe's settings for kind clusters: manifests to install, objects to wait for, and errors in them."""
+"""Tests the settings in a recipe for kind clusters: manifests to install, objects to wait for, and errors in them."""
 
 from __future__ import annotations
 

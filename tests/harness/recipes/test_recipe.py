@@ -1,4 +1,4 @@
-"""Tests the files that describe a proxy or a DNS server: their content, and the errors for invalid ones."""
+"""Tests the recipe files of proxies and DNS servers: their content, and the errors for invalid files."""
 
 from __future__ import annotations
 

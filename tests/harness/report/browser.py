@@ -1,4 +1,4 @@
-"""A headless Chromium that opens one page and records its console errors."""
+"""A headless Chromium that opens one page and records the errors in its console."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ class Page:
         return told["result"].get("value")
 
     def serious(self, axe: str) -> list[Any]:
-        """Return the serious and critical findings on the page of axe-core, whose script is given."""
+        """Run axe-core, whose script is given. Return its serious and critical findings about the page."""
         self.run(axe)
         script = "axe.run().then(found => found.violations.map(each => [each.impact, each.id, each.nodes[0].html]))"
         return [each for each in self.run(script) if each[0] in ("serious", "critical")]
 
     def photograph(self, path: Path, *, height: int = 0) -> None:
-        """Save a screenshot of the whole page, or of its top with this height."""
+        """Save a screenshot of the whole page, or of the top of the page up to this height."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": height or min(size["height"], 12000), "scale": 1}
         told = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)

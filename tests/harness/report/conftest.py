@@ -1,4 +1,4 @@
-"""Fixtures for the run of a small suite that looks like a released one, which tests forge, and for a browser."""
+"""Fixtures for a browser, and for the run of a small suite that looks like a released suite. Tests forge this run."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ def axe() -> str:
 
 @dataclass
 class Kept:
-    """The run that all tests copy and change."""
+    """The run that the tests copy and change."""
 
     folder: Path | None = None
     requirements: Sequence[Requirement] = field(default_factory=list)
 
     @property
     def suite(self) -> Path:
-        """Return the module of the suite that ran."""
+        """Return the test module of the suite that ran."""
         assert self.folder is not None
         return self.folder.with_name("test_sample.py")
 
@@ -122,7 +122,7 @@ def kept() -> Kept:
 def forged(
     kept: Kept, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Forged:
-    """Return a copy of the run, which looks like that of a released suite."""
+    """Return a copy of the run. It looks like a run of a released suite."""
     if kept.folder is None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(environment, "suite_revision", lambda: "")
@@ -141,7 +141,7 @@ def forged(
 
 @pytest.fixture
 def publishable(forged: Forged) -> Forged:
-    """Return a run that looks like that of a released suite, on a cluster with a known version."""
+    """Return a run that looks like one of a released suite, on a cluster with a known version."""
 
     def told(record: dict[str, Any]) -> dict[str, Any]:
         if about := record.get("facts", {}).get("report"):

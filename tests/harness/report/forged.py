@@ -1,4 +1,4 @@
-"""A run whose report and history a test changes, with valid digests."""
+"""A run with a report and a history that a test can change. The digests remain valid."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.report.verified import verify
 
 @dataclass
 class Forged:
-    """A run that a test changes before it is written again."""
+    """A run that a test can change before it writes the run again."""
 
     folder: Path
     report: Any
@@ -38,7 +38,7 @@ class Forged:
         return [each for each in map(orjson.loads, self.lines) if each["kind"] == kind]
 
     def rewrite(self, change: Callable[[dict[str, Any]], Any]) -> None:
-        """Change records, with new digests everywhere: None removes a record, a list replaces it."""
+        """Change records and compute all digests again. A change to None removes a record, and a list replaces it."""
         digest, lines = b"", []
         for line in self.lines:
             record = orjson.loads(line)

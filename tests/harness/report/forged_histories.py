@@ -1,4 +1,4 @@
-"""Forgeries of the history, some of them also of the report, each with the check that rejects it."""
+"""Forged histories, some with a forged report. Each has the name of the check that rejects it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cut(number: int) -> Callable[[Forged], None]:
 
 
 def leaks(**values: Any) -> Callable[[Forged], None]:
-    """Change the verdict on the failed test, with new digests."""
+    """Change the verdict on the failed test, and compute the digests again."""
     return lambda f: f.rewrite(
         lambda each: {**each, **values} if each["kind"] == "verdict" and each["test"] == "KEP-2/leaks" else each
     )
@@ -70,7 +70,7 @@ def other_flow(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def unseen(f: Forged) -> None:
-    """Remove everything about the failed test except a passed verdict, also in the report, as a careful forger does."""
+    """Leave only a passed verdict on the failed test, also in the report, as a careful forger would."""
 
     def change(record: dict[str, Any]) -> dict[str, Any] | None:
         nonlocal mine
@@ -93,7 +93,7 @@ def unseen(f: Forged) -> None:
 
 
 def not_claimed(f: Forged) -> None:
-    """Present the failed test as not claimed, in the history and in the report."""
+    """Present the failed test as not claimed, both in the history and in the report."""
 
     def change(record: dict[str, Any]) -> dict[str, Any] | None:
         if record["kind"] == "verdict" and record["test"] == "KEP-2/leaks":

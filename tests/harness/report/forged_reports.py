@@ -1,4 +1,4 @@
-"""Forgeries of the report, each with the check that rejects it."""
+"""Forged reports, each with the name of the check that rejects it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def passes(test: Any) -> None:
 
 
 def move_to_passed(forged: Forged) -> None:
-    """Present the failed test as passed, and adapt the profile's numbers, as a careful forger does."""
+    """Present the failed test as passed and adapt the profile's numbers, like a careful forger."""
     passes(forged.tests["leaks"])
     level = forged.profile["core"]
     level["statistics"].update(Passed=level["statistics"]["Passed"] + 1, Failed=0)

@@ -15,7 +15,10 @@ ALLURE = "allure@3.18.0"
 
 
 def installed(package: str, version: str, path: str, *, what: str) -> Path:
-    """Return a file of a package by its path in `node_modules`. Without npm, skip and name `what` as missing."""
+    """Return a file of a package by its path in `node_modules`.
+
+    Without npm, skip the test and report `what` as missing.
+    """
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip(f"npm is not here, and gets {what}: install Node 20 or newer")

@@ -1,4 +1,4 @@
-"""Tests that Allure's report of a run shows what all other reports show, with any number of workers."""
+"""Tests that the Allure report of a run shows the same results as all other reports, with any number of workers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Page:
         return worst((each["groupedLabels"]["requirement"][0], WORDS[each["status"]]) for each in self.results)
 
     def tree(self) -> Iterator[tuple[str, ...]]:
-        """Yield the path to each leaf: the names of its groups, then its own name up to the colon."""
+        """Yield the path of each leaf: the names of its groups, then its own name up to the first colon."""
         tree = self.widget("tree")
 
         def below(group: Any, way: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -137,7 +137,7 @@ def junit_verdicts(run: Any) -> dict[str, str]:
 
 
 def terminal_counts(run: Any) -> Counter[str]:
-    """Return the sums of the table at the end of a run."""
+    """Return the sums of the table that a run prints at its end."""
     rows = re.findall(r"^[a-z-]+ (?:core|extended)" + 6 * r" +([\d.]+)" + "$", run.text, re.MULTILINE)
     verdicts = ("passed", "failed", "inconclusive", "unmet", "may", "skipped")
     return sum(
@@ -146,7 +146,10 @@ def terminal_counts(run: Any) -> Counter[str]:
 
 
 def meaning(test: Any, verdict: str) -> str:
-    """Return the effective verdict: failed and inconclusive count only for a MUST or an unstarted test."""
+    """Return the verdict that Allure must show.
+
+    Failed and inconclusive count only for a MUST or a test that did not start.
+    """
     decides = test["level"] == "MUST" or test["message"].startswith("not run: ")
     return verdict if decides or verdict in ("passed", "skipped") else "unmet"
 

@@ -1,4 +1,4 @@
-"""Tests that failures with a possible common cause are grouped, unless another result excludes that cause."""
+"""Tests that failures with a possible common cause are grouped. A passed requirement can rule out the cause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def result(slug: str, *kills: str, verdict: str = "failed", message: str = "a1 r
 
 
 def ids(found: list[Cause]) -> list[tuple[list[str], list[str]]]:
-    """Return the requirements of each cause, without their document, and its mutants."""
+    """Return the requirements of each cause, without their document, and the mutants of the cause."""
     return [([each.partition("/")[2] for each in one.requirements], [name for name, _ in one.mutants]) for one in found]
 
 

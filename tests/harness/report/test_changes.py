@@ -1,4 +1,4 @@
-"""Tests the comparison of two nightly runs."""
+"""Tests the comparison of two nightly reports."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_message_does_not_break_its_table() -> None:
 
 @pytest.fixture
 def nights(certify: Any, tmp_path: Path) -> Path:
-    """Return a folder with `old` and `new`, which are the same run, and `worse`, where one verdict differs."""
+    """Return a folder with three runs. `old` and `new` are equal, and `worse` has one different verdict."""
     run = certify("passes", "fails")
     for night in ("old", "new", "worse"):
         shutil.copytree(run.folder, tmp_path / night / "1.37-nftables")

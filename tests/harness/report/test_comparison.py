@@ -1,4 +1,4 @@
-"""Tests the comparison of reports side by side."""
+"""Tests the comparison of several reports in one table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.report.comparison import as_markdown, title_of
 
 
 def report(project: str, *tests: tuple[str, str, str], level: str = "MUST") -> dict[str, Any]:
-    """Return a report with each (id, feature, verdict) at this level."""
+    """Return a report with one test for each (id, feature, verdict), all at this level."""
     return {
         "implementation": {"project": project, "version": "1.0"},
         "mode": "nftables",

@@ -1,4 +1,4 @@
-"""Tests that the report is computed from verdicts, keeps its schema, and rejects invalid content."""
+"""Tests that the report is computed from verdicts, matches its schema, and accepts only valid content."""
 
 from __future__ import annotations
 

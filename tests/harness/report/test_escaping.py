@@ -1,4 +1,4 @@
-"""Tests that foreign names and messages are shown literally: no terminal or page interprets them."""
+"""Tests that foreign names and messages are shown literally. Terminals and browsers must not interpret them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINES = f"{PLANTED}\n\n# planted\r\n| a | b |"
 
 
 def obeyed(text: str) -> set[str]:
-    """Return the characters of a text that control a terminal or reorder other characters."""
+    """Return the characters of a text that control a terminal or change the order of other characters."""
     return {each for each in text if not each.isprintable() and each not in "\n\t"}
 
 
@@ -55,7 +55,7 @@ def test_documents_have_the_same_value() -> None:
 
 
 def plain(page: str, words: str) -> bool:
-    """Return whether a page shows words as text, and has no element that could come from them."""
+    """Return whether a page shows these words as text, and has no element that they could have created."""
     made = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(page)
     inside = [each for token in made for each in (token.children or [])]
     kinds = {each.type for each in (*made, *inside)}

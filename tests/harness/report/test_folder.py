@@ -1,4 +1,4 @@
-"""Tests that an unusable output folder is reported before a run, and that a run deletes only its own files."""
+"""Tests that an unusable output folder is reported before a run, and that a run deletes only files of other runs."""
 
 from __future__ import annotations
 

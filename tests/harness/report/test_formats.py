@@ -1,4 +1,4 @@
-"""Tests that report, JUnit, Allure and history of a run agree, and that each has the format its readers expect."""
+"""Tests that report, JUnit, Allure and history of a run agree, and that each file has its expected format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the commands of `make shelf`, and how it handles their results."""
+"""Tests the commands that `make shelf` runs, and how it handles their exit codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ esac
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Return a folder with the Makefile, and a script in place of `trafficdist`."""
+    """Return a folder with the Makefile and a script that replaces `trafficdist`."""
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     for name, text in (("bin/python", ""), ("bin/trafficdist", FAKE), (".run", "")):

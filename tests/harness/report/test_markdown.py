@@ -1,4 +1,4 @@
-"""Tests the summary for a pull request: failures first, a valid Mermaid diagram, and escaped names."""
+"""Tests the summary for a pull request. Failures come first, the Mermaid diagram is valid, and names are escaped."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def mermaid() -> str:
 
 @pytest.fixture
 def picture(chromium: Page, mermaid: str, tmp_path: Path) -> Callable[[str], str]:
-    """Render a text with Mermaid in strict mode, as GitHub does. Return all words of the diagram."""
+    """Render a text with Mermaid in strict mode, as GitHub does. Return all words in the diagram."""
     (tmp_path / "page.html").write_text("<title>Mermaid</title><body></body>")
     chromium.open((tmp_path / "page.html").as_uri())
     chromium.run(mermaid)

@@ -1,4 +1,4 @@
-"""Tests that no unusual value anywhere in a report or a history crashes a command."""
+"""Tests that no unusual value in a report or a history crashes a command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ODD: tuple[Any, ...] = (
 
 
 def places(value: Any, *before: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of every value; of lists only the first and the last."""
+    """Yield the path of every value. Of a list, yield only the first and the last item."""
     yield before
     lists = dict(enumerate(value)) if isinstance(value, list) else {}
     inside = (value if isinstance(value, dict) else lists).items()
@@ -39,14 +39,14 @@ def put(value: Any, place: Sequence[Any], odd: Any) -> Any:
 
 
 def crashes(*command: str) -> bool:
-    """Return whether a command ends with an exit code that only a defect of ours causes."""
+    """Return whether a command ends with an exit code that only a bug can cause."""
     return CliRunner().invoke(main, command).exit_code not in (0, 1, 4, 5, 10, 11, 12, 13)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_changed_value_in_a_report_is_refused(forged: Forged) -> None:
-    """No command crashes on it."""
+    """No command crashes on a changed report either."""
     path, faults = str(forged.folder / "report.yaml"), []
     for place in [each for each in places(forged.report) if each]:
         for odd in ODD:

@@ -1,4 +1,4 @@
-"""Tests that the output of a run contains no secret of its user, no machine name, and no home folder."""
+"""Tests that the files of a run contain no secret of the user, no machine name, and no path of the home folder."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_is_folded_in():
 
 @pytest.mark.slow
 def test_run_writes_no_private_data(pytester: pytest.Pytester, sample_suite: Any) -> None:
-    """A scenario prints all it can read, in a home with a kubeconfig and an environment full of secrets."""
+    """The scenario prints everything it can read. Its home has a kubeconfig, and its environment has many secrets."""
     home = pytester.path / "home-of-planted-user"
     (home / "suite").mkdir(parents=True)
     (home / "suite" / "test_sample.py").write_text(sample_suite(extra=LEAKY))

@@ -1,4 +1,4 @@
-"""Tests how Allure and comparisons show the numbers about changes."""
+"""Tests how Allure and the comparison show measurements of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the rerun command of a failure, pasted into a shell, has the options of the run."""
+"""Tests the command for repeating a failure. Pasted into a shell, it has the options of the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.settings.settings import Settings
 
 
 def in_force(line: str) -> Settings:
-    """Return the settings that the `trafficdist` command derives from this command line."""
+    """Return the settings that the `trafficdist` command derives from a command line."""
     words = shlex.split(line)
     variables = dict(word.split("=", 1) for word in words[: words.index("trafficdist")])
     program, name, *words = words[len(variables) :]

@@ -1,4 +1,7 @@
-"""Tests submissions to the shelf with the workflow's own scripts: a valid one passes, an invalid one gets its error."""
+"""Tests submissions to the shelf with the scripts of the workflow.
+
+A valid one passes, and an invalid one gets its error.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Fork:
-    """A fork with a report that is added to the shelf but not committed."""
+    """A fork in which a report has been added to the shelf but not committed."""
 
     place: Path
     report: Path
@@ -56,7 +59,7 @@ class Fork:
         path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-# Stands in for the installed release, with the suite of the run.
+# A stand-in for the installed release, which has the suite of the run.
 TRAFFICDIST = """#!/bin/sh
 [ "$1" = shelf ] && set -- "$@" --suite={suite}
 [ "$1" = compare ] && [ "$SUMMARY" = no ] && exit
@@ -90,7 +93,7 @@ def fork(publishable: Forged, kept: Kept, tmp_path: Path) -> Fork:
 
 
 def submitted(fork: Fork, **variables: str) -> tuple[int, str]:
-    """Commit the changes in the fork, and run the workflow's scripts. Return the exit code and all output."""
+    """Commit the changes in the fork, and run the workflow's scripts. Return the exit code and the complete output."""
     base, head = fork.git("rev-parse", "HEAD"), fork.commit()
     workflow = yaml.safe_load((ROOT / ".github/workflows/submission.yml").read_text(encoding="utf-8"))
     scripts = [each["run"] for each in workflow["jobs"]["verify"]["steps"] if "run" in each]

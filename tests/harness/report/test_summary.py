@@ -1,4 +1,4 @@
-"""Tests that the summary describes a run in words for readers who do not know the project."""
+"""Tests that the summary of a run is understandable for readers who do not know the project."""
 
 from __future__ import annotations
 

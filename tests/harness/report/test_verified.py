@@ -1,4 +1,4 @@
-"""Tests that forged reports, made from a real one, are each rejected by the right check."""
+"""Tests that the right check rejects each forged report. The forgeries are based on a real report."""
 
 from __future__ import annotations
 

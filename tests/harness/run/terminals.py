@@ -1,7 +1,7 @@
-"""Runs three small requirements on a terminal of their own, stops at chosen moments, and finds what a run leaves.
+"""Runs three small requirements on a pseudo-terminal, pauses at chosen moments, and finds everything that a run leaves.
 
-It compares the state before and after: files in the temp folder and in memory, processes, the output folder, and all
-objects of the cluster.
+It compares the state before and after the run: files in the temp folder and in memory, processes, the output folder,
+and all objects of the cluster.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ TRAFFICDIST = str(Path(sys.executable).with_name("trafficdist"))
 
 @dataclass
 class Terminal:
-    """A run on a terminal of its own."""
+    """A run on its own pseudo-terminal."""
 
     command: list[str]
     environment: dict[str, str]
@@ -146,7 +146,7 @@ class Terminal:
                 return
 
     def close(self) -> None:
-        """Close the window of the terminal."""
+        """Close the terminal, as if the user closed its window."""
         self._closed.set()
         self._reader.join()
         with contextlib.suppress(OSError):
@@ -184,7 +184,7 @@ class Place:
         return [TRAFFICDIST, "run", f"--backend={self.backend}", *where, *what, *options]
 
     def begin(self, moment: str, *, workers: int, before: tuple[str, ...] = ()) -> Terminal:
-        """Start a run, and return when it reaches this moment. It waits there until `go_on` is called."""
+        """Start a run, and return when it reaches this moment. The run pauses there until `go_on` is called."""
         (self.suite / f"wait-{moment}").touch()
         run = Terminal([*before, *self.command(workers=workers)], self.environment)
         at = self.suite / f"at-{moment}"
@@ -201,7 +201,7 @@ class Place:
             each.unlink()
 
     def left(self) -> dict[Any, Any]:
-        """Return the present files, and the objects of the cluster except those that its own components write."""
+        """Return all files, and all objects of the cluster except those that the cluster's own components write."""
         in_memory = [each for each in Path("/dev/shm").glob("trafficdist-*") if not in_use(each)]  # not others'
         files = [*self.temp.rglob("*"), *in_memory]
         found: dict[Any, Any] = {str(path): "a file" for path in files}
@@ -212,7 +212,7 @@ class Place:
         return found
 
     def processes(self) -> list[str]:
-        """Return the live processes that a run has started, and their children."""
+        """Return the live processes of the run, including child processes."""
         found = []
         for each in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -232,5 +232,5 @@ class Place:
         return {test["id"].partition("/")[2]: test["verdict"] for test in self.report()["tests"]}
 
     def hidden(self) -> list[str]:
-        """Return the internal files in the output folder."""
+        """Return the internal files of the run in the output folder."""
         return sorted(path.name for path in self.out.glob(".*") if path.name != ".trafficdist")

@@ -1,7 +1,7 @@
-"""Tests that a run that ends in any way, at any moment, leaves a report that says so, and nothing else.
+"""Tests that a run that ends in any way, at any moment, writes a report with this fact and leaves nothing else behind.
 
-Each row of the table is a run of three small requirements on a terminal of its own. It ends in one way, at one moment,
-on one backend. The test compares the state before and after (`Place`).
+Each row of the table is a run of three small requirements on a pseudo-terminal. The run ends in one way, at one moment,
+on one backend. The test compares the state before and after the run (`Place`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOMENTS = ("header", "scenario", "report")
 
 @pytest.fixture(scope="module")
 def somebodys_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Start a cluster with `cluster up`. Return its kubeconfig, for a user who also has a client certificate."""
+    """Start a cluster with `cluster up`. Return its kubeconfig for a user who also has a client certificate."""
     folder = tmp_path_factory.mktemp("cluster")
     for name in ("runtime", "temp"):
         (folder / name).mkdir()
@@ -134,7 +134,7 @@ def test_a_killed_worker_leaves_its_requirement_open_and_the_others_go_on(place:
 
 @pytest.mark.parametrize("moment", ["start", "idle", "end"])
 def test_killed_idle_worker_leaves_no_open_requirement(place: Place, moment: str) -> None:
-    """A worker that has not collected yet, one that waits for the others, and one that has no tests left."""
+    """The idle worker has not collected tests yet, or it waits for other workers, or it has no tests left."""
     if moment == "idle":
         (place.suite / "wait-start").touch()  # a worker gets no tests while another one starts
     run = place.begin(moment, workers=2)

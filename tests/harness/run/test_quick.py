@@ -1,4 +1,4 @@
-"""Tests the selection for a quick run: the most mutants per second first, within half a minute."""
+"""Tests the selection of a quick run: the requirements that kill most mutants per second, within half a minute."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def settings(**options: Any) -> Any:
 
 
 def asked(**kills: str) -> list[Requirement]:
-    """Return requirements with these names. Each letter of a value is a mutant that the requirement detects."""
+    """Return requirements with these names. Each letter of a value is a mutant that the requirement kills."""
     return [
         Requirement(f"KEP-1/{name}", "A.", MUST, (ROUTING,), "KEP-1", kills=tuple(letters))
         for name, letters in kills.items()

@@ -1,4 +1,4 @@
-"""Tests that a shortage of a resource is named wherever the error occurs, and not confused with other errors."""
+"""Tests that a shortage of a resource is recognized wherever its error occurs, and that other errors are not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from harness.run.shortage import shortage, why_it_cannot_go_on
 
 
 def caused_by(error: BaseException) -> BaseException:
-    """Return this error wrapped in another one, as a library does."""
+    """Return this error as the cause of another one, as libraries do."""
     try:
         try:
             raise error
@@ -96,7 +96,7 @@ def test_history_of_a_disk_that_was_full_goes_on_after_the_last_whole_line(
     write, room = os.write, [10]
 
     def little(descriptor: int, data: bytes) -> int:
-        """Write ten bytes, then fail as a full disk does."""
+        """Write ten bytes, then fail with the error of a full disk."""
         if not room:
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(descriptor, data[: room.pop()])

@@ -1,4 +1,4 @@
-"""Tests the number of workers by machine, backend and selection, and the limits of the machine."""
+"""Tests the number of workers, which depends on the machine and its limits, the backend, and the selection."""
 
 from __future__ import annotations
 

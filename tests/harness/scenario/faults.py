@@ -1,4 +1,4 @@
-"""Faults of the observer, made only in the namespaces of an embedded cluster. Each one ends again."""
+"""Faults of the observer. They affect only the namespaces of an embedded cluster, and each fault ends again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BEFORE_ALL = -400  # before conntrack, and before any proxy
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a fault: a client and a server of a cluster, in one address family."""
+    """The location of a fault: a client and a server of a cluster, in one address family."""
 
     backend: NetnsBackend
     client: Host
@@ -47,7 +47,7 @@ class Place:
 
     @property
     def number(self) -> int:
-        """Return the kernel's number of the family."""
+        """Return the number that the kernel uses for the family."""
         return socket.AF_INET6 if self.family == "IPv6" else socket.AF_INET
 
 
@@ -59,7 +59,10 @@ Fault = Callable[[Place], AbstractContextManager[None]]
 
 @contextmanager
 def dropping(namespace: Namespace, number: int, hook: str, *expressions: object) -> Iterator[None]:
-    """Drop packets of a netns that match these expressions at a hook inside the block; without any, drop all."""
+    """Inside the block, drop packets of a netns that match these expressions at a hook.
+
+    Without expressions, drop all packets.
+    """
     with namespace.entered(), NFTables(nfgen_family=number) as nft:
         nft.table("add", name="fault")
         policy = 1 if expressions else 0
@@ -100,7 +103,7 @@ def without_route(namespace: Namespace, number: int) -> Iterator[None]:
 
 @contextmanager
 def stopped(_: Place) -> Iterator[None]:
-    """Stop this process for two seconds from the beginning of the block."""
+    """Stop this process for two seconds at the beginning of the block."""
     script = f"kill -STOP {os.getpid()}; sleep 2; kill -CONT {os.getpid()}"
     with subprocess.Popen(["/bin/sh", "-c", script]) as helper:
         yield
@@ -109,7 +112,7 @@ def stopped(_: Place) -> Iterator[None]:
 
 @contextmanager
 def cut_off(place: Place) -> Iterator[None]:
-    """Drop the packets from the server's node in the fabric, without a request of the scenario."""
+    """Drop the packets from the server's node in the fabric."""
     place.backend.network.cut(place.server.node)
     try:
         yield
@@ -119,7 +122,7 @@ def cut_off(place: Place) -> Iterator[None]:
 
 @contextmanager
 def without_ports(place: Place) -> Iterator[None]:
-    """Occupy all ports that the kernel can choose for the client's sockets, and the ports of the next probes."""
+    """Bind all ports that the kernel can choose for the client's sockets, and the ports of the next probes."""
     path = Path("/proc/sys/net/ipv4/ip_local_port_range")
     with place.client.namespace.entered(), contextlib.ExitStack() as taken:
         before = path.read_text(encoding="ascii")
@@ -144,11 +147,11 @@ def _next_ports() -> list[int]:
 
 @contextmanager
 def full_tracking(place: Place) -> Iterator[None]:
-    """Fill the conntrack table of the client's node with as many connections as a netns may have.
+    """Fill the conntrack table of the client's node up to the maximum of a netns.
 
-    The maximum is one setting of the machine, but each netns has its own count. The connections are ASSURED, so the
-    kernel evicts none of them early, and use a protocol without ports. A quarter of a million takes half a second of
-    processor time and 100 MB of kernel memory.
+    The maximum is one setting for the whole machine, but each netns has its own count. The connections are ASSURED, so
+    that the kernel evicts none of them early, and their protocol has no ports. A quarter of a million connections take
+    half a second of CPU time and 100 MB of kernel memory.
     """
     node = place.backend.network.nodes[place.client.node].namespace
     path = "/proc/sys/net/netfilter/nf_conntrack_max"
@@ -180,18 +183,18 @@ _FORGET = rtnetlink.Request(  # keeps the connections of probes and their NAT
 
 
 def refusal(datagram: bytes) -> int:
-    """Return the errno of the first message in a datagram of errors."""
+    """Return the errno of the first error message in a datagram."""
     _, _, _, body = next(messages(datagram))
     return -int.from_bytes(body[:4], sys.byteorder, signed=True)
 
 
 def _connection(number: int) -> bytes:
-    """Return the message that creates a connection, with a source address derived from this number."""
+    """Return the netlink message that creates a connection. The number determines the source address."""
     return struct.pack(">I", 0x0B000000 + number).join(_BETWEEN)
 
 
 def _between() -> list[bytes]:
-    """Return the message that creates a connection, split at the address (linux/netfilter/nfnetlink_conntrack.h)."""
+    """Return the message that creates a connection in two parts (linux/netfilter/nfnetlink_conntrack.h)."""
 
     def direction(kind: int, source: bytes, destination: bytes) -> bytes:
         ends = attribute(uapi.CTA_IP_V4_SRC, source), attribute(uapi.CTA_IP_V4_DST, destination)
@@ -223,7 +226,7 @@ FAULTS: dict[str, Fault] = {
 
 
 def begun(fault: AbstractContextManager[None], seconds: float) -> Callable[[], None]:
-    """Begin a fault now, and end it after this many seconds. Return a function that waits for its end."""
+    """Start a fault, and end it after this many seconds. Return a function that waits for its end."""
     fault.__enter__()
 
     def end() -> None:
@@ -236,7 +239,7 @@ def begun(fault: AbstractContextManager[None], seconds: float) -> Callable[[], N
 
 @contextmanager
 def lasting(fault: AbstractContextManager[None], seconds: float) -> Iterator[None]:
-    """Begin a fault with the block, end it after this many seconds, and wait for that at the end of the block."""
+    """Start a fault with the block, and end it after this many seconds. The block waits for that at its end."""
     over = begun(fault, seconds)
     try:
         yield

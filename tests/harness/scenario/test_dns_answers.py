@@ -1,4 +1,4 @@
-"""Tests DNS answers to pods: queries from a client's netns, and how answers are parsed."""
+"""Tests DNS queries from a client's netns, and how their answers are parsed and judged."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_either_of_two_answers_may_be_right(cluster: Cluster) -> None:
 
 
 class Forgetful:
-    """A server whose answers are stale for a while, with a TTL."""
+    """A server that gives old answers for some time. Its answers have a TTL."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, old: float, ttl: int) -> None:
         until = time.monotonic() + old

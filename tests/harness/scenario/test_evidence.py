@@ -1,4 +1,4 @@
-"""Tests that a proxy's log is shown from the beginning of a window, if its lines have timestamps."""
+"""Tests that a proxy's log is shown from the beginning of the window if its lines have timestamps."""
 
 from __future__ import annotations
 

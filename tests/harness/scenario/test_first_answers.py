@@ -1,4 +1,4 @@
-"""Tests that first answers are judged by probes with the full timeout: a short one misses some on a busy machine."""
+"""Tests that first answers are judged with the full timeout. A short timeout would miss answers on a busy machine."""
 
 from __future__ import annotations
 

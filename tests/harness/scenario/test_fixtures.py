@@ -1,4 +1,4 @@
-"""Tests that a scenario's changes to a real cluster are reverted, unless the cluster is deleted right after."""
+"""Tests that the changes a scenario makes to a real cluster are reverted, except if the cluster is then deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests how scenarios read the hints that a controller wrote, however it splits them into slices."""
+"""Tests how scenarios read the hints of a controller. Hints can be spread over slices in any way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that a bound on the load of endpoints keeps its stated error rates."""
+"""Tests that the check of a bound on the load of endpoints keeps its stated error rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests that nodes that a scenario creates or changes look as a kubelet reports them, and are restored afterwards."""
+"""Tests nodes that a scenario creates or changes.
+
+They look as if a kubelet had reported them, and are restored afterwards.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from harness.scenario.nodes import Nodes
 
 
 class _Backend(NetnsBackend):
-    """The parts of the embedded cluster that nodes need."""
+    """The parts of the embedded cluster that `Nodes` uses."""
 
     def __init__(self, api: Api) -> None:
         self.topology = ONE_ZONE

@@ -1,7 +1,7 @@
-"""Tests that faults of the observer fail nothing: while one lasts, no verdict is `failed`.
+"""Tests that faults of the observer cause no failure. No verdict is `failed` while such a fault lasts.
 
-Each kind of probe is tested with each fault in both families. The reverse also holds: a drop by the proxy fails,
-however short it is.
+Each kind of probe is tested with each fault in both families. Other tests check that drops by the proxy do fail, even
+short ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CLIENT, SERVER = "b1", "c1"
 
 @dataclass
 class ApiRequest:
-    """A Service with one server, which a client on another node must reach."""
+    """A Service with one server. A client on another node must reach it."""
 
     backend: NetnsBackend
     cluster: Cluster
@@ -53,12 +53,12 @@ class ApiRequest:
 
     @property
     def address(self) -> Mapping[str, object]:
-        """Return the arguments of an expectation about this Service."""
+        """Return the arguments for an expectation about this Service."""
         return {"family": self.family, "port": self.port}
 
     @property
     def place(self) -> Place:
-        """Return the place of the faults."""
+        """Return the location of the faults."""
         return Place(
             self.backend, self.backend.host_of(pod_client(CLIENT)), self.backend.host_of(self.pod), self.family
         )
@@ -123,7 +123,7 @@ _numbers = itertools.count(1)
 
 @contextmanager
 def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Iterator[ApiRequest]:
-    """Start a scenario with a Service that has a server."""
+    """Start a scenario with a Service that has one server."""
     port = KINDS[kind][1]
     name = f"observer-{next(_numbers)}"
     with (
@@ -137,7 +137,7 @@ def asking(backend: NetnsBackend, tmp_path: Path, kind: str, family: str) -> Ite
 
 
 def place_of(asked: ApiRequest, kind: str) -> Place:
-    """Return the place of a fault. A query is sent by the pod to the DNS server."""
+    """Return the location of a fault. A DNS query goes from the pod to the DNS server."""
     place = asked.place
     if kind.startswith("query"):
         assert asked.backend._dns is not None
@@ -148,7 +148,7 @@ def place_of(asked: ApiRequest, kind: str) -> Place:
 def verdict_beside(
     asked: ApiRequest, kind: str, fault: AbstractContextManager[None], seconds: float, delay: float = 0.0
 ) -> tuple[Verdict, str]:
-    """Return the verdict and message of a check during a fault, which begins this long after the first probe."""
+    """Return verdict and message of a check during a fault that begins this long after the first probe."""
     with ExitStack() as over:
 
         def begin() -> None:

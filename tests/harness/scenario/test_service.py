@@ -1,4 +1,4 @@
-"""Tests which routing a Service requests, and which hints may be written for it."""
+"""Tests which routing a Service requests, and which hints a scenario may write for it."""
 
 from __future__ import annotations
 

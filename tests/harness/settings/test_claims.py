@@ -1,4 +1,4 @@
-"""Tests default claims, and options that exclude each other."""
+"""Tests the claims that follow from options, and options that exclude each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests options from all sources: precedence, and errors that name the source."""
+"""Tests that options can come from several sources: their precedence, and errors that name the source."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_each_option_is_used_by_a_backend_or_refused(option: Option, backend: st
 
 
 def test_each_backend_refuses_unused_options() -> None:
-    """The expected table lists the options that a backend does not use; add a new option there."""
+    """The expected table lists the options that each backend does not use. New options may need an entry."""
     unused = {
         backend: {each.name for each in OPTIONS if each.backends and backend not in each.backends}
         for backend in BY_NAME["backend"].allowed

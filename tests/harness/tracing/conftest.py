@@ -1,4 +1,4 @@
-"""A fixture for tests of packet paths: the permission to make a netns."""
+"""A fixture for tests of packet paths, which requires permission to create a netns."""
 
 from __future__ import annotations
 

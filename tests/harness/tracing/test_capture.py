@@ -1,4 +1,4 @@
-"""Tests that the packets of a flow are captured at both ends with timestamps, in a format that Wireshark reads."""
+"""Tests that the packets of a flow are captured at both ends, with timestamps and in a format for Wireshark."""
 
 from __future__ import annotations
 

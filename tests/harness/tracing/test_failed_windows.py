@@ -1,4 +1,4 @@
-"""Tests that each failed window has a packet path, which names its unavailable parts."""
+"""Tests that each failed window has a packet path, and that the path lists its unavailable parts."""
 
 from __future__ import annotations
 

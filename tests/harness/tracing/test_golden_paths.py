@@ -1,7 +1,7 @@
-"""Tests that the path of a misrouted packet names the faulty rule, for data plane mutants and kube-proxy in two modes.
+"""Tests that the path of a misrouted packet names the faulty rule, for data plane mutants and for two kube-proxy modes.
 
-A mutant with a wrong decision has no faulty rule. Its path shows the chain and the set element of the decision, with
-the expected decision and its reason. Data plane mutants without a faulty rule are in `NOT_TOLD`.
+A mutant that decides wrongly has no faulty rule. Its path shows the chain and the set element of the decision, and the
+expected decision with its reason. `NOT_TOLD` lists the data plane mutants without a faulty rule.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from trafficdist import TIMED_OUT, Cluster, Pod, endpoint, external_client, node
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: the client, the address of the Service, and a pattern for the path's description of the faulty rule."""
+    """A fault: the client, the address of the Service, and a pattern for the faulty rule in the path."""
 
     mutant: str
     says: str
@@ -107,7 +107,7 @@ def test_each_data_plane_mutant_shows_its_rule_or_has_a_reason() -> None:
 
 
 def way(cluster: Cluster, service: Service, fault: Fault, pod: Pod) -> Way:
-    """Return the path of the failing probe: a timeout is right where no pod may answer."""
+    """Return the path of the failing probe. A timeout is the right outcome if no pod may answer."""
     via, client = (None, fault.client) if fault.client != "via b1" else ("b1", "a1")
     target = service_address(cluster, service, to=fault.to, family=fault.family, port=fault.port, via=via)
     silent = "external_traffic_policy" in fault.spec
@@ -115,7 +115,7 @@ def way(cluster: Cluster, service: Service, fault: Fault, pod: Pod) -> Way:
 
 
 def path_of(cluster: Cluster, way: Way) -> str:
-    """Fail a window along this path, and return the path in the evidence."""
+    """Make a window fail along this path. Return the path in the evidence."""
     cluster.settle()
     with pytest.raises(AssertionError):
         measure(cluster, "a window", [way])

@@ -1,4 +1,4 @@
-"""Tests the parser for trace messages of the kernel, as recorded on Linux 6.18."""
+"""Tests the parser for the kernel's trace messages. The messages were recorded on Linux 6.18."""
 
 from __future__ import annotations
 

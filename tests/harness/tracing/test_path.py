@@ -1,4 +1,4 @@
-"""Tests that a trace and a ruleset become a numbered list: matching rules, other rules, and the destination."""
+"""Tests that a trace and a ruleset become a numbered list with matching rules, skipped rules, and the destination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the output of rule tools is parsed by chain and map, and that the map lookups of a rule are found."""
+"""Tests that the output of nft and iptables is parsed by chain and map, and that a rule's map lookups are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the kernel traces the first packet of a probe in one netns, and that the trace leaves nothing."""
+"""Tests that the kernel traces the first packet of a probe in one netns. The trace leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -61,9 +61,7 @@ def test_floating_point_refuses_what_reaches_twenty_percent(weights: tuple[int, 
 
 
 def test_floating_point_differs_from_exact_arithmetic_only_at_just_twenty_percent() -> None:
-    """Check all sets of three zones with 1 to 10 cores and up to 30 endpoints. 192 of the 2,620 edge cases get no
-    hints.
-    """
+    """Check all sets of three zones with 1 to 10 cores, up to 30 endpoints: 192 of 2,620 edge cases get no hints."""
     edges = refused = 0
     for weights in itertools.product(range(1, 11), repeat=3):
         for endpoints in range(3, 31):

@@ -1,6 +1,4 @@
-"""A cluster with real network namespaces, our API server and a proxy on each node; and a separate netns for tests of
-rules.
-"""
+"""A cluster with real network namespaces, our API server and proxies; and a netns for tests of rules only."""
 
 from __future__ import annotations
 

@@ -27,9 +27,7 @@ FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 
 
 def ruleset(family: Family) -> Ruleset:
-    """Return elements of every kind: lists for internal and external clients, with and without affinity, drop, reject,
-    and hairpin.
-    """
+    """Return elements of every kind: internal and external lists, with and without affinity, drop, reject, hairpin."""
     if family == "IPv4":
         pods, own, virtual, pod = PODS, OWN, "10.96.0.{}", "10.244.1.{}"
     else:

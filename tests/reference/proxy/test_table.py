@@ -1,6 +1,4 @@
-"""Changes lead from the current content of a model kernel to the wanted content, and no packet hits an empty slot
-meanwhile.
-"""
+"""Changes lead a model kernel from its content to the wanted content, without packets that hit an empty slot."""
 
 from __future__ import annotations
 

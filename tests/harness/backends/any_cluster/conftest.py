@@ -1,4 +1,4 @@
-"""Fixtures for an embedded cluster used as a foreign one: through its kubeconfig, with pods run by a kubelet."""
+"""Fixtures that use an embedded cluster as a foreign one: through its kubeconfig, with a kubelet that runs the pods."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Stranger = Callable[..., Callable[[], Cluster]]
 
 
 class Replaceable:
-    """The components of an embedded cluster, which scenarios replace through its API."""
+    """The components of an embedded cluster. Scenarios can replace these components through the API."""
 
     def __init__(self, backend: NetnsBackend) -> None:
         self._backend = backend
@@ -56,7 +56,7 @@ class Replaceable:
 
 @pytest.fixture
 def stranger(tmp_path: Path, netns_allowed: None) -> Iterator[Stranger]:
-    """Boot an embedded cluster, and return a factory of scenarios that use only its API."""
+    """Boot an embedded cluster. Return a factory of scenarios that use only its API."""
     with ExitStack() as stack:
 
         def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[[], Cluster]:

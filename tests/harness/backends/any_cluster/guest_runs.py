@@ -1,4 +1,4 @@
-"""Runs one scenario on a foreign cluster with the `trafficdist` command, with an event in the middle."""
+"""Runs one scenario on a foreign cluster with the `trafficdist` command, and causes an event while it runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Ran:
 
 
 class Host:
-    """The owner of the cluster. `begin` takes a snapshot, `changed` returns the differences."""
+    """The owner of the cluster. `begin` takes a snapshot, and `changed` returns the differences from it."""
 
     def __init__(self, backend: NetnsBackend, folder: Path) -> None:
         self.backend = backend
@@ -65,7 +65,7 @@ class Host:
         self._before: dict[Any, Any] = {}
 
     def kubeconfig(self, token: str = "") -> Path:
-        """Return a kubeconfig file for the administrator, or for the user with this token."""
+        """Return a kubeconfig file for the administrator or for the user with this token."""
         file = self._folder / "kubeconfig"
         file.write_text(yaml.safe_dump(self.server.kubeconfig(token=token)), encoding="utf-8")
         return file
@@ -77,7 +77,7 @@ class Host:
         expected: str = "b1",
         meanwhile: Callable[[subprocess.Popen[str]], object] | None = None,
     ) -> Ran:
-        """Run the scenario, and call `meanwhile` in the middle of it."""
+        """Run the scenario. Call `meanwhile` while it runs."""
         suite, out = self._folder / "suite", self._folder / "out"
         suite.mkdir()
         (suite / "test_it.py").write_text(_SUITE.replace("EXPECTED", expected), encoding="utf-8")

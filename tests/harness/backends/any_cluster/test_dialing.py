@@ -1,4 +1,4 @@
-"""Tests how the output of client pods becomes observations, and that doubtful output gives `Unknown`."""
+"""Tests how the output of client pods becomes observations. Doubtful output must become `Unknown`."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_try_whose_answer_was_lost_explains_one_syn_a_second(monkeypatch: pyte
 def test_pending_single_tries_may_have_repeated_syns(
     monkeypatch: pytest.MonkeyPatch, tries: int, seconds: float, lost: int
 ) -> None:
-    """Count repeated SYNs of steady traffic while other attempts of the same client still expect a timeout."""
+    """Steady traffic counts repeated SYNs while other attempts of the same client are still waiting for a timeout."""
     said = iter([netstat(2), netstat(2)])
     syns: RepeatedSyns[str] = RepeatedSyns(lambda _client: next(said))
     now = 100.0
@@ -187,7 +187,7 @@ def test_unreadable_counters_prove_nothing() -> None:
 
 @pytest.fixture
 def new_dialer() -> Iterator[Callable[..., Dialer]]:
-    """Return a factory of dialers whose API server is unreachable."""
+    """Return a factory of dialers. The API server in their kubeconfig is unreachable."""
     configuration = {
         "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}],
         "users": [{"name": "x", "user": {}}],
@@ -278,7 +278,7 @@ LATE = [dialing.Dialed([Reached("td-x-main-1/a1")] * 10, 9.0)]
 def test_syns_of_a_pending_reading_are_not_losses(
     new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a busy machine the attempt begins seconds late and ends after its five seconds."""
+    """On a busy machine, an attempt may start seconds late, so that it also ends after its five seconds."""
     now, repeated = 100.0, 0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
     monkeypatch.setattr(dialing, "GLANCE", -0.99)
@@ -309,7 +309,7 @@ def test_syns_of_a_pending_reading_are_not_losses(
 def answering(
     monkeypatch: pytest.MonkeyPatch, seconds: float, answer: Callable[[str], Response]
 ) -> Callable[[ClientPod, str, float], Response]:
-    """Return client pods that answer a path after this many seconds of the clock that counts SYNs."""
+    """Return client pods that answer a path after this many seconds. The time is that of the clock that counts SYNs."""
     now = 100.0
     monkeypatch.setattr(repeated_syns_module.time, "monotonic", lambda: now)
 
@@ -358,9 +358,9 @@ TWIN = ClientPod("td-abcd1234-main-clients", "twin-0-a1", 8080)
 def of_an_old_client(
     new_dialer: Callable[..., Dialer], answers: Iterator[int], *, of_twin: int, neighbours: tuple[ClientPod, ...]
 ) -> Dialer:
-    """Return a dialer whose client has unanswered attempts in the past.
+    """Return a dialer with a client whose first attempts were not answered.
 
-    `answers` is the number of answered attempts for each later request, `of_twin` that of the twin client's requests.
+    `answers` is the number of answered attempts of each later request. `of_twin` is this number for the client's twin.
     """
     told = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     is_silent = True

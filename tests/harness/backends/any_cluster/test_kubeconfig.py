@@ -1,4 +1,4 @@
-"""Tests that scenarios have the same verdicts through a cluster's API as on the embedded cluster, and leave nothing."""
+"""Tests that scenarios through a cluster's API have the verdicts of the embedded cluster, and leave no objects."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_datagrams_that_reuse_an_earlier_flow_are_not_a_fault(stranger: Stranger
 def test_connections_that_reuse_earlier_ones_are_not_a_fault(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch, who: ClientRef
 ) -> None:
-    """The first SYNs arrive before the proxy has rules for the Service. Later ones reuse some of the few ports."""
+    """The first SYNs arrive before the proxy has rules for the Service. Later connections reuse their source ports."""
     few = {**sysctls._HOST["IPv4"], "ipv4/ip_local_port_range": "40000 41023"}
     monkeypatch.setattr(sysctls, "_HOST", {**sysctls._HOST, "IPv4": few})
     cluster = stranger()()
@@ -135,7 +135,7 @@ def test_fault_found_through_the_api_has_evidence(stranger: Stranger) -> None:
 
 @pytest.fixture
 def a_kubeconfig(tmp_path: Path) -> Path:
-    """Return the kubeconfig of a cluster that receives no request."""
+    """Return the kubeconfig of a cluster to which no request is sent."""
     entries = {"cluster": {"server": "https://127.0.0.1:1"}, "user": {}, "context": {"cluster": "x", "user": "x"}}
     config = {f"{kind}s": [{"name": "x", kind: entry}] for kind, entry in entries.items()}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump({**config, "current-context": "x"}))
@@ -231,7 +231,7 @@ def test_proxy_that_receives_its_node_late_is_waited_for(stranger: Stranger, mon
 
 
 def test_proxy_that_never_receives_its_node_fails(stranger: Stranger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The barrier does not make the requirement inconclusive: the scenario itself fails."""
+    """The scenario itself fails. The barrier must not make the requirement inconclusive."""
     monkeypatch.setattr(eventually_module, "FAR", 1.0)
     with pytest.raises(AssertionError, match="a2"):
         run(stranger, "KEP-4444/relabelled-node-uses-its-new-zone", "ignores-node-updates", Ability.CHANGE_NODES)
@@ -254,7 +254,7 @@ def test_scenario_leaves_no_objects(stranger: Stranger) -> None:
 
 
 def _without_barrier(found: list[str]) -> list[str]:
-    """Remove the objects of the run's own barrier from the differences."""
+    """Return the differences without the objects of the run's own barrier."""
     return [each for each in found if "barrier" not in each]
 
 

@@ -1,4 +1,4 @@
-"""Tests that a packet path names its missing parts, and what would provide them."""
+"""Tests that a packet path lists its missing parts, each with a way to provide it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOG = "I1123 08:00:00.000000       1 proxier.go:1] it syncs\n"
 
 
 def api(pods: Callable[[], list[Object]], text: str) -> Api:
-    """An API server that answers two requests."""
+    """An API server that answers only two requests: the list of proxy pods and a log."""
 
     class Answers:
         def list(self, resource: str, namespace: str, *, label_selector: str) -> list[Object]:

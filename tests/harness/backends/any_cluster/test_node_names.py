@@ -1,4 +1,4 @@
-"""Tests the translation of node and zone names in both directions; other names stay."""
+"""Tests that names of nodes and zones are translated in both directions, and that other names do not change."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.ports import closed_port
 
 
 class Here:
-    """The netns of the test, used for both the node and the pod."""
+    """The netns of the test, which is used for both the node and the pod."""
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
         return socket.socket(family, kind)

@@ -1,4 +1,4 @@
-"""Tests that the pool sends many requests at once, and stops waiting for an answer that cannot arrive."""
+"""Tests that the pool sends many requests in parallel, and abandons a request that cannot be answered any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that whole profiles have the same verdicts on the embedded cluster and on the same cluster through its API."""
+"""Tests that whole profiles have the same verdicts on an embedded cluster and through the API of the same cluster."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
 
 
 def there() -> list[str]:
-    """Return the options for a run with the cluster's kubeconfig."""
+    """Return the options of a run that uses the cluster's kubeconfig."""
     return [
         "--backend=kubeconfig",
         f"--kubeconfig={cluster_state.folder_of(NAME) / 'kubeconfig'}",

@@ -1,4 +1,4 @@
-"""Tests what a run reads from a cluster before it begins."""
+"""Tests the facts that a run reads from a cluster before it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that late writes of a controller for one change do not count as its response to the next."""
+"""Tests that a controller's late writes for one change are not taken for its response to the next change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.backends.any_cluster.stable_slices import StableSlices
 
 
 class _Api:
-    """An API server whose single EndpointSlice has the next of these versions at each request."""
+    """An API server with one EndpointSlice. Each request returns the next of these versions."""
 
     def __init__(self, versions: Iterator[int]) -> None:
         self.writes = 1

@@ -1,4 +1,4 @@
-"""Tests that steady traffic from many client pods is staggered."""
+"""Tests that steady traffic from many client pods starts at different times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLIENT = ClientPod("td-abcd1234-main-clients", "client-a1", 8080)
 
 
 class _Dialer:
-    """A dialer that answers at once except for the first requests, and signals when a port had this many requests."""
+    """A dialer that gets no answer to its first requests. It sets `done` after enough requests to the awaited ports."""
 
     def __init__(self, awaited: set[int], silent: int = 0, requests: int = 1) -> None:
         self.asked: list[int] = []
@@ -45,7 +45,7 @@ def _run(dialer: _Dialer, interval: float, streams: int = 4) -> int:
 
 
 def test_streams_are_staggered() -> None:
-    """Without staggering, the second stream would start after 25 s."""
+    """The second of the four streams would start after 25 s."""
     dialer = _Dialer({80})
     assert _run(dialer, 10.0) == 1
     assert dialer.asked == [80]
@@ -57,7 +57,7 @@ def test_all_streams_are_sent() -> None:
 
 
 def test_requests_have_one_try_until_one_is_answered() -> None:
-    """The number of attempts without an answer is then always known: their repeated SYNs are not lost packets."""
+    """The number of unanswered attempts is then always known, and their repeated SYNs do not count as losses."""
     dialer = _Dialer({80}, silent=3, requests=6)
     _run(dialer, 0.001, streams=1)
     assert dialer.tries[:6] == [1, 1, 1, 1, STEADY_TRIES, STEADY_TRIES]

@@ -1,4 +1,7 @@
-"""Tests that faults of a foreign cluster give a one-line error with a remedy, fail no requirement and leave nothing."""
+"""Tests faults of a foreign cluster.
+
+Each gives a one-line error with a remedy, fails no requirement, and leaves no objects.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def target(host: Host, token: str = "", registry: str = REGISTRY) -> ClusterTarg
 
 @pytest.fixture
 def share(host: Host) -> Iterator[Callable[[str], KubeconfigBackend]]:
-    """Return a worker's share of the cluster, for the user with this token."""
+    """Return a backend that is one worker's share of the cluster, for the user with this token."""
     started: list[KubeconfigBackend] = []
 
     def start(token: str = "") -> KubeconfigBackend:
@@ -83,7 +86,7 @@ def started_on(there: ClusterTarget) -> KubeconfigBackend:
 
 
 class Replaced(Replaceable):
-    """Components whose replacement takes no time."""
+    """Components that are replaced without delay."""
 
     def __init__(self) -> None: ...
 
@@ -101,7 +104,7 @@ def test_an_image_that_cannot_be_pulled_ends_the_run(host: Host, monkeypatch: py
 def test_exceeded_quota_makes_the_requirement_inconclusive(
     share: Callable[[], KubeconfigBackend], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The embedded API server has no quotas, so it rejects pods with the error of one that has them."""
+    """The embedded API server has no quotas. The test makes it reject pods with the error of an exceeded quota."""
 
     def refuse(_: Pods, obj: Object, __: Features) -> list[FieldError]:
         said = "exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1"

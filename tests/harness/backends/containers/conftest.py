@@ -1,4 +1,4 @@
-"""Fixtures for an embedded cluster used as one with local node containers: changed by its API, probed with packets."""
+"""Fixtures that use an embedded cluster like one with local node containers, with its API and real packets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _same(place: Namespace) -> Namespace:
 
 @pytest.fixture
 def inhabited(tmp_path: Path, netns_allowed: None) -> Iterator[Inhabited]:
-    """Boot an embedded cluster, and return a factory of scenarios that probe it with packets."""
+    """Boot an embedded cluster. Return a factory of scenarios that probe it with packets."""
     with ExitStack() as stack:
 
         def boot(implementation: Implementation | None = None, *abilities: Ability) -> Callable[..., Cluster]:

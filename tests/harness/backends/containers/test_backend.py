@@ -1,4 +1,4 @@
-"""Tests scenarios that use a cluster's API and probe with packets, including those that agnhost cannot probe."""
+"""Tests scenarios that use a cluster's API and send packets themselves, including scenarios that agnhost cannot run."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ def test_deleted_pooled_pod_does_not_answer(inhabited: Inhabited) -> None:
 
 
 def test_scenarios_have_different_virtual_addresses(inhabited: Inhabited) -> None:
-    """The Services of a scenario are deleted some seconds after its end, so their addresses are still in use."""
+    """The Services of a scenario are deleted some seconds after its end.
+
+    Until then the next scenario needs other addresses.
+    """
     new_cluster = inhabited()
     given = []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Tests the routes of the external client to a cluster whose nodes are containers."""
+"""Tests the routes from the external client to a cluster whose nodes are containers."""
 
 from __future__ import annotations
 

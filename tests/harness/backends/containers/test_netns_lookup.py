@@ -1,4 +1,4 @@
-"""Tests that the netns of containers and their pods are found through processes."""
+"""Tests that the netns of a container or a pod is found through its processes."""
 
 from __future__ import annotations
 

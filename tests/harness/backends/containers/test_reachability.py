@@ -1,4 +1,4 @@
-"""Tests whether a cluster can be probed with packets from this machine, and the error if not."""
+"""Tests whether this machine can send packets to a cluster, and the error if it cannot."""
 
 from __future__ import annotations
 

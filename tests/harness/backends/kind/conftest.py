@@ -1,4 +1,4 @@
-"""Fixtures for the real kind and container engine where installed, and a folder for the files of clusters."""
+"""Fixtures for kind and a container engine, if both are installed, and a folder for the files of clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that a kind cluster reports the crash of its proxy, and not the errors that follow from it."""
+"""Tests that a kind cluster reports the crash of its proxy instead of the errors that the crash causes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAID = "mine on a1 exited with 2; its log ends with:\nno luck"
 
 
 class Stub:
-    """Stubs for the client, the barrier, the components and the proxy exits of a backend."""
+    """A stub for the client, the barrier, the components and the proxy exits of a backend."""
 
     closed = asked = 0
 

@@ -1,4 +1,4 @@
-"""Tests the error where this machine cannot create a kind cluster."""
+"""Tests the error if this machine cannot create a kind cluster."""
 
 from __future__ import annotations
 

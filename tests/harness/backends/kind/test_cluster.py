@@ -1,4 +1,4 @@
-"""Tests creation of a kind cluster: its progress, and what remains after a failure."""
+"""Tests the creation of a kind cluster: the shown progress, and the state after a failure."""
 
 from __future__ import annotations
 

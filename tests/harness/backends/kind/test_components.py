@@ -1,7 +1,7 @@
-"""Tests changes to the components of a kind cluster: their order, and what stays when an image is missing.
+"""Tests changes to the components of a kind cluster: their order, and the unchanged state if an image is missing.
 
-The node is a stub that answers like a kind node's shell, with the files of kubeadm. It runs a static pod as soon as
-the manifest is in place. Only a real cluster can show that a kubelet does.
+The node is a stub that answers like the shell of a kind node and has the files of kubeadm. It runs a static pod as soon
+as its manifest exists. Whether a real kubelet does so, only tests with a real cluster can show.
 """
 
 from __future__ import annotations

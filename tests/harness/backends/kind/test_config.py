@@ -1,4 +1,4 @@
-"""Tests kind's cluster configuration, and the files of `kind-configs/`."""
+"""Tests the generated cluster configuration of kind, and the files in `kind-configs/`."""
 
 from __future__ import annotations
 

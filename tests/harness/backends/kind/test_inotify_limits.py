@@ -1,4 +1,4 @@
-"""Tests that exhausted inotify limits are found in the logs of nodes, with the commands that nodes have."""
+"""Tests that exhausted inotify limits are detected in the logs of nodes, with commands that exist on the nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAID = "E1121 watcher.go:7] failed to create watcher: too many open files\n"
 
 
 class Node:
-    """A node's shell, with logs in the folder of the test."""
+    """The shell of a node, whose logs are in the test's folder."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs

@@ -1,4 +1,4 @@
-"""Tests that clusters of ended processes are found and deleted, and other clusters are not."""
+"""Tests that the clusters of ended processes are found and deleted, and that other clusters are not."""
 
 from __future__ import annotations
 

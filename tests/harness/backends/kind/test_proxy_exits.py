@@ -1,4 +1,4 @@
-"""Tests that the crash of a proxy on a kind cluster is noticed, although the kubelet restarts it."""
+"""Tests that a proxy crash on a kind cluster is noticed even if the kubelet restarts the proxy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Tests a proxy of another release on some nodes, with a real kube-apiserver and its DaemonSet controller.
+"""Tests nodes with a proxy of another release, with a real kube-apiserver and the real DaemonSet controller.
 
-The test acts as scheduler and kubelets: it binds each pod to the node that its DaemonSet chose, and sets it to ready.
+The test takes the role of the scheduler and the kubelets. It binds each pod to the node of its DaemonSet, and sets the
+pod to ready.
 """
 
 from __future__ import annotations

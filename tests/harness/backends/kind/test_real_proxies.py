@@ -1,4 +1,4 @@
-"""Tests a recipe's proxy on a real kind cluster: kube-proxy from a manifest, with the image of the node image."""
+"""Tests a recipe on a real kind cluster. Its proxy is kube-proxy with the image that the node has."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Make = Callable[[str, str], Settings]
 
 @pytest.fixture
 def make(node_image: str, tmp_path: Path) -> Make:
-    """Return the settings of a cluster of two nodes, with one text in the proxy's manifest replaced."""
+    """Return the settings of a cluster with two nodes. One text in the manifest of the proxy is replaced."""
 
     def settings(old: str, new: str) -> Settings:
         shutil.copytree(GIVEN / "kind", tmp_path / "kind")

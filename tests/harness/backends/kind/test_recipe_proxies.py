@@ -1,4 +1,4 @@
-"""Tests that the proxies of a recipe are stopped and started on single nodes by the affinity of their DaemonSet."""
+"""Tests that a recipe's proxy can be stopped and started on single nodes, through the affinity of its DaemonSet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
 class Cluster:
-    """One DaemonSet and its controller, on nodes w1 and w2."""
+    """A DaemonSet and its controller, on nodes w1 and w2."""
 
     def __init__(self) -> None:
         self.spec: Object = {"selector": {"matchLabels": {"app": "agent"}}, "template": {"spec": {}}}

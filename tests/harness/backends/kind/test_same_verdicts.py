@@ -1,7 +1,7 @@
-"""Tests that kube-proxy of one version and mode has the same verdicts on the embedded cluster and on kind.
+"""Tests that kube-proxy with one version and mode has the same verdicts on the embedded cluster and on kind.
 
-On kind the probes are packets or agnhost requests. `KIND_ID` selects requirements: by default fifteen of all kinds,
-`*` for the whole profile.
+On kind, the probes are real packets or agnhost requests. `KIND_ID` selects requirements. The default is a selection of
+fifteen, and `*` selects the whole profile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tests a port that drops SYNs of other nodes for a while, in its own netns with the machine's iptables."""
+"""Tests a port that drops SYNs of other nodes for a short time.
+
+The netns is that of the test, and iptables the machine's.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +45,14 @@ class Netns:
         return ended.stdout
 
     def outcomes(self) -> dict[str, str]:
-        """Return the result of a connection attempt from each address. No process listens on the port."""
+        """Return the outcome of a connection attempt from each address. No process listens on the port."""
         with self.network.entered():
             return {each: _outcome(each, SERVER6 if ":" in each else SERVER) for each in REFUSED}
 
 
 @pytest.fixture
 def shell(netns_allowed: None) -> Iterator[Netns]:
-    """Return the control plane node, on a network that has the addresses of another node and the gateway."""
+    """Return a control plane node. Its network has the addresses of another node and of the gateway."""
     with Namespace.create() as place, Namespace.create() as network:
         with place.entered(), IPRoute() as ip:
             ip.link("set", index=1, state="up")

@@ -1,4 +1,4 @@
-"""Tests changes to the control plane's static pods, with the manifests that kubeadm 1.34 writes for kind."""
+"""Tests changes to the static pods of the control plane, starting from the manifests kubeadm 1.34 writes for kind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pod(name: str) -> Any:
 
 
 def changes(before: Any, after: Any) -> tuple[set[str], set[str]]:
-    """Return the removed arguments and the added ones."""
+    """Return the arguments that were removed and those that were added."""
     old, new = (set(each["spec"]["containers"][0]["command"]) for each in (before, after))
     return old - new, new - old
 

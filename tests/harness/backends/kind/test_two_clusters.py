@@ -1,4 +1,4 @@
-"""Tests that two clusters at once, each created, tested and deleted by its own run, do not disturb each other."""
+"""Tests that two concurrent runs can create, use and delete their own clusters without affecting each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MADE = 600.0  # seconds for the creation of two clusters
 
 @pytest.fixture
 def started(node_image: str, tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Start two runs, each with a log in the folder of the test."""
+    """Start two runs. Each has its log in the folder of the test."""
     with ExitStack() as stack:
 
         def start(name: str) -> subprocess.Popen[bytes]:

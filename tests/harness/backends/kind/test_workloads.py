@@ -1,4 +1,4 @@
-"""Tests that the error for an unready proxy on kind names the component, pod and node, and quotes its log."""
+"""Tests the error for an unready proxy on kind. It names the component, the pod and the node, and quotes the log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ LOG = "starting\nE1124 10:00:00.000000       1 main.go:1] no such table\nbye\n"
 
 
 def api(status: Object | None, pods: list[Object] = [], log: str = "") -> Api:  # noqa: B006
-    """Return an API with one DaemonSet if it has a status. `asked` collects the paths of requested logs."""
+    """Return an API with a DaemonSet, or without one if there is no status.
+
+    `asked` collects the paths of requested logs.
+    """
 
     class Answers:
         asked: list[str] = []  # noqa: RUF012

@@ -1,6 +1,4 @@
-"""The shapes of kinds contain every field of the models in the `kubernetes` package, which come from Kubernetes'
-OpenAPI.
-"""
+"""The shapes of kinds contain every field of the `kubernetes` package, which is generated from OpenAPI."""
 
 from __future__ import annotations
 

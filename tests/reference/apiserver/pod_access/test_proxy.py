@@ -1,6 +1,4 @@
-"""Requests that the API server proxies to pods: the forwarded request, the response, and the errors if the pod does not
-answer.
-"""
+"""Requests that the API server proxies to pods: the forwarded request, the response, and errors."""
 
 from __future__ import annotations
 
