@@ -1,4 +1,4 @@
-# Each target sets itself up. Needs Python 3.11 or newer, and make.
+# Each target installs what it needs. Needs make and Python 3.11 or newer.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -14,9 +14,9 @@ FROM ?= source
 .PHONY: help certify components history shelf skew test kind-image kind kind-whole kind-skew upstream-e2e upstream-matrix nightly benign mutation fresh requirement lint format benchmarks clean
 
 help:  ## show this text
-	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## */  make \1\t/' | expand -t 22
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## */  make \1\t/' | expand -t 24
 
-certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, write a report
+certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, and write a report
 	$(BIN)/trafficdist run --warnings-as-errors $(N) $(ARGS)
 
 components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compile it if it is not in the cache
@@ -27,7 +27,7 @@ components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compile 
 
 HISTORY ?= 1.29 1.30 1.31 1.33 1.34 1.35 1.37
 
-history: $(VENV)/.run  ## judge several versions of kube-proxy in both modes; FROM=release downloads instead of compiling
+history: $(VENV)/.run  ## judge several versions of kube-proxy in both modes (FROM=release downloads them instead of compiling)
 	for version in $(HISTORY); do \
 	  $(BIN)/trafficdist components path kube-proxy $$version || \
 	  $(BIN)/trafficdist components fetch kube-proxy $$version --from $(FROM) || exit 1; \
@@ -98,7 +98,7 @@ test: $(VENV)/.dev  ## run the tests of this project
 
 VERSION ?=
 
-upstream-e2e: $(VENV)/.dev  ## run Kubernetes' own specs, unmodified, on the embedded cluster (VERSION=1.34; default: the newest)
+upstream-e2e: $(VENV)/.dev  ## run Kubernetes' own e2e specs on the embedded cluster (VERSION=1.34; default: the newest)
 	$(BIN)/trafficdist components path etcd || $(BIN)/trafficdist components fetch etcd --from $(FROM)
 	for component in kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubectl; do \
 	  $(BIN)/trafficdist components path $$component $(VERSION) || \
@@ -110,13 +110,13 @@ upstream-e2e: $(VENV)/.dev  ## run Kubernetes' own specs, unmodified, on the emb
 	done
 	$(BIN)/python -m tests.upstream_e2e --version "$(VERSION)" $(ARGS)
 
-upstream-matrix: $(VENV)/.dev  ## see which faults Kubernetes' own specs notice (hours); continues where it stopped
+upstream-matrix: $(VENV)/.dev  ## find the faults that Kubernetes' own e2e specs detect (takes hours, can be interrupted)
 	$(BIN)/python -m tests.upstream_e2e.matrix --version "$(VERSION)" $(ARGS)
 
 KUBERNETES ?= 1.34
 ALSO ?=
 
-kind-image: $(VENV)/.run  ## make a node image for kind without a registry (KUBERNETES=1.34; ALSO="1.33" adds its components)
+kind-image: $(VENV)/.run  ## build a node image for kind without a registry (KUBERNETES=1.34; ALSO="1.33" adds components of 1.33)
 	$(BIN)/trafficdist kind-image $(KUBERNETES) $(foreach version,$(ALSO),--also $(version)) $(ARGS)
 
 # The requirements that `make kind` runs on each cluster: they depend on the differences between the clusters of kind-configs/, and one changes endpoints under traffic.
@@ -127,7 +127,8 @@ KIND_PROFILES ?= --profile service-proxy --profile endpointslice-controller --pr
 
 KIND_RUN = $(BIN)/trafficdist run --backend kind --kind-image "$$image" -n 0
 
-# The clusters of `make kind`, as options of `trafficdist run`: those of kind-configs/three-zones*.yaml without gates and modules.
+# The clusters of `make kind`, as options of `trafficdist run`. They are those of kind-configs/three-zones*.yaml that need
+# no feature gate and no kernel module.
 define KIND_RUNS
 --families IPv4 --mode iptables
 --families IPv4 --mode nftables
@@ -150,7 +151,7 @@ kind-whole: $(VENV)/.run  ## judge whole profiles on two kind clusters: mode ipt
 	  $(KIND_RUN) $(KIND_PROFILES) $$options --output-dir "trafficdist-results/kind/whole-$${image##*:}-$${options##* }" $(ARGS) || test $$? -eq 11 || exit 1; \
 	done
 
-KIND_SKEW ?= kep-3015:1.34:1.33 kep-4444:1.31:1.30:1.29  # procedure, release of the nodes, releases that it changes to
+KIND_SKEW ?= kep-3015:1.34:1.33 kep-4444:1.31:1.30:1.29  # procedure, release of the nodes, other releases that it uses
 
 kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind clusters, following the procedures of two KEPs (an hour)
 	@for each in $(KIND_SKEW); do \
@@ -162,7 +163,7 @@ kind-skew: $(VENV)/.run  ## upgrade and downgrade kubeadm's components on kind c
 	    --output-dir "trafficdist-results/kind/$$kep" $(ARGS) || test $$? -eq 11 || exit 1; \
 	done
 
-KIND_VERSIONS ?= 1.31 1.33 1.34  # of `make nightly`
+KIND_VERSIONS ?= 1.31 1.33 1.34  # the releases that `make nightly` tests on kind
 
 GENERATE ?= 10m
 
@@ -185,7 +186,7 @@ nightly: $(VENV)/.fuzz  ## also run the tests that take minutes: each mutant on 
 benign: $(VENV)/.dev  ## run each benign variant against all requirements that it claims, in both readings (hours; ARGS="-k takes-turns" ID="SLICE/*")
 	BENIGN_ID='$(or $(ID),*)' $(BIN)/python -m pytest -n $(OWN) --dist load --maxschedchunk 1 -m hours $(ARGS)  # the longest tests start first
 
-mutation: $(VENV)/.dev  ## run generated mutants (ARGS="--sample 500 --seed 1"); continues where it stopped
+mutation: $(VENV)/.dev  ## run generated mutants (ARGS="--sample 500 --seed 1"; can be interrupted)
 	$(BIN)/python -m tests.mutation $(if $(WORKERS),--workers $(WORKERS)) $(ARGS)
 
 TARGETS ?= certify test
@@ -199,7 +200,7 @@ requirement: $(VENV)/.dev  ## measure the requirement ID=KEP-3015/some-thing, an
 	@test -n "$(ID)" || { echo "error: name a requirement: make requirement ID=KEP-3015/some-thing" >&2; exit 4; }
 	@$(BIN)/python -m tests.conformance.records add "$(ID)"
 
-lint: $(VENV)/.dev  ## check style, types, imports between packages, dependencies, and missing entries of requirements
+lint: $(VENV)/.dev  ## check style, types, imports between packages, dependencies, and the entries of requirements
 	@failed=; lint() { echo "$$*"; $(BIN)/"$$@" || failed="$$failed $$1"; }; \
 	lint ruff check .; \
 	lint ruff format --check .; \
@@ -214,7 +215,7 @@ format: $(VENV)/.dev  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmarks: $(VENV)/.dev  ## measure the figures of docs/figures.md again (some minutes)
+benchmarks: $(VENV)/.dev  ## measure the figures in docs/figures.md again (takes some minutes)
 	for each in benchmarks/*.py; do $(BIN)/python $$each $(ARGS) || exit 1; done
 
 clean:  ## remove the virtual environment and all caches
@@ -239,5 +240,5 @@ $(VENV)/.dev: $(VENV)/.run
 	@touch $@
 
 $(VENV)/.fuzz: $(VENV)/.dev
-	@$(INSTALL) "Installing the generator of requests into $(VENV)" $(PIP) -e '.[fuzz]'
+	@$(INSTALL) "Installing schemathesis into $(VENV)" $(PIP) -e '.[fuzz]'
 	@touch $@

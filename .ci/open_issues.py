@@ -1,6 +1,7 @@
-"""Open an issue for each file in a folder, whose first line is the title. Comment on an open issue with that title.
+"""Open an issue for each file in a folder. If an issue with the same title is open, comment on it instead.
 
-The nightly workflow runs this after `trafficdist compare --issues FOLDER`. Needs `gh`, and its token.
+The first line of a file is the title. The nightly workflow runs this script after `trafficdist compare --issues
+FOLDER`. It needs `gh` and a token for it.
 """
 
 from __future__ import annotations

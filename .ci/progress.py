@@ -1,12 +1,12 @@
-"""Run a command with much or little output, and show progress in a few words.
+"""Run a command, and show its progress in few lines.
 
     python .ci/progress.py WHAT COMMAND...
 
-Prints WHAT first. Then a terminal shows the newest line of the command, and a pipe gets it every few seconds, with the
-time. If the command fails, prints all its output, and exits with its exit code. make runs this before anything is
-installed, so it needs only Python.
+Prints WHAT first. Then a terminal shows the newest line of the command's output. A pipe gets the newest line every few
+seconds, with the elapsed time. If the command fails, the script prints all output and exits with the command's exit
+code. The script needs only Python, because make runs it before anything is installed.
 """
-# ruff: noqa: T201  it is here to print
+# ruff: noqa: T201  the purpose of this script is to print
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 
 EVERY = float(os.environ.get("PROGRESS_EVERY", "4"))  # seconds
-NOISE = "Requirement already satisfied"  # pip says it of each package
+NOISE = "Requirement already satisfied"  # pip prints this line for each installed package
 
 
 def main(what: str, command: list[str]) -> int:

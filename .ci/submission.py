@@ -1,8 +1,9 @@
 """Find the reports that a pull request adds to the shelf, and refuse any other change.
 
-The workflow `submission` runs this in a checkout of the base, with two commits: `submission.py BASE HEAD`. It takes the
-added folders, which are data, from HEAD, and prints a line for each: the commit of the release that made the report, a
-tab, the folder. Exits with 1 and a message for anything else. Needs only git: it runs before anything is installed.
+The workflow `submission` runs `submission.py BASE HEAD` in a checkout of the base commit. The script copies the added
+folders from commit HEAD. They contain only data. For each folder, it prints the commit of the release that made the
+report, a tab, and the folder. For any other change it prints a message and exits with 1. It needs only git, because it
+runs before anything is installed.
 """
 
 from __future__ import annotations
