@@ -38,6 +38,6 @@ def wrong_at(right: Answers, answers: Answers) -> list[tuple[str, frozenset[str]
 def judge(where: Where, right: Answers, answers: Answers) -> None:
     """Fail unless at least one request has an incorrect response, and all such requests are among the expected ones."""
     wrong = wrong_at(right, answers)
-    assert wrong, "it is right everywhere"
+    assert wrong, "every response is correct"
     misplaced = [each for each in wrong if not where(each[1])]
     assert misplaced == [], misplaced

@@ -148,7 +148,7 @@ class Trial:
             verdict = "failed" if text else "passed"
         except HarnessError as error:
             verdict, text = "inconclusive", f"{type(error).__name__}: {error}"
-        except Exception as error:  # noqa: BLE001  a scenario that breaks on what is right is a finding, and not the last
+        except Exception as error:  # noqa: BLE001  a scenario that fails on a correct variant is a finding, and the run continues
             verdict, text = "failed", f"{type(error).__name__}: {error}"
         seconds, cpu_seconds = time.monotonic() - begin, time.process_time() - cpu
         return Outcome(requirement_id, verdict, round(seconds, 3), round(cpu_seconds, 3), text)

@@ -48,7 +48,7 @@ _PATCHED = {"internalTrafficPolicy", "externalTrafficPolicy", "trafficDistributi
 """The fields of an existing Service whose changes the stage supports."""
 
 
-class _Offstage(Exception):  # noqa: N818  it is no error
+class _Offstage(Exception):  # noqa: N818  not an error
     """The scenario uses an operation that the stage does not support."""
 
 

@@ -17,7 +17,7 @@ _PREPARATION = re.compile(
     r"^wrong (first )?answer\b|^connection of |^server of the new connection of |^first server of the flow of |"
     r" became as expected within "
 )
-"""First lines of failures in the preparation of a scenario or in its timing, which no mutant's fault causes."""
+"""First lines of failures that no mutant causes: failures in the preparation or the timing of a scenario."""
 
 
 def is_about(text: str, symptom: str = "") -> bool:

@@ -166,7 +166,7 @@ class _Teller:
              {"ready": False, "serving": False, "terminating": True})
         )  # fmt: skip
         if conditions.get("terminating") and conditions["serving"] and address.endswith(("1", "3", "5", "7", "9")):
-            conditions = {"ready": False, "terminating": True}  # has the same meaning
+            conditions = {"ready": False, "terminating": True}  # an equivalent form
         made = {"addresses": [address], "nodeName": node, "zone": node[0], "conditions": conditions}
         return self.with_hints(made)
 

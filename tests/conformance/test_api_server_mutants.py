@@ -208,7 +208,7 @@ RIGHT_IN_ALL = {
     "update-wipes-the-status": "these requests have no status",
     "status-comes-with-the-spec": "these requests have no status",
 }
-"""Mutants of API servers that answer all of these requests correctly, with reasons."""
+"""Mutants of API servers that answer all of these requests correctly, each with the reason."""
 
 
 def _server(mutant: Mutant, features: Features, *, predecessor: ApiServer | None = None) -> ApiServer:

@@ -36,7 +36,7 @@ SILENT = (
     "SERVICE/udp-flow-leaves-a-removed-endpoint",
     "KEP-1669/established-connections-outlive-the-choice",
 )
-"""Most of these requirements expect silence or a rejection, which an idle proxy might appear to provide."""
+"""Requirements that mostly expect a timeout or a rejection. A proxy that does nothing might pass them."""
 
 
 def _patience(variant: Mutant, requirement: str) -> float:
@@ -66,14 +66,14 @@ TWINS = {
 
 LONG = {"keeps-flows", "translates-at-the-client"}
 BY_NIGHT = [name for name in BENIGN if is_late(name) or name in LONG or name in TWINS]
-"""Late variants (which take minutes), two variants that take nearly half a minute, and twins of daytime variants."""
+"""Variants for nightly runs: delayed ones, which take minutes, two other slow ones, and similar ones."""
 BY_DAY = [name for name in BENIGN if name not in BY_NIGHT]
 
 
 CHOSEN = os.environ.get("BENIGN_ID", "*").split()
 """Patterns of the requirements to run against all variants."""
 
-AT_ONCE = 30  # requirements; a variant with a delay of ten seconds needs hours for all
+AT_ONCE = 30  # a variant with a delay of ten seconds needs hours for all requirements
 
 EDITS = {
     name: each.proxy.keywords["kernel_table"].keywords["edit"]

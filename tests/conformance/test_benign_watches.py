@@ -82,7 +82,7 @@ def test_named_requirements_exist() -> None:
     ("asked", "timed"),
     [
         ("SERVICE/removed-endpoint-gets-nothing", True),
-        ("CHANGES/ports-of-slices", True),  # many questions in one window
+        ("CHANGES/ports-of-slices", True),  # many probes in one window
         # No convergence time is declared for so many simultaneous changes.
         pytest.param("INTERACTIONS/node-port", False, marks=pytest.mark.slow),
     ],

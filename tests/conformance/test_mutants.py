@@ -86,7 +86,7 @@ def _some(pairs: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 SOME = _some(ALONE)
-"""The pairs of mutant and requirement in normal runs. Nightly runs have the other pairs."""
+"""The pairs of mutant and requirement that run on each change. The other pairs run nightly."""
 
 REST = {name: rest for name in ALONE if (rest := [each for each in ALONE[name] if each not in SOME.get(name, ())])}
 

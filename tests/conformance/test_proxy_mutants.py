@@ -196,7 +196,7 @@ OTHERWISE: Mapping[str, str] = {
     "looks-for-no-older-flows": "connections of a proxy before it are in the kernel alone",
     "keeps-what-went-while-it-was-away": "rules of a proxy before it are in the kernel alone",
 }
-"""Mutants whose fault is in timing, in the kernel, or in a situation that no case has. Only packets reveal it."""
+"""Mutants whose fault only real packets reveal: it is in timing, in the kernel, or in a situation that no case has."""
 
 
 def _answers(mutant: Mutant, story: Story) -> list[Seen]:

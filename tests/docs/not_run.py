@@ -33,7 +33,7 @@ _STREAM = "it runs until it is interrupted, or needs a terminal; tests/emulator/
 _NODE_IMAGE = "it needs an engine, and compiles for minutes; tests/tools/node_image makes one"
 
 RUNNABLE = {"export", "kubectl", "pytest", "python3", "trafficdist"}
-"""Programs that a test session has; other commands must be in the table."""
+"""Programs that are available to a test session. Other commands must be in the table."""
 
 NOT_RUN = {
     "make kind-image KUBERNETES=1.34": _NODE_IMAGE,
@@ -235,4 +235,4 @@ SAYS = {
     "trafficdist explain shop/web": "Service shop/web",
     "trafficdist run --mutant skips-zone-tier": "KEP-3015/node-then-zone-then-anywhere",
 }
-"""What some commands must print, because exit code 0 says little."""
+"""Text that some commands must print, because exit code 0 alone proves little."""

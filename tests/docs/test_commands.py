@@ -24,7 +24,7 @@ ABSENT = [program for program in ("bash", "ip", "kubectl") if shutil.which(progr
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not here"),
+    pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not installed"),
 ]
 
 RUN = {page: [shown for shown in commands(page) if shown.text not in NOT_RUN] for page in PAGES}

@@ -16,7 +16,7 @@ import yaml
 from tests.docs.pages import ROOT
 
 GOOD, WRONG = "ACME-1/shops-stay-in-the-zone", "ACME-1/shops-use-zone-a"
-QUICK = "0.3"  # of the usual limits: the failing requirement waits for traffic that never comes
+QUICK = "0.3"  # shorter time limits: the failing requirement waits for traffic that never arrives
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

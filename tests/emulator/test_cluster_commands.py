@@ -76,8 +76,8 @@ def test_killed_cluster_leaves_nothing_after_down(runtime: Path) -> None:
     (state,) = cluster_state.running()
     os.kill(state.pid, signal.SIGKILL)
     eventually(lambda: not state.alive, within=10, describe="its end")
-    (runtime / "one.lock").touch()  # the lock belonged to a command that was killed with it
-    assert cluster_control.down("one") == "Cluster one is not running."
+    (runtime / "one.lock").touch()  # a killed command held the lock
+    assert cluster_control.down("one") == "Cluster one is not up."
     assert not runtime.exists() or list(runtime.iterdir()) == []
 
 

@@ -435,5 +435,5 @@ ROWS = {
         "proxy-not-ready", _ill_proxy, by(_ready_proxy), "kubectl -n kube-system logs kube-proxy-a1", "a1", note=True
     ),
 }
-"""Not here: slice-unreadable, since API servers reject such a slice; and proxy-does-otherwise, which only a probe
+"""Not here: slice-unreadable, because API servers reject such a slice, and proxy-does-otherwise, which only a probe
 detects: tests/explain/test_clients.py."""

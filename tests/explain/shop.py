@@ -118,7 +118,7 @@ class Shop:
         """Return the diagnosis of Service web."""
         self.cluster.settle()
         seen = objects.of_service(self.api, self.namespace, "web")
-        ours = [each for each in seen.nodes if each["metadata"]["name"] in ZONES]  # the harness has its own
+        ours = [each for each in seen.nodes if each["metadata"]["name"] in ZONES]  # the harness has an additional node
         return of(Seen(replace(seen, nodes=ours), "released"), self.namespace, "web")
 
     def close(self) -> None:

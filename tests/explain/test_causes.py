@@ -74,4 +74,4 @@ def test_each_cause_has_a_scenario() -> None:
 
 
 def test_each_cause_has_its_paragraph() -> None:
-    assert stale() == [], "`python -m tests.explain.page` writes it"
+    assert stale() == [], "run `python -m tests.explain.page` to update the page"

@@ -110,7 +110,7 @@ def network() -> None:
     It needs the machine's own network, with registries and the clusters of an engine.
     """
     if sandbox.left():
-        pytest.skip("unavailable: tests of an ordinary user are in a network of their own; run them as root")
+        pytest.skip("unavailable: tests of an ordinary user run in a separate netns; run them as root")
 
 
 @pytest.fixture(scope="session")

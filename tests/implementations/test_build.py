@@ -96,7 +96,7 @@ def test_unknown_name_lists_the_existing_ones(place: Place, names: list[str]) ->
     assert "want the name of one implementation that is compiled here: mine" in refused.stderr
 
 
-@pytest.mark.skipif(shutil.which("go", path=os.defpath) is not None, reason="unavailable: a machine without Go")
+@pytest.mark.skipif(shutil.which("go", path=os.defpath) is not None, reason="unavailable: Go is not installed")
 def test_missing_go_is_reported_with_the_remedy(place: Place) -> None:
     place.go.unlink()
     failed = place.build("mine")

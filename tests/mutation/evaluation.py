@@ -102,7 +102,7 @@ def _in_child(sender: Connection, folder: str, module: str, text: str, requireme
         try:
             instead(module, text)
             cluster = stack.enter_context(booted(Path(folder)))
-        except Exception as error:  # noqa: BLE001  any error is its end
+        except Exception as error:  # noqa: BLE001  any error ends the mutant
             sentence = Sentence(BROKE, text=_first(f"{type(error).__name__}: {error}"))
         else:
             sentence = _tried(cluster, requirements, sender)
@@ -148,7 +148,7 @@ def _trial(cluster: Trial, requirement: str, reading: str) -> tuple[bool, str]:
     """Return whether a requirement detected the mutant's fault, and the text of the failure, or ""."""
     try:
         text = cluster.failure(requirement, reading)
-    except Exception as error:  # noqa: BLE001  whatever it is, it judges nothing
+    except Exception as error:  # noqa: BLE001  any other error is no verdict
         return False, f"{type(error).__name__}: {error}"
     return kill_checks.is_about(text), text
 

@@ -242,7 +242,7 @@ class _Finder(ast.NodeVisitor):
         """Return the start and end offsets of the operator between two operands."""
         begin, end = self._span(left)[1], self._span(right)[0]
         found = re.search(pattern.encode(), self.source[begin:end])
-        assert found, f"{pattern} stands between its operands"
+        assert found, f"{pattern} is between its operands"
         return begin + found.start(), begin + found.end()
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:

@@ -29,7 +29,7 @@ def lines(place: str) -> int:
 @pytest.mark.parametrize("place", [place for place in BUDGETS if place != "product"])
 def test_each_place_stays_within_its_budget(place: str) -> None:
     print(f"{place}: {lines(place):,} of {BUDGETS[place]:,} lines")  # noqa: T201  shown with -s
-    assert lines(place) <= BUDGETS[place], f"{place} has {lines(place)} lines, and its budget is {BUDGETS[place]}"
+    assert lines(place) <= BUDGETS[place], f"{place} has {lines(place)} lines, but its budget is {BUDGETS[place]}"
 
 
 def test_the_product_stays_within_its_budget() -> None:

@@ -14,7 +14,7 @@ from tests.upstream_e2e.records import NO_FAULT, Group, Ours, Trial
 PAGE = records.ROOT / "docs/what-upstream-sees.md"
 COMPARISON = records.ROOT / "docs/comparison.md"
 PROSE = Path(__file__).with_name("page.md")
-"""The page's text around its figures."""
+"""The text of the page without its tables."""
 
 _BEGIN, _END = "<!-- made by make upstream-matrix -->", "<!-- until here -->"
 _FEW = (
@@ -25,7 +25,7 @@ _FEW = (
     "hints-outlive-the-field",
     "writes-no-hints",
 )
-"""The most telling faults, for a table with few rows."""
+"""The faults in the short table of the comparison page."""
 
 
 def text(known: Mapping[str, Trial], groups: Sequence[Group], ours: Mapping[str, Ours]) -> str:

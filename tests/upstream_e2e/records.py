@@ -21,7 +21,7 @@ FAULTS = Path(__file__).with_name("faults.yaml")
 MATRIX = ROOT / "reports/upstream-e2e/matrix.yaml"
 
 NO_FAULT = "reference"
-"""The name of the reference itself in the matrix: if it does not pass, no other result counts."""
+"""The name of the reference in the matrix. If the reference does not pass, no other result counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from harness.netns import process
 from tests.upstream_e2e.specs import FAILED, Result, chosen, focus, results
 
 TOPOLOGY = "a=2,b=2,c=2"
-"""Two nodes in each of three zones: with fewer, three of the six specs of Traffic Distribution skip."""
+"""Two nodes in each of three zones. With fewer nodes, three of the six Traffic Distribution specs are skipped."""
 
 SECONDS = 900.0
 """The time limit of a spec."""
@@ -54,7 +54,7 @@ class Suite:
     kubectl: Path
     seed: int = 1
     ending: threading.Event = field(default_factory=threading.Event)
-    """When it is set, the running specs end."""
+    """When this event is set, the running specs are stopped."""
 
     @classmethod
     def of(cls, version: str, *, seed: int = 1) -> Suite:

@@ -19,16 +19,16 @@ EXEMPT = Path(__file__).with_name("exempt.yaml")
 TRAFFIC_DISTRIBUTION, TOPOLOGY_HINTS, ENDPOINT_SLICE = "Traffic Distribution", "Topology Hints", "EndpointSlice"
 SERVICES = "Services"
 GROUPS = (TRAFFIC_DISTRIBUTION, TOPOLOGY_HINTS, ENDPOINT_SLICE, "EndpointSliceMirroring", SERVICES)
-"""Groups by the first word of their names."""
+"""The groups of specs, by the first word of their names."""
 
 TOPOLOGY = (TRAFFIC_DISTRIBUTION, TOPOLOGY_HINTS)
-"""The groups that this project judges too."""
+"""The groups whose subject this project also judges."""
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
 _MARKS = re.compile(r"\s*\[[^\]]+\]")
 _NEEDS_MORE = re.compile(r"\[(Disruptive|Serial|Flaky|Feature:)")
-"""Labels of specs that restart components of the cluster, run alone, or need what clusters seldom have."""
+"""Labels of specs that restart components, must run alone, or need features that few clusters have."""
 
 _ENDS = {"passed": PASSED, "skipped": SKIPPED}
 _LETTERS = 400  # characters of a failure's text

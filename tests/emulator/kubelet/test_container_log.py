@@ -72,7 +72,7 @@ def test_follower_sees_present_and_later_lines_to_the_end() -> None:
         assert (await anext(following)).text == b"before"
         later = asyncio.create_task(anext(following))
         done, _ = await asyncio.wait([later], timeout=0.01)
-        assert not done, "it waits while nothing comes"
+        assert not done, "the follower waits while there are no new lines"
         threading.Thread(target=log.write, args=(b"after\n",)).start()
         assert (await later).text == b"after"
         log.end()

@@ -130,7 +130,7 @@ def test_program_has_no_capabilities_and_gets_none(inside: Runs) -> None:
 
 def test_program_does_not_see_other_processes(inside: Runs) -> None:
     ids = [name for name in inside.run("ls", "/proc").output.split() if name.isdigit()]
-    assert len(ids) == 2, "the first process and the program"
+    assert len(ids) == 2, "the sandbox must have two processes: its first process and the program"
 
 
 @pytest.mark.skipif(shutil.which("bash", path=PATH) is None, reason="bash is not installed")
@@ -200,7 +200,7 @@ def test_close_ends_all_programs_and_their_children(inside: Runs) -> None:
     os.close(writing)
     inside.sandbox.close()
     with os.fdopen(reading) as read:
-        assert read.read() == "", "nobody holds its output any more"
+        assert read.read() == "", "no process holds the program's output open"
     assert process.wait(10) == KILLED
     with pytest.raises(NoProgramError):
         inside.run("true")
@@ -236,4 +236,4 @@ def test_programs_end_with_their_starter_even_after_sigkill(inside: Runs) -> Non
     """)
     started = [sys.executable, "-c", script]
     ended = subprocess.run(started, capture_output=True, timeout=30, check=False, cwd=REPOSITORY)
-    assert ended.stdout == b"up\n", "and nobody holds its output any more, or this would not have returned"
+    assert ended.stdout == b"up\n", "the program's output is closed, or this call would not have returned"

@@ -94,7 +94,7 @@ class Somebody:
         name = obj["metadata"]["name"]
         try:
             made = self.api.request("POST", path_of(resource, namespace), obj)
-        except TypeError:  # our client cannot serialise the number
+        except TypeError:  # the client cannot serialise the number
             return False
         if made.code == 409:
             self.api.delete(resource, namespace, name)

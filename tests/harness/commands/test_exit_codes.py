@@ -93,7 +93,7 @@ CAUSES: dict[str, tuple[int, tuple[str, ...]]] = {
     )),
 }  # fmt: skip
 
-SAID_ELSEWHERE = (  # these report the error in the table of checks or the summary of the run
+SAID_ELSEWHERE = (  # these commands report the error in the table of checks or in the summary of the run
     "doctor",
     "run --run-test KEP-1/* --profile dns",
     "run KEP-1/* --profile dns",

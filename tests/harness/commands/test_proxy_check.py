@@ -55,7 +55,9 @@ def end_at_a_slice(path):
 
 Check = Callable[..., tuple[ExitCode, str]]
 
-pytestmark = pytest.mark.skipif(shutil.which("nft", path=search_path()) is None, reason="unavailable: nft is not here")
+pytestmark = pytest.mark.skipif(
+    shutil.which("nft", path=search_path()) is None, reason="unavailable: nft is not installed"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -52,7 +52,7 @@ def test_recipe_without_options_is_valid() -> None:
     recipe = read_recipe("own.yml", OF_PROXY)
     assert (recipe.name, recipe.modes, recipe.exempt_features) == ("own", ("nftables",), ())
     assert recipe.programs[0].ready == (HttpCheck(10256, "/healthz"),)
-    assert recipe.quiet_seconds == 0.5, "a proxy without a synced check is waited for longer"
+    assert recipe.quiet_seconds == 0.5, "the wait is longer for a proxy without a synced check"
 
 
 @pytest.mark.parametrize("key", OF_PROXY.keys)

@@ -38,7 +38,7 @@ ABSENT = [program for program in ("bash", "kubectl") if shutil.which(program) is
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(1800),
-    pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not here"),
+    pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not installed"),
 ]
 
 
@@ -96,7 +96,7 @@ def ours(engine: ContainerEngine) -> str:
         try:
             engine.ask("pull", base, seconds=300)
         except UnavailableError as error:
-            pytest.skip(f"unavailable: no base for our image, see {PAGE}: {error}")
+            pytest.skip(f"unavailable: no base image for our image, see {PAGE}: {error}")
     file = ("--file", str(ROOT / "deploy/Containerfile"))
     engine.ask("build", *file, "--build-arg", f"BASE={base}", "--tag", name, str(ROOT), seconds=900)
     return str(name)
@@ -152,7 +152,7 @@ def sonobuoy_image(shell: Shell, engine: ContainerEngine) -> str:
     return str(name)
 
 
-@pytest.mark.skipif(shutil.which("sonobuoy") is None, reason="unavailable: there is no sonobuoy on the PATH")
+@pytest.mark.skipif(shutil.which("sonobuoy") is None, reason="unavailable: sonobuoy is not on PATH")
 def test_sonobuoy_counts_during_the_run_and_hands_results_over(shell: Shell, engine: ContainerEngine) -> None:
     shell.load(engine, sonobuoy_image(shell, engine))
     chosen = f"--plugin-env trafficdist.TRAFFICDIST_RUN_TEST={','.join(FEW)}"

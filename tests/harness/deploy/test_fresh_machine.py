@@ -18,7 +18,7 @@ SCRIPT = Path(__file__).resolve().parents[3] / ".ci/fresh-machine"
 NEEDED = ("bash", "git", "find", *(["setpriv"] if os.geteuid() == 0 else []))
 MISSING = [each for each in NEEDED if shutil.which(each) is None]
 pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=f"unavailable: there is no {', '.join(MISSING)}"),
+    pytest.mark.skipif(bool(MISSING), reason=f"unavailable: {', '.join(MISSING)} is not installed"),
     pytest.mark.skipif(sandbox.left(), reason="unavailable: root of a user namespace cannot become an ordinary user"),
 ]
 

@@ -30,7 +30,7 @@ ABSENT = [program for program in ("bash", "git") if shutil.which(program) is Non
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(2400),
-    pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not here"),
+    pytest.mark.skipif(bool(ABSENT), reason=f"unavailable: {', '.join(ABSENT)} is not installed"),
 ]
 
 MODES = ("nftables", "iptables")
@@ -74,7 +74,7 @@ def unreachable(*hosts: str) -> str:
 
 def cannot_install() -> str:
     """Return the reason why the steps that install cannot run, or ""."""
-    return "go is not here" if shutil.which("go") is None else unreachable("pypi.org", "proxy.golang.org")
+    return "go is not installed" if shutil.which("go") is None else unreachable("pypi.org", "proxy.golang.org")
 
 
 def fresh_python(folder: Path) -> dict[str, str]:
@@ -88,7 +88,7 @@ def fresh_python(folder: Path) -> dict[str, str]:
 def without_allure(folder: Path) -> dict[str, str]:
     """Return the step that needs Node and Allure if they are missing. npx finds a cached Allure in parent folders."""
     if shutil.which("npx") is None:
-        return {ALLURE_STEP: "npx is not here"}
+        return {ALLURE_STEP: "npx is not installed"}
     reason = unreachable("registry.npmjs.org")
     cached = default_folder() / f"npm-{ALLURE.replace('@', '-')}/node_modules"
     if not reason or not (cached / ".bin/allure").exists():
@@ -223,7 +223,7 @@ def test_nightly_workflow_runs_and_a_change_opens_an_issue(nights: Nights, first
         check_artifact(nights.artifact("1", mode), mode, allure=ALLURE_STEP not in job.left_out)
     summary = nights.changes("1")
     assert "This is the first night." in summary
-    assert "nothing can be derived again" not in summary, "reports are sorted with what verifies them"
+    assert "nothing can be derived again" not in summary, "reports are stored together with their histories"
     assert nights.issues == []
     nights.again_but("2", "failed")
     assert f"| `{KNOWN}` | 1.34-nftables | passed | failed |" in nights.changes("2")

@@ -20,13 +20,13 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[3]
 OF_COMMAND = {name for name, option in BY_NAME.items() if option.on_command_line}
-needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="unavailable: there is no bash")
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="unavailable: bash is not installed")
 
 
 def test_workflows_pass_actionlint() -> None:
     actionlint = shutil.which("actionlint")
     if actionlint is None:
-        pytest.skip("actionlint is not here: go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12")
+        pytest.skip("actionlint is not installed: run go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12")
     run = subprocess.run([actionlint, "-oneline"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (run.returncode, run.stdout) == (0, "")
 
@@ -121,7 +121,7 @@ def test_nightly_run_fails_only_when_it_is_unreliable(tmp_path: Path, code: int,
     report = tmp_path / "results/report.yaml"
     program(tmp_path / "bin", "trafficdist", f"#!/bin/sh\nmkdir results\ntouch {report}\nexit {code}\n")
     assert run(script("kind", "Run"), tmp_path, IMAGE="kindest/node", MODE="ipvs") == said
-    assert report.exists() is (said == 0), "what cannot be relied on is compared with nothing"
+    assert report.exists() is (said == 0), "an unreliable report is not compared"
 
 
 def night(folder: Path, report: Path, *, verdict: str) -> str:

@@ -63,7 +63,7 @@ def test_second_run_is_refused_with_the_holder_in_one_line(api: Api) -> None:
         pytest.raises(DistrustError, match=rf"run aaaaaaaa of {lease_record.identity()}, since 20.*wait") as refused,
         hold(api, "bbbbbbbb"),
     ):
-        pytest.fail("both hold it")
+        pytest.fail("both runs hold the Lease")
     assert "\n" not in str(refused.value)
 
 

@@ -92,7 +92,7 @@ def test_a_right_proxy_misses_a_member_no_more_often_than_stated(count: int) -> 
     missed = sum(len({rng.randrange(count) for _ in range(samples)}) < count for _ in range(ROUNDS))
 
     assert missed <= highest_plausible(ROUNDS, LOOSE.miss)
-    assert missed > 0, "the simulation is too small to see anything"
+    assert missed > 0, "the simulation is too small to detect a fault"
 
 
 def test_a_leaking_proxy_is_missed_no_more_often_than_stated() -> None:

@@ -64,7 +64,7 @@ def test_unprogrammed_packet_from_outside_returns_once_and_never_loops(network: 
     with pytest.raises(TimeoutError):
         send(network.external, network.plan("b1").load_balancer_ip(1)["IPv4"])
     assert forwarded(network.fabric) == 1  # to the node
-    assert forwarded(network.nodes["b1"].namespace) == 1  # and back into the fabric, which drops it
+    assert forwarded(network.nodes["b1"].namespace) == 1  # and from there back into the fabric, which drops it
 
 
 @each_family

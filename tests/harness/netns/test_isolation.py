@@ -21,7 +21,7 @@ from harness.netns.isolation import OWN, Room
 
 MakeRoom = Callable[..., Room]
 
-with_mount = pytest.mark.skipif(shutil.which("mount") is None, reason="unavailable: there is no mount")
+with_mount = pytest.mark.skipif(shutil.which("mount") is None, reason="unavailable: mount is not installed")
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_each_requirement_is_tried_and_leaves_nothing() -> None:
     assert Path("/proc/self/ns/mnt").readlink() == before
 
 
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="unavailable: there is no unshare")
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unavailable: unshare is not installed")
 def test_root_in_a_user_namespace_does_not_count_as_root() -> None:
     module = ["-m", "harness.checks.program_requirements"]
     inside = ["unshare", "--user", "--map-root-user", sys.executable, *module, "root", "bridge"]

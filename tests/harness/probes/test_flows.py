@@ -62,7 +62,7 @@ def test_recording_sends_at_its_rate_regardless_of_answers(wire: Wire) -> None:
     assert {sample.observation for sample in samples if sample.probe == 0} == {FROM_A1}
     assert {sample.observation for sample in samples if sample.probe == 1} == {TIMED_OUT}
     spaces = sorted(b.at - a.at for a, b in itertools.pairwise(sample for sample in samples if sample.probe == 0))
-    assert spaces[len(spaces) // 2] < 0.1, "it waited for the unanswered probes"
+    assert spaces[len(spaces) // 2] < 0.1, "the recording waited for unanswered probes"
     assert all(sample.seconds >= 0.2 for sample in samples if sample.probe == 1)
 
 

@@ -120,7 +120,7 @@ def test_time_while_the_loop_was_stopped_does_not_count(wire: Wire) -> None:
 
     def stall() -> None:
         recording.append(wire.loop.probe)
-        time.sleep(0.4)  # the fault under test: the machine gives the loop no time
+        time.sleep(0.4)  # the fault under test: the loop gets no CPU time
 
     recording: list[object] = []
     with ThreadPoolExecutor(2) as pool:

@@ -100,7 +100,7 @@ BY_CNI = """
 
 @pytest.mark.skipif(
     any(shutil.which(each, path=cni.USUAL_PATH) is None for each in ("ptp", "host-local")),
-    reason="unavailable: plugins of CNI (containernetworking-plugins)",
+    reason="unavailable: CNI plugins (package containernetworking-plugins)",
 )
 def test_pods_are_attached_by_a_configuration_of_cni(boot: Boot) -> None:
     program = {"files": {"pods.conflist": BY_CNI}, "pods": {"cni": "{folder}/pods.conflist"}}

@@ -94,7 +94,7 @@ def browser(folder: Path) -> Iterator[Page]:
     """Start Chromium with a profile in this folder."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
-        pytest.skip("no Chromium is here: install it, for example with `apt-get install chromium`")
+        pytest.skip("Chromium is not installed: install it, for example with `apt-get install chromium`")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
                "--no-first-run", "--disable-background-networking", f"--user-data-dir={folder}"]  # fmt: skip
     process = subprocess.Popen([program, *options, "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -21,7 +21,7 @@ def installed(package: str, version: str, path: str, *, what: str) -> Path:
     """
     npm = shutil.which("npm")
     if npm is None:
-        pytest.skip(f"npm is not here, and gets {what}: install Node 20 or newer")
+        pytest.skip(f"npm, which installs {what}, is not available: install Node 20 or newer")
     folder = default_folder() / f"npm-{package}-{version}"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "node_modules" / path
@@ -31,5 +31,5 @@ def installed(package: str, version: str, path: str, *, what: str) -> Path:
         if not file.exists():
             done = subprocess.run(command, check=False, capture_output=True, text=True)
             if done.returncode:
-                pytest.skip(f"{what} is not here, and `{' '.join(command)}` does not get it: {done.stderr[-300:]}")
+                pytest.skip(f"{what} is not installed, and `{' '.join(command)}` fails: {done.stderr[-300:]}")
     return file

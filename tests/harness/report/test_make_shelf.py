@@ -49,7 +49,7 @@ def make_shelf(place: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=place, timeout=60, capture_output=True, text=True, check=False, env=mine)
 
 
-needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="unavailable: there is no make")
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="unavailable: make is not installed")
 
 
 @needs_make
@@ -72,7 +72,7 @@ def test_make_shelf_runs_what_is_in_the_cache_and_then_adds_all(checkout: Path) 
 
 
 @needs_make
-@pytest.mark.skipif(shutil.which("git") is None, reason="unavailable: there is no git")
+@pytest.mark.skipif(shutil.which("git") is None, reason="unavailable: git is not installed")
 def test_make_shelf_runs_nothing_in_a_checkout_with_changes(checkout: Path) -> None:
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
     for arguments in (("init", "--quiet"), ("add", "Makefile"), ("commit", "--quiet", "--message=x")):

@@ -54,7 +54,7 @@ def test_every_changed_value_in_a_report_is_refused(forged: Forged) -> None:
             try:
                 if repr(before) != repr(odd) and not forged.checks():
                     faults.append(f"accepted: {place} is {str(odd)[:50]!r}")
-            except Exception as error:  # noqa: BLE001  that is what is looked for
+            except Exception as error:  # noqa: BLE001  any exception is a fault
                 faults.append(f"{error!r}: {place} is {str(odd)[:50]!r}")
             if crashes("compare", "--changes", path, path) or crashes("judge", str(forged.folder)):
                 faults.append(f"a command broke: {place} is {str(odd)[:50]!r}")
@@ -81,7 +81,7 @@ def test_any_value_in_a_history_is_handled_by_every_command(forged: Forged) -> N
                 try:
                     forged.rewrite(lambda each: each)
                     forged.checks()
-                except Exception as error:  # noqa: BLE001  that is what is looked for
+                except Exception as error:  # noqa: BLE001  any exception is a fault
                     faults.append(f"{error!r}: {record['kind']} {place} is {str(odd)[:50]!r}")
                 if crashes("judge", str(forged.folder / "run.jsonl")):
                     faults.append(f"judge broke: {record['kind']} {place} is {str(odd)[:50]!r}")

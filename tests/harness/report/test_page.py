@@ -254,6 +254,6 @@ def test_page_shows_judged_decisions_and_added_service_fields(run: Run) -> None:
     assert "(decisions)" not in maker.as_html(report, [], {}, {})
     told = {**report["environment"], "services": {"spec": {"note": "<b>"}}}
     shown = maker.as_html({**report, "judges": "decisions", "environment": told}, [], {}, {})
-    assert shown.count("(decisions)") == 2  # the title of the page, and its heading
+    assert shown.count("(decisions)") == 2  # the title and the heading of the page
     assert "<dt>Judged by</dt><dd>decisions</dd>" in shown
     assert '<dt>Every Service has</dt><dd>{"spec": {"note": "\\u003cb\\u003e"}}</dd>' in shown

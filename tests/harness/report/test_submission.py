@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TODAY = datetime.datetime.now(datetime.UTC).date()
 
 pytestmark = pytest.mark.skipif(
-    not (shutil.which("git") and shutil.which("bash")), reason="unavailable: git or bash is not here"
+    not (shutil.which("git") and shutil.which("bash")), reason="unavailable: git or bash is not installed"
 )
 
 

@@ -228,7 +228,7 @@ def test_full_disk_is_reported_and_observations_are_kept(place: Place, workers: 
         [*shell, *place.command(workers=workers)], capture_output=True, text=True, check=False, env=place.environment
     )
     if ran.returncode == 77:
-        pytest.skip("no file system can be mounted here")
+        pytest.skip("this user cannot mount a file system")
     said = ran.stdout + ran.stderr
     assert ran.returncode == ExitCode.DISTRUST, said
     assert "no room on the disk" in said or "No space left on device" in said

@@ -128,7 +128,7 @@ def without_ports(place: Place) -> Iterator[None]:
         before = path.read_text(encoding="ascii")
         path.write_text("50000 50007", encoding="ascii")
         for port, kind in itertools.product([*range(50000, 50008), *_next_ports()], ("TCP", "UDP")):
-            with contextlib.suppress(OSError):  # an occupied port serves as well
+            with contextlib.suppress(OSError):  # a port that is already in use is fine
                 taken.enter_context(bound(place.client.namespace, kind, place.family, port))
         opened = taken.pop_all()
     try:
@@ -157,14 +157,14 @@ def full_tracking(place: Place) -> Iterator[None]:
     path = "/proc/sys/net/netfilter/nf_conntrack_max"
     room = int(Path(path).read_text(encoding="ascii")) if Path(path).exists() else 0
     if not 0 < room <= MOST_TRACKED:
-        pytest.skip(f"{room} connections for each netns by {path} of this machine are none, or too many to make")
+        pytest.skip(f"{path} of this machine allows {room} connections per netns: no limit, or too many to create")
     with node.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, rtnetlink.NETFILTER) as sock:
         for first in itertools.count(0, 100):  # a batch small enough for all error replies to fit in the socket buffer
             sock.send(b"".join(_connection(number) for number in range(first, first + 100)))
             with contextlib.suppress(BlockingIOError):  # no reply: the kernel replies only to errors
                 assert refusal(sock.recv(1 << 16)) == errno.ENOMEM
                 break
-            assert first <= room, "there is room for more connections than the kernel says"
+            assert first <= room, "the table holds more connections than the kernel's limit"
     try:
         yield
     finally:

@@ -35,7 +35,7 @@ def informer() -> Path:
         command = ["go", "build", "-buildvcs=false", "-o", str(fresh), "."]
         built = subprocess.run(command, cwd=MODULE, capture_output=True, text=True, check=False)
         if "dial tcp" in built.stderr or "lookup " in built.stderr:
-            pytest.skip("the Go module proxy is out of reach")
+            pytest.skip("the Go module proxy is unreachable")
         assert built.returncode == 0, built.stderr
         fresh.rename(binary)
     return binary

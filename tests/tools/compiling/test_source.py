@@ -30,7 +30,7 @@ func main() {{ os.Stdout.WriteString("Kubernetes " + version.Get() + "\\n") }}
 """
 VERSION = 'package version\nvar gitVersion = "v0.0.0"\nfunc Get() string { return gitVersion }\n'
 
-needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="unavailable: there is no Go")
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="unavailable: Go is not installed")
 
 
 class Modules:

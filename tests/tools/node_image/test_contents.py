@@ -41,7 +41,7 @@ def test_image_without_version_is_refused_by_name() -> None:
     [
         (Version(3, 6, 5), Version(3, 6, 5)),
         (Version(3, 6, 6), Version(3, 6, 8)),  # the newest of the same minor version
-        (Version(3, 4, 1), Version(3, 7, 0)),  # no match: the newest of all, without pre-releases
+        (Version(3, 4, 1), Version(3, 7, 0)),  # no match: the newest version, without pre-releases
     ],
 )
 def test_unavailable_version_has_a_nearest_one(wanted: Version, taken: Version) -> None:

@@ -101,7 +101,7 @@ def test_python_client_exchanges_input_and_output_with_a_program(start: Callable
     assert (program.read_stdout(), program.read_stderr(), program.returncode) == ("got hello\n", "bad\n", 7)
 
 
-@pytest.mark.skipif(shutil.which("stty") is None, reason="unavailable: there is no stty")
+@pytest.mark.skipif(shutil.which("stty") is None, reason="unavailable: stty is not installed")
 def test_terminal_has_the_size_requested_by_the_client(start: Callable[..., Any]) -> None:
     program = start("sh", "-c", "read line; stty size; test -t 0 && test -t 1 && test -t 2 && echo terminal", tty=True)
     program.write_channel(4, json.dumps({"Width": 123, "Height": 45}))

@@ -92,7 +92,7 @@ def test_frames_are_read_however_they_are_cut(size: int) -> None:
     assert [(each.number, each.headers) for each in opened] == [(1, HEADERS), (3, {"streamtype": "error"})]
     assert texts == [b"GET /" + b"x" * 300, b""]
     assert opened[1].ended
-    assert wire.got.endswith(control(6, struct.pack("!I", 7))), "the client's ping comes back"
+    assert wire.got.endswith(control(6, struct.pack("!I", 7))), "the server returns the client's ping"
 
 
 def test_reply_headers_are_decompressed_in_order_and_ignored() -> None:

@@ -303,7 +303,7 @@ def test_syns_of_a_pending_reading_are_not_losses(
     now, repeated = 112.0, 6
     dialer.begin(probe)
     now, repeated = 113.0, 7
-    assert dialer._counted(probe, LATE, set()).count(TIMED_OUT) == 1, "nobody tries any more"
+    assert dialer._counted(probe, LATE, set()).count(TIMED_OUT) == 1, "no attempt is pending any more"
 
 
 def answering(
@@ -409,4 +409,4 @@ def test_doubtful_try_of_steady_traffic_is_unknown(
     probe = Probe(CLIENT, "TCP", "10.96.0.1", 80)
     dialer = of_an_old_client(new_dialer, iter([8, 0]), of_twin=4, neighbours=())
     assert [type(each) for each in dialer.dial(probe, 10).outcomes] == [Reached] * 8 + [Unknown] * 2
-    assert dialer.dial(probe, 1).outcomes == [TIMED_OUT], "none had an answer"
+    assert dialer.dial(probe, 1).outcomes == [TIMED_OUT], "no attempt was answered"

@@ -259,7 +259,7 @@ def test_forbidden_pod_proxy_is_replaced_by_port_forward(
         expect_traffic(scenario, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}})
         scenario.close()
     opened = len([each for each in host.server.requests() if "/portforward" in str(each)])
-    assert 0 < opened < 100, "connections are kept"
+    assert 0 < opened < 100, "connections are reused"
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def wait_in_vain(logs: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.skipif(shutil.which("find") is None, reason="unavailable: there is no find")
+@pytest.mark.skipif(shutil.which("find") is None, reason="unavailable: find is not installed")
 def test_log_that_names_the_limit_is_reported_with_the_remedy(tmp_path: Path) -> None:
     log = tmp_path / "kube-system_kube-proxy-x_1" / "kube-proxy" / "3.log"
     log.parent.mkdir(parents=True)

@@ -17,7 +17,7 @@ from tests.harness.backends.verdicts import unlike, verdicts
 
 SAMPLE = (
     "AFFINITY/clients-are-spread",
-    "CHANGES/a-slice-of-another-service",  # kube-proxy does not meet this one
+    "CHANGES/a-slice-of-another-service",  # kube-proxy fails this requirement
     "CHANGES/type-of-a-service",
     "HEALTH/check-node-port-counts-local-endpoints",
     "INTERACTIONS/cluster-ip-hints",

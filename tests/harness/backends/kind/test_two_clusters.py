@@ -14,7 +14,7 @@ from harness.backends.containers.engine import ContainerEngine
 from harness.eventually import eventually
 from tests.harness.backends.verdicts import RUN, trafficdist
 
-ASKED = ["KEP-*", "METRICS/*", "SERVICE/*"]  # those that need two nodes or fewer; about 30 s
+ASKED = ["KEP-*", "METRICS/*", "SERVICE/*"]  # requirements that need at most two nodes; about 30 s
 MADE = 600.0  # seconds for the creation of two clusters
 
 
