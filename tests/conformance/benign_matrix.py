@@ -60,7 +60,7 @@ _KEYS = {"TopologyKeys", "TopologyKeysRouting"}
 def tried(variant: Mutant, reading: str) -> list[str]:
     """Return the requirements to run against a variant in one reading of the KEPs.
 
-    These are all claimed requirements, each once.
+    The list has all claimed requirements without duplicates.
 
     A requirement can be identical in both readings. It then runs again in the released reading only if a replaced
     component depends on the reading. All other components belong to the reference, which has a certified run in both

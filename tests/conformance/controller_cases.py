@@ -233,7 +233,7 @@ class _Teller:
 
 
 def _node_without_endpoint_comes() -> Story:
-    """Return the handwritten case. It adds a node without an endpoint while the configuration allows one such node."""
+    """Return a handwritten case that adds a node without an endpoint while the configuration allows one such node."""
     teller = _Teller(random.Random(1))
     teller.tidy, teller.owned = True, False
     nodes = [teller.node(name) for name in ("a1", "a2", "b1")]

@@ -4,7 +4,7 @@
     python -m tests.conformance.detectors ignores-external-local 'KEP-2086/*'
 
 Each output line is a requirement, and the mutant can be added to the `kills` of that requirement. Grids and slow
-requirements are left out. They detect most mutants, so they say little about a single one.
+requirements are left out. They detect most mutants, so they are not specific to one mutant.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def one_run(number: int, of: int, workers: int) -> dict[str, Any]:
 
 
 def drawn(number: int, of: int) -> list[str]:
-    """Return the requirement ids of a run. Each profile has the same number of them."""
+    """Return the requirement ids of a run. Each profile contributes the same number of requirements."""
     chance = random.Random(number)
     found = []
     for profile in Profile:

@@ -145,7 +145,7 @@ def main(arguments: list[str]) -> int:
             return int(bool(found))
         case ["add", name] if name in suite:
             found = add(records, suite[name], measure(suite[name]))
-            sys.stdout.writelines(f"wrote {each}\n" for each in found or ["nothing: all is there"])
+            sys.stdout.writelines(f"wrote {each}\n" for each in found or ["nothing: all entries exist"])
             left = by_hand(records, suite[name])
             sys.stdout.write(left and f"left to you is {coverage.FILE}: {left}")
             return 0

@@ -195,7 +195,7 @@ WITHOUT: Mapping[str, Without] = {
     "annotation auto": _annotations(lambda key, value: value != "auto"),
     "annotation Node": _annotations(lambda key, value: value != "Node"),
     "no annotation Node": _meta("services", annotations={TOPOLOGY_MODE: "Node"}),
-    "annotation as the field": _annotations(lambda key, value: value != "PreferClose"),
+    "annotation with the value of the field": _annotations(lambda key, value: value != "PreferClose"),
     "the older annotation": _annotations(lambda key, value: key != TOPOLOGY_AWARE_HINTS),
     "any Local": _spec(lambda spec: _bare(spec, "internalTrafficPolicy", "externalTrafficPolicy")),
     "publishNotReadyAddresses": _spec(lambda spec: _bare(spec, "publishNotReadyAddresses")),
@@ -228,7 +228,7 @@ WITHOUT: Mapping[str, Without] = {
     "nodes with a zone": _objects(
         "nodes", lambda obj: _labels(obj, lambda labels, name: {key: labels[key] for key in labels if key != ZONE})
     ),
-    "nodes that are missing": _nodes_stay,
+    "missing nodes": _nodes_stay,
     "nodes of one zone": _several_zones,
     "nodes of the control plane": _objects(
         "nodes",
@@ -241,13 +241,13 @@ WITHOUT: Mapping[str, Without] = {
         lambda obj: {**obj, "status": {**obj["status"], "allocatable": obj["status"]["allocatable"] or {"cpu": "2"}}},
     ),
     "changes of nodes": _no("MODIFIED", of="nodes"),
-    "nodes that come, go or change": lambda story: replace(
+    "added, removed or changed nodes": lambda story: replace(
         story, steps=[story.steps[0], *[[each for each in step if each[1] != "nodes"] for step in story.steps[1:]]]
     ),
     # others
     "slices of others": _no("ADDED", of="endpointslices"),
     "changes": lambda story: replace(story, steps=story.steps[:1]),
-    "objects that were there": _empty,
+    "objects that already exist": _empty,
     "restarts": _each(lambda kind, which, obj: None if kind == RESTART else (kind, which, obj)),
     "outages": _each(lambda kind, which, obj: None if kind == "SYNCED" else (kind, which, obj)),
     "servers of another release": _no(SERVED, of="services"),
@@ -261,7 +261,7 @@ WITHOUT: Mapping[str, Without] = {
     "opt-out": lambda story: (
         replace(story, node_level=NodeLevel()) if story.node_level.approach == "opt-out" else story
     ),
-    "a limit of missing nodes": lambda story: replace(story, node_level=replace(story.node_level, missing=None)),
+    "a limit on missing nodes": lambda story: replace(story, node_level=replace(story.node_level, missing=None)),
     "a percentage": lambda story: replace(
         story,
         node_level=replace(

@@ -149,7 +149,7 @@ WITHOUT: Mapping[str, Without] = {
     "endpoints on the own node": _endpoints(lambda each: {**each, "nodeName": "b1"}),
     "endpoints on other nodes": _endpoints(lambda each: {**each, "nodeName": OWN}),
     "several slices": _one_slice,
-    "endpoints that come or go": _stays,
+    "added or removed endpoints": _stays,
     # Services
     "internal Local": _spec(internalTrafficPolicy="Cluster"),
     "external Local": _spec(externalTrafficPolicy="Cluster"),
@@ -188,7 +188,7 @@ WITHOUT: Mapping[str, Without] = {
     "changes of other nodes": _no("nodes", "MODIFIED", of=lambda name: name != OWN),
     "deletes of Services": _no_deletes("services"),
     "deletes of slices": _no_deletes("endpointslices"),
-    "objects that were there": lambda story: replace(
+    "objects that already exist": lambda story: replace(
         story,
         steps=[
             [each for each in story.steps[0] if each.resource in {"nodes", ""}],
@@ -199,7 +199,7 @@ WITHOUT: Mapping[str, Without] = {
     "an outage": lambda story: replace(
         story, steps=[story.steps[0], *([each for each in step if each.type != "SYNCED"] for step in story.steps[1:])]
     ),
-    "a node that is about to go": _objects("nodes", lambda obj: {**obj, "spec": {}}),
+    "a node that is being deleted": _objects("nodes", lambda obj: {**obj, "spec": {}}),
     # releases
     "older releases": _feature(lambda features: Features()),
     "newer releases": _feature(lambda features: Features((1, 29))),
@@ -210,8 +210,8 @@ WITHOUT: Mapping[str, Without] = {
             gates={gate: on for gate, on in features.gates.items() if gate == "ServiceTopology"},
         )
     ),
-    "gate of topology keys": _gate("ServiceTopology", on=False),
-    "gate of topology keys off": _gate("ServiceTopology", on=True),
+    "gate of topologyKeys": _gate("ServiceTopology", on=False),
+    "disabled gate of topologyKeys": _gate("ServiceTopology", on=True),
     "gate NodeLevelTopology": _gate("NodeLevelTopology", on=False),
 }
 """Maps the name of a condition to a function that removes the condition from a case."""

@@ -194,7 +194,7 @@ SERVER_SAID: Mapping[str, Where] = {
 }
 
 RIGHT_IN_ALL = {
-    "describes-no-services": "what it lacks is in the OpenAPI document alone",
+    "describes-no-services": "only its OpenAPI document is wrong",
     "drops-what-is-no-text": "these requests have well-formed fields",
     "types-keep-what-they-lack": "none of these Services has a field that a new type lacks",
     "external-names-for-ever": "none of these Services is of type ExternalName",

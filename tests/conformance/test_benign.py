@@ -42,7 +42,7 @@ SILENT = (
 def _patience(variant: Mutant, requirement: str) -> float:
     """Return the time scale for a requirement.
 
-    It is short if the requirement should fail and the variant delays nothing.
+    The scale is short if the requirement should fail and the variant delays nothing.
     """
     return 0.2 if requirement in variant.unmet and not is_late(variant.name) else 1
 

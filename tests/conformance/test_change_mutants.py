@@ -139,7 +139,7 @@ CHANGES: dict[str, list[Told]] = {
         ("ADDED", "endpointslices", _slice("web-2", _endpoint(1))),
         ("DELETED", "endpointslices", _slice("web-2", _endpoint(1))),
     ],
-    "another word on an address": [
+    "another slice with the same address": [
         ("ADDED", "endpointslices", _slice("web-2", _endpoint(1, nodeName="b1"))),
         ("DELETED", "endpointslices", FIRST),
     ],
@@ -198,8 +198,8 @@ MISSED: dict[str, set[str]] = {
     "empty-hints-change-nothing": {"empty hints"},
     "new-zone-becomes-the-hint": {"a zone"},
     "node-names-are-frozen": {"a node name"},
-    "one-deletion-takes-an-address": {"one of two slices with an address", "another word on an address"},
-    "first-word-on-an-address-counts": {"another word on an address", "a node name"} | CONDITIONS | HINTS,
+    "one-deletion-takes-an-address": {"one of two slices with an address", "another slice with the same address"},
+    "first-word-on-an-address-counts": {"another slice with the same address", "a node name"} | CONDITIONS | HINTS,
     "first-manager-alone": {"another manager"},
     "reads-slices-of-names": {"a slice of names"},
     "uses-every-address": {"an endpoint of two addresses"},

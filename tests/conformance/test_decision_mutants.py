@@ -86,7 +86,7 @@ WITHOUT: Mapping[str, Without] = {
     "terminating endpoints": _endpoints(lambda each: not each.terminating),
     "terminating endpoints that do not serve": _endpoints(lambda each: each.serving or not each.terminating),
     "no zone label": lambda asked: replace(asked, place=replace(asked.place, zone=asked.place.zone or "a")),
-    "odd names of zones": lambda asked: replace(
+    "unusual zone names": lambda asked: replace(
         _each(lambda each: each._replace(zone_hints=each.zone_hints & {"a", "b"}))(asked),
         place=replace(asked.place, zone=asked.place.zone if asked.place.zone in {"a", "b"} else "a"),
     ),
@@ -107,15 +107,15 @@ WITHOUT: Mapping[str, Without] = {
     "several target ports": _each(lambda each: each._replace(port=8080)),
     "many endpoints": lambda asked: replace(asked, endpoints=asked.endpoints[: MANY - 1]),
     "topology keys": _port(topology_keys=()),
-    "gate of topology keys": _behaviour(topology_keys=False, keys_alone=False, internal_policy=True),
+    "gate of topologyKeys": _behaviour(topology_keys=False, keys_alone=False, internal_policy=True),
     "gate as released": _behaviour(keys_alone=False),
-    "internal policy out of force": _behaviour(internal_policy=True),
+    "ineffective internal policy": _behaviour(internal_policy=True),
     "several topology keys": _keys(lambda keys: keys[:1]),
     "keys without *": _keys(lambda keys: (*(each for each in keys if each != ANY), ANY) if keys else ()),
     "*": _keys(lambda keys: tuple(each for each in keys if each != ANY)),
-    "keys of one's own": _keys(lambda keys: tuple(each for each in keys if each != RACK)),
+    "custom topology keys": _keys(lambda keys: tuple(each for each in keys if each != RACK)),
     "missing labels": _labelled,
-    "connections to be refused": lambda asked: replace(
+    "rejected connections": lambda asked: replace(
         asked,
         port=replace(asked.port, topology_keys=()),
         endpoints=[*asked.endpoints, Endpoint("10.244.9.9", 80)],
@@ -148,8 +148,8 @@ SAID: Mapping[str, Said] = {
     "zone-before-node": Said(("zone hints", "node hints", "several endpoints")),
     "hints-need-the-annotation": Said(("zone hints", "no annotation")),
     "annotation-disabled-ends-hints": Said(("hints", "annotation")),
-    "zone-names-in-any-case": Said(("zone hints", "odd names of zones")),
-    "zone-names-as-numbers": Said(("zone hints", "odd names of zones")),
+    "zone-names-in-any-case": Said(("zone hints", "unusual zone names")),
+    "zone-names-as-numbers": Said(("zone hints", "unusual zone names")),
     "decides-as-on-another-node": Said(("another node",)),
     "udp-ignores-hints": Said(("hints", "UDP")),
     "ipv6-ignores-hints": Said(("hints", "IPv6")),
@@ -169,7 +169,7 @@ SAID: Mapping[str, Said] = {
     "external-local-restricts-cluster-ip": Said(("external Local", "external addresses"), ("cluster_ip",)),
     "external-local-restricts-clients-inside": Said(("external Local", "external addresses"), ("inside",)),
     "rejects-where-drop-is-due": Said(("any Local",), ("cluster_ip", "outside")),
-    "drops-where-reject-is-due": Said(("connections to be refused",)),
+    "drops-where-reject-is-due": Said(("rejected connections",)),
     "starves-one-endpoint": Said(("several endpoints",)),
     # combinations of several dimensions
     "no-policies-over-udp-and-ipv6": Said(("any Local", "UDP", "IPv6"), ("cluster_ip", "outside")),
@@ -187,7 +187,7 @@ SAID: Mapping[str, Said] = {
     "no-hints-inside-at-external-ips": Said(("hints", "external IPs"), ("inside",)),
     "target-port-of-the-first-pod": Said(("several endpoints", "several target ports")),
     "unready-as-last-resort": Said(("unready endpoints",)),
-    "drops-where-none-is-ready": Said(("endpoints that are not ready", "connections to be refused")),
+    "drops-where-none-is-ready": Said(("endpoints that are not ready", "rejected connections")),
     "no-last-resort-at-udp-node-ports": Said(("terminating endpoints", "UDP", "external addresses"), EXTERNAL),
     "node-hints-need-a-zone": Said(("node hints", "no zone label")),
     "node-hints-on-top-of-local": Said(("node hints", "any Local"), ("cluster_ip", "outside")),
@@ -200,34 +200,34 @@ SAID: Mapping[str, Said] = {
     "affinity-ignores-hints": Said(("hints", "affinity")),
     "affinity-ignores-policies": Said(("any Local", "affinity"), ("cluster_ip", "outside")),
     # topology keys
-    "ignores-topology-keys": Said(("topology keys", "gate of topology keys")),
-    "topology-keys-are-soft": Said(("topology keys", "gate of topology keys", "keys without *")),
-    "first-topology-key-only": Said(("several topology keys", "gate of topology keys")),
-    "reads-topology-keys-backwards": Said(("several topology keys", "gate of topology keys")),
-    "unites-topology-keys": Said(("several topology keys", "gate of topology keys", "several endpoints")),
-    "demands-every-topology-key": Said(("several topology keys", "gate of topology keys")),
-    "star-is-a-label": Said(("*", "gate of topology keys")),
-    "star-decides-at-once": Said(("*", "several topology keys", "gate of topology keys")),
-    "knows-common-topology-keys-only": Said(("keys of one's own", "gate of topology keys")),
-    "topology-keys-stay-in-the-zone": Said(("topology keys", "gate of topology keys", "several endpoints")),
-    "missing-label-is-a-place": Said(("topology keys", "gate of topology keys", "missing labels")),
-    "topology-keys-match-any-label": Said(("topology keys", "gate of topology keys")),
-    "unready-endpoint-meets-a-key": Said(("topology keys", "gate of topology keys", "unready endpoints")),
-    "udp-ignores-topology-keys": Said(("topology keys", "gate of topology keys", "UDP")),
-    "ipv6-ignores-topology-keys": Said(("topology keys", "gate of topology keys", "IPv6")),
+    "ignores-topology-keys": Said(("topology keys", "gate of topologyKeys")),
+    "topology-keys-are-soft": Said(("topology keys", "gate of topologyKeys", "keys without *")),
+    "first-topology-key-only": Said(("several topology keys", "gate of topologyKeys")),
+    "reads-topology-keys-backwards": Said(("several topology keys", "gate of topologyKeys")),
+    "unites-topology-keys": Said(("several topology keys", "gate of topologyKeys", "several endpoints")),
+    "demands-every-topology-key": Said(("several topology keys", "gate of topologyKeys")),
+    "star-is-a-label": Said(("*", "gate of topologyKeys")),
+    "star-decides-at-once": Said(("*", "several topology keys", "gate of topologyKeys")),
+    "knows-common-topology-keys-only": Said(("custom topology keys", "gate of topologyKeys")),
+    "topology-keys-stay-in-the-zone": Said(("topology keys", "gate of topologyKeys", "several endpoints")),
+    "missing-label-is-a-place": Said(("topology keys", "gate of topologyKeys", "missing labels")),
+    "topology-keys-match-any-label": Said(("topology keys", "gate of topologyKeys")),
+    "unready-endpoint-meets-a-key": Said(("topology keys", "gate of topologyKeys", "unready endpoints")),
+    "udp-ignores-topology-keys": Said(("topology keys", "gate of topologyKeys", "UDP")),
+    "ipv6-ignores-topology-keys": Said(("topology keys", "gate of topologyKeys", "IPv6")),
     "external-addresses-ignore-topology-keys": Said(
-        ("topology keys", "gate of topology keys", "external addresses"), EXTERNAL
+        ("topology keys", "gate of topologyKeys", "external addresses"), EXTERNAL
     ),
-    "hints-before-topology-keys": Said(("topology keys", "gate of topology keys", "hints")),
-    "annotation-before-topology-keys": Said(("topology keys", "gate of topology keys", "annotation")),
-    "hints-narrow-topology-keys": Said(("topology keys", "gate of topology keys", "hints", "several endpoints")),
+    "hints-before-topology-keys": Said(("topology keys", "gate of topologyKeys", "hints")),
+    "annotation-before-topology-keys": Said(("topology keys", "gate of topologyKeys", "annotation")),
+    "hints-narrow-topology-keys": Said(("topology keys", "gate of topologyKeys", "hints", "several endpoints")),
     "topology-keys-end-policy-local": Said(
-        ("topology keys", "gate of topology keys", "any Local"), ("cluster_ip", "outside")
+        ("topology keys", "gate of topologyKeys", "any Local"), ("cluster_ip", "outside")
     ),
-    "gate-of-topology-keys-ends-hints": Said(("gate of topology keys", "hints")),
-    "hints-beside-the-gate-of-topology-keys": Said(("gate of topology keys", "gate as released", "hints")),
+    "gate-of-topology-keys-ends-hints": Said(("gate of topologyKeys", "hints")),
+    "hints-beside-the-gate-of-topology-keys": Said(("gate of topologyKeys", "gate as released", "hints")),
     "policy-local-beside-the-gate-of-topology-keys": Said(
-        ("gate of topology keys", "internal policy out of force", "internal Local"), ("cluster_ip",)
+        ("gate of topologyKeys", "ineffective internal policy", "internal Local"), ("cluster_ip",)
     ),
     # node-level topology
     "node-level-needs-the-annotation": Said(("node hints", "no annotation", "a release with the annotation")),
@@ -253,7 +253,7 @@ DECIDING = [name for name in MUTANTS if _decides(name)]
 def situations() -> list[Question]:
     """Return deterministic generated situations.
 
-    Most mutants use only the first ones. The others are for faults that are rarely triggered.
+    Most mutants use only the first ones. The remaining situations are for faults that are rarely triggered.
     """
     chance = random.Random(18)
     return [_situation(chance) for _ in range(MOST)]

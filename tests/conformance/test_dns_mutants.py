@@ -143,9 +143,9 @@ DNS_SAID: Mapping[str, Where] = {
 
 DNS_OTHERWISE: Mapping[str, str] = {
     "dns-has-the-first-port-only": "these Services have one port",
-    "dns-tells-no-version": "nobody here asks for the version",
-    "dns-crashes-on-slices-of-names": "it ends in its thread, which is not here",
-    "dns-hangs-on-slices-of-names": "it hangs in its thread, which is not here",
+    "dns-tells-no-version": "no query asks for the version",
+    "dns-crashes-on-slices-of-names": "it exits in its thread, which these cases do not run",
+    "dns-hangs-on-slices-of-names": "it hangs in its thread, which these cases do not run",
 }
 """Mutants that answer all of these queries correctly, with reasons."""
 

@@ -31,7 +31,7 @@ def test_impossible_combination_has_a_reason() -> None:
 
 
 def test_node_hints_change_nothing_where_hints_do_not_decide() -> None:
-    """For this reason these cells can test proxies that do not support node hints."""
+    """Such cells can test proxies that do not support node hints."""
     for cell in (each for each in GRID if not cells.follows_hints(each)):
         for node in cells.ASKED_FROM:
             assert cells.outcome(cell, node, node_hints=False) == cells.outcome(cell, node), cells.name_of(cell)

@@ -48,49 +48,51 @@ def _names_another_node(api: ApiServer) -> object:
 
 
 STEPS: Mapping[str, Step] = {
-    "a node comes": lambda api: api.create("nodes", "", _node("a1", rack="1")),
-    "another node comes": lambda api: api.create("nodes", "", _node("b1")),
-    "a pod comes": lambda api: api.create("pods", "default", _pod("web", "a1")),
-    "a pod without node comes": lambda api: api.create("pods", "default", _pod("later", "")),
-    "it has an address": _report("web", "10.0.0.1"),
-    "it has two": _report("web", "10.0.0.1", "fd00::1"),
-    "a pod event without news": lambda api: api.patch(
+    "a node is created": lambda api: api.create("nodes", "", _node("a1", rack="1")),
+    "another node is created": lambda api: api.create("nodes", "", _node("b1")),
+    "a pod is created": lambda api: api.create("pods", "default", _pod("web", "a1")),
+    "a pod without node is created": lambda api: api.create("pods", "default", _pod("later", "")),
+    "the pod has an address": _report("web", "10.0.0.1"),
+    "the pod has two addresses": _report("web", "10.0.0.1", "fd00::1"),
+    "a pod event without relevant changes": lambda api: api.patch(
         "pods", "default", "web", {"metadata": {"annotations": {"a": "b"}}}
     ),
     "a label changes": _label(**{ZONE: "c"}),
-    "a label comes": _label(row="7"),
-    "a label goes": _label(rack=None),
-    "a pod without address comes": lambda api: api.create("pods", "default", _pod("other", "b1")),
+    "a label is added": _label(row="7"),
+    "a label is removed": _label(rack=None),
+    "a pod without address is created": lambda api: api.create("pods", "default", _pod("other", "b1")),
     "a pod is bound": lambda api: api.patch("pods", "default", "later", {"spec": {"nodeName": "b1"}}),
-    "somebody names another node": _names_another_node,
-    "the node goes": lambda api: api.delete("nodes", "", "a1"),
-    "the node is back": lambda api: api.create("nodes", "", _node("a1")),
-    "the pod goes": lambda api: api.delete("pods", "default", "web", grace_seconds=0),
+    "another client names another node": _names_another_node,
+    "the node is deleted": lambda api: api.delete("nodes", "", "a1"),
+    "the node is created again": lambda api: api.create("nodes", "", _node("a1")),
+    "the pod is deleted": lambda api: api.delete("pods", "default", "web", grace_seconds=0),
 }
 
 OF_WEB = tuple(STEPS)[2:-1]
 """The steps in which pod `web` exists."""
 
 SAID: Mapping[str, tuple[str, ...]] = {
-    "locator-has-one-address": OF_WEB[OF_WEB.index("it has two") :],
-    "locator-has-known-labels-only": (*OF_WEB[: OF_WEB.index("the node goes")],),
-    "locator-is-written-once": tuple(STEPS)[list(STEPS).index("it has an address") :],
+    "locator-has-one-address": OF_WEB[OF_WEB.index("the pod has two addresses") :],
+    "locator-has-known-labels-only": (*OF_WEB[: OF_WEB.index("the node is deleted")],),
+    "locator-is-written-once": tuple(STEPS)[list(STEPS).index("the pod has an address") :],
     "locator-keeps-the-first-labels": OF_WEB[
-        OF_WEB.index("a label changes") : OF_WEB.index("somebody names another node")
+        OF_WEB.index("a label changes") : OF_WEB.index("another client names another node")
     ],
-    "locator-loses-no-label": OF_WEB[OF_WEB.index("a label goes") : OF_WEB.index("somebody names another node")],
-    "locator-keeps-a-deleted-node": ("the node goes",),
-    "locator-is-written-for-every-event": ("a pod event without news",),
-    "locator-is-never-deleted": ("the pod goes",),
+    "locator-loses-no-label": OF_WEB[
+        OF_WEB.index("a label is removed") : OF_WEB.index("another client names another node")
+    ],
+    "locator-keeps-a-deleted-node": ("the node is deleted",),
+    "locator-is-written-for-every-event": ("a pod event without relevant changes",),
+    "locator-is-never-deleted": ("the pod is deleted",),
     "locator-has-another-name": tuple(STEPS)[2:],
     "locator-misses-the-binding": tuple(STEPS)[list(STEPS).index("a pod is bound") :],
-    "locator-believes-what-it-says": ("somebody names another node",),
+    "locator-believes-what-it-says": ("another client names another node",),
 }
 
 OTHERWISE: Mapping[str, str] = {
-    "locator-controller-crashes-on-strange-nodes": "it ends in its thread, which is not here",
-    "locator-controller-hangs-on-strange-nodes": "it hangs in its thread, which is not here",
-    "locator-of-new-pods-alone": "no pod of these steps is there before its controller",
+    "locator-controller-crashes-on-strange-nodes": "it exits in its thread, which these cases do not run",
+    "locator-controller-hangs-on-strange-nodes": "it hangs in its thread, which these cases do not run",
+    "locator-of-new-pods-alone": "no pod in these steps exists before the controller starts",
 }
 
 

@@ -55,8 +55,8 @@ SAID: Mapping[str, Said] = {
     "ignores-service-deletes": Said(("deletes of Services",), (*EVERYWHERE, CHECK)),
     "ignores-service-updates": Said(("changes of Services",), (*EVERYWHERE, CHECK)),
     "ignores-slice-deletes": Said(("deletes of slices",), (*EVERYWHERE, CHECK)),
-    "keeps-removed-endpoints": Said(("changes of slices", "endpoints that come or go"), (*EVERYWHERE, CHECK)),
-    "ignores-new-endpoints": Said(("changes of slices", "endpoints that come or go"), (*EVERYWHERE, CHECK)),
+    "keeps-removed-endpoints": Said(("changes of slices", "added or removed endpoints"), (*EVERYWHERE, CHECK)),
+    "ignores-new-endpoints": Said(("changes of slices", "added or removed endpoints"), (*EVERYWHERE, CHECK)),
     "one-update-late": Said(("changes of slices",), (*EVERYWHERE, CHECK)),
     # objects grouped for a decision
     "judges-each-slice": Said(("hints", "unhinted endpoints", "several slices")),
@@ -86,14 +86,14 @@ SAID: Mapping[str, Said] = {
     "everyone-gets-the-same-endpoint": Said(("affinity",)),
     "affinity-for-ever": Said(("affinity",), ("affinity", "affinity outside")),
     # topology keys
-    "topology-keys-by-default": Said(("gate of topology keys", "no topology keys")),
-    "remembers-topology-keys": Said(("gate of topology keys", "topology keys", "changes of Services")),
+    "topology-keys-by-default": Said(("gate of topologyKeys", "no topology keys")),
+    "remembers-topology-keys": Said(("gate of topologyKeys", "topology keys", "changes of Services")),
     "topology-keys-of-the-last-service": Said(
-        ("gate of topology keys", "topology keys", "no topology keys", "several Services")
+        ("gate of topologyKeys", "topology keys", "no topology keys", "several Services")
     ),
-    "ignores-updates-of-other-nodes": Said(("gate of topology keys", "topology keys", "changes of other nodes")),
-    "remembers-the-topology-key-that-decided": Said(("gate of topology keys", "several topology keys", "changes")),
-    "topology-keys-need-no-gate": Said(("gate of topology keys off", "topology keys")),
+    "ignores-updates-of-other-nodes": Said(("gate of topologyKeys", "topology keys", "changes of other nodes")),
+    "remembers-the-topology-key-that-decided": Said(("gate of topologyKeys", "several topology keys", "changes")),
+    "topology-keys-need-no-gate": Said(("disabled gate of topologyKeys", "topology keys")),
     # releases
     "newest-proxy-at-any-release": Said(("older releases",), (*EVERYWHERE, "timestamps", "changes")),
     "oldest-proxy-at-any-release": Said(("newer releases",), (*EVERYWHERE, "timestamps", "changes", "health")),
@@ -101,13 +101,13 @@ SAID: Mapping[str, Said] = {
     "no-zone-hints-without-node-hints": Said(("older releases", "zone hints")),
     "knows-no-node-level-hints": Said(("gate NodeLevelTopology", "node hints")),
     # restarts
-    "routes-only-what-changes": Said(("objects that were there",), (*EVERYWHERE, CHECK, "changes")),
+    "routes-only-what-changes": Said(("objects that already exist",), (*EVERYWHERE, CHECK, "changes")),
     "watches-once-as-a-proxy": Said(("an outage",), (*EVERYWHERE, CHECK, "health", "changes")),
     "restarted-takes-terminating-for-ready": Said(
-        ("objects that were there", "terminating endpoints"), (*EVERYWHERE, CHECK)
+        ("objects that already exist", "terminating endpoints"), (*EVERYWHERE, CHECK)
     ),
-    "restarted-keeps-who-terminates-out": Said(("objects that were there", "terminating endpoints")),
-    "starts-without-internal-policies": Said(("objects that were there", "internal Local"), ("cluster IP",)),
+    "restarted-keeps-who-terminates-out": Said(("objects that already exist", "terminating endpoints")),
+    "starts-without-internal-policies": Said(("objects that already exist", "internal Local"), ("cluster IP",)),
     "zone-known-at-the-start-or-never": Said(("changes of the node", "zone hints")),
     # situations
     "once-ready-always-ready": Said(("changes of slices",), (*EVERYWHERE, CHECK)),
@@ -134,8 +134,8 @@ SAID: Mapping[str, Said] = {
     "drops-counted-for-the-other-policy": Said((), ("drops",)),
     "refusals-counted-as-drops": Said(("internal Local",), ("drops",)),
     "never-healthy": Said((), ("health",)),
-    "healthy-until-it-is-gone": Said(("a node that is about to go",), ("health",)),
-    "dead-when-it-is-about-to-go": Said(("a node that is about to go",), ("health",)),
+    "healthy-until-it-is-gone": Said(("a node that is being deleted",), ("health",)),
+    "dead-when-it-is-about-to-go": Said(("a node that is being deleted",), ("health",)),
     "health-port-counts-all-endpoints": Said(("external Local", "endpoints on other nodes"), (CHECK,)),
     "health-port-counts-hinted-endpoints": Said(("external Local", "zone hints"), (CHECK,)),
     "health-port-counts-terminating-endpoints": Said(("external Local", "terminating endpoints"), (CHECK,)),

@@ -45,7 +45,7 @@ documents:
 
 @pytest.fixture
 def records(tmp_path: Path) -> Records:
-    """A checkout whose files contain only the requirement `old`."""
+    """A checkout with files that contain only the requirement `old`."""
     (tmp_path / "conformance").mkdir()
     for name, text in FILES.items():
         (tmp_path / "conformance" / name).write_text(text, encoding="utf-8")

@@ -107,7 +107,7 @@ def commands(page: str) -> list[Shown]:
 
 
 def _joined(page: str, block: Block) -> list[Shown]:
-    """Return the lines of a block. A line that ends with a backslash is joined with the next one."""
+    """Return the lines of a block. A line that ends with a backslash is joined with the next line."""
     found: list[Shown] = []
     for number, line in block:
         text = re.sub(r"(^|\s+)#\s.*", "", line).strip()

@@ -1,6 +1,6 @@
 """Builders of a small cluster.
 
-It has nodes a1 a2 b1 b2 c1, and a Service that prefers its zone, with an endpoint in each zone.
+The cluster has nodes a1 a2 b1 b2 c1, and a Service with trafficDistribution that has an endpoint in each zone.
 """
 
 from __future__ import annotations

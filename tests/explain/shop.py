@@ -146,12 +146,12 @@ Heal = Callable[[Shop, Finding], None]
 
 
 def commands(shop: Shop, finding: Finding) -> None:
-    """Run the commands of the remedy. The zone of the node replaces ZONE."""
+    """Run the commands of the remedy. The placeholder ZONE is replaced with the zone of the node."""
     run(shop, finding.remedy)
 
 
 def run(shop: Shop, remedy: str) -> None:
-    """Run commands. The zone of the node replaces ZONE."""
+    """Run commands. The placeholder ZONE is replaced with the zone of the node."""
     named = re.search(r"label node (\S+)", remedy)
     kubectl.run(remedy.replace("=ZONE", f"={ZONES[named[1]]}") if named else remedy, shop.api)
 

@@ -68,7 +68,7 @@ def _acknowledged(api: Api) -> bool:
 
 
 def run_pods(backend: NetnsBackend, name: str, *nodes: str) -> None:
-    """Run pods of a Service that do not have their own hostname."""
+    """Run pods of a Service without setting their hostname."""
     for node in nodes:
         made = pods.server(WantedPod(f"{name}-{node}", node), "td-x", {"app": name}, REGISTRY)
         del made["spec"]["readinessGates"], made["spec"]["hostname"]

@@ -17,7 +17,7 @@ NAME = "PreferSameTrafficDistribution"
 
 
 class Server:
-    """An API server that serves these metrics, by path. It rejects requests for other pods."""
+    """An API server that serves these metrics, by path. The server rejects requests for other pods."""
 
     def __init__(self, metrics: dict[str, str]) -> None:
         self.metrics = metrics

@@ -46,7 +46,7 @@ _BODIES = {
 
 
 def suite(*names: str, extra: str = "") -> str:
-    """Return the text of a test module. It has a requirement KEP-1/NAME for each of these bodies."""
+    """Return the text of a test module. The module has a requirement KEP-1/NAME for each of these bodies."""
     tests = (f'@must("KEP-1/{name}")\ndef test_{name}():\n    {_BODIES[name]}\n' for name in names)
     return _HEAD + "\n" + "\n".join(tests) + extra
 
@@ -85,7 +85,7 @@ def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certi
     The arguments are names of bodies, then options. `extra` is appended to the module.
 
     The suite runs in this process, which is faster. A suite with workers, or with a body that ends the process, runs in
-    another process. The suite needs no netns, and this process must not leave its own.
+    another process. The suite needs no netns, and this process must stay in its current netns.
     """
     monkeypatch.setattr(sandbox, "enter", lambda: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))  # keeps the user's cache out of the test
@@ -107,7 +107,7 @@ def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certi
 def network() -> None:
     """Skip the test in a separate netns.
 
-    It needs the machine's own network, with registries and the clusters of an engine.
+    The test needs the machine's network, with access to registries and to the clusters of an engine.
     """
     if sandbox.left():
         pytest.skip("unavailable: tests of an ordinary user run in a separate netns; run them as root")

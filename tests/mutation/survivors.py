@@ -1,8 +1,7 @@
 """Mutants that no requirement kills, each with the reason.
 
-`survivors.yaml` has three lists. `equivalent` mutants behave like the original. `outside` mutants are not in the
-suite's scope, because of `coverage.yaml` or because no document requires the behaviour. For `open` mutants a
-requirement is still missing.
+`survivors.yaml` has three lists. `equivalent` mutants behave like the original. `outside` mutants change behaviour that
+`coverage.yaml` excludes or that no document requires. For `open` mutants a requirement is still missing.
 """
 
 from __future__ import annotations

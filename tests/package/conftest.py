@@ -22,7 +22,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Install the wheel in a new virtual environment. Its dependencies come from the current environment.
+    """Install the wheel in a new virtual environment. The dependencies come from the current environment.
 
     A .pth file adds the current site-packages. The .pth files in those site-packages are not read, so the checkout
     itself is not on the path.

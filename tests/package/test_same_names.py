@@ -1,4 +1,7 @@
-"""A user's project may have packages with our names. Its pytest runs and the command still work."""
+"""A user's project may have packages with our names.
+
+The user's pytest runs and the `trafficdist` command still work.
+"""
 
 from __future__ import annotations
 

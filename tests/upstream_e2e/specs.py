@@ -1,6 +1,6 @@
 """The Kubernetes specs to run, by group; the exempt specs; and the parser of ginkgo's reports.
 
-The module is pure. The name of a spec is that of ginkgo: the texts of its containers and its own text, joined by
+The module is pure. Specs have the names that ginkgo uses: the texts of its containers and its own text, joined by
 spaces. A ginkgo focus is a pattern that must match the name of the suite and the spec.
 """
 

@@ -1,6 +1,6 @@
 """The emulated agnhost gives the `kubeconfig` backend the same answers as the real one.
 
-The real one must be in the cache.
+The comparison needs the real agnhost in the cache.
 """
 
 from __future__ import annotations

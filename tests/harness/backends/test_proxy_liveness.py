@@ -1,6 +1,6 @@
 """Tests that a hung proxy is detected even if it reports to be in sync.
 
-The harness names it and never waits for it again.
+The harness reports the proxy and never waits for it again.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class _Api:
 
 
 def backend(*abilities: Ability) -> ScenarioBackend:
-    """Return a backend that claims these abilities. Its class has only a few of the protocols."""
+    """Return a backend that claims these abilities. The backend's class implements only a few of the protocols."""
     api: Any = _Api()
     target = ClusterTarget("", "", "abcd1234", Names(), THREE_ZONES, frozenset(abilities))
     return ScenarioBackend(KubeconfigBackend(target, api))

@@ -70,7 +70,7 @@ ODD_LEASES: dict[str, Object] = {
 
 
 class Somebody:
-    """A user's cluster. Each unusual object gets a new one."""
+    """A user's cluster. The test creates a new cluster for each unusual object."""
 
     def __init__(self, folder: Path) -> None:
         self.server = HttpServer(ApiServer())

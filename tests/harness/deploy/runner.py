@@ -1,8 +1,8 @@
 """Runs the jobs of a GitHub workflow on this machine, with unchanged scripts and with simulated actions.
 
 Scripts run as on a GitHub runner: with `bash -e`, the variables of job and step, GITHUB_PATH and GITHUB_STEP_SUMMARY.
-The simulated actions are checkout, cache, upload-artifact and download-artifact. Actions that install a language use
-the one of this machine.
+The simulated actions are checkout, cache, upload-artifact and download-artifact. For actions that install a language,
+the language on this machine is used.
 """
 
 from __future__ import annotations

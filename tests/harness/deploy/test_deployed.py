@@ -1,7 +1,7 @@
 """Tests the Job and the Sonobuoy plugin of deploy/ on a kind cluster, with the commands of the documentation page.
 
 Nodes pull no images from a registry. The engine has or builds the node image and the image of deploy/Containerfile.
-Only a few requirements run. They are selected as docs/in-cluster.md describes.
+Only a few requirements run. The options of docs/in-cluster.md select these requirements.
 """
 
 from __future__ import annotations

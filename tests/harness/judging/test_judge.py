@@ -173,7 +173,7 @@ def test_a_real_run_that_fails_is_judged_as_it_was(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a run of all fake requirements. The first test that needs the run makes it."""
+    """Return a folder with a run of all fake requirements. The first test that needs this run executes it."""
     return tmp_path_factory.mktemp("kept") / "run"
 
 

@@ -2,7 +2,7 @@
 
 The test moves one end of a veth pair into each netns of the child process. The other end stays in a netns of the test.
 The kernel removes a pair with the netns of either end. A missing pair therefore proves that the child's netns is gone,
-which needs neither names nor root.
+and the check needs neither names nor root.
 """
 
 from __future__ import annotations

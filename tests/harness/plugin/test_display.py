@@ -1,4 +1,4 @@
-"""Tests the output of a running run, both on a terminal and in a pipe."""
+"""Tests the output during a run, both on a terminal and in a pipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tests control probes, which bypass the Service. If they are lost too, a timeout is not a fault of the proxy."""
+"""Tests control probes, which bypass the Service.
+
+If control probes are lost too, a timeout is not the proxy's fault.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def deaf(namespace: Namespace) -> Iterator[None]:
 
 @dataclass
 class ApiRequest:
-    """Probes an address of the server. Its loop has these control targets."""
+    """Probes an address of the server. The probe loop uses these control targets."""
 
     pair: tuple[Namespace, Namespace]
     targets: ControlTargets

@@ -5,7 +5,7 @@
 
 The first form redirects connections from ADDRESS to ENDPOINT and PORT, like data planes that translate at the socket.
 The second form rejects every connection of a control group. The BPF code is written by hand, because tests have no BPF
-compiler. It has one comparison and uses two fields of `struct bpf_sock_addr` (linux/bpf.h).
+compiler. The program has one comparison and uses two fields of `struct bpf_sock_addr` (linux/bpf.h).
 """
 
 from __future__ import annotations

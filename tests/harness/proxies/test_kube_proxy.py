@@ -1,4 +1,7 @@
-"""Tests kube-proxy: its configuration and its log. With a binary, they also test that `settle` is a barrier."""
+"""Tests kube-proxy: its configuration and its log.
+
+If a kube-proxy binary is installed, also tests that `settle` is a barrier.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ I1121 08:49:51.147293   27095 proxier.go:621] "Updated proxier node labels" labe
 
 
 def followed(tmp_path: Path, *parts: str) -> Follower:
-    """Return a reader that follows a log. These parts were appended to the log."""
+    """Return a reader that follows a log. The log consists of these parts."""
     log = tmp_path / "log"
     log.touch()
     follower = Follower(log)

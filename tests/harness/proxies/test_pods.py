@@ -52,7 +52,7 @@ def links(backend: NetnsBackend, node: str) -> set[str]:
 def test_pods_are_reached_by_interfaces_that_commands_made(boot: Boot, tmp_path: Path) -> None:
     """Pods are reachable from their own node and from another node in both families.
 
-    Each has its own MAC address and uses ARP.
+    Each pod has its own MAC address and uses ARP.
     """
     told = tmp_path / "told"
     commands = example(detach=f"echo {{pod_namespace}}/{{pod}} {{pod_uid}} >> {told}")

@@ -55,7 +55,7 @@ def test_documents_have_the_same_value() -> None:
 
 
 def plain(page: str, words: str) -> bool:
-    """Return whether a page shows these words as text, and has no element that they could have created."""
+    """Return whether a page shows these words as text, and has no HTML element that these words could have created."""
     made = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(page)
     inside = [each for token in made for each in (token.children or [])]
     kinds = {each.type for each in (*made, *inside)}

@@ -1,4 +1,7 @@
-"""Tests the HTML report in a browser. It must be complete, work offline, be accessible, and escape foreign names."""
+"""Tests the HTML report in a browser.
+
+The page must be complete, work offline, be accessible, and escape foreign names.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(kept: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
-    """Return a copy of a run. It has requirements with each outcome, and names that contain markup."""
+    """Return a copy of a run. The run has requirements with each outcome, and names that contain markup."""
     if not kept.exists():
         certify = request.getfixturevalue("certify")
         made = certify("passes", "fails", "inconclusive", "unavailable", extra=JUDGED + HOSTILE)

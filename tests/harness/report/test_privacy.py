@@ -117,7 +117,10 @@ def test_is_folded_in():
 
 @pytest.mark.slow
 def test_run_writes_no_private_data(pytester: pytest.Pytester, sample_suite: Any) -> None:
-    """The scenario prints everything it can read. Its home has a kubeconfig, and its environment has many secrets."""
+    """The scenario prints everything it can read.
+
+    The home folder has a kubeconfig, and the environment has many secrets.
+    """
     home = pytester.path / "home-of-planted-user"
     (home / "suite").mkdir(parents=True)
     (home / "suite" / "test_sample.py").write_text(sample_suite(extra=LEAKY))

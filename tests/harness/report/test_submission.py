@@ -1,6 +1,6 @@
 """Tests submissions to the shelf with the scripts of the workflow.
 
-A valid one passes, and an invalid one gets its error.
+A valid submission passes, and an invalid one is rejected with its error.
 """
 
 from __future__ import annotations

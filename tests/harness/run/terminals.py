@@ -1,7 +1,7 @@
 """Runs three small requirements on a pseudo-terminal, pauses at chosen moments, and finds everything that a run leaves.
 
-It compares the state before and after the run: files in the temp folder and in memory, processes, the output folder,
-and all objects of the cluster.
+The module compares the state before and after the run: files in the temp folder and in memory, processes, the output
+folder, and all objects of the cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults of the observer. They affect only the namespaces of an embedded cluster, and each fault ends again."""
+"""Faults of the observer. Faults affect only the namespaces of an embedded cluster, and each fault is temporary."""
 
 from __future__ import annotations
 

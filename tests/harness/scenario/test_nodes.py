@@ -1,6 +1,6 @@
 """Tests nodes that a scenario creates or changes.
 
-They look as if a kubelet had reported them, and are restored afterwards.
+Such nodes look as if a kubelet had reported them, and are restored afterwards.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Generate malformed requests.
 
-They are based on valid objects of each kind, with unusual values in random places, for each verb.
+The requests use every verb, and valid objects of each kind with unusual values in random places.
 """
 
 from __future__ import annotations

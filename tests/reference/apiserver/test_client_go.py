@@ -1,4 +1,4 @@
-"""The shared informers of client-go work with the server. Most controllers and proxies are built on them."""
+"""The shared informers of client-go work with the server. Most controllers and proxies use these informers."""
 
 from __future__ import annotations
 

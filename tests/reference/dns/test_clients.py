@@ -1,6 +1,6 @@
 """Unmodified DNS clients run in pods: dig, the C library's resolver, and Python's resolver.
 
-Each pod has its own netns and real packets. The controller writes the PodLocators.
+Each pod has its own netns, and packets are routed between pods. The controller writes the PodLocators.
 """
 
 from __future__ import annotations

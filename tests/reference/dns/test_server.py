@@ -31,7 +31,7 @@ def cluster() -> Iterator[DnsCluster]:
 def zones(cluster: DnsCluster) -> DnsCluster:
     """Clients in zones a and b, and a headless Service.
 
-    It has an endpoint in each zone and the topology keys zone and "*".
+    The Service has an endpoint in each zone and the topology keys zone and "*".
     """
     cluster.locate("client-a", "a1", A)
     cluster.locate("client-b", "b1", B)

@@ -23,7 +23,7 @@ PREFIX = "TrafficDistribution"
 def acknowledge(live: Live, *nodes: str, revision: int | None = None) -> None:
     """Write acknowledgement Leases for the proxies on these nodes.
 
-    By default they have the revision of the newest slice.
+    By default the Leases have the revision of the newest slice.
     """
     newest = max(int(each["metadata"]["resourceVersion"]) for each in live.slices())
     annotations = {ANNOTATION: str(newest if revision is None else revision)}

@@ -1,4 +1,4 @@
-"""The commands that build a node image. A fake engine records them."""
+"""The commands that build a node image. A fake engine records the commands."""
 
 import tarfile
 from collections.abc import Callable

@@ -54,7 +54,7 @@ def run(publishable: Forged) -> Forged:
 
 
 def shelved(run: Forged, shelf: Path) -> Path:
-    """Add the run to a shelf as a run of kube-proxy, and return its folder there."""
+    """Add the run to a shelf as a run of kube-proxy, and return the folder on the shelf."""
     target, refused = add(str(run.folder), shelf, lambda: run.requirements)
     assert [str(each) for each in refused] == []
     return target

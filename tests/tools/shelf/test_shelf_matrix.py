@@ -1,6 +1,6 @@
 """A cell of the matrix shows claimed, passed and documented results.
 
-It links unmet requirements and shows the first version.
+The cell links unmet requirements and shows the first version in which the feature works.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def test_deleted_pooled_pod_does_not_answer(inhabited: Inhabited) -> None:
 def test_scenarios_have_different_virtual_addresses(inhabited: Inhabited) -> None:
     """The Services of a scenario are deleted some seconds after its end.
 
-    Until then the next scenario needs other addresses.
+    Meanwhile the next scenario must use other addresses.
     """
     new_cluster = inhabited()
     given = []

@@ -1,7 +1,7 @@
 """Tests changes to the components of a kind cluster: their order, and the unchanged state if an image is missing.
 
 The node is a stub that answers like the shell of a kind node and has the files of kubeadm. It runs a static pod as soon
-as its manifest exists. Whether a real kubelet does so, only tests with a real cluster can show.
+as its manifest exists. Only tests with a real cluster can show.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests a recipe on a real kind cluster. Its proxy is kube-proxy with the image that the node has."""
+"""Tests a recipe on a real kind cluster. The recipe's proxy is kube-proxy, with the image on the node."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tests a port that drops SYNs of other nodes for a short time.
 
-The netns is that of the test, and iptables the machine's.
+The test uses its own netns and the machine's iptables.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ MADE = 600.0  # seconds for the creation of two clusters
 
 @pytest.fixture
 def started(node_image: str, tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Start two runs. Each has its log in the folder of the test."""
+    """Start two runs. Each run writes its log to the test's folder."""
     with ExitStack() as stack:
 
         def start(name: str) -> subprocess.Popen[bytes]:

@@ -1,4 +1,7 @@
-"""Tests the error for an unready proxy on kind. It names the component, the pod and the node, and quotes the log."""
+"""Tests the error for an unready proxy on kind.
+
+The error names the component, the pod and the node, and quotes the log.
+"""
 
 from __future__ import annotations
 
