@@ -1,7 +1,7 @@
 """Each mutant of a PodLocator controller is wrong only at the steps that its description names.
 
-Each mutant processes the same steps without threads. `SAID` lists the steps after which a mutant has written something
-else.
+Each mutant processes the same steps without threads. `SAID` lists the steps after which the writes of a mutant differ
+from those of the reference.
 """
 
 from __future__ import annotations

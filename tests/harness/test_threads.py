@@ -51,7 +51,7 @@ def _killed(*_: object) -> Any:
 
 
 def _break(thread: threading.Thread, backend: NetnsBackend) -> None:
-    """Make a thread fail at its next action. If its loop catches every error, stop the thread."""
+    """Make a thread fail at its next action. If the thread's loop catches every error, stop the thread."""
     parts = (backend.control_plane, backend.proxy, backend._dns, backend._loop)
     plane, proxies, dns, loop = (cast("Any", each) for each in parts)
     match thread.name:

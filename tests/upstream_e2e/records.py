@@ -105,5 +105,5 @@ def _faults() -> list[str]:
 
 
 def in_real_plane(mutant: str) -> bool:
-    """Return whether a fault can run with a real control plane. Faults in the proxy or the controller can."""
+    """Return whether a fault can run with a real control plane, which is true for faults in a proxy or controller."""
     return MUTANTS[mutant].changes <= {"proxy", "controller"}

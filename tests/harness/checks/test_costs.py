@@ -1,4 +1,4 @@
-"""Tests which requirements become unavailable by each finding of `doctor`, and the exit code."""
+"""Tests which requirements each finding of `doctor` makes unavailable, and the exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the barrier of kube-controller-manager. The fake controller receives each kind of object at another time."""
+"""Tests the barrier of kube-controller-manager. The fake controller receives objects late."""
 
 from __future__ import annotations
 

@@ -141,7 +141,10 @@ def test_job_leaves_its_reports_on_the_volume(shell: Shell, engine: ContainerEng
 
 
 def sonobuoy_image(shell: Shell, engine: ContainerEngine) -> str:
-    """Build the image that `sonobuoy gen` names. It contains the command from PATH, which is a static binary."""
+    """Build the image that `sonobuoy gen` names.
+
+    The image contains the `sonobuoy` command from PATH, which is a static binary.
+    """
     [name] = set(re.findall(r"image: (sonobuoy/\S+)", shell.run("sonobuoy gen --plugin deploy/sonobuoy-plugin.yaml")))
     program = Path(str(shutil.which("sonobuoy")))
     context = shell.folder / "sonobuoy-image"

@@ -1,4 +1,4 @@
-"""Tests that the error for missing packages of an extra names them and the command that installs them."""
+"""Tests that the error for an extra's missing packages lists the packages and the command that installs them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ OLD, BOOTED = release("1.33"), release("1.34")
 
 
 class _Backend(NetnsBackend):
-    """A cluster without components. It records the requests of a scenario."""
+    """A cluster without components. The cluster records the requests of a scenario."""
 
     def __init__(self) -> None:
         self.topology = Topology("two", (Node("a1", "a"), Node("b1", "b")))

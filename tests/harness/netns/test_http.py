@@ -1,4 +1,4 @@
-"""Tests HTTP requests inside a netns. Everything that is not a valid response is a connection error."""
+"""Tests HTTP requests inside a netns. Every invalid response is a connection error."""
 
 from __future__ import annotations
 

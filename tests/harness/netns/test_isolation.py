@@ -1,4 +1,4 @@
-"""Tests the parts of a node's isolated environment. Programs of the node see them, and other programs do not."""
+"""Tests the parts of a node's isolated environment. Programs of the node see these parts, and other programs do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the requirements of a recipe are checked. The error names the missing ones and the remedy."""
+"""Tests that the requirements of a recipe are checked. The error names missing requirements and the remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def refusing(number: int) -> Callable[[Namespace], object]:
 
 
 def test_creatable_link_type_is_available(namespace: Namespace) -> None:
-    """Test for bridges by creating one. The kernel's error shows that a type of link is unknown."""
+    """Check that bridges are available by creating a bridge.
+
+    The kernel's error shows that a type of link is unknown.
+    """
     assert REQUIREMENTS["bridge"].fault(namespace) == required.missing(["bridge"]).get("bridge", "")
     no_such = Requirement(
         KernelFeature("nosuch devices", "CONFIG_NOSUCH", "nosuch"), lambda to: required._link("nosuch", to)

@@ -75,7 +75,7 @@ def configure(namespace: Namespace, addresses: list[str], addresses6: list[str])
 
 
 def stay_silent(namespace: Namespace, address: str) -> None:
-    """Drop packets to an address. A permanent neighbour entry prevents the lookup error after three seconds."""
+    """Let packets to an address time out. A permanent neighbour entry prevents the lookup error after three seconds."""
     with namespace.entered(), IPRoute() as ip:
         (wire,) = ip.link_lookup(ifname="wire")
         ip.neigh("add", dst=address, lladdr="02:00:00:00:00:99", ifindex=wire, state=0x80)  # NUD_PERMANENT

@@ -1,4 +1,4 @@
-"""Fake proxies. These are small Python programs that exit, hang, never become ready, or write a log."""
+"""Fake proxies. Fake proxies are small Python programs that exit, hang, never become ready, or write a log."""
 
 from __future__ import annotations
 

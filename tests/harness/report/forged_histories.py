@@ -1,4 +1,4 @@
-"""Forged histories, some with a forged report. Each has the name of the check that rejects it."""
+"""Forged histories, some with a forged report. Each forgery has the name of the check that rejects it."""
 
 from __future__ import annotations
 

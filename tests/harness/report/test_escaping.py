@@ -1,4 +1,4 @@
-"""Tests that foreign names and messages are shown literally. Terminals and browsers must not interpret them."""
+"""Tests that foreign names and messages are shown literally. Terminals and browsers must not interpret the text."""
 
 from __future__ import annotations
 

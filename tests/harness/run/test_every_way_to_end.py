@@ -32,7 +32,7 @@ MOMENTS = ("header", "scenario", "report")
 
 @pytest.fixture(scope="module")
 def somebodys_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Start a cluster with `cluster up`. Return its kubeconfig for a user who also has a client certificate."""
+    """Start a cluster with `cluster up`. Return a kubeconfig for a user who also has a client certificate."""
     folder = tmp_path_factory.mktemp("cluster")
     for name in ("runtime", "temp"):
         (folder / name).mkdir()

@@ -115,7 +115,7 @@ def way(cluster: Cluster, service: Service, fault: Fault, pod: Pod) -> Way:
 
 
 def path_of(cluster: Cluster, way: Way) -> str:
-    """Make a window fail along this path. Return the path in the evidence."""
+    """Record a failed window for this address. Return the packet path from the evidence."""
     cluster.settle()
     with pytest.raises(AssertionError):
         measure(cluster, "a window", [way])

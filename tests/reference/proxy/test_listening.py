@@ -1,4 +1,4 @@
-"""The ports on which a running proxy listens, queried as by load balancers and Prometheus."""
+"""The ports of a running proxy. Tests send the requests of load balancers and Prometheus."""
 
 from __future__ import annotations
 

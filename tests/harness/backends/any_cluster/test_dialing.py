@@ -187,7 +187,7 @@ def test_unreadable_counters_prove_nothing() -> None:
 
 @pytest.fixture
 def new_dialer() -> Iterator[Callable[..., Dialer]]:
-    """Return a factory of dialers. The API server in their kubeconfig is unreachable."""
+    """Return a factory of dialers. The API server of the dialers is unreachable."""
     configuration = {
         "clusters": [{"name": "x", "cluster": {"server": "https://127.0.0.1:1"}}],
         "users": [{"name": "x", "user": {}}],

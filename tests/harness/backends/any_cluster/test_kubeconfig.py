@@ -69,7 +69,10 @@ def test_datagrams_that_reuse_an_earlier_flow_are_not_a_fault(stranger: Stranger
 def test_connections_that_reuse_earlier_ones_are_not_a_fault(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch, who: ClientRef
 ) -> None:
-    """The first SYNs arrive before the proxy has rules for the Service. Later connections reuse their source ports."""
+    """The first SYNs arrive before the proxy has rules for the Service.
+
+    Later connections reuse the same source ports.
+    """
     few = {**sysctls._HOST["IPv4"], "ipv4/ip_local_port_range": "40000 41023"}
     monkeypatch.setattr(sysctls, "_HOST", {**sysctls._HOST, "IPv4": few})
     cluster = stranger()()

@@ -1,6 +1,6 @@
 """Tests faults of a foreign cluster.
 
-Each gives a one-line error with a remedy, fails no requirement, and leaves no objects.
+Each fault causes a one-line error with a remedy, fails no requirement, and leaves no objects.
 """
 
 from __future__ import annotations
