@@ -86,7 +86,7 @@ def fewer_probes(leak: float = 0.25) -> Iterator[None]:
         object.__setattr__(DEFAULT_RATES, "leak", before)
 
 
-class Rereading(NetnsBackend):
+class SwitchableBackend(NetnsBackend):
     """An embedded cluster that can switch between the readings of the KEPs."""
 
     def follow(self, reading: str) -> None:
@@ -101,7 +101,7 @@ class Rereading(NetnsBackend):
 class Trial:
     """One running cluster that contains a mutant."""
 
-    def __init__(self, backend: Rereading, history: History) -> None:
+    def __init__(self, backend: SwitchableBackend, history: History) -> None:
         self._backend = backend
         self._history = history
         self._numbers = itertools.count(1)

@@ -12,7 +12,7 @@ import pytest
 from harness.backends.implementation import reference
 from harness.judging.history import History
 from mutants import Mutant
-from tests.conformance.cases import Rereading, Trial
+from tests.conformance.cases import SwitchableBackend, Trial
 
 
 @pytest.fixture
@@ -23,6 +23,6 @@ def trial(tmp_path: Path, netns_allowed: None) -> Iterator[Callable[[Mutant], Tr
 
         def boot(mutant: Mutant) -> Trial:
             history = stack.enter_context(closing(History(tmp_path / f"history-{next(numbers)}.jsonl")))
-            return Trial(stack.enter_context(Rereading(implementation=reference(mutant))), history)
+            return Trial(stack.enter_context(SwitchableBackend(implementation=reference(mutant))), history)
 
         yield boot

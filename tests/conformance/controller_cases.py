@@ -64,7 +64,7 @@ Seen = Mapping[tuple[object, ...], object]
 
 
 @dataclass(frozen=True)
-class Story:
+class Case:
     """A release, a configuration, and steps.
 
     Each step is a list of actions on objects. The first step runs before the controller starts.
@@ -79,7 +79,7 @@ class Story:
 # Generated cases
 
 
-class _Teller:
+class _Generator:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.tidy = chance.random() < 0.5
@@ -88,7 +88,7 @@ class _Teller:
         self.nodes: dict[str, Object] = {}
         self.pods: dict[str, Object] = {}
 
-    def tell(self, steps: int) -> Story:
+    def generate(self, steps: int) -> Case:
         chance = self.chance
         for name in NODES[: chance.choice((1, 2, 4, 4, 4, 4))]:
             self.nodes[name] = self.node(name)
@@ -102,7 +102,7 @@ class _Teller:
         told = [deepcopy(begin), *([deepcopy(self.step())] for _ in range(steps))]
         features = chance.choice(FEATURES)
         level = chance.choice(NODE_LEVELS) if features.gates.get("NodeLevelTopology") else NodeLevel()
-        return Story(features, level, chance.choice((2, 3, 100, 100)), told)
+        return Case(features, level, chance.choice((2, 3, 100, 100)), told)
 
     def step(self) -> tuple[str, str, Object]:
         chance = self.chance
@@ -232,25 +232,25 @@ class _Teller:
         return {"metadata": {"namespace": NAMESPACE, "name": lease_name(node), "labels": behind}}
 
 
-def _node_without_endpoint_comes() -> Story:
+def _node_without_endpoint_comes() -> Case:
     """Return a handwritten case that adds a node without an endpoint while the configuration allows one such node."""
-    teller = _Teller(random.Random(1))
-    teller.tidy, teller.owned = True, False
-    nodes = [teller.node(name) for name in ("a1", "a2", "b1")]
-    pod, web = teller.pod("p001", "a1"), teller.service()
+    generator = _Generator(random.Random(1))
+    generator.tidy, generator.owned = True, False
+    nodes = [generator.node(name) for name in ("a1", "a2", "b1")]
+    pod, web = generator.pod("p001", "a1"), generator.service()
     pod["metadata"] = {"namespace": "default", "name": "p001", "labels": {"app": "web"}}
     pod["status"] |= {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     web["metadata"]["annotations"] = {}
     web["spec"].pop("trafficDistribution", None)
     begin = [*(("ADDED", "nodes", each) for each in nodes[:2]), ("ADDED", "pods", pod), ("ADDED", "services", web)]
     automatic = NodeLevel("automatic", Missing(1), daemon_set=False)
-    return Story(Features(gates=BY_NODE), automatic, 100, [begin, [("ADDED", "nodes", nodes[2])]])
+    return Case(Features(gates=BY_NODE), automatic, 100, [begin, [("ADDED", "nodes", nodes[2])]])
 
 
-def stories(count: int, *, steps: int = 5) -> list[Story]:
+def generated_cases(count: int, *, steps: int = 5) -> list[Case]:
     """Return deterministic cases: one case is written by hand, and the others are generated."""
     chance = random.Random(2433)
-    return [_node_without_endpoint_comes(), *(_Teller(chance).tell(steps) for _ in range(count - 1))]
+    return [_node_without_endpoint_comes(), *(_Generator(chance).generate(steps) for _ in range(count - 1))]
 
 
 # Running a case on a controller
@@ -355,7 +355,7 @@ def _clock() -> Iterator[_Clock]:
         yield clock
 
 
-def keep(make: Callable[..., EndpointSliceController], story: Story, *, counted: bool) -> list[Seen]:
+def run_case(make: Callable[..., EndpointSliceController], case: Case, *, counted: bool) -> list[Seen]:
     """Run a case on a controller. Return the objects written after each step, with metrics if `counted`."""
     store, seen = _Store(), []
 
@@ -363,21 +363,21 @@ def keep(make: Callable[..., EndpointSliceController], story: Story, *, counted:
         events: deque[Event] = deque()
         made = make(
             store,
-            features=story.features,
-            max_endpoints_per_slice=story.most,
+            features=case.features,
+            max_endpoints_per_slice=case.most,
             conditions=True,
-            node_level=story.node_level,
+            node_level=case.node_level,
         )
         made._client.subscribe(("services", "pods", "nodes", "endpointslices", "leases"), events.append)
         return made, events
 
-    for each in story.steps[0]:
+    for each in case.steps[0]:
         store.do(*each)
     with _clock() as clock:
         made, events = begin()
         _settle(made, events, clock)
         seen.append(_seen(made, store, counted=counted))
-        for step in story.steps[1:]:
+        for step in case.steps[1:]:
             for kind, resource, obj in step:
                 if kind == RESTART:
                     made, events = begin()

@@ -24,7 +24,7 @@ from harness.model.requirements import Profile
 from harness.netns import sandbox
 from mutants import MUTANTS, Mutant
 from tests.conformance import cases, kill_checks
-from tests.conformance.cases import SCENARIOS, Rereading, Trial, time_scaled
+from tests.conformance.cases import SCENARIOS, SwitchableBackend, Trial, time_scaled
 from tests.conformance.kill_checks import is_about
 from tests.conformance.test_mutants import DEAR, SECONDS
 
@@ -48,7 +48,7 @@ def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, 
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(History(Path(folder) / "history.jsonl")) as history,
-        Rereading(implementation=reference(mutant)) as cluster,
+        SwitchableBackend(implementation=reference(mutant)) as cluster,
         time_scaled(kill_checks.SHORT),
     ):
         tried = Trial(cluster, history)

@@ -45,7 +45,7 @@ Seen = Mapping[tuple[object, ...], object]
 
 
 @dataclass(frozen=True)
-class Story:
+class Case:
     """A release, and steps.
 
     The events of a step arrive together. The first step has the objects that exist at the start.
@@ -58,13 +58,13 @@ class Story:
 # Generated cases
 
 
-class _Teller:
+class _Generator:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.objects: dict[tuple[str, str], Object] = {}
         self.hinted, self.noded = (chance.choice((0.0, 0.8, 1.0, 1.0)) for _ in range(2))
 
-    def tell(self, steps: int) -> Story:
+    def generate(self, steps: int) -> Case:
         for name in NODES:
             self.objects["nodes", name] = self.node(name)
         for number, name in enumerate(self.chance.sample(("web", "api"), self.chance.randint(1, 2))):
@@ -73,7 +73,7 @@ class _Teller:
                 for part in range(self.chance.choice((0, 1, 1, 2, 2))):
                     self.objects["endpointslices", f"{name}-{family}-{part}"] = self.slice(name, family, part)
         begin = [Event("ADDED", resource, deepcopy(each)) for (resource, _), each in self.objects.items()]
-        return Story(self.chance.choice(FEATURES), [[*begin, SYNCED], *(self.step() for _ in range(steps))])
+        return Case(self.chance.choice(FEATURES), [[*begin, SYNCED], *(self.step() for _ in range(steps))])
 
     def step(self) -> list[Event]:
         if self.chance.random() < 0.05:
@@ -204,10 +204,10 @@ class _Teller:
         return {**old, "endpoints": endpoints}
 
 
-def stories(count: int, *, steps: int = 5) -> list[Story]:
+def generated_cases(count: int, *, steps: int = 5) -> list[Case]:
     """Return deterministic generated cases."""
     chance = random.Random(536)
-    return [_Teller(chance).tell(steps) for _ in range(count)]
+    return [_Generator(chance).generate(steps) for _ in range(count)]
 
 
 # Running a case on a proxy
@@ -260,15 +260,15 @@ def _no_system() -> Iterator[None]:
         yield
 
 
-def hear(proxy: Callable[..., ServiceProxy], story: Story) -> list[Seen]:
+def run_case(proxy: Callable[..., ServiceProxy], case: Case) -> list[Seen]:
     """Run a case on a proxy. Return the proxy's behaviour after each step."""
     server = _Server()
     seen: list[Seen] = []
     with _no_system():
-        made = proxy(OWN, server, pod_cidrs=("10.244.0.0/16",), features=story.features, serving=object())
+        made = proxy(OWN, server, pod_cidrs=("10.244.0.0/16",), features=case.features, serving=object())
         client: Client = made._client
         client.subscribe(proxies.RESOURCES, made._deliver)
-        for step in story.steps:
+        for step in case.steps:
             for event in step:
                 server.tell(event)
             made._metrics.last_queued = 5.0
@@ -276,7 +276,7 @@ def hear(proxy: Callable[..., ServiceProxy], story: Story) -> list[Seen]:
                 made._receive(made._events.get())
             if made._complete:
                 made._write()
-            seen.append(_seen(made, told=step is story.steps[-1]))
+            seen.append(_seen(made, told=step is case.steps[-1]))
     return seen
 
 

@@ -19,17 +19,17 @@ from tests.conformance.controller_cases import (
     SERVED,
     UNKNOWN,
     ZONE,
-    Story,
+    Case,
 )
 
-Without = Callable[[Story], Story]
+Without = Callable[[Case], Case]
 Done = tuple[str, str, Object]
 
 
 def _each(change: Callable[[str, str, Object], Done | None]) -> Without:
     """Change or drop each action of a case."""
-    return lambda story: replace(
-        story, steps=[[new for one in step if (new := change(*one)) is not None] for step in story.steps]
+    return lambda case: replace(
+        case, steps=[[new for one in step if (new := change(*one)) is not None] for step in case.steps]
     )
 
 
@@ -85,7 +85,7 @@ def _conditions(pod: Object) -> Object:
     return {**pod, "status": {**pod["status"], "conditions": conditions}}
 
 
-def _several_zones(story: Story) -> Story:
+def _several_zones(case: Case) -> Case:
     """Ensure that two zones always have eligible nodes."""
     extra = [
         (
@@ -98,23 +98,23 @@ def _several_zones(story: Story) -> Story:
         )
         for zone in "yz"
     ]
-    return replace(story, steps=[[*extra, *story.steps[0]], *story.steps[1:]])
+    return replace(case, steps=[[*extra, *case.steps[0]], *case.steps[1:]])
 
 
-def _nodes_stay(story: Story) -> Story:
+def _nodes_stay(case: Case) -> Case:
     return _no("DELETED", of="nodes")(
         replace(
-            story,
+            case,
             steps=[
-                [*story.steps[0], *_missing(story)],
-                *[[each for each in step if each[:2] != ("ADDED", "nodes")] for step in story.steps[1:]],
+                [*case.steps[0], *_missing(case)],
+                *[[each for each in step if each[:2] != ("ADDED", "nodes")] for step in case.steps[1:]],
             ],
         )
     )
 
 
-def _missing(story: Story) -> list[Done]:
-    there = {obj["metadata"]["name"] for _, resource, obj in story.steps[0] if resource == "nodes"}
+def _missing(case: Case) -> list[Done]:
+    there = {obj["metadata"]["name"] for _, resource, obj in case.steps[0] if resource == "nodes"}
     labels = {name: {ZONE: name[0]} for name in NODES}
     return [
         ("ADDED", "nodes", {"metadata": {"name": name, "labels": labels[name]}, "spec": {}, "status": {}})
@@ -123,7 +123,7 @@ def _missing(story: Story) -> list[Done]:
     ]
 
 
-def _many_pods(story: Story) -> Story:
+def _many_pods(case: Case) -> Case:
     """Add three pods that exist during the whole case."""
     pods = [
         (
@@ -145,35 +145,35 @@ def _many_pods(story: Story) -> Story:
         )
         for number in (1, 2, 3)
     ]
-    return replace(story, steps=[[*story.steps[0], *pods], *story.steps[1:]])
+    return replace(case, steps=[[*case.steps[0], *pods], *case.steps[1:]])
 
 
-def _empty(story: Story) -> Story:
+def _empty(case: Case) -> Case:
     """Start with only Nodes, and never restart the controller."""
-    later = [[each for each in step if each[0] != RESTART] for step in story.steps[1:]]
-    nodes = [each for each in story.steps[0] if each[1] == "nodes"]
-    return replace(story, steps=[nodes, [each for each in story.steps[0] if each[1] != "nodes"], *later])
+    later = [[each for each in step if each[0] != RESTART] for step in case.steps[1:]]
+    nodes = [each for each in case.steps[0] if each[1] == "nodes"]
+    return replace(case, steps=[nodes, [each for each in case.steps[0] if each[1] != "nodes"], *later])
 
 
-def _one_port(story: Story) -> Story:
+def _one_port(case: Case) -> Case:
     return _spec(
         lambda spec: {
             **spec,
             "ports": [{**each, "targetPort": 8080} for each in spec["ports"] if each["name"] == "http"],
         }
-    )(story)
+    )(case)
 
 
-def _one_family(story: Story) -> Story:
-    return _spec(lambda spec: {**spec, "ipFamilies": ["IPv4"]})(story)
+def _one_family(case: Case) -> Case:
+    return _spec(lambda spec: {**spec, "ipFamilies": ["IPv4"]})(case)
 
 
-def _one_slice(story: Story) -> Story:
-    return replace(_one_port(_one_family(story)), most=1000)
+def _one_slice(case: Case) -> Case:
+    return replace(_one_port(_one_family(case)), most=1000)
 
 
-def _unasked(story: Story) -> Story:
-    without = _annotations(lambda key, value: False)(_spec(lambda spec: _bare(spec, "trafficDistribution"))(story))
+def _unasked(case: Case) -> Case:
+    without = _annotations(lambda key, value: False)(_spec(lambda spec: _bare(spec, "trafficDistribution"))(case))
     return replace(without, node_level=NodeLevel())
 
 
@@ -204,17 +204,17 @@ WITHOUT: Mapping[str, Without] = {
     "named ports": _spec(lambda spec: {**spec, "ports": [{**each, "targetPort": 8080} for each in spec["ports"]]}),
     "no selector": _spec(lambda spec: {**spec, "selector": {"app": "web"}}),
     "several slices": _one_slice,
-    "more endpoints than fit": lambda story: replace(story, most=1000),
+    "more endpoints than fit": lambda case: replace(case, most=1000),
     "changes of Services": _no("MODIFIED", SERVED, of="services"),
     # pods
     "fewer than three endpoints": _many_pods,
-    "endpoints that are not ready": lambda story: WITHOUT["terminating pods"](WITHOUT["unready pods"](story)),
+    "endpoints that are not ready": lambda case: WITHOUT["terminating pods"](WITHOUT["unready pods"](case)),
     "unready pods": _status(
         "pods", conditions=[{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
     ),
     "terminating pods": _objects("pods", lambda obj: {**obj, "metadata": _bare(obj["metadata"], "deletionTimestamp")}),
     "ended pods": _status("pods", phase="Running"),
-    "pods that leave": lambda story: _no("DELETED", of="pods")(_meta("pods", labels={"app": "web"})(story)),
+    "pods that leave": lambda case: _no("DELETED", of="pods")(_meta("pods", labels={"app": "web"})(case)),
     "no endpoints": _many_pods,
     "containers that are ready before their pod": _objects("pods", _conditions),
     "DaemonSets": _meta("pods", ownerReferences=[]),
@@ -222,9 +222,9 @@ WITHOUT: Mapping[str, Without] = {
         "pods", ownerReferences=[{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}]
     ),
     # nodes
-    "nodes without zone": lambda story: _objects(
+    "nodes without zone": lambda case: _objects(
         "nodes", lambda obj: _labels(obj, lambda labels, name: {ZONE: name[0], **labels})
-    )(_nodes_stay(story)),
+    )(_nodes_stay(case)),
     "nodes with a zone": _objects(
         "nodes", lambda obj: _labels(obj, lambda labels, name: {key: labels[key] for key in labels if key != ZONE})
     ),
@@ -241,33 +241,31 @@ WITHOUT: Mapping[str, Without] = {
         lambda obj: {**obj, "status": {**obj["status"], "allocatable": obj["status"]["allocatable"] or {"cpu": "2"}}},
     ),
     "changes of nodes": _no("MODIFIED", of="nodes"),
-    "added, removed or changed nodes": lambda story: replace(
-        story, steps=[story.steps[0], *[[each for each in step if each[1] != "nodes"] for step in story.steps[1:]]]
+    "added, removed or changed nodes": lambda case: replace(
+        case, steps=[case.steps[0], *[[each for each in step if each[1] != "nodes"] for step in case.steps[1:]]]
     ),
     # others
     "slices of others": _no("ADDED", of="endpointslices"),
-    "changes": lambda story: replace(story, steps=story.steps[:1]),
+    "changes": lambda case: replace(case, steps=case.steps[:1]),
     "objects that already exist": _empty,
     "restarts": _each(lambda kind, which, obj: None if kind == RESTART else (kind, which, obj)),
     "outages": _each(lambda kind, which, obj: None if kind == "SYNCED" else (kind, which, obj)),
     "servers of another release": _no(SERVED, of="services"),
-    "older releases": lambda story: replace(story, features=Features()),
-    "newer releases": lambda story: replace(story, features=Features((1, 29))),
-    "releases from 1.30 on": lambda story: replace(story, features=Features((1, 29))),
-    "gate NodeLevelTopology": lambda story: replace(story, features=Features()),
-    "gate NodeLevelTopology off": lambda story: replace(story, features=Features(gates=BY_NODE)),
-    "manual": lambda story: replace(story, node_level=NodeLevel("automatic")),
-    "opt-in": lambda story: replace(story, node_level=NodeLevel()) if story.node_level.approach == "opt-in" else story,
-    "opt-out": lambda story: (
-        replace(story, node_level=NodeLevel()) if story.node_level.approach == "opt-out" else story
-    ),
-    "a limit on missing nodes": lambda story: replace(story, node_level=replace(story.node_level, missing=None)),
-    "a percentage": lambda story: replace(
-        story,
+    "older releases": lambda case: replace(case, features=Features()),
+    "newer releases": lambda case: replace(case, features=Features((1, 29))),
+    "releases from 1.30 on": lambda case: replace(case, features=Features((1, 29))),
+    "gate NodeLevelTopology": lambda case: replace(case, features=Features()),
+    "gate NodeLevelTopology off": lambda case: replace(case, features=Features(gates=BY_NODE)),
+    "manual": lambda case: replace(case, node_level=NodeLevel("automatic")),
+    "opt-in": lambda case: replace(case, node_level=NodeLevel()) if case.node_level.approach == "opt-in" else case,
+    "opt-out": lambda case: replace(case, node_level=NodeLevel()) if case.node_level.approach == "opt-out" else case,
+    "a limit on missing nodes": lambda case: replace(case, node_level=replace(case.node_level, missing=None)),
+    "a percentage": lambda case: replace(
+        case,
         node_level=replace(
-            story.node_level, missing=story.node_level.missing and replace(story.node_level.missing, percent=False)
+            case.node_level, missing=case.node_level.missing and replace(case.node_level.missing, percent=False)
         ),
     ),
-    "a criterion of DaemonSets": lambda story: replace(story, node_level=replace(story.node_level, daemon_set=False)),
+    "a criterion of DaemonSets": lambda case: replace(case, node_level=replace(case.node_level, daemon_set=False)),
 }
 """Maps the name of a condition to a function that removes the condition from a case."""

@@ -8,17 +8,17 @@ from typing import Any
 
 from reference.client import Event, Object
 from reference.features import Features
-from tests.conformance.proxy_cases import OWN, ZONE, Story
+from tests.conformance.proxy_cases import OWN, ZONE, Case
 
-Without = Callable[[Story], Story]
+Without = Callable[[Case], Case]
 
 
 def _events(change: Callable[[Event], Event | None]) -> Without:
     """Change or drop each event of a case."""
 
-    def without(story: Story) -> Story:
-        steps = [[new for each in step if (new := change(each)) is not None] for step in story.steps]
-        return replace(story, steps=steps)
+    def without(case: Case) -> Case:
+        steps = [[new for each in step if (new := change(each)) is not None] for step in case.steps]
+        return replace(case, steps=steps)
 
     return without
 
@@ -54,7 +54,7 @@ def _no(resource: str, kind: str, *, of: Callable[[str], bool] = lambda _: True)
 def _no_deletes(resource: str) -> Without:
     """Drop deletions, and creations of objects that already exist."""
 
-    def without(story: Story) -> Story:
+    def without(case: Case) -> Case:
         there: set[str] = set()
 
         def kept(event: Event) -> Event | None:
@@ -66,13 +66,13 @@ def _no_deletes(resource: str) -> Without:
             there.add(name)
             return event
 
-        return _events(kept)(story)
+        return _events(kept)(case)
 
     return without
 
 
 def _feature(change: Callable[[Features], Features]) -> Without:
-    return lambda story: replace(story, features=change(story.features))
+    return lambda case: replace(case, features=change(case.features))
 
 
 def _gate(name: str, *, on: bool) -> Without:
@@ -83,13 +83,13 @@ def _gate(name: str, *, on: bool) -> Without:
     return _feature(changed)
 
 
-def _stays(story: Story) -> Story:
+def _stays(case: Case) -> Case:
     """Keep the set of endpoints constant.
 
     Each version of a slice also contains the endpoints of its other versions, marked as unusable.
     """
     pools: dict[str, dict[str, Object]] = {}
-    for step in story.steps:
+    for step in case.steps:
         for event in step:
             if event.resource == "endpointslices":
                 pool = pools.setdefault(event.object["metadata"]["name"], {})
@@ -102,15 +102,15 @@ def _stays(story: Story) -> Story:
         others = [{**each, "conditions": unusable} for address, each in pool.items() if address not in there]
         return {**obj, "endpoints": [*obj["endpoints"], *others]}
 
-    return _objects("endpointslices", filled)(story)
+    return _objects("endpointslices", filled)(case)
 
 
-def _one_slice(story: Story) -> Story:
+def _one_slice(case: Case) -> Case:
     return _events(
         lambda event: (
             None if event.resource == "endpointslices" and event.object["metadata"]["name"].endswith("-1") else event
         )
-    )(story)
+    )(case)
 
 
 def _one_port(obj: Object) -> Object:
@@ -173,31 +173,31 @@ WITHOUT: Mapping[str, Without] = {
         lambda obj: {**obj, "spec": {**obj["spec"], "topologyKeys": (obj["spec"].get("topologyKeys") or [])[:1]}},
     ),
     "UDP": _objects("services", lambda obj: {**obj, "spec": _one_port(obj["spec"])}),
-    "several ports": lambda story: _objects("endpointslices", _one_port)(
-        _objects("services", lambda obj: {**obj, "spec": _one_port(obj["spec"])})(story)
+    "several ports": lambda case: _objects("endpointslices", _one_port)(
+        _objects("services", lambda obj: {**obj, "spec": _one_port(obj["spec"])})(case)
     ),
     "IPv6": _events(_one_family),
     "several Services": _events(
         lambda event: None if event.resource == "services" and event.object["metadata"]["name"] == "api" else event
     ),
     # changes
-    "changes": lambda story: replace(story, steps=story.steps[:1]),
+    "changes": lambda case: replace(case, steps=case.steps[:1]),
     "changes of slices": _no("endpointslices", "MODIFIED"),
     "changes of Services": _no("services", "MODIFIED"),
     "changes of the node": _no("nodes", "MODIFIED", of=lambda name: name == OWN),
     "changes of other nodes": _no("nodes", "MODIFIED", of=lambda name: name != OWN),
     "deletes of Services": _no_deletes("services"),
     "deletes of slices": _no_deletes("endpointslices"),
-    "objects that already exist": lambda story: replace(
-        story,
+    "objects that already exist": lambda case: replace(
+        case,
         steps=[
-            [each for each in story.steps[0] if each.resource in {"nodes", ""}],
-            [each for each in story.steps[0] if each.resource not in {"nodes", ""}],
-            *story.steps[1:],
+            [each for each in case.steps[0] if each.resource in {"nodes", ""}],
+            [each for each in case.steps[0] if each.resource not in {"nodes", ""}],
+            *case.steps[1:],
         ],
     ),
-    "an outage": lambda story: replace(
-        story, steps=[story.steps[0], *([each for each in step if each.type != "SYNCED"] for step in story.steps[1:])]
+    "an outage": lambda case: replace(
+        case, steps=[case.steps[0], *([each for each in step if each.type != "SYNCED"] for step in case.steps[1:])]
     ),
     "a node that is being deleted": _objects("nodes", lambda obj: {**obj, "spec": {}}),
     # releases

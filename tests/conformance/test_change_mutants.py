@@ -17,7 +17,7 @@ from mutants import MUTANTS
 from reference.client import Event, Object
 from reference.features import Features
 from tests.conformance.api_and_dns_requests import REFERENCE
-from tests.conformance.proxy_cases import HOST, NODES, OWN, OWN_ADDRESSES, SYNCED, ZONE, Seen, Story, hear
+from tests.conformance.proxy_cases import HOST, NODES, OWN, OWN_ADDRESSES, SYNCED, ZONE, Case, Seen, run_case
 
 PORT = {"name": "http", "port": 80, "protocol": "TCP", "nodePort": 30000}
 SERVICE: Object = {
@@ -232,19 +232,19 @@ MISSED: dict[str, set[str]] = {
 }
 
 
-def _story(change: str) -> Story:
+def _case(change: str) -> Case:
     begin = [*(Event("ADDED", "nodes", _node(name)) for name in NODES), Event("ADDED", "services", SERVICE)]
     begin += [Event("ADDED", "endpointslices", FIRST), SYNCED]
     told = [Event(*each) for each in CHANGES[change]]
-    return Story(Features(), [begin, told] if change in MANY else [begin, *([each] for each in told)])
+    return Case(Features(), [begin, told] if change in MANY else [begin, *([each] for each in told)])
 
 
 @cache
 def _right(change: str) -> list[Seen]:
-    return hear(REFERENCE.proxy, _story(change))
+    return run_case(REFERENCE.proxy, _case(change))
 
 
 @pytest.mark.parametrize("name", MISSED)
 def test_mutant_misses_the_changes_of_its_case(name: str) -> None:
-    wrong = {change for change in CHANGES if hear(MUTANTS[name].proxy, _story(change)) != _right(change)}
+    wrong = {change for change in CHANGES if run_case(MUTANTS[name].proxy, _case(change)) != _right(change)}
     assert wrong == MISSED[name]

@@ -15,7 +15,7 @@ import pytest
 from mutants import MUTANTS
 from reference.endpointslice import EndpointSliceController
 from tests.conformance.api_and_dns_requests import REFERENCE
-from tests.conformance.controller_cases import Seen, Story, keep, stories
+from tests.conformance.controller_cases import Case, Seen, generated_cases, run_case
 from tests.conformance.reduced_controller_cases import WITHOUT
 
 FEW, MOST = 10, 800
@@ -231,15 +231,15 @@ OTHERWISE: Mapping[str, str] = {
 
 
 @cache
-def _all() -> list[Story]:
-    return stories(MOST)
+def _all() -> list[Case]:
+    return generated_cases(MOST)
 
 
 @cache
-def _told(number: int, need: str = "", *, counted: bool) -> tuple[Story, list[Seen]]:
+def _told(number: int, need: str = "", *, counted: bool) -> tuple[Case, list[Seen]]:
     """Return a case without the condition `need`, and the output of the reference for it."""
-    story = WITHOUT[need](_all()[number]) if need else _all()[number]
-    return story, keep(REFERENCE.controller, story, counted=counted)
+    case = WITHOUT[need](_all()[number]) if need else _all()[number]
+    return case, run_case(REFERENCE.controller, case, counted=counted)
 
 
 def _counts(name: str) -> bool:
@@ -247,9 +247,9 @@ def _counts(name: str) -> bool:
     return "metrics" in SAID[name].at
 
 
-def _wrong_at(name: str, story: Story, right: list[Seen]) -> set[str]:
+def _wrong_at(name: str, case: Case, right: list[Seen]) -> set[str]:
     wrong: set[str] = set()
-    its_own = keep(MUTANTS[name].controller, story, counted=_counts(name))
+    its_own = run_case(MUTANTS[name].controller, case, counted=_counts(name))
     for mine, its in zip(right, its_own, strict=True):
         if mine != its:
             wrong |= {str(key[0]) for key in mine.keys() | its.keys() if mine.get(key) != its.get(key)}
@@ -275,4 +275,4 @@ def test_mutant_is_wrong_where_its_case_says(name: str) -> None:
 @pytest.mark.parametrize(("name", "need"), [(name, need) for name, said in SAID.items() for need in said.needs])
 def test_mutant_is_right_without_its_trigger(name: str, need: str) -> None:
     told = [_told(number, need, counted=_counts(name)) for number in range(FEW)]
-    assert [(story, wrong) for story, right in told if (wrong := _wrong_at(name, story, right))] == []
+    assert [(case, wrong) for case, right in told if (wrong := _wrong_at(name, case, right))] == []

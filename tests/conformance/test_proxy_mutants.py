@@ -21,7 +21,7 @@ from reference.proxy.ruleset import LOCAL_LIST
 from reference.proxy.state import FAMILIES
 from tests.conformance import test_change_mutants, test_decision_mutants, test_rates
 from tests.conformance.api_and_dns_requests import REFERENCE
-from tests.conformance.proxy_cases import Seen, Story, hear, stories
+from tests.conformance.proxy_cases import Case, Seen, generated_cases, run_case
 from tests.conformance.reduced_proxy_cases import WITHOUT
 
 FEW, MOST = 10, 500
@@ -199,25 +199,25 @@ OTHERWISE: Mapping[str, str] = {
 """Mutants whose fault only real packets reveal: it is in timing, in the kernel, or in a situation that no case has."""
 
 
-def _answers(mutant: Mutant, story: Story) -> list[Seen]:
-    return hear(mutant.proxy, story)
+def _answers(mutant: Mutant, case: Case) -> list[Seen]:
+    return run_case(mutant.proxy, case)
 
 
 @cache
-def _all() -> list[Story]:
-    return stories(MOST)
+def _all() -> list[Case]:
+    return generated_cases(MOST)
 
 
 @cache
-def _told(number: int, need: str = "") -> tuple[Story, list[Seen]]:
+def _told(number: int, need: str = "") -> tuple[Case, list[Seen]]:
     """Return a case without the condition `need`, and the behaviour of the reference for it."""
-    story = WITHOUT[need](_all()[number]) if need else _all()[number]
-    return story, _answers(REFERENCE, story)
+    case = WITHOUT[need](_all()[number]) if need else _all()[number]
+    return case, _answers(REFERENCE, case)
 
 
-def _wrong_at(name: str, story: Story, right: list[Seen]) -> set[str]:
+def _wrong_at(name: str, case: Case, right: list[Seen]) -> set[str]:
     wrong: set[str] = set()
-    for mine, its in zip(right, _answers(MUTANTS[name], story), strict=True):
+    for mine, its in zip(right, _answers(MUTANTS[name], case), strict=True):
         if mine != its:
             wrong |= {str(key[0]) for key in mine.keys() | its.keys() if mine.get(key) != its.get(key)}
     return wrong
@@ -245,7 +245,7 @@ def test_mutant_is_wrong_where_its_case_says(name: str) -> None:
 @pytest.mark.parametrize(("name", "need"), [(name, need) for name, said in SAID.items() for need in said.needs])
 def test_mutant_is_right_without_its_trigger(name: str, need: str) -> None:
     told = [_told(number, need) for number in range(FEW)]
-    assert [(story, wrong) for story, right in told if (wrong := _wrong_at(name, story, right))] == []
+    assert [(case, wrong) for case, right in told if (wrong := _wrong_at(name, case, right))] == []
 
 
 @pytest.mark.parametrize("name", CHAINS)

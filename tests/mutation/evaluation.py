@@ -23,7 +23,7 @@ from harness.backends.implementation import reference
 from harness.judging.history import History
 from harness.netns import sandbox
 from tests.conformance import cases, kill_checks
-from tests.conformance.cases import Rereading, Trial, fewer_probes, time_scaled
+from tests.conformance.cases import SwitchableBackend, Trial, fewer_probes, time_scaled
 from tests.mutation.patched_import import instead
 
 TRIAL_SECONDS = 120
@@ -117,7 +117,7 @@ def booted(folder: Path) -> Iterator[Trial]:
     cases.DECLARED, eventually.FAR = kill_checks.DECLARED, kill_checks.FAR
     with (
         closing(History(folder / "history.jsonl")) as history,
-        Rereading(implementation=reference()) as backend,
+        SwitchableBackend(implementation=reference()) as backend,
         fewer_probes(),
         time_scaled(kill_checks.SHORT),
     ):

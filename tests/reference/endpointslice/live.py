@@ -20,8 +20,8 @@ class Live:
 
     def __init__(self, **options: Any) -> None:
         self.api = ApiServer()
-        self.meddler = Meddler(self.api)
-        self.controller = EndpointSliceController(self.meddler, **options)
+        self.interrupted = InterruptedServer(self.api)
+        self.controller = EndpointSliceController(self.interrupted, **options)
         for name in NODES:
             self.api.create("nodes", "", make_node(name))
 
@@ -73,7 +73,7 @@ class Live:
         return [each["message"] for each in self.api.list("events", "default", fields="type=Warning")]
 
 
-class Meddler:
+class InterruptedServer:
     """An API server that runs an action immediately before selected writes by the controller."""
 
     def __init__(self, api: ApiServer) -> None:

@@ -211,14 +211,14 @@ def test_conflict_is_retried_on_the_newer_slice() -> None:
         live.settle()
 
         def meddle(obj: Object) -> None:
-            live.meddler.before.clear()
+            live.interrupted.before.clear()
             labels = {**obj["metadata"]["labels"], "meddled": "yes"}
             current = live.api.get("endpointslices", "default", obj["metadata"]["name"])
             live.api.update(
                 "endpointslices", "default", {**current, "metadata": {**current["metadata"], "labels": labels}}
             )
 
-        live.meddler.before["update"] = meddle
+        live.interrupted.before["update"] = meddle
         live.run_pod()
         assert live.pods_in_slices() == ["p1"]
         assert "meddled" not in live.slices()[0]["metadata"]["labels"]
@@ -227,7 +227,7 @@ def test_conflict_is_retried_on_the_newer_slice() -> None:
 @pytest.mark.parametrize("reason", ["InternalError", "ServiceUnavailable", "Timeout", "AlreadyExists"])
 def test_transient_failures_are_retried(reason: str) -> None:
     with Live() as live:
-        live.meddler.before["create"] = failing([reason] * 4)
+        live.interrupted.before["create"] = failing([reason] * 4)
         live.create_service()
         live.run_pod()
         assert live.pods_in_slices() == ["p1"]
@@ -238,7 +238,7 @@ def test_slice_deleted_meanwhile_is_not_a_failure() -> None:
     with Live() as live:
         live.create_service()
         live.settle()
-        live.meddler.before["delete"] = lambda obj: live.api.delete(
+        live.interrupted.before["delete"] = lambda obj: live.api.delete(
             "endpointslices", "default", obj["metadata"]["name"]
         )
         live.api.delete("services", "default", "web")
@@ -252,12 +252,12 @@ def test_changes_during_a_write_cause_one_more_write() -> None:
         for number in range(20):
             live.run_pod(f"p{number}", ips=[f"10.244.1.{number + 1}"])
         live.settle()
-        live.meddler.writes.clear()
+        live.interrupted.writes.clear()
         with live.api.registry.store.lock:  # the controller receives events, but its writes wait
             for number in range(20):
                 live.set_ready(f"p{number}", ready=False)
         assert not any(each["conditions"]["ready"] for each in endpoints(live.slices()))
-        assert live.meddler.writes in (["update"], ["update", "update"])
+        assert live.interrupted.writes in (["update"], ["update", "update"])
 
 
 def test_idle_controller_writes_nothing() -> None:
@@ -266,12 +266,12 @@ def test_idle_controller_writes_nothing() -> None:
         live.create_service("odd", clusterIP="None", ports=[])
         live.run_pod()
         before = (live.slices(), live.slices("odd"))
-    live.controller = EndpointSliceController(live.meddler)
-    live.meddler.writes.clear()
+    live.controller = EndpointSliceController(live.interrupted)
+    live.interrupted.writes.clear()
     with live:
         live.change_service("web", sessionAffinity="ClientIP")
         assert (live.slices(), live.slices("odd")) == before
-        assert live.meddler.writes == []
+        assert live.interrupted.writes == []
 
 
 def test_echo_of_an_own_write_causes_no_sync(caplog: pytest.LogCaptureFixture) -> None:
@@ -284,7 +284,7 @@ def test_echo_of_an_own_write_causes_no_sync(caplog: pytest.LogCaptureFixture) -
         live.settle()
         live.api.delete("services", "default", "web")
         live.settle()
-        assert live.meddler.writes[-2:] == ["update", "delete"]
+        assert live.interrupted.writes[-2:] == ["update", "delete"]
         assert [each.getMessage() for each in caplog.records] == ["Service default/web: sync"] * 2
 
 

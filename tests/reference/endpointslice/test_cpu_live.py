@@ -110,7 +110,7 @@ def test_restarted_controller_does_not_announce_existing_hints() -> None:
         run_pods(live, "a1", "b1", "a2")
         create_auto_service(live)
         live.settle()
-    live.controller = EndpointSliceController(live.meddler)
+    live.controller = EndpointSliceController(live.interrupted)
     with live:
         assert hinted(live.slices()) == "aba"
         assert events(live) == [ENABLED]

@@ -173,7 +173,7 @@ def test_running_controller_counts_syncs_and_writes() -> None:
 @pytest.mark.parametrize(("reason", "result"), [("Conflict", "stale"), ("InternalError", "failure")])
 def test_running_controller_counts_failures(reason: str, result: str) -> None:
     with Live() as live:
-        live.meddler.before["create"] = failing([reason] * 2)
+        live.interrupted.before["create"] = failing([reason] * 2)
         live.create_service()
         assert f'endpoint_slice_controller_syncs{{result="{result}"}} 2.0' in scraped(live)
         assert 'endpoint_slice_controller_syncs{result="success"} 1.0' in scraped(live)

@@ -148,14 +148,14 @@ def test_controller_writes_no_conditions_by_default() -> None:
 
 def test_conflict_is_retried_on_the_newer_service() -> None:
     with Live(conditions=True) as live:
-        original = live.meddler.update_status
+        original = live.interrupted.update_status
 
         def meddle(*arguments: Any) -> Object:
-            live.meddler.update_status = original
+            live.interrupted.update_status = original
             set_conditions(live, FOREIGN)
             return original(*arguments)
 
-        live.meddler.update_status = meddle
+        live.interrupted.update_status = meddle
         preferring_service(live)
         assert list(conditions(live)) == [FOREIGN["type"], "Accepted", "Programmed", "Honored"]
 
@@ -166,7 +166,7 @@ def test_status_is_written_only_when_it_changes() -> None:
         acknowledge(live, *NODES)
         live.settle()
         before = live.api.get("services", "default", "web")
-    live.controller = EndpointSliceController(live.meddler, conditions=True)
+    live.controller = EndpointSliceController(live.interrupted, conditions=True)
     with live:
         live.label_node("a2", "a")
         acknowledge(live, *NODES, revision=10**9)
