@@ -16,13 +16,13 @@ from typing import Any, Self
 from harness.api import requests
 from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
+from harness.api.names import TranslatingApi
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.agnhost_output import address_seen
 from harness.backends.any_cluster.barrier import Asks, Barrier
 from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Bypass, Dialer, Steady
 from harness.backends.any_cluster.node_evidence import missing, proxy_logs
-from harness.backends.any_cluster.node_names import TranslatingApi
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.stable_slices import StableSlices
@@ -45,6 +45,7 @@ from harness.netns.addresses import by_family
 from harness.probes.loop import Probe, SocketSource
 from harness.tracing.path import Followed
 
+API_TIMEOUT = 15.0  # seconds: a wait for a lost cluster ends within 30
 RESTARTED = 120.0
 """Seconds, before the time scale, for proxies to process all writes after a component was replaced: clients back off
 while an API server is away."""
@@ -95,7 +96,12 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         with self._begun.pop_all() as begun:
             loaded = find(self._target.kubeconfig, context=self._target.context)
             self.api: Api = TranslatingApi(
-                loaded, self._target.names, connections=600, asked=self._asked, services=self._target.services
+                loaded,
+                self._target.names,
+                connections=600,
+                asked=self._asked,
+                services=self._target.services,
+                timeout=API_TIMEOUT,
             )
             begun.callback(self.api.close)
             self._slices = StableSlices(self.api)

@@ -17,6 +17,7 @@ from typing import Any, Self
 from harness import eventually, threads
 from harness.api import requests
 from harness.api.client import Api, Object
+from harness.api.names import Names, TranslatingApi
 from harness.backends import node_lifecycle
 from harness.backends.component_sync import ComponentSync
 from harness.backends.implementation import Implementation, reference
@@ -68,9 +69,14 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         families: Sequence[str] = addresses.FAMILIES,
         implementation: Implementation | None = None,
         release: Release | None = None,
+        names: Names | None = None,
     ) -> None:
-        """`implementation` is judged; the default is the reference. `release` is every component's release at boot."""
+        """`implementation` is judged; the default is the reference. `release` is every component's release at boot.
+
+        `names` are the names of nodes and zones in API objects, by default those of the topology.
+        """
         super().__init__(topology, families)
+        self.names = names or Names()
         self.release = release or Release()
         self._implementation = implementation or reference()
         self._off: dict[str, node_lifecycle.Reports] = {}
@@ -155,6 +161,10 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         """Return the logs and rules of control plane and proxies, as far as they were started."""
         return {file: text for who, ask in self._witnesses.items() for file, text in texts_of(who, ask).items()}
 
+    def _evidence_of_proxy(self, node: str) -> dict[str, str]:
+        real = self.names.node(node)  # may be too long for the name of a file
+        return {file.replace(real, node): text for file, text in self.proxy.evidence(real).items()}
+
     def _boot(self, begun: contextlib.ExitStack) -> None:
         self.network = Network(self.topology, families=self.families)
         begun.callback(self.network.close)
@@ -173,7 +183,9 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         _, (_, port) = server_of(self.control_plane.kubeconfig())
         self._hung = HungWatch(places, port)
         self.control_plane.reach_pods(self.network.external.namespace.socket)
-        self.api = Api(self.control_plane.kubeconfig(), services=self._implementation.services)
+        self.api: Api = TranslatingApi(
+            self.control_plane.kubeconfig(), self.names, services=self._implementation.services
+        )
         begun.callback(self.api.close)
         pod_cidrs = [addresses.POD_CIDRS[family] for family in self.families]
         self.proxy = self._implementation.proxy(self.control_plane, pod_cidrs)
@@ -185,8 +197,8 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             planned = self.network.plan(place.name).pod_cidrs
             cidrs = [planned[family] for family in self.families]
             self.api.create("nodes", "", manifests.node(place, list(host.addresses.values()), cidrs))
-            self._witnesses[f"proxy-{place.name}"] = partial(self.proxy.evidence, place.name)
-            self.proxy.setup(place.name, host.namespace, self.release)
+            self._witnesses[f"proxy-{place.name}"] = partial(self._evidence_of_proxy, place.name)
+            self.proxy.setup(self.names.node(place.name), host.namespace, self.release)
         if isinstance(self.proxy, ExecutableProxy) and self.proxy.wiring:
             self._wire_by(self.proxy.wiring)
         begun.enter_context(threads.watched(self._threads))
@@ -222,7 +234,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
                 self.control_plane.start_controller(release)
             case Component.PROXY:
                 for node in nodes:
-                    self.proxy.setup(node, self.network.nodes[node].namespace, release)
+                    self.proxy.setup(self.names.node(node), self.network.nodes[node].namespace, release)
                 self._without_proxy.difference_update(nodes)
             case Component.LOCATOR_CONTROLLER:
                 self._locators().start_locators()
@@ -238,7 +250,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             case Component.PROXY:
                 self._without_proxy.update(nodes)
                 for node in nodes:
-                    self.proxy.stop(node)
+                    self.proxy.stop(self.names.node(node))
             case Component.LOCATOR_CONTROLLER:
                 self._locators().stop_locators()
 
@@ -387,11 +399,13 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
-        return "\n".join(f"the proxy reports: {self.proxy.explain(node, namespace, service)}" for node in nodes)
+        return "\n".join(
+            f"the proxy reports: {self.proxy.explain(self.names.node(node), namespace, service)}" for node in nodes
+        )
 
     def decisions(self) -> dict[str, str]:
         names = [node.name for node in self.topology.nodes]
-        found = {name: gathered(partial(self.proxy.decisions, name)) for name in names}
+        found = {name: gathered(partial(self.proxy.decisions, self.names.node(name))) for name in names}
         return {name: text for name, text in found.items() if text}
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from harness.errors import UsageError
@@ -64,6 +65,7 @@ class Requirement:
     unless: str = ""
     since: str = ""
     last: bool = False
+    fixed: tuple[str, ...] = ()
 
     @property
     def document(self) -> str:
@@ -105,6 +107,7 @@ def requirement(
     since: str = "",
     kills: Iterable[str] = (),
     last: bool = False,
+    fixes: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a test as the test of a requirement.
 
@@ -116,6 +119,7 @@ def requirement(
     - `unless`: an extended feature; implementations that declare it are exempt.
     - `since`: the first Kubernetes release that meets it, if there is no feature gate. Components that behave like an
       older release on request are exempt.
+    - `fixes`: the axes of variation that its sentence or its test fixes, each with the reason.
     - `last`: judge it after all others, because it also depends on observations in other tests.
     """
     import pytest  # noqa: PLC0415  commands that need only levels and profiles do not load it
@@ -144,5 +148,6 @@ def requirement(
             unless.name if unless else "",
             since,
             last,
+            tuple(sorted(fixes)),
         )
     )

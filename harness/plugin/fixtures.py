@@ -21,7 +21,11 @@ from harness.model.generation import Generation
 from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, Topology
 from harness.run.run import Run, run_of
+from harness.scenario.surroundings import Standing
 from harness.settings.implementations import of_settings
+from harness.variation import axes
+from harness.variation.axes import PLAIN, Draw
+from harness.variation.node_names import cloud_names
 
 if TYPE_CHECKING:
     from harness.backends.backend import Backend
@@ -37,27 +41,31 @@ class Backends:
 
     def __init__(self, run: Run | None) -> None:
         self._run = run
-        self._booted: dict[str, Backend] = {}
-        self._releases: dict[str, Releases] = {}
+        self._booted: dict[tuple[str, str], Backend] = {}
+        self._standing: dict[tuple[str, str], Standing] = {}
+        self._releases: dict[tuple[str, str], Releases] = {}
         self._hint_facts: dict[str, bool] = {}  # from the first of them
 
-    def __call__(self, topology: Topology) -> Backend:
-        if topology.name not in self._booted:
-            self._booted[topology.name] = _boot(self._run, topology)
+    def __call__(self, topology: Topology, draw: Draw = PLAIN) -> Backend:
+        key = topology.name, draw[axes.NAMES]
+        if key not in self._booted:
+            self._booted[key] = _boot(self._run, topology, draw)
             try:  # before any test: a broken instrument must not judge
-                self._booted[topology.name].check_instruments()
+                self._booted[key].check_instruments()
             except EndedError as error:
                 raise DistrustError(str(error)) from error
             if len(self._booted) == 1:
-                self._hint_facts = self._first_answer(self._booted[topology.name])
+                self._hint_facts = self._first_answer(self._booted[key])
             gc.freeze()  # the objects of a cluster persist, so the collector need not scan them after every scenario
             gc.set_threshold(*COLLECTIONS)
-        return self._booted[topology.name]
+        booted, standing = self._booted[key], self._standing.setdefault(key, Standing(_prefix(self._run)))
+        standing.make(booted, wanted=draw[axes.NEIGHBOURS] == "many")
+        return booted
 
-    def releases(self, topology: Topology) -> Releases | None:
+    def releases(self, topology: Topology, draw: Draw = PLAIN) -> Releases | None:
         """Return the record of components that scenarios changed, or None if workers share the components."""
         shared = self._run is not None and self._run.target and self._run.worker
-        return None if shared else self._releases.setdefault(topology.name, {})
+        return None if shared else self._releases.setdefault((topology.name, draw[axes.NAMES]), {})
 
     def environment(self) -> dict[str, Any]:
         return dict(self._hint_facts)
@@ -80,7 +88,7 @@ def backends(request: pytest.FixtureRequest) -> Iterator[Backends]:
     made.close()
 
 
-def _boot(run: Run | None, topology: Topology) -> Backend:
+def _boot(run: Run | None, topology: Topology, draw: Draw) -> Backend:
     """Boot a cluster of this topology, or this worker's share of the real one."""
     if run is not None and run.target:
         from harness.run.real_cluster import boot  # noqa: PLC0415
@@ -93,7 +101,11 @@ def _boot(run: Run | None, topology: Topology) -> Backend:
     settings = run.settings
     implementation = of_settings(settings)
     return NetnsBackend(
-        topology, families=settings.families, implementation=implementation, release=settings.release
+        topology,
+        families=settings.families,
+        implementation=implementation,
+        release=settings.release,
+        names=cloud_names(topology) if draw[axes.NAMES] == "cloud" else None,
     ).start()
 
 
@@ -151,7 +163,8 @@ def new_cluster(
         namespace = f"{_prefix(run)}{next(_numbers)}"
         declared = run.settings.converges_within if run is not None else 0.0
         ended = run.known_ends if run is not None else dict
-        booted = backends(topology)
+        draw = run.plan.draw_of(test) if run is not None and run.plan is not None else PLAIN
+        booted = backends(topology, draw)
         made.append(
             Cluster(
                 booted,
@@ -160,7 +173,8 @@ def new_cluster(
                 test=test,
                 converges_within=declared,
                 ended_before=ended,
-                releases=backends.releases(topology),
+                releases=backends.releases(topology, draw),
+                draw=draw,
             )
         )
         made[-1].generation = generation

@@ -28,7 +28,7 @@ from harness.model.requirements import Requirement
 from harness.plugin import exclusive, judging
 from harness.plugin.evidence import bounded, gather
 from harness.report import rerun
-from harness.run import durations, plan, quick
+from harness.run import drawing, durations, plan, quick
 from harness.run.plan import Plan
 from harness.run.run import Run
 from harness.run.shortage import shortage
@@ -56,7 +56,7 @@ class Recorder:
             items[:] = []
             if not self._run.worker:
                 raise pytest.UsageError(str(error)) from error
-        items.sort(key=lambda item: (_is_last(item), self._disrupts(item), self._length(item), *_document_of(item)))
+        items.sort(key=self._order)
         left_out = [item for item in items if (found := requirement_of(item)) and not self._prepare(item, found).begins]
         if left_out:
             items[:] = [item for item in items if item not in set(left_out)]
@@ -88,6 +88,7 @@ class Recorder:
             each.id: durations.estimate(each, self._needs(item), cases=cases[each.id], declared=_declared(item))
             for each, item in owned
         }
+        self._plan.draws = drawing.draws_of(self._plan.requirements.values(), self._run.settings)
         plan.check_names(self._run.settings, self._plan.requirements.values())
         self._check_generation(items)
 
@@ -108,6 +109,11 @@ class Recorder:
             owned = [(item, requirement) for item in items if (requirement := requirement_of(item)) is not None]
             asked = {each.id: each for item, each in owned if not self._why_not(item, each)[0]}
             self._plan.quick = quick.choose(asked.values(), self._plan.seconds, self._run.settings)
+
+    def _order(self, item: pytest.Item) -> tuple[Any, ...]:
+        """Return a sort key. Tests with the same surroundings run one after the other, because those cost a boot."""
+        surroundings = drawing.surroundings(self._plan, requirement_of(item))
+        return (_is_last(item), self._disrupts(item), surroundings, self._length(item), *_document_of(item))
 
     def _length(self, item: pytest.Item) -> float:
         """Return a sort key. Workers start the longest tests first, because a long test at the end would run alone."""

@@ -21,6 +21,7 @@ from harness.run import suite_files
 from harness.run.quick import Quick
 from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
+from harness.variation.axes import Draw, parse_draw
 
 BY_PYTEST = "by pytest's own options"
 """The message for a case that -k, -m or --deselect excluded."""
@@ -36,6 +37,12 @@ class Plan:
     quick: Quick | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     """The expected duration of each requirement."""
+    draws: dict[str, str] = field(default_factory=dict)
+    """The draw of each requirement, in the form of `parse_draw`."""
+
+    def draw_of(self, requirement_id: str) -> Draw:
+        """Return the draw of a requirement, or the plain one if the plan has none."""
+        return parse_draw(self.draws.get(requirement_id, "plain"))
 
     def cases_of(self, requirement_id: str) -> list[Case]:
         return [case for case in self.cases if case.requirement == requirement_id]
@@ -51,6 +58,7 @@ class Plan:
             "error": self.error,
             "quick": self.quick.to_json() if self.quick else None,
             "seconds": self.seconds,
+            "draws": self.draws,
         }
 
     @classmethod
@@ -62,6 +70,7 @@ class Plan:
             values["error"],
             Quick.from_json(values["quick"]) if values["quick"] else None,
             values["seconds"],
+            values["draws"],
         )
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
+from harness.api.names import Names
 from harness.backends.any_cluster import image_trial, target
-from harness.backends.any_cluster.node_names import Names
 from harness.backends.containers.reachability import choose
 from harness.checks import program_requirements
 from harness.checks.check import Check, Finding, State, examine, unknown, unusable

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -46,6 +46,10 @@ from harness.scenario.paths import Path
 from harness.scenario.record import Record
 from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
 from harness.scenario.steps import step
+from harness.scenario.surroundings import Surroundings
+from harness.variation import axes
+from harness.variation import objects as variation
+from harness.variation.axes import PLAIN, Draw
 
 _FEW_PORTS = 8  # every cluster can run a server with this number of ports, each of which may be a container
 _LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value
@@ -64,25 +68,29 @@ class Cluster(ComponentOperations):
         converges_within: float = 0.0,
         ended_before: Callable[[], Mapping[str, str]] = dict,
         releases: Releases | None = None,
+        draw: Draw = PLAIN,
     ) -> None:
         """Start the test `test` in the Kubernetes namespace `namespace`, and write observations to `history`.
 
         `converges_within` is the declared time limit for changes in seconds, before the time scale, or 0 for no limit.
         `ended_before` returns the components that have ended in other scenarios of the run, and how. `releases` holds
         the releases of components after the previous scenario. Without it, `close` restores the releases of the boot.
+        `draw` varies what the scenario does not mention.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
         self.namespace = namespace
         self.record = Record(test)
         self.nodes = Nodes(self.backend, history)
+        self.draw = draw
+        self._surroundings = Surroundings(self.backend, namespace, draw)
         self.ended_before = ended_before
         self.generation: Generation | None = None  # the cases to generate, or None for the cases of the test
         self.expects_running = False  # true if the test itself checks whether a component runs
         self._numbers = itertools.count(1)
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
-        self._published: set[str] = set()  # names of hand-written slices
+        self._published: dict[str, list[str]] = {}  # names of slices by the name that the scenario knows
         self.backend.booted.create_namespace(namespace)
 
     def close(self) -> None:
@@ -95,6 +103,7 @@ class Cluster(ComponentOperations):
         with contextlib.suppress(EndedError):
             self.nodes.restore()
         with contextlib.suppress(EndedError):
+            self._surroundings.close()
             self.backend.booted.delete_namespace(self.namespace)
         self._forget_connections()  # connections of packets that were in flight
 
@@ -138,10 +147,14 @@ class Cluster(ComponentOperations):
         self._begin("create service", service=name)
         kinds: list[AddressKind] = ["load-balancer"] if type == "LoadBalancer" else []
         kinds += ["external-ip"] if external_ips else []
-        service = Service({}, tuple(ports), virtual_addresses(self.backend, kinds, number))
+        drawn_ports = variation.ports(self.draw, ports)
+        service = Service({}, drawn_ports[: len(ports)], virtual_addresses(self.backend, kinds, number))
+        service.more_ports = drawn_ports[len(ports) :]
+        if "ipFamilies" not in spec and not dual_stack and self.draw[axes.FAMILY] == "second":
+            spec["ipFamilies"] = [self.backend.booted.families[-1]]
         wanted = manifests.service(
             name,
-            ports=ports,
+            ports=drawn_ports,
             selector=selector,
             annotations=annotations,
             labels=labels,
@@ -153,6 +166,8 @@ class Cluster(ComponentOperations):
             externalIPs=service.addresses("external-ip") or None,
             **spec,
         )
+        wanted = variation.service(self.draw, wanted)
+        self._surroundings.before_service(wanted, spec.get("ipFamilies") or self.backend.booted.families)
         service.object = self.api.create("services", self.namespace, wanted)
         if ingress := service.addresses("load-balancer"):
             self.set_ingress(service, ingress)
@@ -225,6 +240,7 @@ class Cluster(ComponentOperations):
             WantedPod(name, node, labels, tuple(container_ports), ready, tells_port, host_network)
             for name, node in zip(names, on, strict=True)
         ]
+        self._surroundings.with_pods(on[0], labels)
         self._begin("run servers", stream="pods" if labels else "services", pods=" ".join(names))
         self.backend.need(nodes=on)
         pods = self.backend.restored.run_pods(self.namespace, wanted)
@@ -260,6 +276,7 @@ class Cluster(ComponentOperations):
 
         The node may be missing, which simulates a pod whose Node has been deleted.
         """
+        self._surroundings.with_pods(node, labels)
         self._begin("create pod", stream="pods", pod=name, ready=ready)
         wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
         if phase == "Running" and any(each.name == node for each in self.topology.nodes):
@@ -322,11 +339,26 @@ class Cluster(ComponentOperations):
                 labels=labels,
             )
             self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
-            if slice_name in self._published:
-                self.api.replace("endpointslices", self.namespace, wanted)
+            self._write(slice_name, variation.slices(self.draw, wanted, service.ports, service.more_ports))
+
+    def _write(self, name: str, wanted: Sequence[Object]) -> None:
+        """Create or replace the slices that stand for one slice of the scenario, and delete its former ones."""
+        before = self._published.get(name, ())
+        for each in wanted:
+            if each["metadata"]["name"] in before:
+                self.api.replace("endpointslices", self.namespace, each)
+                continue
+            self._surroundings.write_twin(each)
+            if self._surroundings.before_slice(each, self.namespace):
+                self.api.replace("endpointslices", self.namespace, each)
             else:
-                self.api.create("endpointslices", self.namespace, wanted)
-                self._published.add(slice_name)
+                self.api.create("endpointslices", self.namespace, each)
+        self._published[name] = [each["metadata"]["name"] for each in wanted]
+        self._delete_slices(set(before) - set(self._published[name]))
+
+    def _delete_slices(self, names: Iterable[str]) -> None:
+        for each in sorted(names):
+            self.api.delete("endpointslices", self.namespace, each)
 
     @step("delete slices of Service {service.name}")
     def unpublish(self, service: Service, name: str = "", *, families: Sequence[str] | None = None) -> None:
@@ -334,8 +366,7 @@ class Cluster(ComponentOperations):
         for family in families or service.object["spec"]["ipFamilies"]:
             slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
             self._begin("delete slice", slice=slice_name)
-            self.api.delete("endpointslices", self.namespace, slice_name)
-            self._published.discard(slice_name)
+            self._delete_slices(self._published.pop(slice_name, [slice_name]))
 
     def slices(self, service: Service) -> list[Object]:
         """Return all EndpointSlices of a Service, including slices that controllers wrote, sorted by name."""

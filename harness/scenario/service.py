@@ -24,6 +24,7 @@ class Service:
     object: Object
     ports: tuple[Port, ...]
     virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
+    more_ports: tuple[Port, ...] = ()  # drawn ports, which the scenario does not know
     requested_hints: frozenset[str] = frozenset()  # as sent, even if the API server stored another value
 
     @property

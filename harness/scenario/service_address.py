@@ -12,10 +12,11 @@ from harness.judging import verdict
 from harness.judging.verdict import NoAnswer
 from harness.model.manifests import Port
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut
-from harness.model.workloads import Client, Pod, pod_client
+from harness.model.workloads import Client, Pod, node_client, pod_client
 from harness.scenario.cluster import Cluster
 from harness.scenario.paths import Path, names
 from harness.scenario.service import AddressKind, Service
+from harness.variation import axes
 
 ClientRef = str | Client | Pod
 """A client: the name of a node (which means a pod on the node), a `Client`, or a `Pod` of the scenario."""
@@ -48,11 +49,11 @@ class ServiceAddress:
 
     def path(self, who: ClientRef, expected: verdict.Expected) -> Path:
         """Return the path from a client to the address."""
-        client = pod_client(who) if isinstance(who, str) else who
+        client = self._drawn_client(who) if isinstance(who, str) else who
         may_change = self.port.protocol == "UDP" and self.service.object["spec"].get("sessionAffinity") != "ClientIP"
         address, number = self.address(self.via or client.node)
         return Path(
-            label=f"pod {client.name}" if isinstance(client, Pod) else str(client),
+            label=who if isinstance(who, str) else f"pod {who.name}" if isinstance(who, Pod) else str(who),
             node=self.via or client.node,
             place=self.cluster.backend.part(Probing, client=client).source_of(client, fresh=may_change),
             address=address,
@@ -61,6 +62,11 @@ class ServiceAddress:
             expected=expected,
             of=(self.service.name, self.to),
         )
+
+    def _drawn_client(self, node: str) -> Client:
+        """Return a client of a node, where the scenario does not mention which kind of client asks."""
+        on_node = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "node"
+        return node_client(node) if on_node else pod_client(node)
 
     def __str__(self) -> str:
         return f"{self.port.protocol} to the {self.to} of {self.service.name}, {self.family}"

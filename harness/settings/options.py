@@ -40,6 +40,7 @@ from harness.settings.option import ENVIRONMENT_PREFIX, Option
 from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
 
+DEFAULT_SEED = 1
 _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
 """Environment variables that configure commands but are not options of a run."""
 
@@ -128,7 +129,11 @@ _SELECTION = (
 )  # fmt: skip
 
 _EXECUTION = (
-    Option("seed", "Random seed. Each run prints its seed.", metavar="NUMBER", check=parsing.seed),
+    Option("seed", "Seed of everything that a run draws. [1; random with --generate]", metavar="NUMBER",
+           check=parsing.seed),
+    Option("draw", "Use these values on the axes of variation for all requirements, for example "
+           "names=cloud,slices=each, or plain. [drawn from the seed]", metavar="VALUES", check=parsing.draw,
+           default=""),
     Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows it.",
            metavar="FACTOR", default=1.0, check=parsing.positive, on_command_line=False),
     Option("fail-fast", "Stop at the first MUST that is not met; with --warnings-as-errors, at the first SHOULD too.",
@@ -206,7 +211,8 @@ def resolve(
                 f"{places[BY_NAME[name].key]}: --quick selects the requirements itself: leave one of the two out"
             )
     _claim(values)
-    values["seed"] = int.from_bytes(os.urandom(4)) if values["seed"] is None else values["seed"]
+    if values["seed"] is None:
+        values["seed"] = int.from_bytes(os.urandom(4)) if values["generate"] else DEFAULT_SEED
     return Settings(**_without_none(values))
 
 

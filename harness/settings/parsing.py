@@ -56,6 +56,13 @@ def patch(text: str) -> str:
     return text
 
 
+def draw(text: str) -> str:
+    """Return values on the axes of variation, in their usual order."""
+    from harness.variation.axes import parse_draw
+
+    return str(parse_draw(text)) if text else ""
+
+
 def seed(text: str) -> int:
     """Return a random seed."""
     try:

@@ -58,6 +58,7 @@ class Settings:
     contact: tuple[str, ...]
     output_dir: str
     seed: int
+    draw: str
     time_scale: float
     keep: str
     fail_fast: bool

@@ -9,8 +9,8 @@ from typing import Any
 
 from harness.api.client import Api, Object
 from harness.api.kubeconfig import find
+from harness.api.names import Names
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY, ProxySelector
-from harness.backends.any_cluster.node_names import Names
 from harness.model.abilities import Ability
 from harness.model.cluster_options import AGNHOST
 from harness.model.manifests import takes_pods, zone_of

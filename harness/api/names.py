@@ -13,9 +13,7 @@ from typing import Any
 
 from harness.api.client import Api, Response
 from harness.api.kubeconfig import Kubeconfig
-from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL
-
-_TIMEOUT = 15.0  # seconds: a wait for a lost cluster ends within 30
+from harness.model import topology
 
 _NODE_PATH = re.compile(r"(/api/v1/nodes/)([^/?]+)")
 
@@ -26,19 +24,25 @@ class Names:
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     zones: Mapping[str, str] = field(default_factory=dict)
+    hostnames: Mapping[str, str] = field(default_factory=dict)
+    """The hostname label of each node of the topology, where it differs from the node's name."""
 
     @property
     def trivial(self) -> bool:
         """True if the cluster uses the names of the topology."""
-        return all(ours == theirs for each in (self.nodes, self.zones) for ours, theirs in each.items())
+        return all(ours == theirs for each in (self.nodes, self.zones, self.hostnames) for ours, theirs in each.items())
 
     def outgoing(self, value: Any) -> Any:
         """Return an object, or part of an object, with the cluster's names."""
-        return _translated(value, self.nodes, self.zones)
+        return _translated(value, self)
 
     def incoming(self, value: Any) -> Any:
         """Return an object, or part of an object, with the names of the topology."""
-        return _translated(value, _inverse(self.nodes), _inverse(self.zones))
+        return _translated(value, Names(_inverse(self.nodes), _inverse(self.zones), _inverse(self.hostnames)))
+
+    def node(self, name: str) -> str:
+        """Return the cluster's name of a node of the topology."""
+        return self.nodes.get(name, name)
 
     def path(self, path: str) -> str:
         """Return a request's path with the cluster's names."""
@@ -49,7 +53,7 @@ class TranslatingApi(Api):
     """Sends and returns objects with the names of the topology."""
 
     def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], names: Names, **options: Any) -> None:
-        super().__init__(kubeconfig, timeout=_TIMEOUT, **options)
+        super().__init__(kubeconfig, **options)
         self._names = names
 
     def request(self, method: str, path: str, body: object = None, **options: Any) -> Response:
@@ -63,32 +67,37 @@ def _inverse(names: Mapping[str, str]) -> dict[str, str]:
     return {theirs: ours for ours, theirs in names.items()}
 
 
-def _translated(value: Any, nodes: Mapping[str, str], zones: Mapping[str, str]) -> Any:
+def _translated(value: Any, names: Names) -> Any:
     if isinstance(value, list):
-        return [_translated(each, nodes, zones) for each in value]
+        return [_translated(each, names) for each in value]
     if not isinstance(value, dict):
         return value
-    made = {key: _field(key, each, nodes, zones) for key, each in value.items()}
+    made = {key: _field(key, each, names) for key, each in value.items()}
     if _is_node(value) and isinstance(made.get("metadata"), dict):
         name = made["metadata"].get("name")
-        made["metadata"]["name"] = nodes.get(name, name)
+        made["metadata"]["name"] = names.nodes.get(name, name)
     return made
 
 
-def _field(key: str, value: Any, nodes: Mapping[str, str], zones: Mapping[str, str]) -> Any:
+def _field(key: str, value: Any, names: Names) -> Any:
     if isinstance(value, str):
-        if key in ("nodeName", HOSTNAME_LABEL):
-            return nodes.get(value, value)
-        return zones.get(value, value) if key in ("zone", ZONE_LABEL) else value
+        match key:
+            case "nodeName":
+                return names.nodes.get(value, value)
+            case topology.HOSTNAME_LABEL:
+                return names.hostnames.get(value) or names.nodes.get(value, value)
+            case "zone" | topology.ZONE_LABEL:
+                return names.zones.get(value, value)
+        return value
     if key in ("forZones", "forNodes") and isinstance(value, list):
-        names = zones if key == "forZones" else nodes
+        known = names.zones if key == "forZones" else names.nodes
         return [
-            {**each, "name": names.get(each["name"], each["name"])}
+            {**each, "name": known.get(each["name"], each["name"])}
             if isinstance(each, dict) and isinstance(each.get("name"), str)
             else each
             for each in value
         ]
-    return _translated(value, nodes, zones)
+    return _translated(value, names)
 
 
 def _is_node(value: Mapping[str, Any]) -> bool:

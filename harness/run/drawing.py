@@ -1,0 +1,50 @@
+"""Draw the values of a run's axes for each of its requirements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from harness.model.requirements import Requirement
+from harness.run.plan import Plan, claimed
+from harness.settings.claims import REAL_CLUSTERS
+from harness.settings.settings import Settings
+from harness.variation import axes
+from harness.variation.axes import PLAIN, Draw, parse_draw
+from harness.variation.covering import Subject, Value, draws
+
+_SECOND_FAMILY = "IPv6Services"
+"""The feature of an implementation that serves the second IP family."""
+
+
+def draws_of(requirements: Iterable[Requirement], settings: Settings) -> dict[str, str]:
+    """Return the draw of each requirement, in the form of `parse_draw`.
+
+    They depend on the seed, the suite, and what the cluster offers, but not on the selected requirements, so a
+    requirement that runs alone has the same draw.
+    """
+    known = list(requirements)
+    if settings.draw:
+        only = parse_draw(settings.draw)
+        return {each.id: str(only.without(*each.fixed)) for each in known}
+    subjects = [
+        Subject(each.id, each.profile, {feature.name for feature in each.features}, set(each.fixed)) for each in known
+    ]
+    found = draws(subjects, settings.seed, unavailable(known, settings))
+    return {requirement_id: str(draw) for requirement_id, draw in found.items()}
+
+
+def unavailable(requirements: Iterable[Requirement], settings: Settings) -> frozenset[Value]:
+    """Return the values that no requirement of the run can have, on its cluster and with its implementation."""
+    found: set[Value] = set()
+    features = {feature for each in requirements for feature in each.features if feature.name == _SECOND_FAMILY}
+    if len(settings.families) < 2 or not all(claimed(feature, settings) for feature in features):
+        found.add((axes.FAMILY, "second"))
+    if settings.backend in REAL_CLUSTERS:
+        found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second"), (axes.PODS, "others"), (axes.NEIGHBOURS, "many")}
+    return frozenset(found)
+
+
+def surroundings(plan: Plan, requirement: Requirement | None) -> tuple[str, str]:
+    """Return the drawn values that need another cluster, or many other objects."""
+    draw: Draw = plan.draw_of(requirement.id) if requirement is not None else PLAIN
+    return draw[axes.NAMES], draw[axes.NEIGHBOURS] if draw[axes.NEIGHBOURS] == "many" else ""

@@ -1,0 +1,167 @@
+"""The axes of variation: everything that a scenario's sentence does not mention, with the values that a run draws.
+
+A right implementation gives the same answers whatever is drawn. The first value of each axis is the plain one, which
+leaves a scenario as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from harness.errors import UsageError
+
+NAMES = "names"
+SLICES = "slices"
+ORDER = "order"
+PORTS = "ports"
+OWNER = "owner"
+CONDITIONS = "conditions"
+EXTRAS = "extras"
+NEIGHBOURS = "neighbours"
+HISTORY = "history"
+CLIENT = "client"
+FAMILY = "family"
+PODS = "pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis. `values` maps each value to its meaning, as it completes "fails when …" in a report."""
+
+    name: str
+    values: Mapping[str, str]
+
+    @property
+    def plain(self) -> str:
+        """The value that changes nothing."""
+        return next(iter(self.values))
+
+
+AXES: tuple[Axis, ...] = (
+    Axis(
+        NAMES,
+        {
+            "short": "nodes and zones have short names",
+            "cloud": "names of nodes and zones begin with one another, differ in case, contain dots or are very long",
+        },
+    ),
+    Axis(
+        SLICES,
+        {
+            "one": "one EndpointSlice holds all endpoints",
+            "each": "each endpoint has its own EndpointSlice",
+            "overlapping": "endpoints stand in two EndpointSlices",
+            "empty": "the Service also has an EndpointSlice without endpoints",
+        },
+    ),
+    Axis(
+        ORDER, {"written": "endpoints are in the order of the scenario", "reversed": "endpoints are in reverse order"}
+    ),
+    Axis(
+        PORTS,
+        {
+            "written": "the Service has the ports of the scenario",
+            "more": "the Service has further ports, one of them with the same number and another protocol",
+        },
+    ),
+    Axis(
+        OWNER,
+        {
+            "suite": "EndpointSlices are managed by the suite",
+            "controller": "EndpointSlices carry the managed-by label of the EndpointSlice controller",
+            "nobody": "EndpointSlices have no managed-by label",
+        },
+    ),
+    Axis(
+        CONDITIONS,
+        {
+            "written": "endpoints have the conditions of the scenario",
+            "all": "ready endpoints also have the conditions serving and terminating",
+            "none": "ready endpoints have no conditions, which means that they are ready",
+        },
+    ),
+    Axis(
+        EXTRAS,
+        {
+            "none": "objects have no further fields",
+            "metadata": "objects have owners, labels, annotations, and endpoints have a hostname and a targetRef",
+        },
+    ),
+    Axis(
+        NEIGHBOURS,
+        {
+            "none": "there is no other Service",
+            "twin": "another namespace has Services and EndpointSlices of the same names with other endpoints",
+            "many": "there are 30 other Services",
+        },
+    ),
+    Axis(
+        HISTORY,
+        {
+            "new": "the Service is new",
+            "remade": "a Service of the same name with other policies was deleted before",
+            "changed": "EndpointSlices were changed several times",
+        },
+    ),
+    Axis(CLIENT, {"pod": "clients are pods", "node": "clients run on the node, in the host network"}),
+    Axis(FAMILY, {"first": "the Service has the cluster's first IP family", "second": "the Service has the second"}),
+    Axis(
+        PODS,
+        {
+            "written": "only the pods of the scenario exist",
+            "others": "pods have sidecars, and a failed and a completed pod with the same labels exist",
+        },
+    ),
+)
+
+BY_NAME: Mapping[str, Axis] = MappingProxyType({axis.name: axis for axis in AXES})
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The drawn value of each axis that is not plain."""
+
+    drawn: tuple[tuple[str, str], ...] = ()
+
+    def __getitem__(self, axis: str) -> str:
+        """Return the value of an axis."""
+        return dict(self.drawn).get(axis, BY_NAME[axis].plain)
+
+    def __str__(self) -> str:
+        """Return the form that `parse_draw` reads: "names=cloud,slices=each", or "plain"."""
+        return ",".join(f"{axis}={value}" for axis, value in self.drawn) or "plain"
+
+    def without(self, *axes: str) -> Draw:
+        """Return this draw with the plain values on these axes."""
+        return Draw(tuple((axis, value) for axis, value in self.drawn if axis not in axes))
+
+    @property
+    def meanings(self) -> list[str]:
+        """What the drawn values mean, as in "fails when …"."""
+        return [BY_NAME[axis].values[value] for axis, value in self.drawn]
+
+
+PLAIN = Draw()
+
+
+def draw_of(values: Mapping[str, str]) -> Draw:
+    """Return the draw of these values, in the order of the axes."""
+    return Draw(
+        tuple((axis.name, values[axis.name]) for axis in AXES if values.get(axis.name, axis.plain) != axis.plain)
+    )
+
+
+def parse_draw(text: str) -> Draw:
+    """Parse "names=cloud,slices=each" or "plain". Raises `UsageError` with the known axes or values."""
+    found: dict[str, str] = {}
+    for part in [] if text == "plain" else text.split(","):
+        name, _, value = part.strip().partition("=")
+        if name not in BY_NAME:
+            raise UsageError(f"draw {text[:200]!r}: unknown axis {name[:50]!r}; want plain or {', '.join(BY_NAME)}")
+        if value not in BY_NAME[name].values:
+            known = ", ".join(BY_NAME[name].values)
+            raise UsageError(f"draw {text[:200]!r}: axis {name} has no value {value[:50]!r}; want {known}")
+        found[name] = value
+    return draw_of(found)

@@ -1,0 +1,86 @@
+"""Draw values for all requirements of a run, so that every pair of values occurs, deterministically from a seed.
+
+The draws of a profile form a covering array over its requirements: each value of each axis meets each feature, and each
+pair of values of two axes occurs in some requirement, as far as the requirements leave these axes free. The algorithm
+is greedy, like AETG (Cohen et al., 1997): each requirement takes the values that cover the most missing combinations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from harness.variation.axes import AXES, Axis, Draw, draw_of
+
+Value = tuple[str, str]
+"""An axis and one of its values."""
+
+Combination = frozenset[Value] | tuple[str, Value]
+"""Two values, or a feature and a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A requirement as the algorithm sees it. `fixed` are the axes that its sentence or its test fixes."""
+
+    id: str
+    profile: str
+    features: AbstractSet[str]
+    fixed: AbstractSet[str]
+
+
+def draws(subjects: Iterable[Subject], seed: int, unavailable: AbstractSet[Value] = frozenset()) -> dict[str, Draw]:
+    """Return the draw of each requirement by id. `unavailable` are values that no requirement of this run can have."""
+    axes = [
+        Axis(axis.name, {v: m for v, m in axis.values.items() if (axis.name, v) not in unavailable}) for axis in AXES
+    ]
+    by_profile: dict[str, list[Subject]] = {}
+    for each in sorted(subjects, key=lambda each: (len(each.fixed), _shuffled(seed, each.id))):
+        by_profile.setdefault(each.profile, []).append(each)
+    return {
+        subject: drawn
+        for profile in by_profile.values()
+        for subject, drawn in _draws_of_profile(profile, axes, seed).items()
+    }
+
+
+def _draws_of_profile(subjects: Iterable[Subject], axes: Iterable[Axis], seed: int) -> dict[str, Draw]:
+    covered: set[Combination] = set()
+    used: Counter[Value] = Counter()
+    found: dict[str, Draw] = {}
+    for subject in subjects:
+        chosen: dict[str, str] = {}
+        free = [axis for axis in axes if axis.name not in subject.fixed]
+        for axis in sorted(free, key=lambda axis: _shuffled(seed, subject.id, axis.name)):
+            chosen[axis.name] = max(
+                axis.values,
+                key=lambda value: (
+                    _gain((axis.name, value), chosen, subject, covered),
+                    -used[axis.name, value],
+                    _shuffled(seed, subject.id, axis.name, value),
+                ),
+            )
+        used.update(chosen.items())
+        covered.update(combinations(chosen, subject.features))
+        found[subject.id] = draw_of(chosen)
+    return found
+
+
+def _gain(value: Value, chosen: Mapping[str, str], subject: Subject, covered: AbstractSet[Combination]) -> int:
+    pairs = sum(frozenset((value, other)) not in covered for other in chosen.items())
+    return pairs + sum((feature, value) not in covered for feature in subject.features)
+
+
+def combinations(chosen: Mapping[str, str], features: Iterable[str]) -> Iterable[Combination]:
+    """Yield the pairs of values, and the pairs of a feature and a value, that a draw covers."""
+    yield from (frozenset(pair) for pair in itertools.combinations(chosen.items(), 2))
+    yield from itertools.product(features, chosen.items())
+
+
+def _shuffled(seed: int, *parts: str) -> bytes:
+    """Return a sort key that differs by seed, and is equal on all machines."""
+    return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()

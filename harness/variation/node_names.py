@@ -1,0 +1,41 @@
+"""Names of nodes and zones that differ from the names in scenarios, and that a careless component confuses.
+
+One name begins with another name, names differ only in case or in the last character, contain dots, or have the maximum
+length. Each node's hostname label differs from its name, as in some clouds.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from harness.api.names import Names
+from harness.model.topology import Topology
+
+MAX_NODE_NAME = 253  # characters: a DNS subdomain
+MAX_ZONE = 63  # characters: a label value
+
+
+def cloud_names(topology: Topology) -> Names:
+    """Return names for all nodes and zones of a topology."""
+    nodes = dict(zip([node.name for node in topology.nodes], _nodes(), strict=False))
+    hostnames = {name: f"host-{number}.example" for number, name in enumerate(nodes, 1)}
+    if len(nodes) > 2:  # the hostname label of one node is the name of another
+        hostnames[list(nodes)[2]] = next(iter(nodes.values()))
+    return Names(nodes, dict(zip(topology.zones, _zones(), strict=False)), hostnames)
+
+
+def _nodes() -> Iterator[str]:
+    yield from ("node-1", "node-10", "node-1.us-east-1.compute.internal", _long_name("node-1", MAX_NODE_NAME))
+    yield from (f"node-1{number}" for number in itertools.count(1))
+
+
+def _zones() -> Iterator[str]:
+    yield from ("us-east-1a", "us-east-1", "US-East-1a", _long_name("us-east-1a", MAX_ZONE))
+    yield from (f"us-east-1a.{number}" for number in itertools.count(1))
+
+
+def _long_name(begin: str, length: int) -> str:
+    """Return a name of this length that consists of labels of at most 63 characters."""
+    rest = length - len(begin)
+    return begin + "".join("." if number % 60 == 0 and number < rest - 1 else "x" for number in range(rest))
