@@ -32,6 +32,11 @@ class Names:
         """True if the cluster uses the names of the topology."""
         return all(ours == theirs for each in (self.nodes, self.zones, self.hostnames) for ours, theirs in each.items())
 
+    def as_text(self) -> str:
+        """Return a table of the topology's names and the cluster's names."""
+        kinds = (("node", self.nodes), ("zone", self.zones), ("hostname", self.hostnames))
+        return "".join(f"{kind} {ours}: {theirs}\n" for kind, names in kinds for ours, theirs in names.items())
+
     def outgoing(self, value: Any) -> Any:
         """Return an object, or part of an object, with the cluster's names."""
         return _translated(value, self)

@@ -413,6 +413,8 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         asked = [*self.api.asked.copy(), *(self.control_plane.asked() or ())]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
         texts |= self._logs()
+        if not self.names.trivial:
+            texts["names.txt"] = self.names.as_text()
         texts |= kernel_evidence({node.name: self.network.nodes[node.name] for node in self.topology.nodes})
         if self._dns is not None:
             texts |= texts_of("dns", self._dns[0].evidence)

@@ -22,6 +22,7 @@ from harness.judging.timeline import Change, longest_gap
 from harness.judging.verdict import Judgement, Tally, Verdict
 from harness.model.privacy import private
 from harness.model.requirements import Feature, Level, Profile, Requirement
+from harness.variation.axes import parse_draw
 
 Key = tuple[str, str]
 """The key of a case: the id of the requirement, and the parameters of the case."""
@@ -62,6 +63,8 @@ class Judged:
     """The duration of each case that has ended."""
     starts: dict[Key, float] = field(default_factory=dict)
     """When each case began (Unix time)."""
+    fails_with: dict[Key, str] = field(default_factory=dict)
+    """The smallest draw with which each case still fails."""
     allure: dict[Key, tuple[list[Any], list[Any]]] = field(default_factory=dict)
     """Steps and attachments of each case, in Allure's form."""
     stories: dict[Key, Story] = field(default_factory=dict)
@@ -97,7 +100,14 @@ class Judged:
         """Return the result of a case including times, steps and attachments."""
         steps, attachments = self.allure.get(key, ([], []))
         start, seconds = self.starts.get(key, 0.0), self.seconds.get(key, 0.0)
-        return replace(case, start=start, duration=seconds, steps=steps, attachments=attachments)
+        return replace(
+            case,
+            start=start,
+            duration=seconds,
+            steps=steps,
+            attachments=attachments,
+            fails_with=self.fails_with.get(key, ""),
+        )
 
 
 def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:
@@ -160,6 +170,8 @@ class Judge:
                 self.judged.seconds[key] = self.judged.seconds.get(key, 0.0) + seconds
                 self.judged.starts.setdefault(key, float(record.get("start", 0.0)))
                 self._keep(key, worker)
+            case "shrunk":
+                self.judged.fails_with[record["test"], record["parameters"]] = str(parse_draw(record["draw"]))
             case "steps":
                 self.judged.allure[record["test"], record["parameters"]] = record["steps"], record["attachments"]
             case "not-run":

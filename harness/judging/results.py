@@ -64,6 +64,7 @@ class CaseResult:
     worker: str = ""
     steps: list[dict[str, Any]] = field(default_factory=list)  # steps and attachments have Allure's format
     attachments: list[dict[str, Any]] = field(default_factory=list)
+    fails_with: str = ""  # the smallest draw with which the case still fails; "" if unknown
     # The record of a verdict holds these fields under the same names, except empty fields.
     reason: str = ""
     explanation: str = ""
@@ -72,6 +73,7 @@ class CaseResult:
     observed: dict[str, Any] = field(default_factory=dict)
     evidence: list[str] = field(default_factory=list)
     needs: dict[str, Any] = field(default_factory=dict)
+    draw: str = ""  # the drawn values, as `parse_draw` reads them
 
     def recorded(self) -> dict[str, Any]:
         """Return the fields for the record of the verdict in the history."""

@@ -164,12 +164,15 @@ def new_cluster(
         declared = run.settings.converges_within if run is not None else 0.0
         ended = run.known_ends if run is not None else dict
         draw = run.plan.draw_of(test) if run is not None and run.plan is not None else PLAIN
+        written = history
+        if run is not None and run.shrinking is not None:
+            draw, written = run.shrinking
         booted = backends(topology, draw)
         made.append(
             Cluster(
                 booted,
                 namespace,
-                history=history,
+                history=written,
                 test=test,
                 converges_within=declared,
                 ended_before=ended,

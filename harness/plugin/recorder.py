@@ -27,11 +27,13 @@ from harness.model.needs import Needs
 from harness.model.requirements import Requirement
 from harness.plugin import exclusive, judging
 from harness.plugin.evidence import bounded, gather
+from harness.plugin.shrinking import Shrinker
 from harness.report import rerun
 from harness.run import drawing, durations, plan, quick
 from harness.run.plan import Plan
 from harness.run.run import Run
 from harness.run.shortage import shortage
+from harness.variation.axes import PLAIN
 
 DISTRUST = "trafficdist_distrust"
 """The user property of a test's report that states why the suite does not trust its own instruments."""
@@ -43,6 +45,8 @@ class Recorder:
         self._plan = Plan()
         self._deselected: list[pytest.Item] = []
         self._lost = ""
+        self._failed = False  # the current test has failed by its own observations
+        self._shrinker = Shrinker(run)
         self._start = self._seconds = 0.0  # start and elapsed time of the current test
 
     @pytest.hookimpl(trylast=True)
@@ -126,11 +130,26 @@ class Recorder:
         return bool(self._run.target) and exclusive.disrupts(self._needs(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        if not self._run.target:
-            return (yield)
-        with exclusive.turn(self._run.folder.parts / "turn.lock", exclusive=self._disrupts(item)):
-            return (yield)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
+        with contextlib.ExitStack() as held:
+            if self._run.target:
+                turn = exclusive.turn(self._run.folder.parts / "turn.lock", exclusive=self._disrupts(item))
+                held.enter_context(turn)
+            self._failed = False
+            ended = yield
+            if self._failed and not item.session.shouldfail:
+                self._shrink(item, nextitem)
+            return ended
+
+    def _shrink(self, item: pytest.Item, following: pytest.Item | None) -> None:
+        """Record the smallest draw with which a failed test still fails."""
+        requirement = requirement_of(item)
+        draw = self._plan.draw_of(requirement.id) if requirement is not None else PLAIN
+        if requirement is None or draw == PLAIN:
+            return
+        smallest = self._shrinker.shrink(item, draw, following)
+        if smallest is not None:
+            self._written(lambda history: history.shrunk(requirement.id, parameters_of(item), str(smallest)))
 
     def _needs(self, item: pytest.Item) -> Needs:
         requirement = requirement_of(item)
@@ -195,6 +214,8 @@ class Recorder:
             cases = enumerate(self._plan.cases_of(requirement.id))
             number, case = next(each for each in cases if each[1].nodeid == item.nodeid)
             result = judging.judge(report, error, case)
+            result.draw = self._plan.draws.get(requirement.id, "")
+            self._failed = self._failed or (report.when == "call" and result.verdict == Verdict.FAILED)
             judging.end_with(result, rerun.again(self._run.settings, case, arguments=self._run.arguments))
             if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
                 try:

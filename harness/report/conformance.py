@@ -271,6 +271,7 @@ def test_values(result: Result) -> dict[str, Any]:
         "durationSeconds": round(result.duration, 3),
     }
     test |= {key: value for key, value in (("check", worst.check), ("observed", worst.observed)) if value}
+    test |= {key: value for key, value in (("draw", worst.draw), ("failsWith", worst.fails_with)) if value}
     test |= {"rerun": worst.rerun} if worst.rerun else {}
     test["evidence"] = sorted({path for case in result.cases for path in case.evidence})
     if result.parametrized:

@@ -19,6 +19,7 @@ from harness.report.outcomes import COLUMNS, SHOWN, UNMET, Style
 from harness.run.folder import PAGE
 from harness.settings.claims import REFERENCE
 from harness.settings.settings import Settings
+from harness.variation.axes import when_it_fails
 
 NOTES_ON_HINTS = {
     "hintsChangeSomething": "hints have no effect here: every endpoint is used with and without them. Is the feature "
@@ -143,6 +144,8 @@ def _stories(results: Sequence[Result], outcome: Outcome) -> Iterator[Line]:
         yield Line(f"{shown.mark} {requirement.id}{parameters}  ({requirement.level})", shown.style)
         yield Line(f"  {requirement.sentence}")
         yield Line(f"  {requirement.source}", "faint")
+        if when := when_it_fails(worst.fails_with):
+            yield Line(f"  {when}", "bold")
         yield from _explained(worst.explanation or worst.message)
         if worst.evidence:
             yield Line(f"  evidence: {worst.evidence[0].rpartition('/')[0]}/", "faint")

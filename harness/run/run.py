@@ -23,6 +23,7 @@ from harness.model.needs import Offer
 from harness.run.folder import OutputFolder
 from harness.run.plan import Plan
 from harness.settings.settings import Settings
+from harness.variation.axes import Draw
 
 
 @dataclass(slots=True)
@@ -50,6 +51,7 @@ class Run:
     suite: Path = Path()  # the folder of the suite
     workers: str = ""  # the number of processes and the reason for it
     worker_pids: list[int] = field(default_factory=list)  # of all workers, including workers that have ended
+    shrinking: tuple[Draw, History] | None = None  # the draw to try again, and where its observations go
     _history: History | None = field(default=None, init=False, repr=False)
 
     @property

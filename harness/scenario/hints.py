@@ -15,6 +15,7 @@ from harness.model.manifests import Endpoint, Hints, Object
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import limit, value_after_wait, wait_for_stable_value
 from harness.scenario.service import Service
+from harness.scenario.service_address import first_family
 
 LINK_LOCAL = {"IPv4": "169.254.1.9", "IPv6": "fe80::9"}
 """Addresses that a pod may report, but an EndpointSlice must not contain (discovery/v1 validation)."""
@@ -34,12 +35,13 @@ class WrittenEndpoint:
     slices: tuple[str, ...]
 
 
-def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") -> dict[str, WrittenEndpoint]:
+def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> dict[str, WrittenEndpoint]:
     """Return the endpoints of a Service by pod name, from all its slices of an address family.
 
     A pod may be in one slice per port. Slices with different ports that agree about the pod count as one endpoint. In
     any other slice, the pod counts as a further endpoint, whose name is marked as a duplicate.
     """
+    family = family or first_family(service)
     found: dict[str, WrittenEndpoint] = {}
     ports: dict[str, set[str]] = {}
     for each in cluster.slices(service):
@@ -58,12 +60,13 @@ def written_endpoints(cluster: Cluster, service: Service, family: str = "IPv4") 
 
 
 def expect_hints(
-    cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = "IPv4"
+    cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = ""
 ) -> dict[str, WrittenEndpoint]:
     """Expect exactly these endpoints with these hints. `None` means no hints. See `wait_for_stable_value`.
 
     Returns the endpoints. Raises `AssertionError` with the expected and the observed table.
     """
+    family = family or first_family(service)
     seen = wait_for_stable_value(
         cluster,
         f"the {family} endpoints of service {service.name}",
@@ -82,13 +85,14 @@ def expect_hints(
 
 
 def expect_hint_counts(
-    cluster: Cluster, service: Service, expected: Mapping[str, int], *, family: str = "IPv4"
+    cluster: Cluster, service: Service, expected: Mapping[str, int], *, family: str = ""
 ) -> dict[str, set[str]]:
     """Expect every endpoint to have a hint for one zone, with this number of endpoints per zone.
 
     For heuristics over all endpoints, the KEP defines the number of endpoints per zone, but does not select the
     endpoints. Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
     """
+    family = family or first_family(service)
     pods = _hinted(cluster, service, family, lambda pods: _counts(pods) == dict(expected))
     cluster.expect_equal(
         f"{family} endpoints of service {service.name} by the zone of their hints",
@@ -100,13 +104,15 @@ def expect_hint_counts(
 
 
 def expect_min_hint_counts(
-    cluster: Cluster, service: Service, fewest: Mapping[str, int], *, endpoints: int, family: str = "IPv4"
+    cluster: Cluster, service: Service, fewest: Mapping[str, int], *, endpoints: int, family: str = ""
 ) -> dict[str, set[str]]:
     """Expect each of the `endpoints` to have a hint for one of these zones, with at least `fewest` per zone.
 
     A KEP may leave the exact numbers open. It limits the overload of a zone, and any hints within the limit are right.
     The report lists the numbers. Returns and raises the same as `expect_hint_counts`.
     """
+
+    family = family or first_family(service)
 
     def summed_up(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
         short = {zone: len(pods.get(zone, ())) for zone, least in fewest.items() if len(pods.get(zone, ())) < least}
@@ -146,13 +152,14 @@ def _hinted(
 
 
 def expect_conditions(
-    cluster: Cluster, service: Service, expected: Mapping[str, tuple[bool, bool, bool]], *, family: str = "IPv4"
+    cluster: Cluster, service: Service, expected: Mapping[str, tuple[bool, bool, bool]], *, family: str = ""
 ) -> None:
     """Expect these conditions of endpoints: ready, serving, terminating.
 
     A missing condition has the default that the API documents: ready, not terminating, and serving (newer documents) or
     the same as ready (older documents). Raises `AssertionError` with the first wrong endpoint.
     """
+    family = family or first_family(service)
 
     def look() -> dict[str, tuple[bool, bool, bool]]:
         seen = {}

@@ -165,3 +165,9 @@ def parse_draw(text: str) -> Draw:
             raise UsageError(f"draw {text[:200]!r}: axis {name} has no value {value[:50]!r}; want {known}")
         found[name] = value
     return draw_of(found)
+
+
+def when_it_fails(fails_with: str) -> str:
+    """Return under which drawn values a requirement fails, as a sentence, or "" if no drawn value is needed."""
+    draw = parse_draw(fails_with or "plain")
+    return f"Fails only when {', and '.join(draw.meanings)} ({draw})." if draw.drawn else ""

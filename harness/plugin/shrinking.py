@@ -1,0 +1,68 @@
+"""Repeat a failed test with fewer drawn values, to name the values that matter.
+
+The repetitions never change the verdict. Their observations go to a file that nobody judges.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.eventually import time_scale
+from harness.judging.conclusion import UnmetError
+from harness.judging.history import History
+from harness.plugin import judging
+from harness.run.run import Run
+from harness.variation.axes import Draw
+from harness.variation.shrinking import shrunk
+
+SECONDS = 60.0  # per process and before the time scale, for all failures together
+
+
+class Shrinker:
+    """Repeats the failed tests of one process."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._left = SECONDS * time_scale()
+
+    def shrink(self, item: pytest.Item, draw: Draw, following: pytest.Item | None) -> Draw | None:
+        """Return the smallest draw with which a test still fails, or None if there was no time to find out."""
+        return shrunk(draw, lambda fewer: self._fails(item, fewer, following))
+
+    def _fails(self, item: pytest.Item, draw: Draw, following: pytest.Item | None) -> bool | None:
+        if self._left <= 0:
+            return None
+        begun = time.monotonic()
+        path = Path(self._run.folder.parts) / f"repeated-{self._run.worker or 'main'}.jsonl"
+        try:
+            with History(path) as history:
+                self._run.shrinking = draw, history
+                return _fails(item, following)
+        finally:
+            self._run.shrinking = None
+            path.unlink(missing_ok=True)
+            self._left -= time.monotonic() - begun
+
+
+def _fails(item: pytest.Item, following: pytest.Item | None) -> bool:
+    """Run a test without reports, and return whether an expectation was not met."""
+    state = item.session._setupstate  # pytest has no other way to repeat a test
+    try:
+        item._initrequest()  # type: ignore[attr-defined]
+        state.setup(item)
+        fixtures = item.funcargs  # type: ignore[attr-defined]
+        with judging.translated("call"), judging.with_instruments_checked(fixtures):
+            item.runtest()
+            judging.recheck(fixtures)
+    except UnmetError:
+        return True
+    except (Exception, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001  it shows nothing
+        return False
+    finally:
+        state.teardown_exact(following)
+        item._request = False  # type: ignore[attr-defined]
+        item.funcargs = None  # type: ignore[attr-defined]
+    return False
