@@ -13,9 +13,9 @@ import yaml
 import conformance
 from emulator.kubelet.kubelet import Kubelet
 from harness import eventually as eventually_module
+from harness.api.names import Names
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.barrier import Barrier
-from harness.api.names import Names
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.any_cluster.zone_canary import ZoneCanary
