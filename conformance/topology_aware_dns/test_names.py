@@ -364,6 +364,7 @@ def test_unnamed_ports_have_no_records(three_zones: Cluster) -> None:
     last=True,
 )
 def test_dns_server_keeps_running(three_zones: Cluster) -> None:
+    """Slices lack ports, endpoints or a Service, or have FQDNs; Services lack ports, an address or endpoints."""
     pods = run(three_zones)
     with expect_running(three_zones, DNS_SERVER):
         write_odd_objects(three_zones)
