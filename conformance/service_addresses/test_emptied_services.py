@@ -111,8 +111,8 @@ def _delete(cluster: Cluster, *to: AddressKind, **fields: Any) -> None:
 
 @requirement(
     "SERVICE/emptied-service-gives-no-answer",
-    "A Service gives no answer, over TCP and UDP, at its cluster IP and node port, once its slice is empty or deleted, "
-    "or none of its endpoints is ready or serves.",
+    "Once its slice is empty or deleted, or none of its endpoints is ready or serving, a Service gives no answer at "
+    "its cluster IP and node port, over TCP and UDP.",
     level=MUST,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source=SLICES,
@@ -124,8 +124,8 @@ def test_emptied_service_gives_no_answer(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/emptied-service-gives-no-answer-outside",
-    "A Service gives no answer, over TCP and UDP, at its load balancer addresses and external IPs, once its slice is "
-    "empty or deleted, or none of its endpoints is ready or serves.",
+    "Once its slice is empty or deleted, or none of its endpoints is ready or serving, a Service gives no answer at "
+    "its load balancer addresses and external IPs, over TCP and UDP.",
     level=MUST,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
     source=SLICES,
@@ -185,7 +185,7 @@ DELETED = "leaves-udp-flows-of-deleted-services"
 @requirement(
     "SERVICE/udp-flows-end-with-the-last-endpoint",
     "A UDP client that keeps using one source port gets no answer once the slice of its Service is empty or deleted, "
-    "or its endpoint neither is ready nor serves.",
+    "or its endpoint is neither ready nor serving.",
     level=SHOULD,
     features={CLUSTER_IP, UDP_SERVICES},
     source=f"{SLICES}; {HABIT}; kubernetes#139628",
@@ -285,7 +285,7 @@ def test_udp_flows_at_external_addresses_end_with_their_service(three_zones: Clu
 @requirement(
     "KEP-1669/open-connections-outlive-the-last-endpoint",
     "An open connection keeps working when its endpoint, the last one of the Service, stops serving while it "
-    "terminates, and when it leaves the slices.",
+    "terminates, and when the endpoint is removed from the slices.",
     level=SHOULD,  # no document says how long; a proxy may end connections to endpoints that are gone
     features={CLUSTER_IP},
     source="KEP-1669, Motivation",
@@ -323,8 +323,8 @@ def test_open_connections_outlive_their_service(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/flows-outlive-a-restart",
-    "Open connections and UDP flows, at the cluster IP and at node ports, stay with their endpoint when the proxy is "
-    "restarted.",
+    "When the proxy is restarted, open connections and UDP flows at the cluster IP and at node ports stay with their "
+    "endpoint.",
     level=SHOULD,  # a proxy whose process carries the connections cannot
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source="KEP-1669, Motivation; kubernetes#122740",

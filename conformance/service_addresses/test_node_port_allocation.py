@@ -18,8 +18,8 @@ MANY = 100
 
 @requirement(
     "SERVICE/api-allocates-node-ports-outside-of-the-band",
-    "Of the default range, an API server allocates node ports from 30086 on while any is free, and leaves those below "
-    "to Services that name them.",
+    "While any is free, an API server allocates node ports of the default range from 30086 on, and leaves lower node "
+    "ports to Services that name them.",
     level=MUST,
     features={NODE_PORT_ALLOCATION},
     source="core/v1 ServicePort.nodePort (usually assigned by the system); KEP-3668, Proposal",
@@ -42,8 +42,8 @@ def test_node_ports_are_allocated_outside_of_the_band(three_zones: Cluster) -> N
 
 @requirement(
     "SERVICE/api-gives-the-node-port-that-is-named",
-    "A Service gets the node port that it names if that is in the range and free, also after another Service gave it "
-    "up; an API server refuses others with an error that names the field.",
+    "A Service gets the node port that it names if the port is in range and free, also after another Service released "
+    "it; otherwise the API server rejects it with an error that names the field.",
     level=MUST,
     features={NODE_PORT_ALLOCATION},
     source="core/v1 ServicePort.nodePort (in-range and not in use: it will be used, otherwise the operation will fail)",
