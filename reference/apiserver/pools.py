@@ -35,7 +35,7 @@ class ExhaustedError(Exception):
 class NumberPool:
     """Numbers from `first` to `last`, allocated in order. Freed numbers are reused last, the oldest first.
 
-    Numbers below `start` are for explicit requests, and given to others only when no number from `start` on is free.
+    Numbers below `start` are for explicit requests. Other requests get them only if all higher numbers are taken.
     """
 
     def __init__(self, first: int, last: int, *, start: int | None = None) -> None:

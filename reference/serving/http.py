@@ -1,8 +1,7 @@
 """An HTTP server for GET on any number of listening sockets: health checks, metrics, health check node ports.
 
 One daemon thread serves all sockets, in any network namespaces, and sockets may be added and removed while it runs. An
-embedded cluster has about twenty nodes with three ports each. `http.server` and `prometheus_client` would need a thread
-each.
+embedded cluster has about twenty nodes with three ports each. Other servers would need a thread for each port.
 
 Each connection carries one request without a body and is closed after the response. Handlers must not block.
 """
