@@ -79,7 +79,7 @@ class Conntrack:
                 self._delete(family, flow)
 
     def forget_all_but(self, allowed: Mapping[Family, Allowed]) -> list[tuple[Family, Flow]]:
-        """Delete the UDP connections of these services to endpoints that are not allowed (None: service removed).
+        """Delete the UDP connections of services to endpoints that are not allowed (None: service removed).
 
         Returns the remaining connections to these services.
         """
@@ -89,8 +89,8 @@ class Conntrack:
             for each, to in services.items()
         }
         stay: list[tuple[Family, Flow]] = []
-        for family, flow in list(self.flows(list(allowed)) if packed else ()):
-            right = packed.get(flow.sent)
+        for family, flow in list(self.flows(list(allowed))):
+            right = packed.get(flow.sent, () if flow.tag else None)  # a tag without a Service: it was deleted unseen
             if right is None:
                 continue
             if flow.answered in right:

@@ -154,6 +154,15 @@ def test_all_connections_except_allowed_ones_can_be_deleted(tracked: Tracked) ->
     assert tracked.connections() == tracked.named(Stale(tracked.first, tracked.a))
 
 
+def test_connections_to_a_service_that_went_unseen_are_deleted(tracked: Tracked) -> None:
+    tracked.connect(tracked.first)
+    tracked.connect(tracked.second)  # no rule translates it, so it may be somebody else's
+
+    assert tracked.conntrack.forget_all_but({each: {} for each in tracked.families}) == []
+
+    assert tracked.connections() == tracked.named(Stale(tracked.second, (tracked.second.address, tracked.second.port)))
+
+
 def test_already_deleted_connection_is_not_an_error(tracked: Tracked) -> None:
     tracked.connect(tracked.first)
     flows = tracked.flows()
