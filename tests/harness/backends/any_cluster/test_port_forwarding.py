@@ -11,13 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 import pytest
-from harness.control_planes.kubelet_trust import KubeletTrust
 
 from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.server.server import KubeletServer
 from harness.api.client import Api
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.port_forwarding import get
+from harness.control_planes.control_plane import KubeletTrust
 from harness.errors import InconclusiveError
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
