@@ -123,6 +123,7 @@ def test_health_answers_are_counted(three_zones: Cluster) -> None:
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (if a given node holds endpoints for this service or not)",
     kills={"health-port-counts-all-endpoints", "health-port-counts-once"},
+    fixes={"family": "the scenario asks at the IPv4 addresses of nodes"},
 )
 def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> None:
     service = _create_service(three_zones)
@@ -143,6 +144,7 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (only applies when externalTrafficPolicy is set to Local)",
     kills={"freezes-health-check-ports", "health-port-outlives-its-policy", "health-port-closes-behind-its-heir"},
+    fixes={"family": "the scenario asks at the IPv4 addresses of nodes"},
 )
 def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="LoadBalancer", external_traffic_policy="Cluster")
@@ -178,6 +180,7 @@ def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Clus
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, kube-proxy; the API says nothing of the body",
     kills={"health-port-counts-all-endpoints"},
+    fixes={"family": "the scenario asks at the IPv4 addresses of nodes"},
 )
 def test_health_check_node_port_tells_name_and_number(three_zones: Cluster) -> None:
     service = _create_service(three_zones)
@@ -199,6 +202,7 @@ def test_health_check_node_port_tells_name_and_number(three_zones: Cluster) -> N
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, kube-proxy, since 1.28",
     kills={"health-port-counts-all-endpoints", "health-port-without-weight"},
+    fixes={"family": "the scenario asks at the IPv4 addresses of nodes"},
 )
 def test_health_check_node_port_tells_the_weight(three_zones: Cluster) -> None:
     service = _create_service(three_zones)
@@ -218,6 +222,7 @@ def test_health_check_node_port_tells_the_weight(three_zones: Cluster) -> None:
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, NODE_HINTS, ZONE_HINTS},
     source="Kubernetes, kube-proxy; KEP-4444, Intersection with internal/externalTrafficPolicy",
     kills={"health-port-counts-hinted-endpoints"},
+    fixes={"family": "the scenario asks at the IPv4 addresses of nodes"},
 )
 def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
     service = _create_service(three_zones, traffic_distribution="PreferSameNode")
@@ -235,6 +240,7 @@ def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal (health checks fail while endpoints terminate)",
     kills={"health-port-counts-terminating-endpoints", "no-terminating-fallback"},
+    fixes={"family": "the scenario asks at the IPv4 addresses of nodes"},
 )
 def test_health_check_fails_while_endpoints_terminate(three_zones: Cluster) -> None:
     service = _create_service(three_zones)

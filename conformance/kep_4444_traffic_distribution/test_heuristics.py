@@ -108,6 +108,7 @@ def test_unknown_domain_is_no_preference(three_zones: Cluster) -> None:
     source="KEP-4444, Implementation specific heuristics",
     as_="kep",
     kills={"domains-mean-prefer-close", "knows-no-heuristics", "hints-of-a-heuristic-cut-short"},
+    fixes={"names": "the next zone is the next by name"},
 )
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 def test_heuristic_of_a_domain_is_applied(three_zones: Cluster, family: str) -> None:

@@ -141,6 +141,11 @@ def test_hints_that_somebody_changes_are_put_right(three_zones: Cluster) -> None
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose; discovery/v1 label endpointslice.kubernetes.io/managed-by",
     kills={"takes-over-what-names-its-service"},
+    fixes={
+        "owner": "the sentence is about the managed-by label",
+        "extras": "the scenario reads endpoints by address",
+        "family": "the scenario writes an IPv4 slice",
+    },
 )
 def test_slice_of_somebody_else_stays_beside_its_own(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")

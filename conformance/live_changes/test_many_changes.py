@@ -36,6 +36,7 @@ WEB, OTHER = Port(80, name="web"), Port(81, name="web")
     features={CLUSTER_IP},
     source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
     kills={"freezes-after-fifty-changes", "freezes-after-nine-hundred-changes"},
+    fixes={"slices": "the scenario patches one slice"},
 )
 def test_thousandth_change_takes_effect(three_zones: Cluster) -> None:
     service, beside = three_zones.create_service(ports=[WEB]), three_zones.create_service()

@@ -152,6 +152,7 @@ def test_node_port_of_a_live_service(three_zones: Cluster) -> None:
     features={CLUSTER_IP, NODE_PORT},
     source="core/v1 ServiceSpec.type (how the Service is exposed); externalName (no proxying will be involved)",
     kills={"type-is-frozen", "external-name-keeps-rules", "external-name-keeps-what-is-outside"},
+    fixes={"family": "the API server forgets the families of an ExternalName Service"},
 )
 def test_type_of_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service()

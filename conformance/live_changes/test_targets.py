@@ -141,6 +141,7 @@ def test_slices_follow_the_selector(three_zones: Cluster) -> None:
     features={ROUTING},
     source="core/v1 ServicePort.targetPort; discovery/v1, label managed-by (different entities in one cluster)",
     kills={"target-ports-are-frozen", "freezes-slice-ports", "first-manager-alone"},
+    fixes={"owner": "the sentence is about several managers"},
 )
 def test_target_port_reaches_the_packets(three_zones: Cluster) -> None:
     right, wrong = Port(80, name="web"), Port(80, name="web", target=UNUSED)

@@ -140,6 +140,7 @@ def test_absent_names_do_not_exist(three_zones: Cluster) -> None:
     features={SERVICE_DNS},
     source="RFC 2308, 2.2 and 3; RFC 4074, 4.2 (AAAA of a name with an A record alone)",
     kills={"dns-denies-names-without-records"},
+    fixes={"family": "the scenario compares IPv4 records", "ports": "the records depend on the ports"},
 )
 def test_names_have_no_records_of_other_types(three_zones: Cluster) -> None:
     pods = run(three_zones)
@@ -196,6 +197,7 @@ def test_headless_service_without_endpoints_does_not_exist(three_zones: Cluster)
     features={SERVICE_DNS},
     source="RFC 1035, 4.2; RFC 7766, 5; RFC 6891, 6.2",
     kills={"dns-never-cuts", "dns-cuts-over-tcp"},
+    fixes={"family": "the scenario compares IPv4 records", "ports": "the records depend on the ports"},
 )
 def test_large_answers_come_whole_over_tcp(three_zones: Cluster) -> None:
     pods = run(three_zones)
@@ -241,6 +243,7 @@ def test_answers_may_be_kept_for_a_short_time(three_zones: Cluster) -> None:
     features={SERVICE_DNS},
     source="RFC 4343, 3",
     kills={"dns-mistakes-the-case-of-names"},
+    fixes={"family": "the scenario compares IPv4 records", "ports": "the records depend on the ports"},
 )
 def test_names_are_the_same_in_any_case(three_zones: Cluster) -> None:
     pods = run(three_zones)
@@ -342,6 +345,7 @@ def _has_record(cluster: Cluster, client: Pod, name: str, kind: str, data: str) 
     features={SERVICE_DNS},
     source=f"{SPEC}, SRV Records (unnamed ports do not have an SRV record)",
     kills={"dns-names-ports-by-their-numbers"},
+    fixes={"family": "the scenario compares IPv4 records", "ports": "the records depend on the ports"},
 )
 def test_unnamed_ports_have_no_records(three_zones: Cluster) -> None:
     pods = run(three_zones)

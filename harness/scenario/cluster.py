@@ -150,7 +150,12 @@ class Cluster(ComponentOperations):
         drawn_ports = variation.ports(self.draw, ports)
         service = Service({}, drawn_ports[: len(ports)], virtual_addresses(self.backend, kinds, number))
         service.more_ports = drawn_ports[len(ports) :]
-        if "ipFamilies" not in spec and not dual_stack and self.draw[axes.FAMILY] == "second":
+        if (
+            type != "ExternalName"
+            and not {"ipFamilies", "clusterIP"} & spec.keys()
+            and not dual_stack
+            and self.draw[axes.FAMILY] == "second"
+        ):
             spec["ipFamilies"] = [self.backend.booted.families[-1]]
         wanted = manifests.service(
             name,
@@ -339,7 +344,13 @@ class Cluster(ComponentOperations):
                 labels=labels,
             )
             self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
-            self._write(slice_name, variation.slices(self.draw, wanted, service.ports, service.more_ports))
+            self._write(
+                slice_name, variation.slices(self._draw_of_slices(service), wanted, service.ports, service.more_ports)
+            )
+
+    def _draw_of_slices(self, service: Service) -> Draw:
+        """Return the draw for hand-written slices. The controller would delete slices that it seems to own."""
+        return self.draw.without(axes.OWNER) if service.selector else self.draw
 
     def _write(self, name: str, wanted: Sequence[Object]) -> None:
         """Create or replace the slices that stand for one slice of the scenario, and delete its former ones."""

@@ -78,7 +78,9 @@ class Surroundings:
 
     def before_service(self, wanted: Object, families: Sequence[str]) -> None:
         """Write what precedes or accompanies a Service: a deleted Service of the same name, and a twin."""
-        name = wanted["metadata"]["name"]
+        name, spec = wanted["metadata"]["name"], wanted["spec"]
+        if not spec.get("ports") or spec.get("type") == "ExternalName":
+            return
         ports = [
             Port(int(each["port"]), each.get("protocol", "TCP"), each.get("name", ""))
             for each in wanted["spec"]["ports"]

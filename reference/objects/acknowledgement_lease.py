@@ -6,6 +6,7 @@ proxies may also write it. KEP-4444, Status Reporting, requires that users are i
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from reference.client import Object
@@ -15,18 +16,22 @@ ANNOTATION = "trafficdist.dev/programmed-resource-version"
 """All changes up to this resource version are in the node's kernel."""
 
 _NAME_PREFIX = "service-proxy-"
+_LONGEST = 253  # characters of an object's name
 
 
 def lease_name(node: str) -> str:
-    return _NAME_PREFIX + node
+    """Return the name of a node's Lease. A name that would be too long is cut, and ends with a digest of the node."""
+    name = _NAME_PREFIX + node
+    return name if len(name) <= _LONGEST else f"{name[:200]}-{hashlib.sha256(node.encode()).hexdigest()[:16]}"
 
 
 def node_of(lease: Object) -> str:
     """Return the node of an acknowledgement Lease, or "" for any other Lease."""
-    metadata = lease["metadata"]
+    metadata, holder = lease["metadata"], str((lease.get("spec") or {}).get("holderIdentity") or "")
     name = str(metadata["name"])
-    ours = metadata.get("namespace") == NAMESPACE and name.startswith(_NAME_PREFIX)
-    return name.removeprefix(_NAME_PREFIX) if ours else ""
+    if metadata.get("namespace") != NAMESPACE or not name.startswith(_NAME_PREFIX):
+        return ""
+    return holder if lease_name(holder) == name else name.removeprefix(_NAME_PREFIX)
 
 
 def revision_of(lease: Object) -> int | None:
