@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -18,6 +18,9 @@ from harness.variation.axes import AXES, Axis, Draw, draw_of
 
 Value = tuple[str, str]
 """An axis and one of its values."""
+
+_RARE = 100
+"""The weight of a feature of one requirement, compared with a pair of values. Few requirements meet such a feature."""
 
 Combination = frozenset[Value] | tuple[str, Value]
 """Two values, or a feature and a value."""
@@ -48,9 +51,11 @@ def draws(subjects: Iterable[Subject], seed: int, unavailable: AbstractSet[Value
     }
 
 
-def _draws_of_profile(subjects: Iterable[Subject], axes: Iterable[Axis], seed: int) -> dict[str, Draw]:
+def _draws_of_profile(subjects: Sequence[Subject], axes: Sequence[Axis], seed: int) -> dict[str, Draw]:
     covered: set[Combination] = set()
     used: Counter[Value] = Counter()
+    common = Counter(feature for subject in subjects for feature in subject.features)
+    rare = {feature: max(1, _RARE // number) for feature, number in common.items()}
     found: dict[str, Draw] = {}
     for subject in subjects:
         chosen: dict[str, str] = {}
@@ -59,7 +64,7 @@ def _draws_of_profile(subjects: Iterable[Subject], axes: Iterable[Axis], seed: i
             chosen[axis.name] = max(
                 axis.values,
                 key=lambda value: (
-                    _gain((axis.name, value), chosen, subject, covered),
+                    _gain((axis.name, value), chosen, subject, covered, rare),
                     -used[axis.name, value],
                     _shuffled(seed, subject.id, axis.name, value),
                 ),
@@ -70,9 +75,15 @@ def _draws_of_profile(subjects: Iterable[Subject], axes: Iterable[Axis], seed: i
     return found
 
 
-def _gain(value: Value, chosen: Mapping[str, str], subject: Subject, covered: AbstractSet[Combination]) -> int:
+def _gain(
+    value: Value,
+    chosen: Mapping[str, str],
+    subject: Subject,
+    covered: AbstractSet[Combination],
+    weights: Mapping[str, int],
+) -> int:
     pairs = sum(frozenset((value, other)) not in covered for other in chosen.items())
-    return pairs + sum((feature, value) not in covered for feature in subject.features)
+    return pairs + sum(weights[feature] for feature in subject.features if (feature, value) not in covered)
 
 
 def combinations(chosen: Mapping[str, str], features: Iterable[str]) -> Iterable[Combination]:

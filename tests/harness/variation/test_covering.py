@@ -1,0 +1,87 @@
+"""The draws of a run cover all pairs of values, and each value meets each feature."""
+
+import itertools
+import random
+
+import pytest
+
+from harness.plugin.suite import catalogue
+from harness.run.drawing import draws_of
+from harness.settings.options import resolve
+from harness.variation.axes import AXES, parse_draw
+from harness.variation.covering import Subject, combinations, draws
+
+ALL = {axis.name: tuple(axis.values) for axis in AXES}
+
+
+def subjects(count: int, *, fixed: frozenset[str] = frozenset()) -> list[Subject]:
+    return [Subject(f"KEP-1/r{number}", "dns", {f"F{number % 3}"}, fixed) for number in range(count)]
+
+
+def chosen(draw_text: str) -> dict[str, str]:
+    draw = parse_draw(draw_text)
+    return {axis: draw[axis] for axis in ALL}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_fifty_requirements_cover_all_pairs(seed: int) -> None:
+    found = draws(subjects(50), seed)
+    covered = {each for draw in found.values() for each in combinations(chosen(str(draw)), ())}
+    wanted = {
+        frozenset(((one, a), (other, b)))
+        for one, other in itertools.combinations(ALL, 2)
+        for a in ALL[one]
+        for b in ALL[other]
+    }
+    assert wanted <= covered
+
+
+def test_fixed_axes_and_unavailable_values_are_never_drawn() -> None:
+    found = draws(subjects(50, fixed=frozenset({"names"})), 1, frozenset({("family", "second")}))
+    assert {draw["names"] for draw in found.values()} == {"short"}
+    assert {draw["family"] for draw in found.values()} == {"first"}
+
+
+def test_draws_depend_on_the_seed_alone() -> None:
+    known = subjects(30)
+    again = random.Random(0).sample(known, len(known))
+    assert draws(known, 7) == draws(again, 7)
+    assert draws(known, 7) != draws(known, 8)
+
+
+def test_profiles_are_covered_separately() -> None:
+    known = subjects(20)
+    others = [Subject(f"KEP-2/r{number}", "api-server", {"G"}, frozenset()) for number in range(20)]
+    assert draws([*known, *others], 1) == draws(known, 1) | draws(others, 1)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 20261127])
+def test_each_value_meets_each_feature_that_has_enough_requirements(seed: int) -> None:
+    known = catalogue()
+    settings = resolve({"backend": "netns", "seed": seed}, environment={})
+    found = draws_of(known, settings)
+    fixed = {each.id: set(each.fixed) for each in known}
+    for feature in {feature.name for each in known for feature in each.features}:
+        mine = [each for each in known if feature in {other.name for other in each.features}]
+        for axis in AXES:
+            free = [each for each in mine if axis.name not in fixed[each.id]]
+            values = {parse_draw(found[each.id])[axis.name] for each in free}
+            if len(free) > len(axis.values):
+                assert values == set(axis.values), (feature, axis.name)
+
+
+def test_all_pairs_occur_in_the_profile_of_proxies() -> None:
+    known = [each for each in catalogue() if each.profile == "service-proxy"]
+    found = draws_of(known, resolve({"backend": "netns"}, environment={}))
+    covered = {each for text in found.values() for each in combinations(chosen(text), ())}
+    wanted = {frozenset(((a, x), (b, y))) for a, b in itertools.combinations(ALL, 2) for x in ALL[a] for y in ALL[b]}
+    assert wanted <= covered
+
+
+def test_chosen_draw_holds_for_all_requirements_but_for_fixed_axes() -> None:
+    known = catalogue()
+    found = draws_of(known, resolve({"backend": "netns", "draw": "slices=each,owner=nobody"}, environment={}))
+    by_id = {each.id: each for each in known}
+    assert found["KEP-4444/zone-hints-keep-traffic-in-the-zone"] == "slices=each,owner=nobody"
+    assert found["KEP-4444/slices-of-others-are-left-alone"] == "slices=each"
+    assert all(parse_draw(text).without(*by_id[each].fixed) == parse_draw(text) for each, text in found.items())
