@@ -31,6 +31,9 @@ class Mutant:
     `symptom` is a pattern for the first line of a failure that this fault causes. The other fields are factories of
     components; at least one component differs from the reference. `kinds` are validation rules of the API server.
 
+    `draw` are the drawn values that a scenario needs to show the fault, for example "names=cloud". It is empty if the
+    fault shows with plain values.
+
     A benign variant lists the features that it `lacks`, and the requirements that it leaves `unmet` because they do not
     bind all implementations.
     """
@@ -47,6 +50,7 @@ class Mutant:
     kinds: Callable[[], Sequence[Strategy]] = tuple
     lacks: frozenset[str] = frozenset()
     unmet: frozenset[str] = frozenset()
+    draw: str = ""
 
     @property
     def changes(self) -> frozenset[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import conformance
+from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.errors import EndedError, HarnessError
 from harness.eventually import set_time_scale, time_scale
@@ -20,8 +21,13 @@ from harness.judging.history import History
 from harness.judging.statistics import DEFAULT_RATES
 from harness.model.release import API_SERVER, CONTROLLER, PROXY
 from harness.model.requirements import Requirement
+from harness.model.topology import THREE_ZONES
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import recheck
+from harness.variation import axes
+from harness.variation.axes import PLAIN, Draw, parse_draw
+from harness.variation.node_names import cloud_names
+from mutants import Mutant
 from tests.conformance.benign_results import Outcome
 
 if TYPE_CHECKING:
@@ -98,11 +104,23 @@ class SwitchableBackend(NetnsBackend):
                 self.start_component(component, self.release, nodes)
 
 
+def booted(mutant: Mutant) -> SwitchableBackend:
+    """Return a cluster of a mutant that is not started, with the names that its draw needs."""
+    names = cloud_names(THREE_ZONES) if draw_of_mutant(mutant)[axes.NAMES] == "cloud" else None
+    return SwitchableBackend(implementation=reference(mutant), names=names)
+
+
+def draw_of_mutant(mutant: Mutant) -> Draw:
+    """Return the drawn values that show the fault of a mutant."""
+    return parse_draw(mutant.draw or "plain")
+
+
 class Trial:
     """One running cluster that contains a mutant."""
 
-    def __init__(self, backend: SwitchableBackend, history: History) -> None:
+    def __init__(self, backend: SwitchableBackend, history: History, draw: Draw = PLAIN) -> None:
         self._backend = backend
+        self._draw = draw
         self._history = history
         self._numbers = itertools.count(1)
         self._ended: dict[str, str] = {}
@@ -129,6 +147,7 @@ class Trial:
             test=test,
             converges_within=DECLARED,
             ended_before=lambda: self._ended,
+            draw=self._draw.without(*SCENARIOS[test].requirement.fixed) if test in SCENARIOS else self._draw,
         )
         with closing(made):
             try:

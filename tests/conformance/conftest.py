@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.backends.implementation import reference
 from harness.judging.history import History
 from mutants import Mutant
-from tests.conformance.cases import SwitchableBackend, Trial
+from tests.conformance.cases import Trial, booted, draw_of_mutant
 
 
 @pytest.fixture
@@ -23,6 +22,6 @@ def trial(tmp_path: Path, netns_allowed: None) -> Iterator[Callable[[Mutant], Tr
 
         def boot(mutant: Mutant) -> Trial:
             history = stack.enter_context(closing(History(tmp_path / f"history-{next(numbers)}.jsonl")))
-            return Trial(stack.enter_context(SwitchableBackend(implementation=reference(mutant))), history)
+            return Trial(stack.enter_context(booted(mutant)), history, draw_of_mutant(mutant))
 
         yield boot

@@ -17,14 +17,13 @@ from contextlib import closing
 from pathlib import Path
 
 from harness import eventually
-from harness.backends.implementation import reference
 from harness.errors import HarnessError
 from harness.judging.history import History
 from harness.model.requirements import Profile
 from harness.netns import sandbox
 from mutants import MUTANTS, Mutant
 from tests.conformance import cases, kill_checks
-from tests.conformance.cases import SCENARIOS, SwitchableBackend, Trial, time_scaled
+from tests.conformance.cases import SCENARIOS, Trial, booted, draw_of_mutant, time_scaled
 from tests.conformance.kill_checks import is_about
 from tests.conformance.test_mutants import DEAR, SECONDS
 
@@ -48,10 +47,10 @@ def finders(mutant: Mutant, requirements: Sequence[str]) -> Iterator[tuple[str, 
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(History(Path(folder) / "history.jsonl")) as history,
-        SwitchableBackend(implementation=reference(mutant)) as cluster,
+        booted(mutant) as cluster,
         time_scaled(kill_checks.SHORT),
     ):
-        tried = Trial(cluster, history)
+        tried = Trial(cluster, history, draw_of_mutant(mutant))
         for each in requirements:
             try:
                 text = tried.failure(each)
