@@ -187,6 +187,7 @@ def test_every_pod_stands_in_the_slices_once(three_zones: Cluster) -> None:
     features={ENDPOINT_SLICES},
     source="core/v1 ServicePort.targetPort (named ports); discovery/v1 EndpointSlice.ports",
     kills={"named-ports-resolve-once"},
+    fixes={"ports": "the scenario compares all ports"},
 )
 def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, ports=[Port(80, target="web")])

@@ -91,8 +91,8 @@ def paths_to(address: ServiceAddress, expected: Traffic) -> list[Path]:
 
 
 def first_family(service: Service) -> str:
-    """Return the IP family of a Service's first cluster IP."""
-    return str(service.object["spec"]["ipFamilies"][0])
+    """Return the IP family of a Service's first cluster IP, or "IPv4" for an ExternalName Service."""
+    return str((service.object["spec"].get("ipFamilies") or ["IPv4"])[0])
 
 
 def named(cluster: Cluster, observation: Observation) -> Observation:

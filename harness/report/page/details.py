@@ -16,6 +16,7 @@ from harness.judging.verdict import Verdict, grid
 from harness.report import reactions
 from harness.report.page.cluster_map import ClusterMap, map_of
 from harness.report.page.lanes import Timeline, timeline_of
+from harness.variation.axes import when_it_fails
 
 Nodes = Sequence[tuple[str, str]]
 """Names of nodes with their zones."""
@@ -47,6 +48,7 @@ class Case:
     unmet: Sequence[Window]
     met: Sequence[Window]
     numbers: Sequence[tuple[str, Sequence[Sequence[Any]]]]
+    when: str
     compared: Sequence[tuple[str, bool]] = field(default_factory=tuple)
 
 
@@ -68,6 +70,7 @@ def case_of(
         sorted((each for each in windows if not each.met), key=lambda each: not each.judged),
         [each for each in windows if each.met],
         [(each["traffic"], reactions.rows(each)) for each in numbers.get(key, ())],
+        when_it_fails(case.fails_with),
         [(each.what, each.verdict is Verdict.PASSED) for each in story.compared],
     )
 

@@ -1,0 +1,16 @@
+"""The page on variation lists all axes and values."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.variation.axes import AXES, Axis
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/variation.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
+def test_page_has_the_values_of_each_axis(axis: Axis) -> None:
+    values = "; ".join(f"`{value}`: {meaning}" for value, meaning in axis.values.items())
+    assert f"| `{axis.name}` | {values} |" in PAGE
