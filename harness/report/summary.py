@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.judging.outcome import Outcome
 from harness.judging.results import Result, count, left_out, rests_on, slowest_convergence
-from harness.judging.verdict import SkipReason
+from harness.judging.verdict import SkipReason, Verdict
 from harness.model.escaping import for_line
+from harness.model.requirements import Level
 from harness.report import causes
 from harness.report.outcomes import COLUMNS, SHOWN, UNMET, Style
 from harness.run.folder import PAGE
@@ -186,6 +187,15 @@ def _left_out(results: Sequence[Result]) -> Iterator[Line]:
         yield Line("")
 
 
+def _failures(results: Sequence[Result]) -> str:
+    """Return how many requirements are not met, as a clause. SHOULDs count if no MUST explains the exit code."""
+    for level, end in ((Level.MUST, ""), (Level.SHOULD, ", and --warnings-as-errors is set")):
+        number = sum(each.verdict == Verdict.FAILED and each.requirement.level is level for each in results)
+        if number:
+            return f"{number} {level} {'requirement is' if number == 1 else 'requirements are'} not met{end}"
+    return MEANINGS[ExitCode.FAILED]
+
+
 def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str]) -> Iterator[Line]:
     """Yield the conclusion of the run. `report` is the path of the report, or "" if there is no report."""
     chosen = [result for result in results if result.selected]
@@ -193,7 +203,8 @@ def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: 
     if code == ExitCode.PASSED and all(result.outcome is Outcome.MET for result in chosen):
         yield Line(f"All {len(chosen)} selected requirements are met.", style)
     else:
-        yield Line(f"{MEANINGS[code][0].upper()}{MEANINGS[code][1:]} (exit code {int(code)}).", style)
+        said = _failures(chosen) if code == ExitCode.FAILED else MEANINGS[code]
+        yield Line(f"{said[0].upper()}{said[1:]} (exit code {int(code)}).", style)
     if any(result.outcome not in (Outcome.MET, Outcome.NOT_RUN) for result in chosen):
         yield Line(f"{rests_on(chosen)}.")
     for cause in causes.of(chosen):

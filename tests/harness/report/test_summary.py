@@ -73,7 +73,7 @@ Not run
 \N{EN DASH} 1 unavailable: this machine or backend cannot do it
     1 x no IPv6
 
-At least one MUST is not met, or with --warnings-as-errors a SHOULD (exit code 1).
+1 MUST requirement is not met (exit code 1).
 MUST: 1 of 5 met, 1 not met, 2 could not be told, 1 not run; SHOULD: 0 of 1 met, 1 not met; MAY: 0 of 1 met, 1 could \
 not be told.
 Report: out/report.yaml
@@ -130,3 +130,8 @@ def test_head_names_every_component_that_is_judged(options: dict[str, str], judg
 def test_head_shows_whether_packets_or_decisions_are_judged(judges: str) -> None:
     lines = header(resolve({"judges": judges}, environment={}), version="0", reasons=[], folder="out")
     assert f"  judged by    {judges}" in [line.text for line in lines]
+
+
+def test_first_line_counts_the_shoulds_that_decide() -> None:
+    said = text(result("zone", "passed"), result("node", "failed", level=SHOULD), code=ExitCode.FAILED)
+    assert "1 SHOULD requirement is not met, and --warnings-as-errors is set (exit code 1)." in said
