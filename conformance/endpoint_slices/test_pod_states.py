@@ -84,7 +84,7 @@ def test_ended_pods_are_no_endpoints(three_zones: Cluster) -> None:
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice; EndpointSlice.ports; core/v1 ServicePort.targetPort (named ports)",
     kills={"one-pod-an-address"},
-    fixes={"ports": "the scenario compares all ports"},
+    fixes={"ports": "the scenario compares all ports", "family": "the scenario reads IPv4 slices"},
 )
 def test_pods_of_one_address_are_endpoints_each(three_zones: Cluster) -> None:
     named = [Port(80, target="web")]

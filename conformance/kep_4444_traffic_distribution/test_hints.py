@@ -181,7 +181,11 @@ def test_slices_are_not_written_without_need(three_zones: Cluster) -> None:
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, PreferClose; discovery/v1 label endpointslice.kubernetes.io/managed-by",
     kills={"takes-slices-of-others"},
-    fixes={"owner": "the sentence is about the managed-by label", "extras": "the scenario reads endpoints by address"},
+    fixes={
+        "owner": "the sentence is about the managed-by label",
+        "extras": "the scenario reads endpoints by address",
+        "family": "the scenario compares IPv4 addresses",
+    },
 )
 def test_slices_of_another_writer_are_left_alone(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
