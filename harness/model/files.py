@@ -6,6 +6,7 @@ end, and system calls raise various errors for invalid paths.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from pathlib import Path
@@ -13,6 +14,15 @@ from pathlib import Path
 from harness.errors import UsageError
 
 MEGABYTE = 1024 * 1024
+
+
+_LONG_NAME = 100  # characters
+
+
+def file_name(name: str) -> str:
+    """Return a name for a file of the object with this name, which may be too long for a file."""
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return name if len(name) <= _LONG_NAME else f"{name[:_LONG_NAME]}-{digest}"
 
 
 def is_there(path: str | Path) -> bool:

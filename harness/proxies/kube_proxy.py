@@ -18,6 +18,7 @@ from typing import Any
 from harness.binaries import Version, find_entry
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
+from harness.model.files import file_name
 from harness.model.manifests import zone_of
 from harness.model.release import Release
 from harness.model.topology import ZONE_LABEL
@@ -111,7 +112,7 @@ class KubeProxy:
         raise process.broken(f"did not learn the zone of its node in {_STARTS} starts")
 
     def _configuration(self, node: str) -> Path:
-        return self._connections.folder / f"{node}-configuration.json"
+        return self._connections.folder / f"{file_name(node)}-configuration.json"
 
     def _not_ready(self, node: str) -> str:
         try:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from harness.api.client import Api
 from harness.control_planes.control_plane import ControlPlane
 from harness.eventually import time_scale
+from harness.model.files import file_name
 from harness.model.own_folder import OwnFolder
 from harness.netns import process
 from harness.netns.namespace import Namespace
@@ -72,7 +73,7 @@ class NodeProcesses:
 
     def log(self, node: str) -> Path:
         """Return the log file of the program on a node. All starts share the file."""
-        return self._connections.folder / f"{self._name}-{node}.log"
+        return self._connections.folder / f"{self._name}-{file_name(node)}.log"
 
     def start(
         self, node: str, namespace: Namespace, command: Sequence[str], environment: Mapping[str, str] | None = None

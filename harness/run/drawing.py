@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from harness.model.requirements import Requirement
 from harness.run.plan import Plan, claimed
-from harness.settings.claims import REAL_CLUSTERS
+from harness.settings.claims import REAL_CLUSTERS, RECIPE
 from harness.settings.settings import Settings
 from harness.variation import axes
 from harness.variation.axes import PLAIN, Draw, parse_draw
@@ -39,6 +39,8 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
     features = {feature for each in requirements for feature in each.features if feature.name == _SECOND_FAMILY}
     if len(settings.families) < 2 or not all(claimed(feature, settings) for feature in features):
         found.add((axes.FAMILY, "second"))
+    if settings.proxy.kind == RECIPE:  # its programs and the pods they attach know a node by one name
+        found.add((axes.NAMES, "cloud"))
     if settings.backend in REAL_CLUSTERS:
         found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second"), (axes.PODS, "others"), (axes.NEIGHBOURS, "many")}
     return frozenset(found)
