@@ -16,7 +16,6 @@ import itertools
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from functools import partial
 from typing import Protocol, Self
 
@@ -24,7 +23,7 @@ from harness.errors import HarnessError
 from harness.eventually import time_scale
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.probes.probe import LONGEST_LINE, Probe, SocketSource, bind_unused, next_nonce
-from harness.probes.reactor import Reactor
+from harness.probes.reactor import Reactor, Result
 
 EVERY = 0.05
 """Seconds between rounds. The first round for a missing answer starts after at most twice this time."""
@@ -235,8 +234,8 @@ class ControlledBlock:
     def what_was_wrong(self) -> str:
         """Return the fault that control probes found, or "". Call this method only once. Raises `InconclusiveError`."""
 
-        def conclude(future: Future[str]) -> None:
-            self._control.conclude(partial(self._reactor.finish, future), [self._probe])
+        def conclude(result: Result[str]) -> None:
+            self._control.conclude(partial(self._reactor.finish, result), [self._probe])
 
         return self._reactor.run(conclude, within=LIMIT * time_scale(), what="control probes")
 

@@ -75,8 +75,7 @@ class Loop:
         rounds = -(-len(probes) // in_flight)
         within = rounds * max(probe.timeout for probe in probes)
         begin = partial(batch.begin, in_flight=in_flight)
-        samples = self._reactor.run(begin, within=within, what=f"{len(probes)} probes")
-        return [each.observation for each in samples]
+        return self._reactor.run(begin, within=within, what=f"{len(probes)} probes")
 
     def connect(self, probe: Probe) -> Stream:
         """Open a long-lived connection; `Stream.opened` is the outcome."""

@@ -6,16 +6,16 @@ answer. So a proxy that drops packets for 200 ms loses all probes of those 200 m
 
 from __future__ import annotations
 
+import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import NamedTuple
 
 from harness.model.outcomes import Observation, Unknown
 from harness.probes.control import Control, ControlTargets, excused, is_missing
 from harness.probes.probe import Answers, Attempt, Probe
-from harness.probes.reactor import Reactor
+from harness.probes.reactor import Reactor, Result
 
 _PENDING = Unknown("no answer yet")
 
@@ -39,42 +39,40 @@ class _Sending(ABC):
         self._reactor = reactor
         self._answers = answers
         self._flying = 0
-        self._samples: list[Sample] = []
-        self._future: Future[list[Sample]] | None = None
+        self._outcomes: list[Observation] = []
+        self._result: Result[list[Observation]] | None = None
         self._control = Control(targets=targets, reactor=reactor, missing=self._missing)
         self._looked_at = self._sent = 0  # each missing answer gets one round, after it had time to arrive
 
     @property
     def asked(self) -> int:
         """The number of probes sent so far; thread-safe."""
-        return len(self._samples)
+        return len(self._outcomes)
 
-    def _send(self, index: int) -> None:
-        probe, number = self._probes[index], len(self._samples)
-        self._samples.append(Sample(time.monotonic(), _PENDING, index, 0.0))
+    def _send(self) -> None:
+        """Send the next probe; the first probe follows the last."""
+        number = len(self._outcomes)
+        self._outcomes.append(_PENDING)
+        probe = self._probes[number % len(self._probes)]
         attempt = Attempt(probe, number, reactor=self._reactor, answers=self._answers, report=self._report)
         outcome = attempt.begin()
         if outcome is None:
             self._flying += 1
         else:
-            self._note(number, outcome)
+            self._outcomes[number] = outcome
 
     def _report(self, number: int, outcome: Observation) -> None:
-        self._note(number, outcome)
+        self._outcomes[number] = outcome
         self._flying -= 1
         self._proceed()
-
-    def _note(self, number: int, outcome: Observation) -> None:
-        sample = self._samples[number]
-        self._samples[number] = Sample(sample.at, outcome, sample.probe, time.monotonic() - sample.at)
 
     @abstractmethod
     def _proceed(self) -> None:
         """Continue after an outcome."""
 
     def _conclude(self) -> None:
-        """Finish the future, after a last round of control probes if answers are missing."""
-        if any(is_missing(sample.observation) for sample in self._samples):
+        """Finish the result, after a last round of control probes if answers are missing."""
+        if any(map(is_missing, self._outcomes)):
             self._control.conclude(self._concluded, self._without_answer(self._looked_at, self.asked))
         else:
             self._control.end()
@@ -82,9 +80,9 @@ class _Sending(ABC):
 
     def _concluded(self, why: str) -> None:
         if why:
-            self._samples = [each._replace(observation=excused(each.observation, why)) for each in self._samples]
-        assert self._future is not None
-        self._reactor.finish(self._future, self._samples)
+            self._outcomes = [excused(each, why) for each in self._outcomes]
+        assert self._result is not None
+        self._reactor.finish(self._result, self._outcomes)
 
     def _missing(self) -> list[Probe]:
         """Return the probes without an answer that were sent between the previous two calls."""
@@ -92,22 +90,23 @@ class _Sending(ABC):
         return self._without_answer(begin, self._looked_at)
 
     def _without_answer(self, begin: int, end: int) -> list[Probe]:
-        return [self._probes[each.probe] for each in self._samples[begin:end] if is_missing(each.observation)]
+        sent = range(begin, end)
+        return [self._probes[each % len(self._probes)] for each in sent if is_missing(self._outcomes[each])]
 
 
 class Batch(_Sending):
     """Sends probes in order, at most `in_flight` at once."""
 
-    def begin(self, future: Future[list[Sample]], in_flight: int) -> None:
-        """Start the first probes. `future` gets all samples."""
-        self._future = future
+    def begin(self, result: Result[list[Observation]], in_flight: int) -> None:
+        """Start the first probes. `result` gets all outcomes."""
+        self._result = result
         self._in_flight = in_flight
         self._control.begin()
         self._proceed()
 
     def _proceed(self) -> None:
-        while self._flying < self._in_flight and self.asked < len(self._probes):
-            self._send(self.asked)
+        while self._flying < self._in_flight and len(self._outcomes) < len(self._probes):
+            self._send()
         if not self._flying:
             self._conclude()
 
@@ -120,31 +119,41 @@ class Recording(_Sending):
 
     done = False
 
-    def stop(self) -> list[Sample]:
-        """Stop sending, wait for the last answers, and return all samples in order."""
-
-        def command(future: Future[list[Sample]]) -> None:
-            self.done = True
-            self._future = future
-            self._proceed()
-
-        return self._reactor.run(command, within=max(probe.timeout for probe in self._probes), what="a recording")
-
     def begin(self, interval: float) -> None:
         """Send the first probe."""
         self._step = interval / len(self._probes)
-        self._turn = 0
+        self._times: list[float] = []
+        self._seconds: list[float] = []
         self._control.begin()
         self._due = time.monotonic()
         self.expired(self._due)
 
+    def stop(self) -> list[Sample]:
+        """Stop sending, wait for the last answers, and return all samples in order."""
+
+        def command(result: Result[list[Observation]]) -> None:
+            self.done = True
+            self._result = result
+            self._proceed()
+
+        within = max(probe.timeout for probe in self._probes)
+        outcomes = self._reactor.run(command, within=within, what="a recording")
+        turns = itertools.cycle(range(len(self._probes)))
+        return list(map(Sample, self._times, outcomes, turns, self._seconds))
+
     def expired(self, now: float) -> None:
         """Send the next probe, and set the timer for the following step. Missed steps are skipped."""
-        self._send(self._turn)
-        self._turn = (self._turn + 1) % len(self._probes)
+        at = time.monotonic()
+        self._times.append(at)
+        self._send()
+        self._seconds.append(time.monotonic() - at)
         self._due += self._step * max(1, int((now - self._due) / self._step) + 1)
         self._reactor.at(self._due, self)
 
+    def _report(self, number: int, outcome: Observation) -> None:
+        self._seconds[number] = time.monotonic() - self._times[number]
+        super()._report(number, outcome)
+
     def _proceed(self) -> None:
-        if self._future is not None and not self._flying:
+        if self._result is not None and not self._flying:
             self._conclude()

@@ -153,7 +153,8 @@ class _Connection(_Part):
     __slots__ = ("_all", "_answer")
 
     def __init__(self, sock: socket.socket, answer: bytes, connections: set[_Connection], reactor: Reactor) -> None:
-        super().__init__(sock, reactor)
+        self._socket = sock
+        self._reactor = reactor
         self._answer = answer
         self._all = connections
         connections.add(self)
@@ -162,7 +163,8 @@ class _Connection(_Part):
 
     def drop(self) -> None:
         self._all.discard(self)
-        super().drop()
+        self._reactor.forget(self._socket.fileno())
+        self._socket.close()
 
     def _send(self, data: bytes) -> bool:
         try:

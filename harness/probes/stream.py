@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from concurrent.futures import Future
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import TIMED_OUT, Observation, Unknown
@@ -20,7 +19,7 @@ from harness.probes.probe import (
     next_nonce,
     send,
 )
-from harness.probes.reactor import Reactor
+from harness.probes.reactor import Reactor, Result
 
 
 class _Deadline:
@@ -56,7 +55,7 @@ class Stream:
         self._control: Control | None = None
         self._socket: socket.socket | None = None
         self._ended: Observation | None = None
-        self._future: Future[Observation] | None = None
+        self._result: Result[Observation] | None = None
         self._asked = 0
         self._heard = 0  # TCP: answers arrive in order, so their number identifies late answers
         self._nonce = b""  # UDP: identifies the answer
@@ -71,9 +70,9 @@ class Stream:
         with contextlib.suppress(InconclusiveError):  # a loop that has ended has closed the connection already
             self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
 
-    def begin(self, future: Future[Observation]) -> None:
+    def begin(self, result: Result[Observation]) -> None:
         """Connect, and send the first request, on the loop's thread."""
-        self._future = future
+        self._result = result
         self._watch()
         self._asked += 1
         made = connected_socket(self.probe)
@@ -86,7 +85,7 @@ class Stream:
 
     def waits_for(self, question: int) -> bool:
         """Return whether this request is the current one, and has no outcome yet."""
-        return self._future is not None and question == self._asked
+        return self._result is not None and question == self._asked
 
     def answered(self, outcome: Observation) -> None:
         """Set the outcome of the current request; a missing answer waits for the result of control probes."""
@@ -100,14 +99,14 @@ class Stream:
             self._tell(outcome)
 
     def _tell(self, outcome: Observation, why: str = "") -> None:
-        future, self._future = self._future, None
-        if future is None:
+        result, self._result = self._result, None
+        if result is None:
             return
         ended, outcome = self._ended is outcome, excused(outcome, why) if why else outcome
         self._ended = outcome if ended else self._ended
         if self._asked == 1:
             self.opened = outcome
-        self._reactor.finish(future, outcome)
+        self._reactor.finish(result, outcome)
 
     def overdue(self) -> None:
         """Time out the current request. A connection without a first answer is closed."""
@@ -147,8 +146,8 @@ class Stream:
         self._control = Control(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 
-    def _ask(self, future: Future[Observation]) -> None:
-        self._future = future
+    def _ask(self, result: Result[Observation]) -> None:
+        self._result = result
         self._asked += 1
         self._watch()
         if self._ended is not None:
