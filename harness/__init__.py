@@ -1,4 +1,4 @@
-"""The harness of a run: clusters, adapters for the judged components, probes, verdicts and reports.
+"""The test harness: clusters, adapters for the judged components, probes, verdicts and reports.
 
-Authors of scenarios import `trafficdist`; no code outside imports a subpackage of this package.
+Authors of scenarios import `trafficdist`. They import no subpackage of this package.
 """

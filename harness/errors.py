@@ -1,4 +1,4 @@
-"""The errors of the harness.
+"""The exceptions of the harness.
 
     HarnessError                 the suite could not do its work
     ├── UsageError               wrong option, options file, requirement id, topology     exit 4
@@ -10,7 +10,7 @@
     └── DistrustError            the suite's own instruments are faulty                   exit 12
         └── StartError           a program did not start, or was not ready in time
 
-A failed requirement raises an `AssertionError`; if it is based on observations, an `UnmetError`
+A failed requirement raises an `AssertionError`. If the failure is based on observations, it is an `UnmetError`
 (`harness.judging.conclusion`).
 """
 
@@ -20,16 +20,16 @@ from collections.abc import Mapping
 
 
 class HarnessError(Exception):
-    """The suite could not do its work. The text describes the problem and the remedy.
+    """The suite could not do its work. The text describes the problem and how to fix it.
 
-    `logs` contains logs, by file name, of programs that have ended, because these logs cannot be gathered later.
+    `logs` maps file names to logs of programs that have ended, because these logs cannot be gathered later.
     """
 
     logs: Mapping[str, str] = {}
 
 
 class UsageError(HarnessError):
-    """Invalid input. The text names the error, its location, and the allowed values."""
+    """The input is invalid. The text names the error, its location, and the allowed values."""
 
 
 class NothingSelectedError(HarnessError):
@@ -37,7 +37,7 @@ class NothingSelectedError(HarnessError):
 
 
 class UnavailableError(HarnessError):
-    """This machine or backend lacks something, which the text names."""
+    """This machine or backend lacks something that the test needs. The text names what is missing."""
 
 
 class IneligibleError(HarnessError):
@@ -45,11 +45,11 @@ class IneligibleError(HarnessError):
 
 
 class InconclusiveError(HarnessError):
-    """The suite could not find out whether the requirement holds."""
+    """The suite could not determine whether the requirement holds."""
 
 
 class EndedError(InconclusiveError):
-    """A judged component has ended unexpectedly or stopped processing changes. Later observations prove nothing.
+    """A judged component has ended unexpectedly or stopped processing changes. Later observations would prove nothing.
 
     `component` is the component's name, or "" if it is unknown. The text names the component and how it ended.
     """
@@ -64,7 +64,7 @@ class DistrustError(HarnessError):
 
 
 class StartError(DistrustError):
-    """A program did not start: it has exited (`exited`), or was not ready in time."""
+    """A program did not start: it exited (`exited` is true), or it was not ready in time."""
 
     def __init__(self, text: str, *, exited: bool = False) -> None:
         super().__init__(text)

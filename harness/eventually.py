@@ -1,6 +1,6 @@
-"""Wait for conditions. The error for a time-out contains the condition, the last value, and the value's age.
+"""Wait for conditions. A time-out error reports the condition, the last value, and how long this value was unchanged.
 
-The caller chooses the error. A proxy that does not converge violates its requirement (`NotYetError`, an
+The caller chooses the exception. A proxy that does not converge violates its requirement (`NotYetError`, an
 `AssertionError`). A cluster that does not boot proves nothing about the proxy (`error=InconclusiveError`).
 """
 
@@ -15,18 +15,18 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 FAR = 30.0
-"""The default time limit in seconds, before the time scale, for components that declare no limit."""
+"""The default time limit for components that declare no limit, in seconds before the time scale is applied."""
 
 _NO_CROWD, _MOST_CROWDED = 4, 10
 
 _LATER = 0.05
-"""The shortest pause as a share of the time waited so far, so that long waits poll less often."""
+"""The shortest pause between checks, as a share of the time waited so far. Long waits therefore poll less often."""
 
 _scale = 1.0
 
 
 class NotYetError(AssertionError):
-    """A wait timed out. A check may also raise it, instead of returning False, with the reason."""
+    """A wait timed out. A check may also raise this error with the reason, instead of returning False."""
 
 
 def set_time_scale(factor: float) -> None:
@@ -38,7 +38,7 @@ def set_time_scale(factor: float) -> None:
 
 
 def time_scale() -> float:
-    """The current time scale, which is 1.0 unless set."""
+    """Return the current time scale, which is 1.0 by default."""
     return _scale
 
 
@@ -51,12 +51,13 @@ def eventually(
     error: Callable[[str], Exception] = NotYetError,
     in_vain: Callable[[], str] = str,
 ) -> T:
-    """Call `check` until it returns a true value, and return this value.
+    """Call `check` until it returns a true value, and return that value.
 
-    `within` is in seconds before the time scale, by default `FAR`, which is longer on a busy machine. `every` is the
-    shortest pause between two calls. `describe` completes the sentence "waited for ...". A function is called only
-    after a time-out. `in_vain` returns a reason to stop early, or "". `check` may raise `AssertionError` with a reason
-    for "not yet". Other errors end the wait. The last call is always after the deadline. Raises `error(text)`.
+    `within` is in seconds before the time scale. The default is `FAR`, which is extended on a busy machine. `every` is
+    the shortest pause between two calls. `describe` completes the sentence "waited for ..."; if it is a function, it is
+    called only after a time-out. `in_vain` returns a reason to stop early, or "". `check` may raise `AssertionError`
+    with a reason instead of returning False. Other errors end the wait. The last call always happens after the
+    deadline. Raises `error(text)`.
     """
     begin = time.monotonic()
     limit = (FAR if within is None else within) * _scale
@@ -89,10 +90,10 @@ def eventually(
 
 
 def crowding() -> float:
-    """Return the factor by which `FAR` grows with the current load of this machine: 1 to `_MOST_CROWDED`.
+    """Return the factor by which `FAR` grows with the current load of this machine, from 1 to `_MOST_CROWDED`.
 
-    A component that gets a tenth of a processor needs five minutes for the work of thirty seconds. Up to four runnable
-    threads per processor are normal.
+    A component that gets a tenth of a processor needs five minutes for 30 seconds of work. Up to four runnable threads
+    per processor count as normal load.
     """
     wanting = os.getloadavg()[0] / len(os.sched_getaffinity(0))
     return min(max(wanting / _NO_CROWD, 1.0), _MOST_CROWDED)
@@ -101,10 +102,10 @@ def crowding() -> float:
 def last_value(
     look: Callable[[], V], is_right: Callable[[V], bool], *, within: float, describe: str, every: float = 0.005
 ) -> V:
-    """Call `look` until its value is right or time is up, and return the last value, which the caller compares.
+    """Call `look` until its value is right or the time is up. Return the last value; the caller compares it.
 
-    For `within`, `every` and `describe`, see `eventually`. `look` may raise `AssertionError` if there is no value yet.
-    If its last call does so, `NotYetError` is raised.
+    `within`, `every` and `describe` are the same as for `eventually`. `look` may raise `AssertionError` if there is no
+    value yet. If its last call does so, `NotYetError` is raised.
     """
     seen: list[V] = []
 

@@ -1,8 +1,8 @@
 """Watch the threads of an embedded cluster, and end the run if a thread ends unexpectedly.
 
-The API server, controllers, proxies and the probe loop are threads of this process. If a thread ended silently, later
-scenarios would blame the judged component. Threads of the judged component are not watched here, because their end
-fails a requirement.
+The API server, controllers, proxies and the probe loop are threads of this process. If a thread ended without notice,
+later scenarios would blame the judged component. Threads of the judged component are not watched here, because a
+requirement fails when they end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _errors: WeakKeyDictionary[threading.Thread, BaseException] = WeakKeyDictionary(
 
 @runtime_checkable
 class Lasting(Protocol):
-    """A part of a cluster whose threads are not judged."""
+    """A part of a cluster whose threads are not judged, and therefore watched."""
 
     def threads(self) -> Iterable[threading.Thread]:
         """Return the threads that must be running now."""
@@ -52,12 +52,12 @@ def watched(running: Callable[[], Iterable[threading.Thread]]) -> Iterator[None]
 
 
 def ends_by(error: BaseException) -> None:
-    """Record the reason why this thread ends, for a thread that catches its own errors."""
+    """Record why this thread ends, for a thread that catches its own errors."""
     _errors[threading.current_thread()] = error
 
 
 def require() -> None:
-    """Raise `DistrustError` if watched threads have ended. The text names these threads and their errors."""
+    """Raise `DistrustError` if watched threads have ended. The text names the threads and their errors."""
     ended = [each for running in _watched for each in running() if not each.is_alive()]
     if ended:
         errors = [(each.name, _errors.get(each)) for each in ended]

@@ -1,7 +1,7 @@
-"""The protocol of a cluster DNS server under test, which runs in a pod and may know the locations of pods.
+"""The protocol of a cluster DNS server under test. The server runs in a pod and may use the locations of pods.
 
-A topology-aware DNS server reads the locations from PodLocators (KEP-536). The server and the PodLocator controller are
-judged together, because neither is useful without the other.
+A topology-aware DNS server reads the locations of pods from PodLocators (KEP-536). The server and the PodLocator
+controller are judged together, because neither is useful without the other.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ PORT = 53
 
 
 class ClusterDns(Protocol):
-    """A DNS server, with a PodLocator controller if needed. Methods raise `UnavailableError` with the remedy."""
+    """A DNS server, with a PodLocator controller if the server needs one. Methods raise `UnavailableError` with the
+    remedy.
+    """
 
     name: str
 
     def start(self, pod: Host) -> None:
-        """Serve UDP and TCP on port 53 of all addresses of a pod. Call this method once."""
+        """Serve UDP and TCP on port 53 at all addresses of a pod. Call this method only once."""
 
     def stop(self) -> None:
-        """Stop the server and the controller. PodLocators stay. Idempotent."""
+        """Stop the server and the controller. PodLocators are not deleted. Idempotent."""
 
     def synced(self) -> bool:
-        """Return whether all writes so far are processed. Raises `EndedError` if the server has exited unexpectedly."""
+        """Return whether the server has processed all writes so far. Raises `EndedError` if it has exited."""
 
     def evidence(self) -> dict[str, str]:
-        """Return the server's log and configuration, as texts by file name."""
+        """Return the server's log and configuration as texts by file name."""
 
 
 @runtime_checkable
@@ -47,10 +49,10 @@ class KeepsLocators(Protocol):
         """
 
     def start_locators(self) -> None:
-        """Run a new controller. It replaces the previous controller, whether that is running or stopped."""
+        """Start a new controller, which replaces the previous controller even if that one is stopped."""
 
     def stop_locators(self) -> None:
-        """Stop the controller. PodLocators stay."""
+        """Stop the controller. PodLocators are not deleted."""
 
 
 MakeDns = Callable[["ControlPlane"], ClusterDns]

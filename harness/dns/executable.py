@@ -1,6 +1,6 @@
-"""Run any DNS server in a pod by a recipe, so that a vendor writes a YAML file instead of code.
+"""Run any DNS server in a pod from a recipe, so that a vendor writes a YAML file instead of code.
 
-No PodLocator controller runs with such a DNS server.
+Such a DNS server has no PodLocator controller.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ POD = "dns"
 
 
 class ExecutableDns:
-    """The programs of a recipe, in a pod of the cluster."""
+    """A DNS server that consists of a recipe's programs, in a pod of the cluster."""
 
     def __init__(self, plane: ControlPlane, recipe: Recipe) -> None:
         self.name = recipe.name
         self._programs = Programs(plane, recipe)
 
     def start(self, pod: Host) -> None:
-        """Apply the objects of the recipe, and start the programs in a pod, in order.
+        """Create the objects of the recipe, and start its programs in a pod, in order.
 
-        Raises `StartError` with the first error of the log if a program does not become ready.
+        Raises `StartError` with the first error of a program's log if the program does not become ready.
         """
         self._programs.apply_objects()
         values = {"pod_ips": ",".join(pod.addresses.values()), "zone": ZONE}
@@ -34,7 +34,7 @@ class ExecutableDns:
         self._programs.close()
 
     def synced(self) -> bool:
-        """Return whether all checks succeed for `quiet_seconds`. This takes up to a second longer."""
+        """Return whether all checks of the recipe succeed for `quiet_seconds`. The call takes up to a second longer."""
         return self._programs.synced()
 
     def evidence(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Run the reference DNS server in this process, either as the server under test or as plain DNS for pods.
+"""Run the reference DNS server in this process, as the server under test or as the cluster's ordinary DNS.
 
-This adapter imports the reference. The server under test includes the PodLocator controller and needs the embedded
-control plane: PodLocators are built into its API server, whereas other API servers need a CustomResourceDefinition.
+Only this adapter imports the reference. The server under test includes the PodLocator controller and needs the embedded
+control plane, whose API server has PodLocators built in. Other API servers need a CustomResourceDefinition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BACKLOG = 64
 
 
 class ReferenceDns:
-    """Serves DNS in a pod of the cluster."""
+    """The reference DNS server under test, in a pod of the cluster."""
 
     name = "reference"
 
@@ -46,7 +46,7 @@ class ReferenceDns:
         self._server = server(plane.client(DNS_SERVER))
 
     def start(self, pod: Host) -> None:
-        """Serve on port 53 of all addresses of a pod, and write PodLocators."""
+        """Serve on port 53 at all addresses of a pod, and write PodLocators."""
         _listen(self._server, pod)
         self.start_locators()
         self._server.start()
@@ -77,18 +77,18 @@ class ReferenceDns:
         return self._controller.synced()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of the server and the controller of the reference."""
+        """Return the threads of the server and the controller if these are the reference's own."""
         own = self._controller if type(self._controller) is PodLocatorController else None
         controller = () if own is None else own.threads
         return (*controller, *(self._server.threads if type(self._server) is DnsServer else ()))
 
     def evidence(self) -> dict[str, str]:
-        """Return no evidence, because the server has no files, and DNS scenarios record the responses."""
+        """Return no evidence: the server has no files, and DNS scenarios record the responses."""
         return {}
 
 
 class PlainDns:
-    """Serves DNS in a pod of any cluster whose API server issues a token. The topology is ignored."""
+    """A DNS server without topology, in a pod of any cluster whose API server issues a token."""
 
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
         self._client = RemoteClient(kubeconfig)

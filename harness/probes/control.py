@@ -1,10 +1,10 @@
 """Control probes: from the netns of each client directly to each pod, without the judged Service.
 
-A pod without network, a client without a route, or a machine with a full conntrack table looks like a proxy that drops
-packets. So, when an answer is late, the client sends UDP control probes to the pods' own addresses, every `EVERY`
-seconds until the answer arrives or times out. If a control probe is lost, a missing answer at that time is `Unknown`,
-because the missing answer proves nothing about the proxy. An answer from a wrong pod stays wrong. While all answers
-arrive, no control probes are sent, and nodes have no additional connections to track.
+A pod without network, a client without a route, or a full conntrack table looks like a proxy that drops packets. So
+when an answer is late, the client sends UDP control probes to the pods' own addresses. It repeats them every `EVERY`
+seconds until the answer arrives or times out. If a control probe is lost, an answer that is missing at that time counts
+as `Unknown`, because it proves nothing about the proxy. An answer from a wrong pod stays wrong. While all answers
+arrive, no control probes are sent, so nodes track no additional connections.
 
 Faults shorter than twice `EVERY` may stay unnoticed. All code in this module runs on the loop's thread.
 """
@@ -26,32 +26,32 @@ from harness.probes.probe import LONGEST_LINE, Probe, SocketSource, bind_unused,
 from harness.probes.reactor import Reactor, Result
 
 EVERY = 0.05
-"""Seconds between rounds. The first round for a missing answer starts after at most twice this time."""
+"""Seconds between rounds. The first round for a missing answer starts at most two such intervals later."""
 LIMIT = 0.25
-"""Seconds, before the time scale, after which a control probe without an answer is lost."""
+"""Seconds, before the time scale, after which an unanswered control probe counts as lost."""
 MOST = 64
-"""The maximum number of control probes in one round. With more clients and pods, they take turns."""
+"""The maximum number of control probes in one round. If there are more pairs of clients and pods, they take turns."""
 _LISTED = 3  # lost control probes to list in a sentence
 
 Pair = tuple[str, str]
-"""The name of a client and of a pod."""
+"""The names of a client and a pod."""
 
 
 class ControlTargets(Protocol):
     """The clients, pods and nodes between which control probes are sent."""
 
     def who(self, client: SocketSource) -> str:
-        """Return the name of the client with this netns; "" if it is deleted or disconnected on purpose."""
+        """Return the name of the client with this netns, or "" if it was deleted or disconnected on purpose."""
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
-        """Return the address and UDP port of each pod that should be reachable now, by name."""
+        """Return the address and UDP port of each pod that should be reachable now, by pod name."""
 
     def overflows(self) -> Callable[[], int]:
-        """Return a function that counts the connections from now on that found the conntrack table full."""
+        """Return a function that returns how many connections have found the conntrack table full since this call."""
 
 
 def once(probe: Probe) -> Callable[[], list[Probe]]:
-    """Return a function that returns a probe on its first call, and nothing on later calls."""
+    """Return a function that returns the probe on its first call, and nothing on later calls."""
     left = [probe]
     return lambda: [left.pop()] if left else []
 
@@ -62,7 +62,8 @@ class Control:
     def __init__(
         self, *, targets: ControlTargets | None, reactor: Reactor, missing: Callable[[], Iterable[Probe]]
     ) -> None:
-        """`missing` is called every `EVERY` seconds, and returns the probes without an answer that need a round.
+        """`missing` is called every `EVERY` seconds. It returns the unanswered probes that need a round of control
+        probes.
 
         Without `targets`, there are no control probes.
         """
@@ -72,7 +73,7 @@ class Control:
         self._turns: dict[tuple[int, int], Iterator[int]] = {}
         self._overflows: Callable[[], int] = int
         self._lost: dict[Pair, str] = {}
-        self._under_way: set[_Asker] = set()
+        self._running: set[_ClientRound] = set()
         self._report: Callable[[str], None] | None = None
         self.done = False
 
@@ -82,36 +83,36 @@ class Control:
         self._reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
-        """Send a round for the missing answers."""
+        """Start a round of control probes for the missing answers."""
         self._round(self._missing())
         self._reactor.at(now + EVERY, self)
 
     def end(self) -> None:
         """Stop without a result. Idempotent."""
         self.done = True
-        for each in list(self._under_way):
+        for each in list(self._running):
             each.drop()
 
     def conclude(self, report: Callable[[str], None], missing: Iterable[Probe]) -> None:
-        """Send a last round for the `missing` answers. When it is complete, call `report` with the fault, or ""."""
+        """Start a last round for the `missing` answers. When it is complete, call `report` with the fault, or ""."""
         self.done = True
         self._round(missing)
         self._report = report
         self._settle()
 
-    def answered(self, asker: _Asker) -> None:
-        """Remove the completed round of a client."""
-        self._under_way.discard(asker)
+    def answered(self, each: _ClientRound) -> None:
+        """Remove a client's completed round."""
+        self._running.discard(each)
         self._settle()
 
     def lost(self, client: SocketSource, family: int, pods: Iterable[str], why: str) -> None:
-        """Record lost control probes, except probes of clients and pods that are deleted or disconnected by now."""
+        """Record lost control probes, except for clients and pods that were deleted or disconnected by then."""
         if self._targets and (name := self._targets.who(client)):
             there = self._targets.pods(family)
             self._lost.update({(name, pod): why for pod in pods if pod in there})
 
     def _round(self, missing: Iterable[Probe]) -> None:
-        """Send control probes from the netns of each client without an answer."""
+        """Send control probes from each client that lacks an answer."""
         if self._targets is None:
             return
         clients = {(id(each.namespace), _family(each)): each.namespace for each in missing}
@@ -120,25 +121,25 @@ class Control:
             family = key[1]
             pods = self._targets.pods(family) if self._targets.who(client) else {}
             if pods:
-                asker = _Asker(self, client, family, self._reactor)
-                self._under_way.add(asker)
-                asker.ask(self._some(key, pods, most))
+                each = _ClientRound(self, client, family, self._reactor)
+                self._running.add(each)
+                each.ask(self._some(key, pods, most))
 
     def _some(
         self, key: tuple[int, int], pods: Mapping[str, tuple[str, int]], most: int
     ) -> Mapping[str, tuple[str, int]]:
-        """Return the pods of this round: all pods, unless there are more than `most`."""
+        """Return the pods of this round: all pods, or `most` of them in turn if there are more."""
         if len(pods) <= most:
             return pods
         turn = next(self._turns.setdefault(key, itertools.count(0, most))) % len(pods)
         return dict(itertools.islice(itertools.cycle(pods.items()), turn, turn + most))
 
     def _settle(self) -> None:
-        if self._report is not None and not self._under_way:
+        if self._report is not None and not self._running:
             report, self._report = self._report, None
-            report(self._what_was_wrong())
+            report(self._fault())
 
-    def _what_was_wrong(self) -> str:
+    def _fault(self) -> str:
         full = self._overflows()
         if full > 0:
             return f"conntrack of this machine was full: it had no room for {full} connections"
@@ -149,8 +150,8 @@ class Control:
         return f"control probes directly to pods were lost too: {', '.join(told[:_LISTED] + more)}"
 
 
-class _Asker:
-    """The control probes of one client in one round, each with its own nonce, from one socket with a fresh port."""
+class _ClientRound:
+    """One client's control probes in one round. They share a socket with an unused port, and each has its own nonce."""
 
     __slots__ = ("_client", "_control", "_family", "_open", "_reactor", "_socket", "done")
 
@@ -208,7 +209,7 @@ class _Asker:
         self._finish()
 
     def give_up(self, why: str) -> None:
-        """Ignore the failure: the judged probes are unknown anyway."""
+        """Ignore the loop's failure: the judged probes are unknown anyway."""
 
     def drop(self) -> None:
         self.done = True
@@ -223,15 +224,15 @@ class _Asker:
 
 
 class ControlledBlock:
-    """Control probes during a block that sends a request by other means, on its own thread."""
+    """Sends control probes during a block, while another thread sends the actual request."""
 
     def __init__(self, probe: Probe, *, targets: ControlTargets, reactor: Reactor) -> None:
-        """`probe` specifies the client and the family, and is not sent."""
+        """`probe` only specifies the client and the IP family. It is not sent."""
         self._probe = probe
         self._control = Control(targets=targets, reactor=reactor, missing=once(probe))
         self._reactor = reactor
 
-    def what_was_wrong(self) -> str:
+    def fault(self) -> str:
         """Return the fault that control probes found, or "". Call this method only once. Raises `InconclusiveError`."""
 
         def conclude(result: Result[str]) -> None:
@@ -256,12 +257,12 @@ def _named(error: OSError) -> str:
 
 
 def is_missing(observation: Observation) -> bool:
-    """Return whether the answer is pending or missing."""
+    """Return whether the answer has not arrived."""
     return not isinstance(observation, Reached)
 
 
 def excused(observation: Observation, why: str) -> Observation:
-    """Return the observation, or `Unknown` in place of a missing answer, because of a fault at that time."""
+    """Return the observation, but replace a missing answer by `Unknown` with the fault `why`."""
     match observation:
         case TimedOut():
             return Unknown(f"it got no answer, and {why}")

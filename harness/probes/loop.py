@@ -1,7 +1,7 @@
 """The probe loop: runs all echo servers and all probes of a cluster on one thread.
 
-One thread sends 8,000 TCP probes per second, more than any requirement needs. Callers block. A failure of the loop
-raises `InconclusiveError`.
+The thread sends up to 8,000 TCP probes per second, more than any requirement needs. Callers block. If the loop fails,
+all callers get an `InconclusiveError`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ __all__ = ["Loop", "Probe", "Recording", "Sample", "Server", "ServerPort", "Sock
 
 
 class Loop:
-    """Serves pods and probes Services; a context manager. Methods may be called from any thread but the loop's."""
+    """Serves pods and probes Services. Use it as a context manager. Methods may be called from any thread except the
+    loop's own.
+    """
 
     def __init__(self, targets: ControlTargets | None = None) -> None:
-        """`targets` are the targets of control probes. Without targets no control probes are sent."""
+        """`targets` are the targets of control probes. Without targets, no control probes are sent."""
         self._targets = targets
         self._reactor = Reactor()
         self._answers = Answers()
@@ -49,7 +51,7 @@ class Loop:
     def serve(self, namespace: SocketSource, identity: str, ports: Sequence[ServerPort]) -> Server:
         """Start a server that answers as `identity` on these ports. Raises `InconclusiveError` if a port is in use.
 
-        Once a loop has a server, answers with an identity that it has never served are `Unknown`.
+        Once the loop has a server, an answer with an identity that the loop has never served is `Unknown`.
         """
         server = Server(identity, self._reactor)
 
@@ -65,7 +67,7 @@ class Loop:
         return server
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        """Send all probes and return their outcomes, in the same order."""
+        """Send all probes, and return their outcomes in the same order."""
         _check(probes)
         if in_flight < 1:
             raise UsageError(f"{in_flight} probes in flight: want at least 1")
@@ -78,14 +80,14 @@ class Loop:
         return self._reactor.run(begin, within=within, what=f"{len(probes)} probes")
 
     def connect(self, probe: Probe) -> Stream:
-        """Open a long-lived connection; `Stream.opened` is the outcome."""
+        """Open a long-lived connection. `Stream.opened` is the outcome."""
         _check([probe])
         stream = Stream(probe, reactor=self._reactor, answers=self._answers, targets=self._targets)
         self._reactor.run(stream.begin, within=probe.timeout, what="connecting")
         return stream
 
     def every(self, interval: float, probes: Sequence[Probe]) -> Recording:
-        """Send all these probes every `interval` seconds in the background, until `Recording.stop`."""
+        """Send all these probes every `interval` seconds in the background until `Recording.stop` is called."""
         _check(probes)
         if interval <= 0 or not probes:
             raise UsageError(f"cannot send {len(probes)} probes every {interval} s: want at least one, and a time")

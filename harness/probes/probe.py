@@ -1,7 +1,7 @@
 """One probe of an address, and its outcome.
 
-A probe creates a socket in the client's netns, connects, reads the server's name and closes. It needs a single epoll
-event, because the server speaks first (TCP) or the request is sent at once (UDP).
+A probe creates a socket in the client's netns, connects, reads the server's name and closes the socket. It needs a
+single epoll event: a TCP server sends first, and a UDP client sends its request right after connecting.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ LONGEST_LINE = 512
 """The longest answer of an echo server in bytes."""
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-"""SO_LINGER 0 closes with RST: conntrack entries last 10 s instead of 120 s, and no TIME_WAIT socket remains."""
+"""With SO_LINGER 0, closing sends RST: conntrack entries last 10 s, not 120 s, and no TIME_WAIT socket is left."""
 
 REPEATED_SYN = 1.0
-"""Seconds after which the kernel sends a SYN again."""
+"""Seconds after which the kernel retransmits a SYN."""
 
 _OF_A_SERVER = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
-"""Errors that are always caused by the path; EPERM is the default refusal of a socket-level load balancer."""
+"""Errors that only the path causes. EPERM is how a socket-level load balancer usually refuses."""
 _OF_A_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EHOSTDOWN, errno.ENONET}
-"""Errors that a missing route of the client may also cause (Linux: icmp_err_convert, icmpv6_err_convert)."""
+"""Errors that the path causes, but also a missing route of the client (Linux: icmp_err_convert, icmpv6_err_convert)."""
 
 _TOTAL_RETRANS = 100  # offset of tcpi_total_retrans in struct tcp_info of linux/tcp.h
 _ESTABLISHED = 1  # TCP_ESTABLISHED of linux/tcp_states.h, in the first byte of struct tcp_info
@@ -50,7 +50,7 @@ _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _ANSWER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._/-]*) ([0-9A-Fa-f.:]+(?:%\w+)?)")
 _nonces = itertools.count(secrets.randbits(48))
 _ports = itertools.cycle([*range(11_000, 30_000), *range(33_000, 65_536)])
-"""Source ports, except those on which components of a node listen (up to 10,259), and node ports."""
+"""Source ports of probes. They exclude node ports and the ports of node components (up to 10,259)."""
 _PORTS_TRIED = 20
 
 
@@ -64,8 +64,8 @@ class SocketSource(Protocol):
 class Probe:
     """A request: its client's netns, its destination, and its time limit in seconds.
 
-    `protocol` is "TCP" or "UDP", `address` is an IPv4 or IPv6 address, `source` is a source address of the client. The
-    kernel repeats a lost SYN after one second: a longer time limit would hide a short drop.
+    `protocol` is "TCP" or "UDP". `address` is an IPv4 or IPv6 address. `source` is a source address of the client. The
+    kernel retransmits a lost SYN after one second, so a longer time limit would hide a short drop.
     """
 
     namespace: SocketSource
@@ -84,7 +84,7 @@ class Answers:
         self._known: dict[bytes, Observation] = {}
 
     def expect(self, identity: str) -> None:
-        """Expect answers from this identity. From now on, answers from unexpected identities are `Unknown`."""
+        """Expect answers from this identity. From now on, an answer from any other unexpected identity is `Unknown`."""
         self.identities.add(identity)
         self._known.clear()
 
@@ -107,9 +107,9 @@ class Answers:
 
 
 def from_error(error: OSError, probe: Probe) -> Observation:
-    """Return the outcome of a probe whose socket had this error.
+    """Return the outcome of a probe whose socket reported this error.
 
-    "Unreachable" and "prohibited" are refusals if the client has a route, because then the path causes the error.
+    "Unreachable" and "prohibited" count as refusals if the client has a route. In that case, the path causes the error.
     """
     if error.errno == errno.ETIMEDOUT:
         return TIMED_OUT
@@ -121,22 +121,23 @@ def from_error(error: OSError, probe: Probe) -> Observation:
 
 
 def cannot_tell(error: OSError) -> Unknown:
-    """Return `Unknown` with the error's name and text, as in "EHOSTUNREACH: No route to host"."""
+    """Return `Unknown` with the error's name and text, such as "EHOSTUNREACH: No route to host"."""
     number = error.errno or 0
     return Unknown(f"{errno.errorcode.get(number, type(error).__name__)}: {os.strerror(number) if number else error}")
 
 
 def next_nonce() -> bytes:
-    """Return a nonce, unique among all requests of all runs."""
+    """Return a nonce that is unique among all requests of all runs."""
     return b"%x" % next(_nonces)
 
 
 def connected_socket(probe: Probe) -> socket.socket | Observation:
-    """Return a non-blocking socket in the client's netns, connected or (TCP) connecting, or the outcome if that fails.
+    """Return a non-blocking socket in the client's netns, connected or (for TCP) connecting. On failure, return the
+    outcome.
 
-    If a node on this machine rejects a SYN by ICMP, as kube-proxy does, the error arrives while `connect` still holds
-    the socket. Then the kernel (tcp_v4_err, tcp_v6_err) stores a soft error, which only SO_ERROR returns, and
-    repeats the SYN a second later. Without this check, the refusal would look like a timeout.
+    A node on this machine may reject a SYN by ICMP, as kube-proxy does, while `connect` still holds the socket. Then
+    the kernel (tcp_v4_err, tcp_v6_err) stores a soft error, which only SO_ERROR returns, and retransmits the SYN a
+    second later. Without this check, the refusal would look like a timeout.
     """
     tcp = probe.protocol == "TCP"
     family = socket.AF_INET6 if ":" in probe.address else socket.AF_INET
@@ -165,11 +166,11 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
 
 
 def _so_far(sock: socket.socket) -> int:
-    """Return the error of a TCP socket that was connecting a moment ago, or 0.
+    """Return the error of a TCP socket that was just connecting, or 0.
 
-    If the socket is connected by now, as usual within one machine, quick acknowledgements are switched off: the answer
-    is read and the connection reset before a delayed acknowledgement, which saves one segment of six. If this were done
-    before the handshake, it would delay the handshake.
+    Within one machine, the socket is usually connected by now. Then quick acknowledgements are disabled: the answer is
+    read and the connection is reset before a delayed acknowledgement is due, which saves one of six segments. Disabling
+    them before the handshake would delay the handshake.
     """
     if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -180,10 +181,10 @@ def _so_far(sock: socket.socket) -> int:
 def bind_unused(sock: socket.socket, source: str = "") -> None:
     """Bind to a port that none of the last 50,000 probes has used. Raises `OSError`.
 
-    The kernel reuses ports after some 3,000 connections, or by chance (since Linux 5.18, it starts at another port
-    every ten seconds), while the conntrack entry of an earlier connection may still exist. A UDP entry (30 to 120 s)
-    leads to the server of the earlier request. A TCP entry (120 s) may belong to a SYN sent before the proxy had
-    programmed the Service, and leads to no server. Both are correct for that flow, but would count as wrong.
+    The kernel may reuse a port while the conntrack entry of an earlier connection still exists: after about 3,000
+    connections, or by chance (since Linux 5.18, it chooses a new starting port every ten seconds). A UDP entry (30 to
+    120 s) leads to the earlier request's server. A TCP entry (120 s) may belong to a SYN from before the proxy
+    programmed the Service, and leads to no server. Both are right for that flow, but would count as wrong.
     """
     for left in reversed(range(_PORTS_TRIED)):
         try:
@@ -198,7 +199,7 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
 def send(sock: socket.socket, question: bytes) -> None:
     """Send a request. Raises `OSError`.
 
-    EPERM means that a rule of the client's own node dropped or rejected the outgoing packet. After a rejection, the
+    EPERM means that a rule on the client's own node dropped or rejected the outgoing packet. If it was rejected, an
     ICMP error follows.
     """
     with contextlib.suppress(PermissionError):
@@ -206,7 +207,7 @@ def send(sock: socket.socket, question: bytes) -> None:
 
 
 def forget_errors(sock: socket.socket) -> None:
-    """Drain the error queue of a UDP socket, because otherwise the socket stays ready forever."""
+    """Drain the error queue of a UDP socket. Otherwise, the socket would stay ready forever."""
     with contextlib.suppress(BlockingIOError):
         while True:
             sock.recvmsg(0, 0, socket.MSG_ERRQUEUE)
@@ -219,10 +220,10 @@ def repeats(sock: socket.socket) -> int:
 
 
 class Attempt:
-    """A running probe: `report` is called once with its index and outcome, unless `begin` returned the outcome.
+    """A running probe. `report` is called once with its index and outcome, unless `begin` returned the outcome.
 
-    A TCP server speaks first, so the client sends nothing. A UDP answer contains the nonce of the request, so late
-    answers to other requests are ignored.
+    A TCP server sends first, so the client sends nothing. A UDP answer contains the request's nonce, so late answers to
+    other requests are ignored.
     """
 
     __slots__ = ("_answers", "_began", "_buffer", "_index", "_reactor", "_report", "_socket", "done", "probe")
@@ -247,7 +248,7 @@ class Attempt:
         self._socket: socket.socket
 
     def begin(self) -> Observation | None:
-        """Open the socket and send the request. Return the outcome if it is known already."""
+        """Open the socket and send the request. Return the outcome if it is already known."""
         sock = connected_socket(self.probe)
         if not isinstance(sock, socket.socket):
             self.done = True
@@ -295,9 +296,9 @@ class Attempt:
             self._report(self._index, outcome)
 
     def _of_stream(self, data: bytes) -> Observation | None:
-        """Return the outcome if these bytes complete an answer, else None.
+        """Return the outcome if these bytes complete an answer, or else None.
 
-        An answer to a repeated SYN is too late, even if the deadline was moved.
+        An answer to a retransmitted SYN is too late, even if the deadline was extended.
         """
         line, newline, _ = (self._buffer + data).partition(b"\n")
         if newline or len(line) > LONGEST_LINE:
@@ -314,9 +315,9 @@ class Attempt:
 
 
 def http_get(place: Namespace, address: str, port: int, path: str, *, who: str) -> HttpAnswer:
-    """Send a GET request from a client's netns; `who` names the client. Raises `OSError`.
+    """Send a GET request from a client's netns. `who` is the client's name for error texts. Raises `OSError`.
 
-    Raises `InconclusiveError` if the client has no route, port or file descriptor for it.
+    Raises `InconclusiveError` if the client lacks a route, a free port or a file descriptor.
     """
     try:
         return http.get(place, address, port, path)

@@ -1,12 +1,12 @@
-"""One thread that waits for many sockets.
+"""An event loop: one thread that waits for many sockets.
 
-Servers and probes are callbacks on file descriptors, without tasks, futures or processes: the cost of a probe limits
-how many probes a requirement can afford. Everything runs on the loop's thread, except `start`, `close`, `run` and
-`call`.
+Servers and probes are callbacks on file descriptors, without tasks, futures or processes, because the cost of a probe
+limits the number of probes that a requirement can use. Everything runs on the loop's thread, except `start`, `close`,
+`run` and `call`.
 
-Unlike in other event loops, an exception in a callback ends the loop, and is raised in every current and later caller:
-a loop that failed silently would look like a proxy that drops packets. Also, deadlines are extended by the time in
-which the loop was busy or did not run (a paused or overloaded machine): that time never counts against a probe.
+Unlike in other event loops, an exception in a callback ends the loop, and all current and later callers get an error. A
+loop that failed without notice would look like a proxy that drops packets. The loop also extends deadlines by the time
+in which it was busy or did not run (on a paused or overloaded machine), so that this time never counts against a probe.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ After a pause of the machine, timers move by this time in addition, to handle th
 """
 
 _HUNG = 60.0
-"""Seconds beyond the time limit of a command after which the loop itself counts as hung."""
+"""Seconds after the time limit of a command at which the loop itself counts as hung."""
 
 _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""EADDRNOTAVAIL means that the netns has no free port."""
+"""EADDRNOTAVAIL means that the netns has no free port left."""
 
 
 class Watched(Protocol):
-    """The owner of a descriptor."""
+    """The owner of a file descriptor."""
 
     def ready(self) -> None:
-        """Handle a descriptor that is, or was a moment ago, readable or in error. A read may return no data."""
+        """Handle a descriptor that is, or was just now, readable or in error. A read may return no data."""
 
     def give_up(self, why: str) -> None:
-        """Handle a failure of the loop: a probe ends as `Unknown`, and a server continues."""
+        """Handle a failure of the loop: a probe ends as `Unknown`, while a server continues."""
 
     def drop(self) -> None:
-        """Close the descriptor without a report: the loop has ended."""
+        """Close the descriptor without a report, because the loop has ended."""
 
 
 class Timer(Protocol):
-    """An action at a deadline, ignored if it is `done` by then."""
+    """An action at a deadline. It is ignored if its `done` is true by then."""
 
     @property
     def done(self) -> bool: ...
@@ -75,7 +75,7 @@ class Result(Generic[T]):
 
 
 class Reactor:
-    """An epoll loop on a thread of its own."""
+    """An epoll loop on its own thread."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -98,7 +98,7 @@ class Reactor:
         self.thread.start()
 
     def close(self) -> None:
-        """End the thread; waiting callers receive an `InconclusiveError`. Idempotent."""
+        """End the thread. Waiting callers receive an `InconclusiveError`. Idempotent."""
         with self._mutex:
             started = self._state != "new"
             if self._state == "running":
@@ -131,7 +131,7 @@ class Reactor:
         return result.value
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` on the loop's thread, and return its value or raise its error. Blocks."""
+        """Run `function` on the loop's thread. Return its value or raise its error. Blocks."""
 
         def command(result: Result[T]) -> None:
             try:
@@ -156,7 +156,7 @@ class Reactor:
         self._epoll.register(fd, select.EPOLLIN)
 
     def forget(self, fd: int) -> None:
-        """Forget the owner of a descriptor that is about to be closed."""
+        """Remove the owner of a descriptor that is about to be closed."""
         self._watched.pop(fd, None)
 
     def give_up(self, why: str) -> None:
@@ -220,7 +220,7 @@ class Reactor:
         return max(0.0, timers[0][0] - time.monotonic()) if timers else -1
 
     def _excuse(self, delay: float) -> None:
-        """Move all deadlines by the time in which the loop did not receive."""
+        """Extend all deadlines by the time in which the loop did not receive events."""
         self._timers = [(deadline + delay, order, timer) for deadline, order, timer in self._timers]
 
 

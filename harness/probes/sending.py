@@ -1,7 +1,7 @@
-"""Sends many probes: as fast as possible with a limited number in flight, or at a fixed rate.
+"""Sends many probes, either as fast as possible with a limited number in flight, or at a fixed rate.
 
-At a fixed rate, gaps can be measured in milliseconds: the next probe is sent on time even if the previous probe has no
-answer. So a proxy that drops packets for 200 ms loses all probes of those 200 ms, not only one probe.
+A fixed rate allows gaps to be measured in milliseconds, because the next probe is sent on time even if the previous one
+has no answer. If a proxy drops packets for 200 ms, all probes sent in these 200 ms are lost, not just one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PENDING = Unknown("no answer yet")
 
 
 class Sample(NamedTuple):
-    """One probe that was sent: its start (monotonic seconds), outcome, index, and duration."""
+    """A probe that was sent: its index, start (monotonic seconds), outcome and duration."""
 
     at: float
     observation: Observation
@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 
 
 class _Sending(ABC):
-    """Probes with their outcomes, and with control probes for missing answers. Runs on the loop's thread."""
+    """Probes with their outcomes, and control probes for missing answers. Runs on the loop's thread."""
 
     def __init__(
         self, probes: Sequence[Probe], *, reactor: Reactor, answers: Answers, targets: ControlTargets | None
@@ -85,7 +85,7 @@ class _Sending(ABC):
         self._reactor.finish(self._result, self._outcomes)
 
     def _missing(self) -> list[Probe]:
-        """Return the probes without an answer that were sent between the previous two calls."""
+        """Return the unanswered probes that were sent between the two previous calls."""
         begin, self._looked_at, self._sent = self._looked_at, self._sent, self.asked
         return self._without_answer(begin, self._looked_at)
 
@@ -95,7 +95,7 @@ class _Sending(ABC):
 
 
 class Batch(_Sending):
-    """Sends probes in order, at most `in_flight` at once."""
+    """Sends probes in order, with at most `in_flight` of them unanswered at any time."""
 
     def begin(self, result: Result[list[Observation]], in_flight: int) -> None:
         """Start the first probes. `result` gets all outcomes."""
@@ -112,9 +112,9 @@ class Batch(_Sending):
 
 
 class Recording(_Sending):
-    """Sends each probe every `interval` seconds until it is stopped, evenly spaced.
+    """Sends each probe every `interval` seconds, evenly spaced, until it is stopped.
 
-    Because probes are evenly spaced, a gap that affects all clients is found even if it is shorter than `interval`.
+    Because the probes are evenly spaced, even a gap shorter than `interval` is found if it affects all clients.
     """
 
     done = False

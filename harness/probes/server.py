@@ -1,7 +1,8 @@
-"""Echo servers: each server answers with its pod's name and the client's address that it saw.
+"""Echo servers. Each server answers with its pod's name and the client address that it received.
 
-The client's address shows masquerading, and the name shows the connection's endpoint. A server's sockets are created in
-the pod's netns and served by the probe loop, so a pod needs two or four descriptors and no process.
+The client's address shows whether the packet was masqueraded, and the name shows which endpoint received the
+connection. The probe loop serves all sockets, which are created in the pods' netns. So a pod needs two or four
+descriptors and no process.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from harness.probes.probe import RESET_ON_CLOSE, SocketSource
 from harness.probes.reactor import Reactor, starved
 
 _AT_ONCE = 64
-"""The number of connections or datagrams that one socket handles before other sockets get a turn."""
+"""The number of connections or datagrams that a socket handles before other sockets get a turn."""
 
 _IN_PKTINFO = struct.Struct("@i4s4s")  # interface, local address, destination in the header; ip(7)
 _IN6_PKTINFO = struct.Struct("@16sI")  # address, interface; ipv6(7)
@@ -28,7 +29,7 @@ _IP_PKTINFO = getattr(socket, "IP_PKTINFO", 8)  # in the socket module since Pyt
 _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 
 _GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
-"""Errors of accept(2) that the client causes: it closed early, or its network failed."""
+"""Errors of accept(2) that the client causes: it closed the connection early, or its network failed."""
 
 SocketOption = tuple[int, int, int | bytes]
 """Arguments of setsockopt(2): level, name, value."""
@@ -36,7 +37,7 @@ SocketOption = tuple[int, int, int | bytes]
 
 @dataclass(frozen=True, slots=True)
 class ServerPort:
-    """A port to listen on: protocol "TCP" or "UDP", family "IPv4" or "IPv6", port, and address ("" for any)."""
+    """A port to listen on. Protocol is "TCP" or "UDP", family "IPv4" or "IPv6". The address "" means any address."""
 
     protocol: str
     family: str
@@ -44,7 +45,7 @@ class ServerPort:
     address: str = ""
 
     def open(self, namespace: SocketSource) -> socket.socket:
-        """Return the bound socket; a TCP socket listens. Raises `OSError`, `UsageError`."""
+        """Return the bound socket; a TCP socket also listens. Raises `OSError` and `UsageError`."""
         if self.protocol not in ("TCP", "UDP") or self.family not in ("IPv4", "IPv6"):
             raise UsageError(f"cannot serve {self.protocol!r} over {self.family!r}: want TCP or UDP, IPv4 or IPv6")
         if self.protocol == "TCP":
@@ -65,9 +66,9 @@ def bound(
     address: str = "",
     options: Iterable[SocketOption] = (),
 ) -> socket.socket:
-    """Return a non-blocking socket on this port, by default on all addresses of the family; a TCP socket listens.
+    """Return a non-blocking socket on this port, by default on all addresses of the family. A TCP socket also listens.
 
-    Protocol is "TCP" or "UDP", family "IPv4" or "IPv6". Raises `OSError`, also for an invalid port.
+    `protocol` is "TCP" or "UDP"; `family` is "IPv4" or "IPv6". Raises `OSError`, also for an invalid port.
     """
     if not 0 <= port <= 65535:
         raise OSError(errno.EINVAL, f"address {port}: invalid port")
@@ -91,9 +92,9 @@ def bound(
 
 
 def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int) -> Iterator[tuple[socket.socket, Any]]:
-    """Yield up to `most` pending connections with their peers.
+    """Accept up to `most` pending connections. Yields each with the client's address.
 
-    The reactor gives up if `who`, the server, runs out of descriptors or memory. Raises `OSError`.
+    The reactor fails if the server `who` runs out of descriptors or memory. Raises `OSError`.
     """
     for _ in range(most):
         try:
@@ -109,7 +110,7 @@ def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int)
 
 
 class _Part:
-    """A socket of a server. It continues when the loop fails and probes end as `Unknown`."""
+    """A socket of a server. It continues when the loop fails; only probes end as `Unknown`."""
 
     __slots__ = ("_reactor", "_socket")
 
@@ -118,7 +119,7 @@ class _Part:
         self._reactor = reactor
 
     def give_up(self, why: str) -> None:
-        """Ignore the failure."""
+        """Ignore the loop's failure."""
 
     def drop(self) -> None:
         self._reactor.forget(self._socket.fileno())
@@ -145,9 +146,10 @@ class _Listener(_Part):
 
 
 class _Connection(_Part):
-    """A client of a TCP server. The client receives the answer at once, and again for each line that it sends.
+    """One accepted connection of a TCP server. It sends the answer immediately, and again for each line from the
+    client.
 
-    The socket is blocking, which saves a system call per connection; every call on it is non-blocking.
+    The socket is in blocking mode, which saves a system call per connection, but every call on it is non-blocking.
     """
 
     __slots__ = ("_all", "_answer")
@@ -190,7 +192,7 @@ class _Connection(_Part):
 class _Datagrams(_Part):
     """A UDP socket that answers "<nonce>" with "<nonce> <identity> <client address>".
 
-    The answer's source is the request's destination address, also on a node, which has several addresses.
+    The answer's source is the request's destination address, even on a node, which has several addresses.
     """
 
     def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
@@ -211,7 +213,7 @@ class _Datagrams(_Part):
 
 
 def _from_asked(ancillary: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
-    """Return the control message that sends an answer from the destination address of the request."""
+    """Return the control message that sets the answer's source to the destination address of the request."""
     for level, kind, data in ancillary:
         if level == socket.IPPROTO_IP and kind == _IP_PKTINFO:
             destination = _IN_PKTINFO.unpack(data)[2]
@@ -237,7 +239,9 @@ class Server:
             self._reactor.call(self.shut)
 
     def open(self, namespace: SocketSource, ports: tuple[ServerPort, ...]) -> None:
-        """Open all ports on the loop's thread; after an error no port stays open. Raises `OSError`, `UsageError`."""
+        """Open all ports on the loop's thread. After an error, all ports are closed again. Raises `OSError` and
+        `UsageError`.
+        """
         try:
             for port in ports:
                 sock = port.open(namespace)

@@ -1,4 +1,4 @@
-"""A long-lived connection, which shows whether it survives a change, and which server is at its other end."""
+"""A long-lived connection. It shows whether it survives a change, and which server is at its other end."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class _Deadline:
 
 
 class Stream:
-    """A long-lived connection (TCP), or one socket that keeps its port (UDP).
+    """A long-lived TCP connection, or a UDP socket that keeps its source port.
 
-    `opened` is the outcome of opening the connection. After a reset, every request has the outcome `Refused`. For
-    requests without an answer, control probes are sent.
+    `opened` is the outcome of opening the connection. After a reset, every request ends as `Refused`. While a request
+    has no answer, control probes are sent.
     """
 
     def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, targets: ControlTargets | None) -> None:
@@ -57,12 +57,12 @@ class Stream:
         self._ended: Observation | None = None
         self._result: Result[Observation] | None = None
         self._asked = 0
-        self._heard = 0  # TCP: answers arrive in order, so their number identifies late answers
+        self._received = 0  # TCP: answers arrive in order, so their number identifies late answers
         self._nonce = b""  # UDP: identifies the answer
         self._buffer = b""
 
     def ask(self) -> Observation:
-        """Send a request over the same connection, and return its outcome, within the probe's time limit."""
+        """Send a request over the same connection, and return its outcome within the probe's time limit."""
         return self._reactor.run(self._ask, within=self.probe.timeout, what="a request")
 
     def close(self) -> None:
@@ -88,15 +88,17 @@ class Stream:
         return self._result is not None and question == self._asked
 
     def answered(self, outcome: Observation) -> None:
-        """Set the outcome of the current request; a missing answer waits for the result of control probes."""
+        """Set the outcome of the current request. For a missing answer, first wait for the result of the control
+        probes.
+        """
         control, self._control = self._control, None
         if control is None:
             return
         if is_missing(outcome):
-            control.conclude(lambda why: self._tell(outcome, why), [self.probe])
+            control.conclude(lambda why: self._report(outcome, why), [self.probe])
         else:
             control.end()
-            self._tell(outcome)
+            self._report(outcome)
 
     def _tell(self, outcome: Observation, why: str = "") -> None:
         result, self._result = self._result, None
@@ -109,8 +111,8 @@ class Stream:
         self._reactor.finish(result, outcome)
 
     def overdue(self) -> None:
-        """Time out the current request. A connection without a first answer is closed."""
-        if self.probe.protocol == "TCP" and self._heard == 0:
+        """Time out the current request. A TCP connection that never got an answer is closed."""
+        if self.probe.protocol == "TCP" and self._received == 0:
             self._end(TIMED_OUT)
         else:
             self.answered(TIMED_OUT)
@@ -142,7 +144,7 @@ class Stream:
             sock.close()
 
     def _watch(self) -> None:
-        """Start control probes: one round is sent if the current request is not answered soon."""
+        """Start control probes. They send a round if the current request is not answered soon."""
         self._control = Control(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 
@@ -172,8 +174,8 @@ class Stream:
     def _on_bytes(self, data: bytes) -> None:
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:
-            self._heard += 1
-            if self._heard == self._asked:
+            self._received += 1
+            if self._received == self._asked:
                 self.answered(self._answers.read(line))
         if len(self._buffer) > LONGEST_LINE:
             self._end(self._answers.read(self._buffer))

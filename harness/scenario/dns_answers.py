@@ -94,7 +94,7 @@ def ask_dns(
         except (OSError, dns.exception.DNSException) as error:
             if isinstance(error, OSError) and starved(error):
                 raise InconclusiveError(f"{client} cannot query the DNS server: {error}") from error
-            if why := control.what_was_wrong():
+            if why := control.fault():
                 raise InconclusiveError(f"{client} got no answer from the DNS server, and {why}") from error
             return DnsAnswer(f"no answer ({type(error).__name__})")
     return _read(answer, query)

@@ -1,4 +1,4 @@
-"""Captures packets in several netns, and writes pcap files."""
+"""Captures packets in several network namespaces (netns), and writes pcap files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NANOSECONDS, _RAW_IP = 0xA1B23C4D, 101  # the magic number, and LINKTYPE_RAW, o
 
 @contextlib.contextmanager
 def capturing(places: Mapping[str, Namespace]) -> Iterator[Callable[[], list[Frame]]]:
-    """Capture on all links of these netns until the block ends. Raises `OSError`.
+    """Capture packets on all links of these netns until the block ends. Raises `OSError`.
 
-    Yields a function that returns the IP packets since its last call, in order of time.
+    Yields a function that returns the IP packets captured since its last call, ordered by time.
     """
     with contextlib.ExitStack() as opened:
         sockets = {}
@@ -42,7 +42,7 @@ def capturing(places: Mapping[str, Namespace]) -> Iterator[Callable[[], list[Fra
 
 
 def as_pcap(frames: Sequence[Frame]) -> bytes:
-    """Return frames as a pcap file of raw IP packets."""
+    """Return the frames as a pcap file of raw IP packets."""
     parts = [struct.pack("<IHHiIII", _NANOSECONDS, 2, 4, 0, 0, _LONGEST, _RAW_IP)]
     for each in frames:
         seconds, rest = divmod(each.at, 10**9)

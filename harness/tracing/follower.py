@@ -1,4 +1,4 @@
-"""Repeat a probe, with tracing on a node and packet capture, until it has the same outcome again."""
+"""Repeat a probe with tracing and packet capture until it has the same outcome again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECONDS = 0.8
 """The time limit for all repetitions."""
 
 SILENCE = 0.2
-"""The time limit of one repetition, before the time scale, by which its packet has passed the rules."""
+"""The time limit of one repetition, before the time scale. By then, the packet has passed the rules."""
 
 
 def follow(
@@ -36,10 +36,11 @@ def follow(
     ask: Callable[[Probe], Observation],
     is_same: Callable[[Observation], bool],
 ) -> Followed:
-    """Repeat a probe until it has the same outcome again, `MOST` times or for `SECONDS`. Trace the last repetition.
+    """Repeat a probe at most `MOST` times and for `SECONDS` until it has the same outcome again. Trace the last
+    repetition.
 
-    `node` is the netns of the traced rules, and `places` are the netns in which packets are captured, by name. `ask`
-    sends the probe. If the kernel cannot trace, the result has only the capture.
+    `node` is the netns of the traced rules. `places` maps names to the netns in which packets are captured. `ask` sends
+    the probe. If the kernel cannot trace, the result has only the captured packets.
     """
     short = replace(probe, timeout=min(probe.timeout, SILENCE * time_scale()))
     seen: list[Observation] = []
@@ -64,7 +65,7 @@ def follow(
 
 
 def _tracer(watched: contextlib.ExitStack, node: Namespace, probe: Probe) -> tuple[Take, tuple[str, ...]]:
-    """Return the tracer of a node. If the kernel cannot trace, it returns no messages, and the reason is returned."""
+    """Return the tracer of a node. If the kernel cannot trace, return one without messages, and the reason."""
     try:
         return watched.enter_context(tracing(node, probe.protocol, probe.address, probe.port)), ()
     except UnavailableError as error:

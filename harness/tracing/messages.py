@@ -1,6 +1,7 @@
-"""Parses the kernel's trace messages: one for each rule that a packet matches, and one for each end of a chain.
+"""Parses the kernel's trace messages. There is one message for each rule that a packet matches, and one for each end of
+a chain.
 
-The first message of a base chain has the packet's headers at that point. The numbers come from
+The first message of a base chain contains the packet's headers at that point. The constants are those of
 linux/netfilter/nf_tables.h (nft_trace_attributes) and linux/netfilter.h.
 """
 
@@ -13,13 +14,13 @@ from harness.netns.netlink import attributes
 from harness.tracing.packet import Packet, packet_of
 
 TRACE = 10 << 8 | 17
-"""NFT_MSG_TRACE of NFNL_SUBSYS_NFTABLES, the type of such a message."""
+"""NFT_MSG_TRACE of NFNL_SUBSYS_NFTABLES, the type of a trace message."""
 
 NEW_RULE = 10 << 8 | 6
-"""NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES, the type of each answer to a request for rules."""
+"""NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES, the type of each reply to a request for rules."""
 
 TRACE_TABLE = "trafficdist-trace"
-"""The table, of family inet, that enables tracing."""
+"""The table of family inet that enables tracing."""
 
 _TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _NETWORK, _TRANSPORT = 1, 2, 3, 4, 5, 8, 9
 _IN, _OUT, _MARK, _POLICY = 10, 12, 14, 16
@@ -32,10 +33,11 @@ _FAMILY_BYTES = 4  # struct nfgenmsg
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """The effect of one rule on the packet, or of the end of a chain (`ends`: "return" or "policy", handle 0).
+    """The effect of one rule, or of the end of a chain, on the packet. At the end of a chain, `ends` is "return" or
+    "policy" and the handle is 0.
 
-    `table` is family and name, as in "ip nat"; `verdict` uses nft's words, as in "goto lb-2". `packet` has the
-    addresses if the message contains them; `into` and `out` are the indexes of links, 0 for none.
+    `table` is family and name, as in "ip nat". `verdict` uses nft's words, as in "goto lb-2". `packet` has the
+    addresses if the message contains them. `into` and `out` are link indexes, or 0 for no link.
     """
 
     table: str
@@ -68,7 +70,7 @@ def traced(body: bytes) -> Traced:
 
 
 def rule(body: bytes) -> tuple[str, str, int]:
-    """Parse the body of a message of type `NEW_RULE`: the rule's table, chain and handle."""
+    """Parse the body of a message of type `NEW_RULE` into the rule's table, chain and handle."""
     found = dict(attributes(body[_FAMILY_BYTES:]))
     return _table(body, found), _text(found, _CHAIN), _number(found, _HANDLE)
 

@@ -19,7 +19,9 @@ End = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """Protocol, addresses and ports. Ports are 0 if the protocol has no ports. `flags` are TCP flags, as words."""
+    """The protocol, addresses and ports of a packet. Ports are 0 for a protocol without ports. `flags` are the names of
+    its TCP flags.
+    """
 
     protocol: str
     source: str
@@ -30,7 +32,7 @@ class Packet:
 
     @property
     def ends(self) -> frozenset[End]:
-        """Both ends, in any order."""
+        """Return the source and the destination as a set, which is the same in both directions."""
         return frozenset({(self.source, self.source_port), (self.destination, self.destination_port)})
 
     def __str__(self) -> str:
@@ -39,9 +41,9 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A captured packet: its time (nanoseconds of Unix time), netns, link and direction.
+    """A captured packet: its time (Unix time in nanoseconds), netns, link and direction.
 
-    `data` begins with the IP header. `concerns` is the packet that an ICMP error reports; otherwise `packet` itself.
+    `data` begins with the IP header. `concerns` is the packet that an ICMP error reports, or else the same as `packet`.
     """
 
     at: int
@@ -54,9 +56,10 @@ class Frame:
 
 
 def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list[Frame]:
-    """Return the frames of a flow, with ICMP errors about the flow. `first` is its first packet, as sent by the client.
+    """Return the frames of a flow, with ICMP errors about the flow. `first` is the flow's first packet, as sent by the
+    client.
 
-    `last` is the same packet as it left the rules. Frames whose source was translated without a trace are not found.
+    `last` is the same packet after the rules. Without a trace, frames with a translated source are not found.
     """
     known = {each.ends for each in (first, last) if each}
     client = (first.source, first.source_port)
@@ -77,7 +80,7 @@ def about(packet: Packet, data: bytes) -> Packet | None:
 def packet_of(network: bytes, transport: bytes | None = None) -> Packet | None:
     """Return the packet with this IP header, or None. Without `transport`, the transport header follows the IP header.
 
-    IPv6 extension headers are not supported, because packets of probes have none.
+    IPv6 extension headers are not supported, because probes do not send any.
     """
     read = {4: _ipv4, 6: _ipv6}.get(network[0] >> 4) if network else None
     if read is None or len(network) < (20 if read is _ipv4 else 40):

@@ -1,7 +1,7 @@
-"""Show the path of one packet as a numbered list: client, the rules of the node in order, endpoint.
+"""Show the path of one packet as a numbered list: the client, the node's rules in order, and the endpoint.
 
-The path combines the kernel's trace (`messages`) with the rules that tools print (`rules`). An earlier rule of a chain
-is listed if it looked up a key that does not exist: this rule may be faulty, although it had no effect.
+The path combines the kernel's trace (`messages`) with the rules that tools print (`rules`). The list also includes
+earlier rules of a chain that looked up a missing key. Such a rule had no effect, but may be the faulty one.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ MOST_FRAMES = 16
 """The maximum number of captured packets in the list."""
 
 RuleName = tuple[str, str, int]
-"""The table, the chain and the handle of a rule."""
+"""The table, chain and handle of a rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A probe that was repeated with tracing on a node: all outcomes, and the trace of the last repetition.
+    """A probe that was repeated with tracing on a node: the outcomes of all repetitions, and the trace of the last one.
 
-    `rules` are the node's rules in the order of their chains, `links` are the names of its links by index, `frames`
-    are the captured packets, and `connection` is the node's conntrack entry. `missing` lists what is not available.
-    `to` is the probe's destination.
+    `rules` are the node's rules in the order of their chains. `links` maps link indexes to names. `frames` are the
+    captured packets. `connection` is the node's conntrack entry. `missing` lists evidence that is not available. `to`
+    is the probe's destination.
     """
 
     seen: Sequence[Observation] = ()
@@ -44,14 +44,14 @@ class Followed:
 
     @property
     def first(self) -> Packet | None:
-        """The first packet, as the client sent it."""
+        """The connection's first packet, as the client sent it."""
         sent = (each.packet for each in self.frames if each.out)
         asks = (each for each in sent if (each.destination, each.destination_port) == self.to)
         return next((each.packet for each in self.trace if each.packet), next(asks, None))
 
     @property
     def last(self) -> Traced | None:
-        """The end of the trace, with the packet as it left the rules; None if the packet did not leave them."""
+        """The end of the trace, with the packet as it left the rules, or None if the packet did not leave them."""
         own = (each for each in self.trace if each.table == _OWN and each.chain.startswith("last-"))
         return next((each for each in own if each.packet), None)
 
@@ -63,20 +63,20 @@ class Followed:
 
 
 def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Mapping[str, str]) -> list[str]:
-    """Return the lines of the list; `names` maps addresses to pods. The list is empty if no probe was repeated."""
+    """Return the lines of the list. `names` maps addresses to pods. The list is empty if no probe was repeated."""
     if not followed.seen:
         return []
     return list(_numbered(_Walk(followed, rules, client, node, names).steps()))
 
 
 def at_node(followed: Followed) -> list[Frame]:
-    """Return the connection's captured frames at the node, or all its frames if none reached the node."""
+    """Return the connection's captured frames at the node, or its frames from all places if none reached the node."""
     flow = followed.flow
     return [each for each in flow if each.where.startswith("node ")] or flow
 
 
 def wire(followed: Followed, names: Mapping[str, str]) -> list[str]:
-    """Return the captured frames of the connection, one per line, with times since the first frame."""
+    """Return the captured frames of the connection, one per line, with the time since the first frame."""
     frames = followed.flow
     lines = [
         f"{(each.at - frames[0].at) / 1e6:+10.3f} ms  {each.where}, {'out' if each.out else 'in'} over {each.link}: "
@@ -98,7 +98,7 @@ def _numbered(steps: Iterator[list[str]]) -> Iterator[str]:
 
 
 class _Walk:
-    """Follows the trace, with the packet as it is at each point."""
+    """Walks through the trace, and tracks how each rule changes the packet."""
 
     def __init__(self, followed: Followed, rules: Rules, client: str, node: str, names: Mapping[str, str]) -> None:
         self._followed, self._rules = followed, rules
@@ -111,7 +111,7 @@ class _Walk:
             self._handles.setdefault((table, chain), []).append(handle)
 
     def steps(self) -> Iterator[list[str]]:
-        """Yield the steps, each with the lines that belong to it."""
+        """Yield the steps, each with its lines."""
         trace = self._followed.trace
         yield [self._asks()]
         for each in trace:
@@ -124,7 +124,7 @@ class _Walk:
         yield [self._outcome(self._followed.seen[-1])]
 
     def _asks(self) -> str:
-        """Describe the client's packet, and the link by which the packet enters the node."""
+        """Describe the client's packet, and the link through which it enters the node."""
         first, trace = self._followed.first, self._followed.trace
         sends = (
             f"client {self._client} sends {ends_of(first, self._names)}, {first.protocol}"
@@ -161,7 +161,7 @@ class _Walk:
             yield [f"{where}: {text}{ended}", *passed, *found, *marked]
 
     def _passed_over(self, place: tuple[str, str], handle: int | None) -> list[str]:
-        """Return the lookups without a match in the rules before this rule, or before the end of the chain."""
+        """Return the rules before this rule, or before the end of the chain, whose lookups found no match."""
         handles = self._handles.get(place, [])
         begin = self._taken.get(place, 0)
         end = handles.index(handle) if handle in handles else len(handles)
@@ -179,7 +179,7 @@ class _Walk:
             yield from lookups(text, table, self._rules, self._packet, mark)
 
     def _text(self, place: tuple[str, str], handle: int) -> str:
-        """Return the text of a rule, or its position."""
+        """Return the text of a rule, or its position if the text is unknown."""
         handles, texts = self._handles.get(place, []), self._rules.chains.get(place, ())
         number = handles.index(handle) if handle in handles else -1
         if len(texts) == len(handles) and number >= 0:

@@ -1,7 +1,7 @@
-"""Parses tools' output about a node's rules: the texts of rules by chain, and the elements of sets and maps.
+"""Parses tools' output about a node's rules: the rules of each chain, and the elements of each set or map.
 
-A trace identifies a rule only by its handle. The kernel lists handles and tools list texts, in the same order within a
-chain, so the rule's position in the chain connects handle and text. iptables rules are shown in iptables syntax.
+A trace identifies a rule only by its handle. The kernel lists handles and the tools list texts, in the same order
+within a chain. So the position in the chain connects a handle with a text. iptables rules are shown in iptables syntax.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ELEMENTS = "elements = {"
 _PROPERTY = re.compile(r"\s*(comment |policy |type .* hook )")  # of a chain
 
 Place = tuple[str, str]
-"""A table, as in "ip nat", and the name of a chain, a set or a map in it."""
+"""A table, as in "ip nat", and the name of a chain, set or map in this table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Texts of rules by chain, in order, and texts of elements by set or map."""
+    """The texts of rules by chain, in order, and the texts of elements by set or map."""
 
     chains: Mapping[Place, Sequence[str]] = field(default_factory=dict)
     elements: Mapping[Place, Sequence[str]] = field(default_factory=dict)
@@ -41,9 +41,10 @@ class Lookup:
 
 
 def rules_of(texts: Mapping[str, str], node: str) -> Rules:
-    """Return the rules of a node from its evidence: `rules-NODE.nft` and `rules-NODE-TOOL.txt`.
+    """Return the rules of a node from its evidence files `rules-NODE.nft` and `rules-NODE-TOOL.txt`.
 
-    The kernel's rules take precedence over those of the proxy, and iptables over nft if both list a table.
+    The kernel's rules override the proxy's own listing. If iptables and nft both list a table, the iptables text is
+    used.
     """
     chains: dict[Place, Sequence[str]] = {}
     elements: dict[Place, Sequence[str]] = {}
@@ -95,7 +96,7 @@ def from_iptables(text: str, family: str) -> Rules:
 
 
 def lookups(text: str, table: str, rules: Rules, packet: Packet, mark: int) -> Iterator[Lookup]:
-    """Yield the lookups of a rule for a packet that the rule's text shows, except in sets of ranges."""
+    """Yield the lookups of a packet's keys that a rule's text shows, except lookups in sets of ranges."""
     values = _values(packet, mark)
     for fields, name in _LOOKUP.findall(text):
         key = " . ".join(values.get(each, "?") for each in fields.split(" . "))
@@ -120,7 +121,7 @@ def _values(packet: Packet, mark: int) -> dict[str, str]:
 
 
 def _elements(first: str, more: Iterable[str]) -> Iterator[str]:
-    """Yield the elements that start in a line, up to the closing line."""
+    """Yield the set or map elements that start in a line, up to the closing line."""
     text = first.split(_ELEMENTS, 1)[1]
     rest = iter(more)
     while not text.rstrip().endswith("}"):

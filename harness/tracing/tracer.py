@@ -1,10 +1,11 @@
-"""Make the kernel trace the first packets of connections to an address in one netns, by an nftables table.
+"""Make the kernel trace the first packets of connections to an address, with an nftables table in one netns.
 
-The table's first chains, before all other rules, enable tracing for the packet. Its last chains are empty and show how
-the packet leaves the rules. The socket that creates the table owns it (Linux 5.12): the kernel deletes the table with
-the socket, even when the process is killed. Messages are built here, as pyroute2 does not report commit errors.
+The table's first chains run before all other rules and enable tracing for the packet. Its last chains are empty and
+show how the packet leaves the rules. The socket that creates the table owns it (Linux 5.12). The kernel deletes the
+table when the socket closes, even if the process is killed. Messages are built here, because pyroute2 does not report
+commit errors.
 
-The numbers come from linux/netfilter/nf_tables.h and nfnetlink.h.
+The constants are those of linux/netfilter/nf_tables.h and nfnetlink.h.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Ite
 
 
 def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
-    """Return the table, chain and handle of all rules of a netns in chain order, including iptables-nft rules."""
+    """Return the table, chain and handle of all rules of a netns, including iptables-nft rules, in the order of their
+    chains.
+    """
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.settimeout(_SECONDS)
         sock.send(pack([Request("list rules", _GET_RULES, _DUMP, bytes(4))]))
@@ -80,7 +83,9 @@ def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
 
 
 def _raise_first_error(sock: socket.socket, wanted: Sequence[Request]) -> None:
-    """Raise the first error in the replies, which are queued when `send` returns. A batch is applied as a whole."""
+    """Raise the first error in the replies, which are queued when `send` returns. The kernel applies a batch completely
+    or not at all.
+    """
     with contextlib.suppress(BlockingIOError):
         while True:
             for kind, _, number, body in messages(sock.recv(_BUFFER, socket.MSG_DONTWAIT)):
@@ -91,7 +96,7 @@ def _raise_first_error(sock: socket.socket, wanted: Sequence[Request]) -> None:
 
 
 def _requests(protocol: str, address: str, port: int) -> Sequence[Request]:
-    """Return the batch that creates the table for packets that open a connection to this address and port."""
+    """Return the batch that creates the table. It matches packets that open a connection to this address and port."""
     matched = _matched(protocol, address, port)
     return [
         Request("begin", 0x10, 0, struct.pack(">BBH", 0, 0, 10)),
