@@ -1,6 +1,6 @@
-"""The protocol of every booted cluster; `harness.backends.protocols` has protocols that only some clusters implement.
+"""The protocol of every booted cluster. `harness.backends.protocols` has the protocols of only some clusters.
 
-All node and zone names are the topology's names. A backend translates them if the cluster has other names.
+Nodes and zones have the topology's names. A backend translates them if the cluster uses other names.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from harness.tracing.path import Followed
 TERMINATION_SECONDS = 30  # seconds that a pod still serves after a graceful deletion
 
 ContainerPorts = Sequence[tuple[str, int, str]]
-"""Name, number and protocol of each port."""
+"""The name, number and protocol of each port."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedPod:
-    """A pod to create: its node, labels, named ports, and readiness.
+    """A pod to create, with its node, labels, named ports and readiness.
 
-    With `tells_port` its server answers "name.port" on each port. With `host_network` the pod has the addresses of its
-    node. A node can have one host-network pod.
+    With `tells_port`, its server answers "name.port" on each port. With `host_network`, the pod has the addresses of
+    its node. A node can have only one host-network pod.
     """
 
     name: str
@@ -47,21 +47,21 @@ class OpenConnection(Protocol):
     opened: Observation
 
     def ask(self) -> Observation:
-        """Send a question, and return its outcome."""
+        """Send a request, and return its outcome."""
 
     def close(self) -> None:
         """Close the connection."""
 
 
 class SteadyTraffic(Protocol):
-    """Probes in the background, at a steady rate."""
+    """Probes that are sent in the background at a steady rate."""
 
     @property
     def asked(self) -> int:
         """The number of probes sent so far."""
 
     def stop(self) -> list[Sample]:
-        """Stop sending, and return all samples in the order of their start."""
+        """Stop sending, and return all samples ordered by start time."""
 
 
 class Backend(Protocol):
@@ -69,78 +69,78 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """The name, as in `--backend`."""
+        """The backend's name, as in `--backend`."""
 
     @property
     def topology(self) -> Topology:
-        """The zones and nodes, by the names that scenarios use."""
+        """The zones and nodes, with the names that scenarios use."""
 
     @property
     def families(self) -> Sequence[str]:
-        """The IP families, the primary family first."""
+        """The IP families, starting with the primary family."""
 
     @property
     def release(self) -> Release:
-        """The release of its components at boot."""
+        """The release of the cluster's components at boot."""
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities in addition to the abilities of every cluster."""
+        """The abilities that not every cluster has."""
 
     @property
     def api(self) -> Api:
-        """The client of its API server."""
+        """The client of the cluster's API server."""
 
     def close(self) -> None:
-        """Close the cluster or this worker's share of it, and remove everything that was created. Idempotent."""
+        """Close the cluster, or this worker's share of it, and remove everything that it created. Idempotent."""
 
     def create_namespace(self, namespace: str) -> None:
         """Create the Kubernetes namespace of a scenario."""
 
     def delete_namespace(self, namespace: str) -> None:
-        """Delete a namespace with everything in it, running pods included."""
+        """Delete a namespace with all its objects, including running pods."""
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run pods whose servers answer with their names, all at once. Returns them in the same order."""
+        """Run these pods, whose servers answer with their names. Returns the pods in the same order."""
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """Delete a pod without grace period."""
 
     def await_pods(self) -> None:
-        """Wait until kubelets report the wanted state of all pods: earlier observations prove nothing about components.
+        """Wait until kubelets report the requested state of all pods. Earlier observations would prove nothing.
 
-        Raises `InconclusiveError` with the reason why a pod is not in the wanted state.
+        Raises `InconclusiveError` with the reason why a pod does not have the requested state.
         """
 
     def settle(self) -> float:
-        """Wait until components have processed everything written so far, as far as the backend can know.
+        """Wait until components have processed all writes so far, as far as the backend can detect this.
 
-        Returns the seconds in which components had work left, without the backend's own time; 0.0 if unknown.
+        Returns how many seconds the components still had work, without the backend's own time, or 0.0 if unknown.
         """
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if no observation is trustworthy, `InconclusiveError` if recent ones are not."""
+        """Raise `DistrustError` if no observation can be trusted, `InconclusiveError` if recent ones cannot."""
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return the components' evidence as file contents by file name, and the requests in a Kubernetes namespace.
+        """Return the components' evidence and the requests in a Kubernetes namespace, as file contents by file name.
 
-        `since` is the time of the first request, in monotonic seconds.
+        `since` is the start time of the requests to return, in monotonic seconds.
         """
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
-        """Return the decisions of these nodes for a Service and their reasons, as far as known."""
+        """Return these nodes' known decisions for a Service, with the reasons."""
 
     def decisions(self) -> dict[str, str]:
-        """Return all decisions with their reasons, by node; empty if the proxies do not report theirs."""
+        """Return all decisions with their reasons, by node. It is empty if the proxies do not report decisions."""
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> Followed:
-        """Repeat a probe through the rules of a node, a few times at most, until its outcome is the same again.
+        """Repeat a probe through the rules of a node a few times at most, until its outcome is the same again.
 
-        Also captures packets at the pods `servers`. The result names the parts that the backend cannot provide. Raises
-        `UnavailableError`.
+        Packets are also captured at the pods `servers`. The result names the evidence that the backend cannot provide.
+        Raises `UnavailableError`.
         """

@@ -1,6 +1,7 @@
-"""Wait for the judged components of a cluster, and report which component has crashed or stopped processing changes.
+"""Wait for the judged components of a cluster. Report which component has crashed or stopped processing changes.
 
-After a wait for a component has timed out, later scenarios do not wait for it again: they fail at once with its name.
+After a wait for a component has timed out, later scenarios do not wait for it again. They fail immediately with the
+component's name.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from harness.errors import EndedError, InconclusiveError
 from harness.model.release import PROXY
 
 AGAIN = 1.0
-"""Seconds, before the time scale, to wait after an earlier wait timed out; the component may have been slow."""
+"""Seconds, before the time scale, to wait after an earlier wait timed out. The component may have been slow."""
 
 CHECK_SECONDS = 10.0
-"""Seconds, before the time scale, between two checks of proxies that do not process changes."""
+"""Seconds, before the time scale, between two checks of proxies that have stopped processing changes."""
 
 CHAIN = 1.5
-"""The factor by which a wait for all changes is longer: a component also processes its own writes."""
+"""The factor by which the wait for all changes is longer, because a component also processes its own writes."""
 
 
 class ComponentSync:
-    """The components of one cluster by name. Each component processes the writes of components before it."""
+    """The components of one cluster by name. Each component processes the writes of the components before it."""
 
     def __init__(
         self,
@@ -33,11 +34,11 @@ class ComponentSync:
         unresponsive: Callable[[float], str] = lambda _: "",
         hangs: Callable[[], str] = lambda: "",
     ) -> None:
-        """`synced` returns whether a component is up to date, and raises `EndedError` if it has crashed.
+        """`synced` returns whether a component is up to date. It raises `EndedError` if the component has crashed.
 
         `missing` returns the reason if a component is not up to date. `unresponsive` checks within this number of
         seconds (before the time scale) whether proxies process changes, and returns evidence if they do not. `hangs`
-        returns at once which proxies hang, and is called repeatedly while that is in doubt.
+        immediately returns which proxies hang. It is called repeatedly while this is uncertain.
         """
         self._names, self._synced, self._missing, self._unresponsive = names, synced, missing, unresponsive
         self._hangs = hangs
@@ -45,15 +46,15 @@ class ComponentSync:
         self._failed: tuple[str, str] | None = None  # the error text, and the component
 
     def started(self) -> None:
-        """Note that a component was replaced: the next wait has its full time again."""
+        """Record that a component was replaced, so that the next wait uses the full time limit again."""
         self._failed = None
         self._stopped = ""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until all components have processed everything written so far, and the writes that follow from it.
+        """Wait until components have processed all writes so far, and the writes that follow from these.
 
-        Returns the seconds until the last check that found work left. Raises `EndedError` for the first component
-        that has crashed, or is not done in time.
+        Returns the seconds until the last check that found unfinished work. Raises `EndedError` for the first component
+        that has crashed or is not done in time.
         """
         if self._stopped:
             self.check_progress()
@@ -94,10 +95,10 @@ class ComponentSync:
             self._check(name)
 
     def check_progress(self) -> None:
-        """Raise `EndedError` if the proxies do not process changes, though they may claim to.
+        """Raise `EndedError` if the proxies do not process changes, even if they report that they do.
 
-        The first such check takes as long as a wait for a change. Later checks fail at once, and test again now and
-        then.
+        The first such check takes as long as a wait for a change. Later checks fail immediately, but test again from
+        time to time.
         """
         if self._stopped and time.monotonic() - self._checked_at < CHECK_SECONDS * eventually.time_scale():
             raise EndedError(self._stopped, PROXY)
@@ -111,14 +112,14 @@ class ComponentSync:
         raise EndedError(self._stopped, PROXY)
 
     def check_hung(self) -> None:
-        """Raise `EndedError` if the proxies hang. Called during waits for them."""
+        """Raise `EndedError` if the proxies hang. This method is called during waits for them."""
         if reason := self._hangs():
             self._stopped = f"{PROXY} has stopped processing changes: {reason}"
             self._checked_at = time.monotonic()
             raise EndedError(self._stopped, PROXY)
 
     def _behind(self) -> str:
-        """Return the first component that has work left; "" if none has."""
+        """Return the first component that has unfinished work, or "" if there is none."""
         return next((name for name in self._names if not self._check(name)), "")
 
     def _check(self, name: str) -> bool:

@@ -1,6 +1,6 @@
-"""Explain the routing that a Service's objects require, if a package for explanations is installed.
+"""Explains the routing that a Service's objects require, if a package that provides explanations is installed.
 
-It registers in entry-point group `trafficdist.explanations` under the name `service`.
+Such a package registers the entry point `service` in the group `trafficdist.explanations`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ GROUP = "trafficdist.explanations"
 
 
 def explained(api: Api, namespace: str, service: str, release: Release) -> str:
-    """Return the decisions that the objects of a Service require, as text; "" if no package explains them."""
+    """Return as text the decisions that a Service's objects require, or "" if no such package is installed."""
     follow = "kep" if release.follows == "kep" else "released"
     for each in installed(GROUP, "service"):
         return str(each.load()(api, namespace, service, follow))

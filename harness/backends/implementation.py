@@ -1,4 +1,4 @@
-"""The judged parts of an embedded cluster: factories of the control plane, the proxies and the DNS."""
+"""The judged parts of an embedded cluster: factories for the control plane, the proxies and the DNS server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Parts(Protocol):
 
     @property
     def kinds(self) -> Callable[[], Sequence[Any]]:
-        """Creates rules that replace the API server's own rules for the same resources."""
+        """Creates rules that replace the API server's own validation rules for the same resources."""
 
     @property
     def controller(self) -> Callable[..., Any]:
@@ -43,7 +43,7 @@ class Parts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """Creates the judged parts of a cluster. The fields of `services` are defaults for each Service."""
+    """Creates the judged parts of a cluster. The fields in `services` are defaults for each Service."""
 
     control_plane: MakeControlPlane
     proxy: MakeProxy
@@ -52,9 +52,9 @@ class Implementation:
 
 
 def reference(parts: Parts | None = None) -> Implementation:
-    """Return the reference, in this process, with the components of `parts` if given.
+    """Return the reference, which runs in this process. `parts` replaces some of its components.
 
-    The reference is imported only when a cluster boots, because the process that controls workers boots no cluster.
+    The reference is imported only when a cluster boots, because the process that controls the workers boots no cluster.
     """
 
     def control_plane(release: Release) -> ControlPlane:

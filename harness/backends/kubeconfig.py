@@ -1,8 +1,7 @@
-"""Runs scenarios on any cluster with a kubeconfig, with its own pods and packets.
+"""Runs scenarios on any cluster with a kubeconfig. Pods of the run send and receive the packets.
 
-Servers and clients are pods of the standard test image, pinned to nodes; a server answers with its pod's name.
-All requests use the API, including probes: the backend starts no command, installs nothing, and opens no port of a
-node.
+Servers and clients are pods of the standard test image, pinned to nodes. A server answers with its pod's name. All
+requests use the API, including probes. The backend starts no command, installs nothing, and opens no port on a node.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ while an API server is away."""
 
 
 class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
-    """One worker's share of a cluster whose components and nodes stay as they are."""
+    """One worker's share of a cluster whose components and nodes are not changed."""
 
     _kubelet_patience = TROUBLED_SECONDS
     _server_pod = staticmethod(pods.server)
@@ -67,7 +66,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         worker: str = "main",
         release: Release | None = None,
     ) -> None:
-        """`plain_api` is the client that uses the cluster's own node and zone names; `close` closes it too.
+        """`plain_api` is the client that uses the cluster's own names of nodes and zones. `close` closes it too.
 
         `release` is the release of all components.
         """
@@ -146,7 +145,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._pod_runner.create_namespace(namespace)
 
     def delete_namespace(self, namespace: str) -> None:
-        """Begin to delete a namespace, without waiting for the end."""
+        """Start to delete a namespace, without waiting until it is gone."""
         self._slices.end(namespace)
         self._pod_runner.delete_namespace(namespace)
 
@@ -159,7 +158,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         ]
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Delete a pod gracefully once it runs: a kubelet ends an unstarted pod without grace period."""
+        """Delete a pod gracefully once it runs, because a pod that has not started gets no grace period."""
         self._pod_runner.settle()
         self._pod_runner.terminates(namespace, name)
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
@@ -170,11 +169,11 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """Delete a pod, and wait until it is gone."""
+        """Delete a pod, and wait until it no longer exists."""
         self._pod_runner.delete(namespace, name)
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod. On a real cluster the pod also runs, because a kubelet reports it."""
+        """Create a pod. On a real cluster, the pod also runs, because a real kubelet reports its status."""
         self._slices.begin(namespace)
         self._pod_runner.create(namespace, wanted)
         self._await_late_kubelets()
@@ -193,7 +192,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self._clients.address_of(client, family)
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:  # noqa: ARG002  agnhost's own
-        """Send probes. If an outcome is unknown, raise `InconclusiveError` if a node is gone."""
+        """Send probes. If an outcome is unknown because a node is gone, raise `InconclusiveError`."""
         try:
             seen = self._dialer.probe(probes)
         except InconclusiveError:
@@ -212,7 +211,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
         """Send probes in the background, from each client as fast as it can, but at most every `interval` seconds.
 
-        UDP probes come from other pods on the same nodes: their many flows would affect all later probes of a client.
+        UDP probes come from other pods on the same nodes, because their many flows would affect all later probes of the
+        client's pod.
         """
         by_whom = [self._by_another(each) if each.protocol == "UDP" else each for each in probes]
         return Steady(self._dialer, interval, by_whom)
@@ -222,7 +222,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return replace(probe, namespace=self._clients.for_many_flows(probe.namespace))
 
     def proxy_metrics(self, node: str) -> str:
-        """Fetch the metrics from the node's loopback, with a host-network pod."""
+        """Fetch the metrics from the node's loopback interface, with a host-network pod."""
         client = self._clients.pod_of(node_client(node))
         try:
             return self._dialer.get(client, "127.0.0.1", METRICS_PORT, "metrics")
@@ -232,7 +232,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Addresses
 
     def free_addresses(self) -> dict[str, str]:
-        """Return addresses from the ranges for documentation."""
+        """Return addresses from the ranges reserved for documentation."""
         both = {"IPv4": "192.0.2.77", "IPv6": "2001:db8::77"}
         return {family: both[family] for family in self.families}
 
@@ -242,7 +242,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Nodes
 
     def change_node(self, name: str, change: NodeChange) -> None:
-        """Change a node, and store its former state in an annotation, which `trafficdist cleanup` reads too."""
+        """Change a node. An annotation stores its former state, also for `trafficdist cleanup`."""
         if self._zone_canary and ZONE_LABEL in change.labels and name not in self._silent:
             self._zone_canary.before_the_change(*self._canary(name))
             self._moved.add(name)
@@ -268,7 +268,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._pod_runner.settle()
 
     def settle(self) -> float:
-        """Wait until pods have their wanted state, running proxies have passed the barrier, and slices are stable."""
+        """Wait until pods have the requested state, running proxies have passed the barrier, and slices are stable."""
         if self._lacks_node:  # else the barrier would wait for a node that is gone
             self._require_nodes()
         self._pod_runner.settle()
@@ -284,18 +284,18 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return 0.0  # unknown: most of the time is the barrier's
 
     def _await_late_kubelets(self) -> None:
-        """Wait for pods now if a component was replaced, because a later wait of the scenario would be too short."""
+        """If a component was replaced, wait for pods now, because the time limit of a later wait would be too short."""
         if self._has_replaced:
             self._pod_runner.settle()
 
     @property
     def _silent(self) -> set[str]:
-        """The nodes that are off or have no proxy."""
+        """The nodes that are switched off or have no proxy."""
         return self._without_proxy | self._off.keys()
 
     @property
     def _nodes_on(self) -> dict[str, str]:
-        """The nodes that are on: the cluster's own names by the topology's names."""
+        """The nodes that are on. Maps the topology's names to the cluster's own names."""
         return {ours: theirs for ours, theirs in self._target.names.nodes.items() if ours not in self._off}
 
     def _require_nodes(self) -> None:
@@ -305,11 +305,11 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
             raise InconclusiveError(why)
 
     def _begin_watch(self) -> Callable[[], None]:
-        """Return a function to call while answers are late; it raises `InconclusiveError` once a node may be lost."""
+        """Return a function to call while answers are late. It raises `InconclusiveError` if a node may be lost."""
         return liveness.begin_watch(self.api, lambda: self._nodes_on)
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a node is gone: later observations would prove nothing about its proxy.
+        """Raise `DistrustError` if a node is gone, because later observations would prove nothing about its proxy.
 
         Raise `InconclusiveError` if a terminating pod ended early.
         """
@@ -334,8 +334,8 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         }
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:  # noqa: ARG002  the table has all
-        """Return the decisions that a Service's objects require, because the proxies' own decisions are unknown."""
-        return f"what its objects ask for:\n{explained(self.api, namespace, service, self.release)}"
+        """Return the decisions that a Service's objects require. The proxies do not report their own decisions."""
+        return f"decisions that its objects require:\n{explained(self.api, namespace, service, self.release)}"
 
     def decisions(self) -> dict[str, str]:
         return {}
@@ -359,7 +359,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         *,
         servers: Sequence[Pod] = (),  # noqa: ARG002
     ) -> Followed:
-        """Return the missing parts of the packet's path, each with the command that would provide it."""
+        """Return the missing parts of the packet's path, each with the command that provides it."""
         theirs = self._target.names.nodes.get(node, node)
         log = proxy_logs(self.api, [node], self._target.proxies[0])[node]
         lacks = missing(probe, theirs, self._root.format(node=theirs), log)
@@ -375,15 +375,15 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self._dialer
 
     def _enter_clients(self, made: Sequence[Object]) -> None:
-        """Enter running client pods; does nothing here."""
+        """Enter running client pods. The base class does nothing."""
 
     def _begin_to_serve(self, namespace: str, wanted: Sequence[WantedPod], made: Sequence[Object]) -> None:
-        """Serve pods that were just created; here each pod runs its own server."""
+        """Serve pods that were just created. In the base class, each pod runs its own server."""
 
     def _look_up_addresses(self) -> None:
-        """Read the addresses of pods again: the addresses change when a node is switched off and on."""
+        """Read the addresses of pods again, because they change when a node is switched off and on."""
         self._clients.look_up_addresses()
 
     def _bypass(self) -> Bypass | None:
-        """Return a path to client pods for times when the API server does not answer, or None if there is none."""
+        """Return a way to client pods that works while the API server does not answer, or None if there is none."""
         return None

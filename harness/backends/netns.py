@@ -1,7 +1,7 @@
-"""The embedded cluster: nodes and pods are network namespaces of this process, and packets between them are real.
+"""The embedded cluster. Nodes and pods are network namespaces of this process, and they exchange real packets.
 
-Here the harness acts as kubelet and cloud: it assigns pod CIDRs to nodes, reports pods as running and ready, and routes
-load balancer and external addresses of a node to that node.
+The harness acts as kubelet and cloud provider: it assigns pod CIDRs to nodes, reports pods as running and ready, and
+routes the load balancer and external addresses of a node to that node.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ This is the limit declared for the reference and kube-proxy. It also covers work
 
 
 class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
-    """A booted cluster of one topology. A cluster is started only once; `close` removes everything that it created."""
+    """A booted cluster of one topology. A cluster is started only once. `close` removes everything that it created."""
 
     name = "netns"
     abilities: frozenset[Ability] = EVERYTHING
@@ -71,9 +71,9 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         release: Release | None = None,
         names: Names | None = None,
     ) -> None:
-        """`implementation` is judged; the default is the reference. `release` is every component's release at boot.
+        """`implementation` is judged (default: the reference). `release` is every component's release at boot.
 
-        `names` are the names of nodes and zones in API objects, by default those of the topology.
+        `names` are the names of nodes and zones in API objects. The default is the topology's names.
         """
         super().__init__(topology, families)
         self.names = names or Names()
@@ -95,9 +95,9 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self._hung = HungWatch({}, 0)  # no node before boot
 
     def start(self) -> Self:
-        """Boot network, control plane, nodes and proxies. Raises `UnavailableError` with the remedy.
+        """Boot the network, the control plane, the nodes and the proxies. Raises `UnavailableError` with the remedy.
 
-        After an error everything that was started is closed. The error contains the logs.
+        After an error, everything that was started is closed. The error contains the logs.
         """
         sandbox.enter()
         kernel.require(self.families)
@@ -130,7 +130,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return not isinstance(dns, KeepsLocators) or dns.locators_synced()
 
     def _lacking(self, component: str) -> str:
-        """Return why a component still has work, or "" if the component does not report a reason."""
+        """Return why a component has unfinished work, or "" if the component does not report a reason."""
         part = {Component.PROXY: self.proxy, Component.CONTROLLER: self.control_plane}.get(component)  # type: ignore[call-overload]
         return part.lacking if isinstance(part, TellsWhatLacks) else ""
 
@@ -139,10 +139,10 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return self._proxy_liveness.unresponsive(self._present(), within)
 
     def _hangs(self) -> str:
-        """Return which of these nodes have hung programs according to the kernel's counters, or "" if none has."""
+        """Return which of these nodes have hung programs, according to the kernel's counters, or "" if none has."""
         found = self._hung.hung(self._present())
         seconds = LOOKS * HUNG_EVERY * eventually.time_scale()
-        asleep = f"has not run for {seconds:g} s, nor wanted to, and has not read what the API server sent"
+        asleep = f"has not run for {seconds:g} s, was never ready to run, and has not read the API server's data"
         return f"on {', '.join(found)} it {asleep}" if found else ""
 
     def _present(self) -> list[str]:
@@ -158,7 +158,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             raise
 
     def _logs(self) -> dict[str, str]:
-        """Return the logs and rules of control plane and proxies, as far as they were started."""
+        """Return the logs and rules of the control plane and the proxies, if these were started."""
         return {file: text for who, ask in self._witnesses.items() for file, text in texts_of(who, ask).items()}
 
     def _evidence_of_proxy(self, node: str) -> dict[str, str]:
@@ -204,7 +204,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         begun.enter_context(threads.watched(self._threads))
 
     def _wire_by(self, wiring: Wiring) -> None:
-        """Let a proxy attach all pods, and attach a pod on each node as a test. Raises `StartError`."""
+        """Let a proxy attach all pods, after attaching a test pod on each node. Raises `StartError`."""
         self.network.wire_by(wiring)
         try:
             for node in self.network.nodes:
@@ -259,11 +259,11 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             self.dns()
         assert self._dns is not None, "dns() starts it"
         if not isinstance(dns := self._dns[0], KeepsLocators):
-            raise UnavailableError(f"DNS {dns.name} keeps no PodLocators")
+            raise UnavailableError(f"DNS {dns.name} has no PodLocator controller")
         return dns
 
     def dns(self) -> dict[str, str]:
-        """Return the addresses of the cluster's DNS server, by family. Raises `UnavailableError` if there is none.
+        """Return the addresses of the cluster's DNS server by family. Raises `UnavailableError` if there is none.
 
         The first call starts the server, with the PodLocator controller if it has one.
         """
@@ -300,7 +300,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self.api.patch("nodes", "", name, patch)
 
     def stop_node(self, name: str) -> None:
-        """Cut a node off, and report it as a control plane does when its kubelet is silent."""
+        """Disconnect a node, and report it as a control plane does without reports from the node's kubelet."""
         self._off[name] = node_lifecycle.reports_of(self.api, name)
         self.network.cut(name)
         node_lifecycle.report_silence(self.api, name, self._off[name])
@@ -311,7 +311,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         node_lifecycle.report_again(self.api, name, self._off.pop(name))
 
     def delete_namespace(self, namespace: str) -> None:
-        """Delete a namespace with everything in it, and wait until controller and proxies have processed that."""
+        """Delete a namespace with all its objects, and wait until the controller and proxies have processed this."""
         self.remove_namespace(namespace)
         self.settle()
 
@@ -330,7 +330,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return observed
 
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:  # noqa: ARG002  all ports are fresh
-        """Return where a client's sockets are opened: its netns, or a process in its control group."""
+        """Return the object that opens a client's sockets: the client's netns, or a process in its control group."""
         host = self.host_of(client)
         groups = self.proxy.clients if host.node and isinstance(self.proxy, ExecutableProxy) else None
         return groups.of(host) if groups else host.namespace
@@ -339,10 +339,10 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return self.control_plane.metrics()
 
     def reads(self, component: Component, *, since: float) -> list[str]:
-        """Return the component's reads since `since`. Raises `UnavailableError` if the API server keeps no record."""
+        """Return the component's API reads since `since`. Raises `UnavailableError` if reads are not recorded."""
         asked = self.control_plane.asked()
         if asked is None:
-            raise UnavailableError(f"control plane {self.control_plane.name} does not record which client reads what")
+            raise UnavailableError(f"control plane {self.control_plane.name} does not record the reads of each client")
         read = (each.read for each in asked if each.at >= since and _component(each.by) == component)
         return [each for each in read if each and not each.endswith(" leases")]
 
@@ -350,13 +350,13 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return by_family(self.host_of(client))[family]
 
     def await_pods(self) -> None:
-        """Return at once: this process acts as kubelet and has reported all pods."""
+        """Return immediately, because this process acts as kubelet and has reported all pods."""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until controller and proxies have processed everything written so far.
+        """Wait until the controller and the proxies have processed all writes so far.
 
-        Returns the seconds until the last check that found work left. Raises `EndedError`, an
-        `InconclusiveError`, for a component that has crashed, or is not done in time.
+        Returns the seconds until the last check that found unfinished work. Raises `EndedError`, an
+        `InconclusiveError`, for a component that has crashed or is not done in time.
         """
         return self._components.settle(within)
 
@@ -374,7 +374,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return reason
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` if a component has crashed, and `DistrustError` if the fabric is broken.
+        """Raise `EndedError` if a component has crashed, or `DistrustError` if the network fabric is broken.
 
         A proxy that does not process changes counts as crashed, whatever status it reports.
         """
@@ -409,7 +409,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return {name: text for name, text in found.items() if text}
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return requests, logs, rules and connections of each node, and the kernel state of nodes and fabric."""
+        """Return the requests, each node's logs, rules and connections, and the kernel state of nodes and fabric."""
         asked = [*self.api.asked.copy(), *(self.control_plane.asked() or ())]
         texts = {"api-requests.txt": requests.as_text(asked, namespace, zero=since)}
         texts |= self._logs()
@@ -422,7 +422,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
 
 
 def _component(client: str) -> str:
-    """Return the component behind a client of the API server, by its user agent; proxies have several."""
+    """Return the component of an API client by its user agent. Proxies have several user agents."""
     if client.startswith("kube-controller-manager/"):
         return Component.CONTROLLER
     return client if client in (Component.CONTROLLER, LOCATOR_CONTROLLER, DNS_SERVER) else Component.PROXY

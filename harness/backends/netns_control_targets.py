@@ -1,6 +1,6 @@
-"""The destinations of control probes in a cluster whose netns are here: clients, running pods, and connection tracking.
+"""The destinations of control probes in a cluster whose netns are on this machine.
 
-See `harness.probes.control`. Nodes that a scenario has cut off, and pods that it has ended, are omitted.
+See `harness.probes.control`. Nodes that a scenario has disconnected, and pods that it has ended, are omitted.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class NetnsControlTargets:
             each.close()
 
     def leave_out_external(self) -> None:
-        """Send no control probes from the external client: it has no direct path to pods."""
+        """Send no control probes from the external client, because it has no direct path to pods."""
         self._external = None
 
     def who(self, client: SocketSource) -> str:
@@ -59,20 +59,20 @@ class NetnsControlTargets:
         return [(name, host) for name, host in named if host.node not in self._off]
 
     def of_pod(self, name: str, pod: Host) -> NetnsControlTargets:
-        """Return these control targets with a single pod in place of the scenarios' pods."""
+        """Return these control targets with only one pod, which replaces the scenarios' pods."""
         made = copy.copy(self)
         made._targets = lambda: {name: pod}
         return made
 
     def pods(self, family: int) -> Mapping[str, tuple[str, int]]:
-        """Return by name the address and server port of each running pod on a node that is not cut off."""
+        """Return the address and server port of each running pod by name. Pods on disconnected nodes are omitted."""
         of: Family = "IPv6" if family == socket.AF_INET6 else "IPv4"
         return {
             name: (host.addresses[of], TARGET_PORT) for name, host in self._targets().items() if of in host.addresses
         }
 
     def running(self) -> dict[str, Host]:
-        """Return the pods with an echo server on nodes that are not cut off, by name."""
+        """Return the pods with an echo server by name. Pods on disconnected nodes are omitted."""
         pods = {name: host for (_, name), (host, _) in self._running.copy().items()}
         return {name: host for name, host in pods.items() if host.node not in self._off}
 

@@ -1,4 +1,4 @@
-"""The pods of an embedded cluster: the harness acts as their kubelet, runs the pods and reports the wanted state."""
+"""The pods of an embedded cluster. The harness acts as their kubelet: it runs pods and reports their state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALWAYS = (("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT))
 
 
 class NetnsPods(PodLifecycle, PodReports):
-    """Kubernetes namespaces and their pods; each running pod has a netns with an echo server."""
+    """Kubernetes namespaces and their pods. Each running pod has a netns with an echo server."""
 
     api: Api
     network: Network
@@ -39,7 +39,7 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.create("namespaces", "", {"metadata": {"name": namespace}})
 
     def remove_namespace(self, namespace: str) -> None:
-        """Delete a namespace with everything in it, Services before the pods that serve them. Does not wait."""
+        """Delete a namespace with all its objects, Services before the pods that serve them. Does not wait."""
         for resource in ("services", "endpointslices", "pods"):
             self.api.delete_all(resource, namespace, grace_seconds=0)
         for name in [name for owner, name in list(self._hosts) if owner == namespace]:
@@ -50,7 +50,7 @@ class NetnsPods(PodLifecycle, PodReports):
         return [self._run_pod(namespace, each) for each in wanted]
 
     def _run_pod(self, namespace: str, wanted: WantedPod) -> Pod:
-        """Run a pod whose echo server answers TCP and UDP on the target port and its container ports."""
+        """Run a pod whose echo server answers TCP and UDP on the target port and on the pod's container ports."""
         name, node = wanted.name, wanted.node
         pod = manifests.pod(
             name, node, labels=wanted.labels, container_ports=wanted.container_ports, host_network=wanted.host_network
@@ -82,7 +82,7 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """End a pod at once: API object, server and netns."""
+        """Delete a pod immediately: its API object, its server and its netns."""
         self.api.delete("pods", namespace, name, grace_seconds=0)
         self._end(namespace, name)
 
@@ -122,7 +122,7 @@ class NetnsPods(PodLifecycle, PodReports):
         return by_family(self.network.nodes[node])
 
     def host_of(self, client: Client | Pod) -> Host:
-        """Return the host of a client; the client pod of a node is created on first use."""
+        """Return the host of a client. The client pod of a node is created on first use."""
         with self._lock:
             if isinstance(client, Pod):
                 return self._hosts[client.namespace, client.name][0]
@@ -140,9 +140,9 @@ def by_family(host: Host) -> dict[str, str]:
 
 
 def serve(loop: Loop, namespace: str, wanted: WantedPod, place: Namespace, *, families: Sequence[str]) -> list[Server]:
-    """Serve TCP and UDP on the target port of a pod and on its container ports, in its netns `place`.
+    """Serve TCP and UDP on a pod's target port and container ports, in the netns `place`.
 
-    Raises `InconclusiveError` if a port is taken.
+    Raises `InconclusiveError` if a port is in use.
     """
     listening: dict[str, list[ServerPort]] = {}
     for protocol, port in sorted({*_ALWAYS, *((protocol, port) for _, port, protocol in wanted.container_ports)}):

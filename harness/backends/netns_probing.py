@@ -1,6 +1,6 @@
-"""Probes from network namespaces that this process enters, shared by backends that have such clients.
+"""Probes from network namespaces that this process enters. Several backends share this module.
 
-A backend maps clients to netns, and sends probes.
+A backend that uses this module maps clients to netns, and sends the probes itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DATAGRAMS = 256  # probes at once: the buffer of a socket holds 277 (net.core.rm
 
 
 class NetnsProbing(ABC):
-    """Probes from sockets in the netns of clients. Precedes base classes that probe in another way."""
+    """Sends probes from sockets in the netns of clients. List it before base classes that probe differently."""
 
     _loop: Loop
 
@@ -49,7 +49,7 @@ class NetnsProbing(ABC):
         return self.namespace_of(client)
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send all probes with `probe`, which is quick here. Each batch has as many probes as a socket can buffer."""
+        """Send all probes with `probe`, which is fast here. Each batch has as many probes as a socket can buffer."""
         return self.probe(probes, in_flight=DATAGRAMS)
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
@@ -65,7 +65,7 @@ class NetnsProbing(ABC):
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
         """Send a GET request from a client's netns. Raises `OSError` like a connection.
 
-        Raises `InconclusiveError` if the client has no route, port or descriptor for it.
+        Raises `InconclusiveError` if the client lacks a route, a free port or a file descriptor.
         """
         return http_get(self.namespace_of(client), address, port, path, who=str(client))
 
@@ -78,7 +78,7 @@ class NetnsProbing(ABC):
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()
     ) -> Followed:
-        """Repeat a probe with kernel tracing enabled in the netns of a node, until the outcome is the same again."""
+        """Repeat a probe with kernel tracing in the netns of a node, until the outcome is the same again."""
         host = self.namespace_of(node_client(node))
         client = probe.namespace.namespace if isinstance(probe.namespace, SocketMaker) else probe.namespace
         places = {client: "client", host: f"node {node}"}

@@ -1,7 +1,7 @@
-"""Report a silent node and its pods as the node lifecycle controller does.
+"""Reports an unresponsive node and its pods as the node lifecycle controller does.
 
-The real controller waits for 40 to 50 s without a report (--node-monitor-grace-period), then sets the node's conditions
-to Unknown and its pods to not ready. This module does so at once.
+The real controller waits for 40 to 50 s without a report (--node-monitor-grace-period). Then it sets the node's
+conditions to Unknown and its pods to not ready. This module does so immediately.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.model.manifests import has_condition
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """The reports of a kubelet: the conditions of its node, and (namespace, name) of the ready pods."""
+    """A kubelet's reports: the conditions of its node, and the namespace and name of each ready pod."""
 
     conditions: Sequence[Object]
     pods: Sequence[tuple[str, str]]
@@ -56,7 +56,7 @@ def _report_node(api: Api, name: str, conditions: Sequence[Object]) -> None:
 
 
 def _report_pod(api: Api, namespace: str, name: str, *, ready: bool) -> None:
-    """Set only the condition Ready: a silent kubelet does not report that containers have ended."""
+    """Set only the condition Ready, because an unresponsive kubelet does not report that containers have ended."""
     conditions = api.get("pods", namespace, name)["status"]["conditions"]
     status = "True" if ready else "False"
     changed = [{**each, "status": status} if each["type"] == "Ready" else each for each in conditions]

@@ -1,6 +1,6 @@
-"""The optional abilities of backends: a small protocol for each, and the ability that a scenario needs to use it.
+"""The optional abilities of backends. Each has a small protocol, and names the ability that a scenario needs.
 
-A scenario requests a protocol with `part_of`, and is unavailable if the backend lacks the protocol.
+A scenario requests a protocol with `part_of`. If the backend lacks the protocol, the scenario's result is unavailable.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def _needs(ability: Ability) -> Callable[[type[P]], type[P]]:
 
 
 def abilities_of(protocol: type) -> list[Ability]:
-    """Return the ability that a scenario needs for a protocol, or [] if the protocol needs no special ability."""
+    """Return the abilities that a scenario needs for a protocol. The list is empty if the protocol needs none."""
     return [_ABILITIES[protocol]] if protocol in _ABILITIES else []
 
 
 def part_of(backend: Backend, protocol: type[P], *abilities: Ability) -> P:
-    """Return the backend, typed as this protocol. Raises `UnavailableError` that names the missing abilities."""
+    """Return the backend, typed as this protocol. Raises `UnavailableError` with the missing abilities."""
     if isinstance(backend, protocol):
         return backend
     missing: Sequence[str] = abilities or abilities_of(protocol)
@@ -68,10 +68,10 @@ class PodLifecycle(Protocol):
         """Make a pod ready or not ready."""
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Delete a running pod gracefully: it still runs for `TERMINATION_SECONDS`."""
+        """Delete a running pod gracefully. It continues to run for `TERMINATION_SECONDS`."""
 
     def evict_pod(self, namespace: str, name: str) -> None:
-        """Evict a running pod gracefully, as a drain of its node does. Raises `RefusedError`."""
+        """Evict a running pod gracefully, as draining its node does. Raises `RefusedError`."""
 
 
 @runtime_checkable
@@ -79,7 +79,7 @@ class Probing(Protocol):
     """Sends probes from pods and from nodes."""
 
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
-        """Return the source for a client's probes. With `fresh` it may be another pod on the node, with fewer flows."""
+        """Return the source for a client's probes. With `fresh`, it may be a twin on the node with fewer flows."""
 
     def client_address(self, client: Client | Pod, family: str) -> str:
         """Return the client's own address."""
@@ -91,16 +91,16 @@ class Probing(Protocol):
         """Return addresses that no running pod has."""
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        """Send probes, and return their outcomes; outcomes of equal probes may come in any order."""
+        """Send probes, and return their outcomes. The outcomes of equal probes are in no particular order."""
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes, and return quick outcomes in the same order. Do not base verdicts on them."""
+        """Send probes with a short time limit, and return their outcomes in the same order, but not for verdicts."""
 
     def addresses_seen(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes, and return the source address that the server saw in each outcome."""
+        """Send probes, and return the client address that the server saw for each outcome."""
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
-        """Send probes in the background, each every `interval` seconds or as fast as the backend can."""
+        """Send probes in the background. Each is sent every `interval` seconds, or as fast as the backend can."""
 
 
 @_needs(Ability.CHANGE_NODES)
@@ -110,18 +110,18 @@ class NodeControl(Protocol):
         """Change a node."""
 
     def restore_node(self, name: str, before: Object) -> None:
-        """Restore a node to its state before the changes."""
+        """Restore a node to its state before the scenario's changes."""
 
 
 METRICS_PORT = 10249
-"""The port of a proxy's metrics on its node's loopback, as for kube-proxy."""
+"""The port of a proxy's metrics on its node's loopback interface. kube-proxy uses the same port."""
 
 
 @_needs(Ability.PROXY_METRICS)
 @runtime_checkable
 class ProxyMetrics(Protocol):
     def proxy_metrics(self, node: str) -> str:
-        """Return the metrics of a node's proxy in Prometheus text. Raises `InconclusiveError`."""
+        """Return the metrics of a node's proxy in Prometheus text format. Raises `InconclusiveError`."""
 
 
 # The embedded cluster and kind clusters
@@ -132,7 +132,7 @@ class ComponentControl(Protocol):
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Replace a component by this release of it. `nodes` are the nodes whose proxies are replaced.
 
-        Raises `UnavailableError` for a missing release.
+        Raises `UnavailableError` if the release is missing.
         """
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
@@ -143,9 +143,9 @@ class ComponentControl(Protocol):
 @runtime_checkable
 class NodePower(Protocol):
     def stop_node(self, name: str) -> None:
-        """Switch a node off, as a power failure would; return when the control plane has noticed.
+        """Switch a node off, as a power failure would. Return when the control plane has noticed.
 
-        Then neither the node nor any pod on it is ready.
+        At that time, neither the node nor any pod on it is ready.
         """
 
     def start_node(self, name: str) -> None:
@@ -156,7 +156,7 @@ class NodePower(Protocol):
 @runtime_checkable
 class ControllerMetrics(Protocol):
     def controller_metrics(self) -> str:
-        """Return the controller's metrics in Prometheus text. Raises `InconclusiveError`."""
+        """Return the controller's metrics in Prometheus text format. Raises `InconclusiveError`."""
 
 
 # The embedded cluster only
@@ -166,9 +166,9 @@ class ControllerMetrics(Protocol):
 @runtime_checkable
 class RecordsReads(Protocol):
     def reads(self, component: Component, *, since: float) -> list[str]:
-        """Return a component's reads since `since` (monotonic seconds), like "get nodes", without reads of Leases.
+        """Return a component's API reads since `since` (monotonic seconds), as in "get nodes", except of Leases.
 
-        Raises `UnavailableError` if the API server keeps no record.
+        Raises `UnavailableError` if the API server does not record reads.
         """
 
 
@@ -197,11 +197,11 @@ class Connections(Protocol):
 @runtime_checkable
 class HttpRequests(Protocol):
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
-        """Send a GET request from a client's netns. Raises `OSError` like a connection."""
+        """Send a GET request from a client's netns. Raises `OSError` if the connection fails."""
 
 
 VIRTUAL_ADDRESSES = 254
-"""The number of addresses of a kind that are routed to a node."""
+"""The number of addresses of each kind that are routed to a node."""
 
 VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERNAL_IPS}
 """The ability that a scenario needs for addresses of a kind."""
@@ -210,7 +210,7 @@ VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERN
 @runtime_checkable
 class VirtualAddresses(Protocol):
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Return addresses number 1 to 254 of a kind, "load-balancer" or "external-ip", that are routed to `node`."""
+        """Return addresses 1 to 254 of a kind ("load-balancer" or "external-ip") that are routed to `node`."""
 
 
 @_needs(Ability.DNS)
@@ -232,7 +232,7 @@ class ForgetsConnections(Protocol):
 @runtime_checkable
 class SeesIdleProxies(Protocol):
     def watch_idle(self) -> Callable[[], str]:
-        """Return a function that returns the reason to stop waiting, or "" while there is no reason.
+        """Return a function that returns the reason to stop waiting, or "" if there is none.
 
         The reason is that all proxies report that they are done, and have been idle since that report.
         """
@@ -257,4 +257,4 @@ class EveryAbility(
     SeesIdleProxies,
     Protocol,
 ):
-    """All abilities, which the embedded cluster has."""
+    """All abilities. The embedded cluster has all of them."""

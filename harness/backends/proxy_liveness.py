@@ -1,8 +1,8 @@
-"""Check whether proxies process changes at all, in a cluster in which a requirement has just failed.
+"""Checks whether proxies process changes at all, in a cluster in which a requirement has just failed.
 
-A hung proxy may report that it has processed everything: its progress reports may continue, or may always have been
-wrong. Each requirement would then time out and report a separate fault. So the check creates a plain Service with an
-endpoint on each node. If earlier Services were reachable and this Service is not, the node's proxy has stopped working.
+A hung proxy may report that it has processed everything. Its progress reports may continue, or may always have been
+wrong. Then each requirement would time out and report a separate fault. So the check creates a plain Service with an
+endpoint on each node. If earlier Services were reachable but this Service is not, the node's proxy has stopped working.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class LivenessCluster(Backend, Probing, Protocol):
     """The cluster to check."""
 
     def remove_namespace(self, namespace: str) -> None:
-        """Delete a namespace with everything in it, without waiting."""
+        """Delete a namespace with all its objects, without waiting."""
 
 
 class ProxyLiveness:
-    """The check of one cluster's proxies. It records whether any Service was ever reached."""
+    """The check of one cluster's proxies. It also records whether any Service was ever reached."""
 
     def __init__(self, cluster: LivenessCluster) -> None:
         self._cluster = cluster
@@ -44,9 +44,9 @@ class ProxyLiveness:
         self._number = 0
 
     def note(self, probes: Iterable[Probe], observed: Iterable[Observation]) -> bool:
-        """Note whether a cluster IP was reached.
+        """Record whether a cluster IP was reached.
 
-        Returns whether the proxies are in doubt: a probe received no answer, though Services were reached before.
+        Returns whether the proxies are in doubt: this probe received no answer, although Services were reached earlier.
         """
         self._reached_before = self._reached_before or any(
             isinstance(outcome, Reached) and _is_virtual(probe.address)
@@ -55,10 +55,10 @@ class ProxyLiveness:
         return self._reached_before and not self._asking and any(isinstance(each, TimedOut) for each in observed)
 
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
-        """Return the nodes from which a new Service is not reachable within this number of (scaled) seconds.
+        """Return the nodes that cannot reach a new Service within this number of seconds before the time scale.
 
-        Returns "" if the Service is reachable from all nodes, or if the result is unknown because no Service was
-        reached before or something else is broken.
+        Returns "" if the Service is reachable from all nodes. Also returns "" if the result is unknown, because no
+        Service was reached before or something else is broken.
         """
         if not self._reached_before or not nodes:
             return ""
@@ -73,7 +73,7 @@ class ProxyLiveness:
             self._asking = False
             with contextlib.suppress(HarnessError, RefusedError):
                 self._cluster.remove_namespace(namespace)
-        return f"a new Service is not reached on {', '.join(unreached)} after {within:g} s" if unreached else ""
+        return f"a new Service is not reachable from {', '.join(unreached)} after {within:g} s" if unreached else ""
 
     def _unreached(self, namespace: str, nodes: Sequence[str], within: float) -> list[str]:
         cluster, family = self._cluster, self._cluster.families[0]

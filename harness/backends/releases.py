@@ -1,9 +1,9 @@
-"""Sets the releases of components for scenarios, and restores the releases at boot.
+"""Sets the releases of components for scenarios, and restores the releases of the boot.
 
-A scenario begins with the releases at boot. But other releases that the previous scenario left remain as long as the
-scenario only sets releases with `take_over`, because the wanted release may be running already.
+A scenario starts with the releases of the boot. But while the scenario only sets releases with `take_over`, other
+releases that the previous scenario left remain, because one of them may be the requested release.
 
-The module is pure except for calls of the backend, which replaces components.
+The module is pure, except that it calls the backend to replace components.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.model.abilities import Ability
 from harness.model.release import Component, Release
 
 Releases = dict[Component, dict[str, Release | None]]
-"""The releases that differ from those at boot, by component and node. None: stopped, or failed to start."""
+"""The releases that differ from the boot, by component and node. None means stopped, or failed to start."""
 
 RESTART = {
     Component.API_SERVER: Ability.RESTART_API_SERVER,
@@ -34,7 +34,7 @@ class ComponentReleases:
     """The releases of components in one scenario. Methods raise `UnavailableError` and `EndedError`."""
 
     def __init__(self, backend: Backend, releases: Releases | None) -> None:
-        """`releases` are the releases that the previous scenario left. The dictionary is updated for the next scenario.
+        """`releases` are the releases that the previous scenario left. It is updated for the next scenario.
 
         Without `releases`, `end` restores all components.
         """
@@ -45,21 +45,21 @@ class ComponentReleases:
         self._left = set(self._others)  # components that the previous scenario left to restore
 
     def take_over(self, component: Component, release: Release) -> list[str]:
-        """Return the nodes where a component has another release than this, or is stopped.
+        """Return the nodes on which a component has a release other than this one, or is stopped.
 
-        The release of this component that the previous scenario left is not restored then.
+        If the previous scenario left this component at another release, that release is not restored first.
         """
         self._left.discard(component)
         return self._nodes_at_another(component, release)
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Start a component, and note its release."""
+        """Start a component, and record its release."""
         self._note(component, nodes, None)  # unset until it has started
         self._control(component).start_component(component, release, nodes)
         self._note(component, nodes, release)
 
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component; its objects, slices or rules stay."""
+        """Stop a component. Its objects, slices or rules remain."""
         self.restore_left()
         control = self._control(component)
         self._note(component, nodes, None)
@@ -70,19 +70,19 @@ class ComponentReleases:
         return part_of(self._backend, ComponentControl, RESTART[component])
 
     def _note(self, component: Component, nodes: Sequence[str], release: Release | None) -> None:
-        """Note the release of a component on these nodes; None: it is stopped there."""
+        """Record the release of a component on these nodes. None means that it is stopped."""
         known = self._others.pop(component, {}) | dict.fromkeys(nodes, release)
         if others := {node: each for node, each in known.items() if each != self._backend.release}:
             self._others[component] = others
 
     def restore_left(self) -> None:
-        """Restore changed components of the previous scenario that this scenario has not taken over."""
+        """Restore components that the previous scenario changed and this scenario has not taken over."""
         self._restore(self._left)
 
     def end(self) -> None:
-        """Restore each component, or only stopped components if another scenario follows.
+        """Restore all components. If another scenario follows, restore only stopped components.
 
-        A crashed component counts as stopped, and does not prevent the restoration of other components.
+        A crashed component counts as stopped. It does not prevent restoring the other components.
         """
         self._restore(set(self._others), stopped=not self._is_last)
         if self._others:
@@ -102,7 +102,7 @@ class ComponentReleases:
         return ""
 
     def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
-        """Restore the release at boot where these components have another release, or are `stopped`."""
+        """Restore the release of the boot where these components have another release, or where they are `stopped`."""
         for component in sorted(components, key=list(Component).index):
             nodes = self._nodes_at_another(component, self._backend.release)
             if stopped:

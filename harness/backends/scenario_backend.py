@@ -1,6 +1,6 @@
-"""The backend of one scenario: notes the scenario's needs, and returns the protocols of the backend.
+"""The backend of one scenario. It records the scenario's needs, and returns the protocols of the backend.
 
-The needs are collected in the suite's list of needs: `harness.model.needs`.
+The suite's list of needs collects them (`harness.model.needs`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.model.release import Component, Release
 from harness.model.workloads import Client, Pod
 
 Stream = Literal["nodes", "pods", "services"]
-"""The streams that controllers and proxies watch separately; EndpointSlices count as Services."""
+"""The streams that controllers and proxies watch separately. EndpointSlices count as Services."""
 
 
 class ScenarioBackend:
@@ -35,27 +35,27 @@ class ScenarioBackend:
 
     @property
     def restored(self) -> Backend:
-        """The backend, with the component releases that the scenario expects. Raises `UnavailableError`."""
+        """The backend, after restoring the component releases that the scenario expects. Raises `UnavailableError`."""
         self.releases.restore_left()
         return self.booted
 
     @property
     def api(self) -> Api:
-        """The client of the API server, with the component releases that the scenario expects."""
+        """The client of the API server, after restoring the component releases that the scenario expects."""
         return self.restored.api
 
     @property
     def needs(self) -> Needs:
-        """The needs of the scenario so far."""
+        """The needs of the scenario up to now."""
         return Needs(frozenset(map(str, self._abilities)), frozenset(self._nodes))
 
     @property
     def changes(self) -> int:
-        """The number of changes that the scenario has begun: of objects, nodes and components."""
+        """The number of changes that the scenario has started: changes of objects, nodes and components."""
         return self._writes + self.releases.changes
 
     def need(self, *abilities: Ability, nodes: Iterable[str] = ()) -> None:
-        """Note needs of the scenario. Raises `UnavailableError` that names the missing abilities."""
+        """Record needs of the scenario. Raises `UnavailableError` with the missing abilities."""
         self._abilities.update(abilities)
         known = {each.name for each in self.booted.topology.nodes}
         self._nodes.update(node for node in nodes if node in known)
@@ -63,16 +63,16 @@ class ScenarioBackend:
             raise lacks(self.booted, *missing)
 
     def need_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Note that the scenario changes a component to this release. Raises `UnavailableError`."""
+        """Record that the scenario changes a component to this release. Raises `UnavailableError`."""
         changes = [Ability.CHANGE_RELEASE] if release != self.booted.release else []
         self.need(RESTART[component], *changes, nodes=nodes if component is Component.PROXY else ())
 
     def part(
         self, protocol: type[P], *abilities: Ability, nodes: Iterable[str] = (), client: Client | Pod | None = None
     ) -> P:
-        """Return the backend, typed as this protocol, and note the scenario's needs for the protocol.
+        """Return the backend, typed as this protocol, and record the scenario's needs for the protocol.
 
-        The needs are the protocol's own ability, further `abilities`, these nodes, and the nodes of a client.
+        The needs are the protocol's own ability, other `abilities`, these nodes, and the nodes of a client.
         """
         needed = [*abilities_of(protocol), *abilities]
         if isinstance(client, Client) and client.kind == "external":
@@ -81,19 +81,19 @@ class ScenarioBackend:
         return part_of(self.restored, protocol, *abilities)
 
     def find(self, protocol: type[P]) -> P | None:
-        """Return the backend, typed as this protocol, or None. Note no need."""
+        """Return the backend, typed as this protocol, or None if it lacks the protocol. No need is recorded."""
         return self.booted if isinstance(self.booted, protocol) else None
 
     def settle(self) -> float:
-        """Wait until components have processed everything written so far: see `Backend`."""
+        """Wait until components have processed all writes so far (see `Backend`)."""
         self._wrote = None
         return self.restored.settle()
 
     def begin_to_write(self, stream: Stream) -> None:
         """Settle first if the last write belongs to another stream.
 
-        Components watch each stream separately, so they might process this write first, and some outcomes depend on the
-        order. Raises `InconclusiveError`.
+        Components watch each stream separately. They might process the next write first, and some outcomes depend on
+        the order. Raises `InconclusiveError`.
         """
         self.releases.restore_left()
         self._writes += 1

@@ -19,9 +19,7 @@ PORT = 53
 
 
 class ClusterDns(Protocol):
-    """A DNS server, with a PodLocator controller if the server needs one. Methods raise `UnavailableError` with the
-    remedy.
-    """
+    """A DNS server, with a PodLocator controller if it needs one. Methods raise `UnavailableError` with the remedy."""
 
     name: str
 

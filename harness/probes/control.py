@@ -62,8 +62,7 @@ class Control:
     def __init__(
         self, *, targets: ControlTargets | None, reactor: Reactor, missing: Callable[[], Iterable[Probe]]
     ) -> None:
-        """`missing` is called every `EVERY` seconds. It returns the unanswered probes that need a round of control
-        probes.
+        """`missing` is called every `EVERY` seconds, and returns the unanswered probes that need control probes.
 
         Without `targets`, there are no control probes.
         """

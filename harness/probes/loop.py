@@ -25,9 +25,7 @@ __all__ = ["Loop", "Probe", "Recording", "Sample", "Server", "ServerPort", "Sock
 
 
 class Loop:
-    """Serves pods and probes Services. Use it as a context manager. Methods may be called from any thread except the
-    loop's own.
-    """
+    """Serves pods and probes Services; a context manager. Call its methods from any thread but the loop's own."""
 
     def __init__(self, targets: ControlTargets | None = None) -> None:
         """`targets` are the targets of control probes. Without targets, no control probes are sent."""

@@ -146,8 +146,7 @@ class _Listener(_Part):
 
 
 class _Connection(_Part):
-    """One accepted connection of a TCP server. It sends the answer immediately, and again for each line from the
-    client.
+    """An accepted connection of a TCP server. It sends the answer immediately, and again for each line received.
 
     The socket is in blocking mode, which saves a system call per connection, but every call on it is non-blocking.
     """
@@ -239,9 +238,7 @@ class Server:
             self._reactor.call(self.shut)
 
     def open(self, namespace: SocketSource, ports: tuple[ServerPort, ...]) -> None:
-        """Open all ports on the loop's thread. After an error, all ports are closed again. Raises `OSError` and
-        `UsageError`.
-        """
+        """Open all ports on the loop's thread, or none after an error. Raises `OSError` and `UsageError`."""
         try:
             for port in ports:
                 sock = port.open(namespace)

@@ -88,9 +88,7 @@ class Stream:
         return self._result is not None and question == self._asked
 
     def answered(self, outcome: Observation) -> None:
-        """Set the outcome of the current request. For a missing answer, first wait for the result of the control
-        probes.
-        """
+        """Set the outcome of the current request. If the answer is missing, the control probes end first."""
         control, self._control = self._control, None
         if control is None:
             return

@@ -36,8 +36,7 @@ def follow(
     ask: Callable[[Probe], Observation],
     is_same: Callable[[Observation], bool],
 ) -> Followed:
-    """Repeat a probe at most `MOST` times and for `SECONDS` until it has the same outcome again. Trace the last
-    repetition.
+    """Repeat a probe up to `MOST` times or for `SECONDS`, until its outcome is the same. Trace the last repetition.
 
     `node` is the netns of the traced rules. `places` maps names to the netns in which packets are captured. `ask` sends
     the probe. If the kernel cannot trace, the result has only the captured packets.

@@ -1,5 +1,4 @@
-"""Parses the kernel's trace messages. There is one message for each rule that a packet matches, and one for each end of
-a chain.
+"""Parses the kernel's trace messages, one for each rule that a packet matches and for each end of a chain.
 
 The first message of a base chain contains the packet's headers at that point. The constants are those of
 linux/netfilter/nf_tables.h (nft_trace_attributes) and linux/netfilter.h.
@@ -33,8 +32,7 @@ _FAMILY_BYTES = 4  # struct nfgenmsg
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """The effect of one rule, or of the end of a chain, on the packet. At the end of a chain, `ends` is "return" or
-    "policy" and the handle is 0.
+    """The effect of one rule on the packet, or of the end of a chain (`ends` is "return" or "policy", handle 0).
 
     `table` is family and name, as in "ip nat". `verdict` uses nft's words, as in "goto lb-2". `packet` has the
     addresses if the message contains them. `into` and `out` are link indexes, or 0 for no link.

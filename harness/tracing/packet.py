@@ -19,9 +19,7 @@ End = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """The protocol, addresses and ports of a packet. Ports are 0 for a protocol without ports. `flags` are the names of
-    its TCP flags.
-    """
+    """The protocol, addresses and ports of a packet. Ports may be 0. `flags` are the names of its TCP flags."""
 
     protocol: str
     source: str
@@ -56,8 +54,7 @@ class Frame:
 
 
 def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list[Frame]:
-    """Return the frames of a flow, with ICMP errors about the flow. `first` is the flow's first packet, as sent by the
-    client.
+    """Return the frames of a flow, with ICMP errors about it. `first` is its first packet as sent by the client.
 
     `last` is the same packet after the rules. Without a trace, frames with a translated source are not found.
     """

@@ -67,9 +67,7 @@ def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Ite
 
 
 def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
-    """Return the table, chain and handle of all rules of a netns, including iptables-nft rules, in the order of their
-    chains.
-    """
+    """Return table, chain and handle of all rules of a netns, iptables-nft rules included, in the chains' order."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.settimeout(_SECONDS)
         sock.send(pack([Request("list rules", _GET_RULES, _DUMP, bytes(4))]))
@@ -83,9 +81,7 @@ def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
 
 
 def _raise_first_error(sock: socket.socket, wanted: Sequence[Request]) -> None:
-    """Raise the first error in the replies, which are queued when `send` returns. The kernel applies a batch completely
-    or not at all.
-    """
+    """Raise the first error in the replies, which are queued when `send` returns. A failed batch has no effect."""
     with contextlib.suppress(BlockingIOError):
         while True:
             for kind, _, number, body in messages(sock.recv(_BUFFER, socket.MSG_DONTWAIT)):

@@ -1,4 +1,4 @@
-"""Turns agnhost's output into outcomes."""
+"""Converts agnhost's output into outcomes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import UnavailableError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
 
-UNTOLD = Unknown("agnhost does not report the answers before the try that failed")
+UNTOLD = Unknown("agnhost does not report the answers before the attempt that failed")
 """The outcome of an attempt whose answer agnhost omits."""
 
 Reader = Callable[[str], Observation]
-"""Returns the outcome for the text of an answer."""
+"""Converts the text of an answer into an outcome."""
 
 _ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")
 _REFUSED = {
@@ -28,7 +28,7 @@ _REFUSED = {
     "connect: permission denied": "EACCES",
     "connect: operation not permitted": "EPERM",
 }
-"""Go's error messages that count as refusals: see `harness.probes.probe`."""
+"""Go's error messages that count as refusals (see `harness.probes.probe`)."""
 _NOT_PERMITTED = "write: operation not permitted"
 _TIMED_OUT = ("i/o timeout", "context deadline exceeded", "Client.Timeout", "connection timed out")
 
@@ -46,7 +46,7 @@ def from_text(error: str) -> Observation:
 
 
 def connected(response: Response) -> Observation:
-    """Return the outcome of `agnhost connect`, which prints nothing on success."""
+    """Return the outcome of `agnhost connect`, which prints nothing if it succeeds."""
     output = str(response.body.get("output", "")).strip()
     if response.code != 200 or (not output and response.body.get("error")):
         return Unknown(f"{response.code} {response.body.get('message') or response.body.get('error', '')}"[:200])
@@ -58,19 +58,19 @@ def connected(response: Response) -> Observation:
 
 
 def outcomes_of(response: Response, tries: int, read: Reader, client: ClientPod) -> list[Observation]:
-    """Return an outcome for each attempt. If the last attempt failed, agnhost omits the answers to the others.
+    """Return an outcome for each attempt. If the last attempt failed, agnhost omits the other attempts' answers.
 
-    Raises `UnavailableError` if a rule of the node blocks packets: agnhost cannot distinguish drop from reject.
+    Raises `UnavailableError` if a rule on the node blocks packets, because agnhost cannot distinguish drop from reject.
     """
     answers = list(response.body.get("responses") or ())
     errors = list(response.body.get("errors") or ())
     if any(_NOT_PERMITTED in each for each in errors):
         raise UnavailableError(
-            f"rules of the node of {client.name} stop its datagrams on their way out, and agnhost does not tell "
+            f"rules on the node of {client.name} block its outgoing datagrams, and agnhost does not report "
             "whether they are dropped or rejected"
         )
     silent = tries - len(answers) - len(errors)
     if response.code != 200 or silent < 0 or (silent and not errors):
         why = response.body.get("message") or f"{len(answers) + len(errors)} outcomes of {tries} tries"
-        return [Unknown(f"pod {client.name} could not ask: {response.code} {why}"[:300])] * tries
+        return [Unknown(f"pod {client.name} could not send probes: {response.code} {why}"[:300])] * tries
     return [*map(read, answers), *map(from_text, errors), *[UNTOLD] * silent]

@@ -1,12 +1,12 @@
-"""Waits until proxies have processed all writes: the barrier writes last, and waits until clients see the effect.
+"""Waits until proxies have processed all writes: it writes last, and waits until clients see the effect.
 
-Proxies in general do not report their progress. They watch Services in one stream and EndpointSlices in another, so a
-Service and a slice that change after all other writes are also programmed after them. Each round renames the Service's
-port and publishes an endpoint for that name. When that endpoint answers a client, the proxy of its node has received
-both changes and all earlier changes. Until then the endpoint of the previous round answers at the same address. Without
-any answer agnhost would wait five seconds, and its repeated SYNs would look like the effect of a fault.
-The barrier writes nothing if nothing else was written since the last round, unless components were replaced.
-Then proxies may have to restart their watches, which takes up to a minute.
+Proxies generally do not report their progress. They watch Services in one stream and EndpointSlices in another, so a
+Service and a slice that change after all other writes are also programmed last. Each round renames the Service's port
+and publishes an endpoint for the new port name. When that endpoint answers a client, the proxy on the client's node has
+received both changes and all earlier changes. Until then, the previous round's endpoint answers at the same address.
+This avoids unanswered attempts: agnhost would wait five seconds for each, and its retransmitted SYNs would look like
+the effect of a fault. If nothing else was written since the last round, the barrier writes nothing, unless components
+were replaced. In that case, proxies may have to restart their watches, which takes up to a minute.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Asks(Protocol):
     """Sends probes from client pods."""
 
     def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
-        """Return the outcomes; outcomes of equal probes come in any order. `read` parses agnhost's answers."""
+        """Return the outcomes, with equal probes' outcomes in any order. `read` parses agnhost's answers."""
 
 
 class Barrier:
-    """The Service of one worker that shows the progress of proxies. Its endpoints are dedicated pods."""
+    """One worker's Service that shows the progress of proxies. Its endpoints are dedicated pods."""
 
     def __init__(self, api: Api, dialer: Asks, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
@@ -53,17 +53,17 @@ class Barrier:
         self._addresses: Mapping[str, str] = {}
 
     def expect_news(self) -> None:
-        """Run the barrier at the next call even if nothing was written, because proxies may have to list again."""
+        """Make the next call run the barrier even without writes, because proxies may have to list again."""
         self._written = None
 
     @property
     def expects_news(self) -> bool:
-        """True if the barrier has not been passed since `expect_news`."""
+        """True if no round has been completed since `expect_news`."""
         return self._written is None
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The IP families of Services in this cluster, the primary family first."""
+        """The IP families of Services in this cluster, starting with the primary family."""
         return tuple(self._addresses)
 
     def create(self) -> None:
@@ -85,7 +85,7 @@ class Barrier:
     ) -> None:
         """Wait until all clients see the barrier's next change. `endpoints` are hostnames with addresses by family.
 
-        `when_unable` is called when a client cannot send. Raises `InconclusiveError`, and any error of `when_unable`.
+        `when_unable` is called when a client cannot send. Raises `InconclusiveError` and the errors of `when_unable`.
         """
         if self._api.writes == self._written:
             return
@@ -113,10 +113,10 @@ class Barrier:
         self._written = self._api.writes
 
     def hear_from_controller(self, pod: str, *, within: float) -> None:
-        """Wait until the EndpointSlice controller receives Services and pods again, over one watch each.
+        """Wait until the EndpointSlice controller receives Services and pods again, in separate streams.
 
-        Labels a pod and creates a Service that selects the label: the Service's slice must receive an endpoint. Raises
-        `InconclusiveError`.
+        This method labels a pod and creates a Service that selects the label. Then the Service's slice must receive an
+        endpoint. Raises `InconclusiveError`.
         """
         self._services += 1
         label, name = {LABEL: str(self._services)}, f"{OF_CONTROLLER}-{self._services}"
@@ -133,14 +133,14 @@ class Barrier:
                 has_endpoint,
                 within=within,
                 every=0.25,
-                describe="the EndpointSlice controller to hear of Services and pods",
+                describe="the EndpointSlice controller to receive Services and pods",
                 error=InconclusiveError,
             )
         finally:
             self._api.delete("services", self._namespace, name)
 
     def _write(self, addresses: Mapping[str, str]) -> None:
-        """Write the slice, then the Service: a proxy with only the new Service would have no endpoint for it."""
+        """Write the slice first, then the Service. A proxy with only the new Service would have no endpoint for it."""
         for family in self._addresses:
             wanted = manifests.endpoint_slice(
                 f"{NAME}-{family.lower()}-{self._round % 2}",  # the other endpoint is from the previous round
@@ -158,7 +158,7 @@ class Barrier:
 
 
 def word(answer: str) -> Observation:
-    """Return the outcome for an answer that is a pod's name."""
+    """Return the outcome for an answer that consists of a pod's name."""
     return Reached(answer.strip()) if answer.strip() else Unknown("an empty answer")
 
 

@@ -1,4 +1,4 @@
-"""The pods of a worker: a client on each node, host-network clients on demand, and the barrier's endpoints."""
+"""The pods of a worker: a client on each node, host-network clients on demand, and endpoints of the barrier."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BARRIER_PODS = 3  # two twins alternate, and one twin may be on a node that is 
 
 
 class Clients:
-    """The client pods of one worker, in namespaces that begin with its prefix."""
+    """The client pods of one worker, in namespaces that start with the worker's prefix."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class Clients:
         port: int = TARGET_PORT,
         enter: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> None:
-        """`worker` is the worker's number, which selects the ports of its host-network clients.
+        """`worker` is the worker's number, which determines the ports of its host-network clients.
 
-        `port` is the server port of clients in pods. `enter` is called with the pods once they run.
+        `port` is the server port of clients in pods. `enter` is called with the pods when they are running.
         """
         self._port = port
         self._enter = enter
@@ -60,18 +60,18 @@ class Clients:
         self._make([pod_client(node) for node in self._nodes])
 
     def make_barrier_pods(self) -> None:
-        """Run the barrier's endpoints. Client pods cannot be endpoints: a pod that reaches itself is a special case."""
+        """Run the endpoints of the barrier. A client pod cannot be one: pods that reach themselves are special."""
         wanted = {f"barrier-{number}": node for number, node in enumerate(self._nodes[:_BARRIER_PODS], 1)}
         self._of_barrier = self._run(self.namespace, wanted, self._port, on_host=False)
 
     def delete(self) -> None:
-        """Begin to delete all pods. If the API server is away, the end of the run deletes them."""
+        """Start to delete all pods. If the API server is unavailable, the end of the run deletes them."""
         with contextlib.suppress(InconclusiveError):
             for namespace in {each.namespace for each in self._places.values()} | {self.namespace}:
                 self._runner.delete_namespace(namespace)
 
     def pod_of(self, client: Client | Pod) -> ClientPod:
-        """Return the pod of a client; host-network clients are created on first use."""
+        """Return the pod of a client. Host-network clients are created on first use."""
         if isinstance(client, Pod):
             return ClientPod(client.namespace, client.name, TARGET_PORT)
         inside = self._inside(client)
@@ -86,18 +86,18 @@ class Clients:
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Return this pod or one of its twins on the same node in turn, to spread flows over pods.
+        """Return the client's pod and its twins on the same node by turns, to spread flows over several pods.
 
         Host-network clients have no twins.
         """
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:
-        """Return the twin on the same node that `in_turn` does not use."""
+        """Return the twin on the same node that `in_turn` never returns."""
         return self.twins_of(pod)[-1] if self.twins_of(pod) else pod
 
     def twins_of(self, pod: ClientPod) -> list[ClientPod]:
-        """Return the twins of a pod, which are created on first use."""
+        """Return a pod's twins, which are created on first use."""
         if not self._twins and pod in self._places.values() and not pod.on_host:
             self._make_twins()
         return self._twins.get(pod, [])
@@ -112,22 +112,22 @@ class Clients:
             self._turns[node] = itertools.cycle([client, *twins[:-1]])
 
     def url_of(self, pod: ClientPod) -> tuple[str, str]:
-        """Return the node of a client's pod, and the URL of its server from that node."""
+        """Return the node of a client's pod, and the URL of the pod's server as seen from that node."""
         address = next(iter(self._addresses[pod].values()))
         host = f"[{address}]" if ":" in address else address
         return self._nodes_of[pod], f"http://{host}:{pod.port}"
 
     def on(self, nodes: Sequence[str]) -> list[ClientPod]:
-        """Return the clients in pods on these nodes."""
+        """Return the clients that are pods on these nodes."""
         return [self._places[pod_client(node)] for node in nodes]
 
     def barrier_endpoints(self, *, without: Container[str]) -> list[tuple[str, Mapping[str, str]]]:
-        """Return hostname and addresses by family of the barrier's pods that are not on the nodes in `without`."""
+        """Return hostname and addresses by family of each barrier pod, except pods on the nodes in `without`."""
         living = (pod for pod in self._of_barrier if self._nodes_of[pod] not in without)
         return [(pod.name, self._addresses[pod]) for pod in living]
 
     def look_up_addresses(self) -> None:
-        """Read the addresses of pods again: the addresses change when a node is switched off and on."""
+        """Read the addresses of pods again, because they change when a node is switched off and on."""
         listed = {str(each["metadata"]["name"]): each for each in self._api.list("pods", self.namespace)}
         found = {name: pods.addresses(each) for name, each in listed.items() if pods.addresses(each)}
         for pod, known in self._addresses.items():
@@ -143,7 +143,7 @@ class Clients:
         self._places |= dict(zip(clients, self._run(namespace, wanted, port, on_host=on_host), strict=True))
 
     def _run(self, namespace: str, wanted: Mapping[str, str], port: int, *, on_host: bool) -> list[ClientPod]:
-        """Run a pod of each name on the node of that name's entry, and return the pods."""
+        """Run a pod for each entry, which maps a pod's name to its node. Return the pods."""
         made = self._runner.run_clients(namespace, wanted, port=port, host_network=on_host)
         self._enter(made)
         found = [ClientPod(namespace, name, port, on_host) for name in wanted]
@@ -153,7 +153,7 @@ class Clients:
         return found
 
     def _inside(self, client: Client) -> Client:
-        """Return the client that sends the probes; for an external client, the host network of another node."""
+        """Return the client that sends the probes. For an external client, this is the host network of another node."""
         if client.kind != "external":
             return client
         return node_client(next(node for node in self._nodes if node != client.node))

@@ -1,12 +1,12 @@
-"""Sends probes from client pods through the API server's pod proxy: agnhost's `GET /dial`, many attempts per request.
+"""Sends probes from client pods through the API server's pod proxy, with agnhost's `GET /dial` (many attempts each).
 
-If the pod proxy is forbidden, requests use port-forward. The cluster's creator may offer a path around the API
-server, which is used while the API server does not answer.
+If the pod proxy is forbidden, requests use port-forward. The backend may provide a bypass that reaches client pods
+while the API server does not answer.
 
-agnhost gives a connection five seconds. In that time the kernel repeats a lost SYN several times, so with agnhost alone
-a proxy that drops half of all first packets would pass. Durations of requests through the API server prove nothing. So
-after each request that took a second or more, the dialer reads the client pod's count of repeated SYNs. Each repeated
-SYN that no known timeout explains makes one answer count as late.
+agnhost waits five seconds for a connection. In that time, the kernel retransmits a lost SYN several times. With agnhost
+alone, a proxy that drops half of all first packets would therefore pass. The duration of a request through the API
+server proves nothing. So after each request that took a second or more, the dialer reads the client pod's count of
+retransmitted SYNs. Each retransmitted SYN that no known timeout explains makes one answer count as late.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
 GLANCE = 1.0  # the same for `glance`
 ROUNDS = 4  # of repeated attempts that may have reused an earlier connection
 
-_NO_ROUTE = "ENETUNREACH: the client may have no route: it had no answer yet over this IP family"
-_MET = Unknown("an earlier unanswered try may have had the same source port")
+_NO_ROUTE = "ENETUNREACH: the client may have no route, because it has not yet got an answer over this IP family"
+_MET = Unknown("an earlier unanswered attempt may have had the same source port")
 
 
 @dataclass(frozen=True, slots=True)
 class Dialed:
-    """The outcomes of one request's attempts in arbitrary order, and the request's duration in seconds."""
+    """The outcomes of one request's attempts in no particular order, and the request's duration in seconds."""
 
     outcomes: list[Observation]
     seconds: float
 
 
 Bypass = Callable[[ClientPod, str, float], Response]
-"""Sends a GET of a path with query to a client pod, bypassing the API server. Raises `InconclusiveError`."""
+"""Sends a GET request for a path and query to a client pod, bypassing the API server. Raises `InconclusiveError`."""
 
 Neighbours = Callable[[ClientPod], Sequence[ClientPod]]
-"""Returns the other client pods on a client's node, which have their own addresses."""
+"""Returns the other client pods on a client's node. These pods have their own addresses."""
 
 
 class Dialer:
@@ -62,9 +62,9 @@ class Dialer:
     def __init__(
         self, api: Api, watch: BeginWatch, *, bypass: Bypass | None = None, neighbours: Neighbours = lambda _: ()
     ) -> None:
-        """`watch` checks nodes while answers are late; `bypass` is used when the API server does not answer.
+        """`watch` checks the nodes while answers are late. `bypass` is used when the API server does not answer.
 
-        `neighbours` returns the pods that repeat a probe when a client's earlier attempts received no answer.
+        `neighbours` returns the pods that repeat a probe if a client's earlier attempts got no answer.
         """
         self._bypass = bypass
         self._neighbours = neighbours
@@ -82,9 +82,9 @@ class Dialer:
         self._pool.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """Send probes, and return their outcomes. Equal probes' outcomes are in any order. Raises `UnavailableError`.
+        """Send probes, and return their outcomes, those of equal probes in any order. Raises `UnavailableError`.
 
-        Outcomes that an earlier flow explains are replaced: see `earlier_flows`.
+        Outcomes that an earlier flow explains are replaced (see `earlier_flows`).
         """
         begin = time.monotonic()
         outcomes = self._probe(probes, read)
@@ -101,7 +101,7 @@ class Dialer:
     def _of_new_connections(
         self, probe: Probe, seen: Sequence[Observation], begin: float, read: Reader
     ) -> Sequence[Observation]:
-        """Return the outcomes, after repeating the unanswered attempts that earlier attempts explain."""
+        """Return the outcomes after repeating the unanswered attempts that earlier attempts may explain."""
         doubtful = self._tcp_flows.doubtful(_path(probe), begin, len(seen))
         if not doubtful:
             return seen
@@ -136,7 +136,7 @@ class Dialer:
         return of_new_flows(seen, earlier, self._ports_of(_client(probe)), ask)
 
     def _probe(self, probes: Sequence[Probe], read: Reader) -> list[Observation]:
-        """Send probes, and return all outcomes, including those that an earlier flow explains."""
+        """Send probes, and return all outcomes, including outcomes that an earlier flow explains."""
         places = _by_probe(probes)
         for client in {_client(probe) for probe in places}:
             self._syns.begin(client, alone=not client.on_host)
@@ -160,18 +160,18 @@ class Dialer:
         return outcomes
 
     def _doubted(self, seen: Mapping[Probe, Sequence[Dialed]]) -> set[ClientPod]:
-        """Return host-network clients with late answers and repeated SYNs, which may be another client's."""
+        """Return host-network clients with late answers and retransmitted SYNs, maybe another client's SYNs."""
         late = {_client(probe) for probe, dialed in seen.items() if _client(probe).on_host and _are_late(probe, dialed)}
         return {client for client in late if self._syns.lost(client)}
 
     def _ask_again(self, seen: dict[Probe, list[Dialed]], doubted: set[ClientPod], read: Reader) -> set[ClientPod]:
-        """Repeat each attempt of the clients' late requests separately. Return the clients still in doubt."""
+        """Repeat each attempt of these clients' late requests separately. Return the clients still in doubt."""
         for probe in [each for each in seen if _client(each) in doubted]:
             seen[probe] = [again for dialed in seen[probe] for again in self._one_by_one(probe, dialed, read)]
         return self._doubted({probe: dialed for probe, dialed in seen.items() if _client(probe) in doubted})
 
     def _one_by_one(self, probe: Probe, dialed: Dialed, read: Reader) -> list[Dialed]:
-        """Repeat the answered attempts of a late request, one per request; keep other outcomes."""
+        """Repeat the answered attempts of a late request, one per request. Keep the other outcomes."""
         if not _are_late(probe, [dialed]):
             return [dialed]
         kept: list[Observation] = [each for each in dialed.outcomes if not isinstance(each, Reached)]
@@ -179,12 +179,12 @@ class Dialer:
         return [Dialed(kept, 0.0), *(self._dial(probe, 1, read) for _ in range(again))]
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
-        """Send probes, and return quick outcomes: anything slow counts as silence."""
+        """Send probes and return their outcomes after a short time limit. A slower answer counts as silence."""
         seen = dict(self._pool.each(lambda each: self._glance(probes[each]), range(len(probes))))
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
     def _glance(self, probe: Probe) -> Dialed:
-        """Send one attempt. Note its outcome even after the wait for it has ended: it may repeat its SYN until then."""
+        """Send one attempt. Record its outcome even after the time limit, when its SYN may still be retransmitted."""
         limit, answer = probe.timeout + GLANCE, Future[Dialed]()
 
         def look() -> None:
@@ -202,11 +202,11 @@ class Dialer:
             return Dialed([TIMED_OUT], limit)
 
     def begin(self, probe: Probe) -> None:
-        """Ignore earlier losses in the next `dial`."""
+        """Ignore lost packets from before the next `dial`."""
         self._syns.begin(_client(probe), alone=False)
 
     def dial(self, probe: Probe, tries: int) -> Dialed:
-        """Send a number of attempts one after the other, and count lost packets."""
+        """Send a number of attempts sequentially, and count lost packets."""
         begin = time.monotonic()
         dialed = self._dial(probe, tries, identity)
         self._note(probe, dialed.outcomes)
@@ -219,7 +219,7 @@ class Dialer:
             self._flows.note(_path(probe), outcomes)
 
     def get(self, client: ClientPod, address: str, port: int, path: str) -> str:
-        """Return the body of the response to GET `path`, whatever its status. Raises `OSError` if there is none."""
+        """Return the body of the response to GET `path` for any status. Raises `OSError` if there is no response."""
         query = _query("http", address, port, path.lstrip("/"), 1)
         response = self._ask(client, "dial", query, FULL_WAIT + OVERHEAD)
         if response.body.get("responses"):
@@ -227,7 +227,7 @@ class Dialer:
         raise OSError(str((response.body.get("errors") or [response.body.get("message", "")])[0]))
 
     def connect(self, probe: Probe) -> Observation:
-        """Open and close a TCP connection without sending data: `Reached` "" on success."""
+        """Open and close a TCP connection without sending data. The outcome is `Reached("")` on success."""
         target = f"[{probe.address}]:{probe.port}" if ":" in probe.address else f"{probe.address}:{probe.port}"
         command = f"/agnhost connect {target} --timeout={probe.timeout:.0f}s"
         sent = self._syns.sent(_client(probe), 1)
@@ -240,7 +240,7 @@ class Dialer:
         return outcome
 
     def _dial(self, probe: Probe, tries: int, read: Reader, *, is_judged: bool = True) -> Dialed:
-        """Send one request. If the request is not judged, its repeated SYNs do not count as lost packets."""
+        """Send one request. If the request is not judged, its retransmitted SYNs do not count as lost packets."""
         client = _client(probe)
         request = "clientip" if read is address_seen else "hostname"
         protocol = "udp" if probe.protocol == "UDP" else "http"
@@ -264,9 +264,10 @@ class Dialer:
         return dialed
 
     def _told(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
-        """Return the outcomes without false refusals.
+        """Replace refusals that may have a different cause.
 
-        A client without any answer may lack a route, and the lookup of an unknown neighbour fails after 3 s.
+        A client that never got an answer may lack a route. Also, the lookup of an unreachable neighbour's link address
+        fails after 3 s.
         """
         family = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
@@ -303,9 +304,9 @@ class Dialer:
         return port_forwarding.get(self._api, client, path, query, limit)
 
     def _counted(self, probe: Probe, seen: Sequence[Dialed], doubted: Collection[ClientPod]) -> list[Observation]:
-        """Return all outcomes; an answer to a repeated SYN counts as a timeout.
+        """Return all outcomes. An answer to a retransmitted SYN counts as a timeout.
 
-        On the host network another client may have sent the SYN: late outcomes of `doubted` clients become `Unknown`.
+        On a host network, another client may have sent the SYN, so late outcomes of `doubted` clients become `Unknown`.
         """
         outcomes = [outcome for each in seen for outcome in each.outcomes]
         if not _are_late(probe, seen):
@@ -335,10 +336,11 @@ class Dialer:
 
 
 class Steady:
-    """Steady traffic: one thread per probe sends small batches one after the other until it is stopped.
+    """Steady traffic. One thread per probe sends small batches one after the other until it is stopped.
 
-    The threads start staggered, because hundreds at once would delay each other's answers. While a client receives no
-    answers, each request has a single attempt: then its repeated SYNs do not count as lost packets of other probes.
+    The start of the threads is staggered, because hundreds of simultaneous requests would delay each other's answers.
+    While a client gets no answers, each request has only one attempt, so that retransmitted SYNs do not count as lost
+    packets of other probes.
     """
 
     def __init__(self, dialer: Dialer, interval: float, probes: Sequence[Probe]) -> None:
@@ -360,7 +362,7 @@ class Steady:
         return len(self._samples)
 
     def stop(self) -> list[Sample]:
-        """Stop sending, wait for the last answers, and return all samples in the order of their start."""
+        """Stop sending, wait for the last answers, and return all samples ordered by start time."""
         self._ended.set()
         for thread in self._threads:
             thread.join()
@@ -375,7 +377,7 @@ class Steady:
             begin = time.monotonic()
             dialed = self._dialer.dial(probe, tries)
             step = (time.monotonic() - begin) / tries
-            # agnhost does not report which attempt had which outcome: unanswered attempts are sorted first.
+            # agnhost does not report which attempt had which outcome, so unanswered attempts are sorted first.
             ordered = sorted(dialed.outcomes, key=lambda outcome: outcome != TIMED_OUT)
             self._samples += [
                 Sample(begin + index * step, outcome, number, step) for index, outcome in enumerate(ordered)
@@ -385,18 +387,18 @@ class Steady:
 
 
 def _hidden(dialed: Dialed) -> int:
-    """Return the maximum of lost packets that a request can hide: each costs a second, and attempts are sequential."""
+    """Return the maximum number of lost packets that a request can hide. Each costs a second of its duration."""
     return int(dialed.seconds // REPEATED_SYN)
 
 
 def _are_late(probe: Probe, seen: Sequence[Dialed]) -> bool:
-    """Return whether a TCP answer took so long that it may belong to a repeated SYN."""
+    """Return whether a TCP answer was so late that it may belong to a retransmitted SYN."""
     slow = [each for each in seen if each.seconds >= REPEATED_SYN]
     return probe.protocol == "TCP" and any(isinstance(outcome, Reached) for each in slow for outcome in each.outcomes)
 
 
 def _unsure(dialed: Dialed) -> list[Observation]:
-    """Return outcomes with `Unknown` for answers so late that a packet may have been lost."""
+    """Replace answers by `Unknown` if they were so late that a packet may have been lost."""
     if dialed.seconds < REPEATED_SYN:
         return dialed.outcomes
     why = f"an answer took {dialed.seconds:.1f} s: on a node's network this may be a lost first packet"
@@ -404,7 +406,7 @@ def _unsure(dialed: Dialed) -> list[Observation]:
 
 
 def _without(outcomes: Sequence[Observation], doubtful: int) -> list[Observation]:
-    """Return outcomes with `Unknown` for this number of attempts without answer."""
+    """Replace this number of unanswered attempts by `Unknown`."""
     made: list[Observation] = []
     for outcome in outcomes:
         met = doubtful > 0 and outcome == TIMED_OUT

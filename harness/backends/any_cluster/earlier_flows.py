@@ -1,18 +1,19 @@
-"""Recognizes outcomes that earlier flows of a client explain: agnhost draws source ports, and conntrack keeps flows.
+"""Recognizes outcomes that a client's earlier flows explain: agnhost draws source ports, and conntrack keeps flows.
 
-A tracked flow keeps its path and its endpoint, and no document forbids that. agnhost does not report source ports.
+A tracked flow keeps its path and its endpoint, which no document forbids. agnhost does not report source ports.
 
-TCP: a SYN to an address without rules on its node leaves the node untranslated, and conntrack keeps that flow for two
-minutes. A later attempt from the same source port takes the same path with all SYNs that it repeats, whatever the rules
-are by then. No known proxy deletes such connections. Since Linux 5.18 the kernel restarts the choice of source ports
-every ten seconds, so nearby ports are used again after a few dozen connections. So when a client with earlier
-unanswered attempts receives no answer to a few more, a pod of the same node without such attempts repeats the probe. If
-the proxy is at fault, the repeated probe fails too.
+TCP: if an address has no rules on the client's node, a SYN to this address leaves the node untranslated, and conntrack
+keeps the flow for two minutes. A later attempt from the same source port takes the same path, whatever the rules are by
+then, and so do its retransmitted SYNs. No known proxy deletes such connections. Since Linux 5.18, the kernel restarts
+its choice of source ports every ten seconds, so a port may be reused after a few dozen connections. So if a client has
+earlier unanswered attempts and gets no answer to a few more, another pod on the same node repeats the probe. If the
+proxy is at fault, the repeated probe fails too.
 
-UDP: conntrack keeps a flow for some time after its last packet. So after a change a few answers still come from the old
-endpoints: after 270 flows, with 28,232 ports to draw from, 2.6 of 270 on average. This is not a fault, but looks like a
-small fault. The number of such answers is bounded. If an outcome was seen before, and occurs no more often than earlier
-flows explain, more probes are sent: enough that a fault of the size that checks must detect would occur more often.
+UDP: conntrack keeps a flow for some time after its last packet. So after a change, a few answers still come from the
+old endpoints (on average 2.6 of 270, after 270 flows with 28,232 ports). This is right, but looks like a small fault.
+The number of such answers is bounded. If an outcome was seen before the change, and is no more frequent than earlier
+flows explain, more probes are sent. Their number is so large that any fault of the size that checks must detect would
+be more frequent.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ PORT_RANGE = "cat /proc/sys/net/ipv4/ip_local_port_range"
 TIMES = (4, 8, 16, 32)  # factors by which the number of probes is multiplied
 LEAST = samples_for_leak(DEFAULT_RATES.leak, DEFAULT_RATES.miss)  # the least number that is multiplied
 
-_WHY = "an earlier flow may have had the same source port: there were too many of them to tell"
+_WHY = "an earlier flow may have had the same source port: there were too many earlier flows to exclude it"
 
 T = TypeVar("T", bound=Hashable)
 
 
 class TcpFlows(Generic[T]):
-    """The unanswered attempts of each client to each destination in the last two minutes. Thread-safe."""
+    """Each client's unanswered attempts to each destination in the last two minutes. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[T, deque[tuple[float, float, int]]] = {}  # begin, end and unanswered attempts of a request
         self._lock = threading.Lock()
 
     def note(self, path: T, begin: float, in_vain: int) -> None:
-        """Record a request that began at `begin`, has ended now, and had this number of unanswered attempts."""
+        """Record a request that started at `begin`, ended now, and had this number of unanswered attempts."""
         if in_vain:
             with self._lock:
                 self._known.setdefault(path, deque()).append((begin, time.monotonic(), in_vain))
 
     def earlier(self, path: T, before: float) -> int:
-        """Return the number of unanswered attempts that began before that time and may still be tracked."""
+        """Return the number of unanswered attempts that started before that time and may still be tracked."""
         with self._lock:
             known = self._known.get(path, deque())
             while known and known[0][1] < before - TCP_SECONDS:
@@ -59,9 +60,9 @@ class TcpFlows(Generic[T]):
             return sum(in_vain for begin, _, in_vain in known if begin < before)
 
     def doubtful(self, path: T, begin: float, tries: int) -> int:
-        """Return the number of unanswered attempts since that time if earlier attempts can explain all of them, else 0.
+        """Return the number of unanswered attempts since then if earlier attempts can explain all of them, else 0.
 
-        Earlier attempts cannot explain several attempts that are all unanswered.
+        If several attempts in a row are all unanswered, earlier attempts cannot be the explanation.
         """
         with self._lock:
             in_vain = sum(count for at, _, count in self._known.get(path, ()) if at >= begin)
@@ -69,19 +70,19 @@ class TcpFlows(Generic[T]):
 
 
 class UdpFlows(Generic[T]):
-    """The outcomes of flows of each client to each destination in the last minute. Thread-safe."""
+    """The outcomes of each client's flows to each destination in the last minute. Thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[T, deque[tuple[float, Counter[Observation]]]] = {}
         self._lock = threading.Lock()
 
     def note(self, path: T, outcomes: Sequence[Observation]) -> None:
-        """Note the outcomes of flows that have just ended."""
+        """Record the outcomes of flows that have just ended."""
         with self._lock:
             self._known.setdefault(path, deque()).append((time.monotonic(), Counter(outcomes)))
 
     def earlier(self, path: T) -> Counter[Observation]:
-        """Return the number of flows with each outcome."""
+        """Return the number of flows for each outcome."""
         with self._lock:
             known = self._known.get(path, deque())
             while known and known[0][0] < time.monotonic() - UDP_SECONDS:
@@ -95,9 +96,9 @@ def of_new_flows(
     ports: int,
     ask: Callable[[int], Sequence[Observation]],
 ) -> list[Observation]:
-    """Return as many outcomes as `seen` has, without those that earlier flows explain; `ask` sends more probes.
+    """Return as many outcomes as in `seen`, but none that earlier flows explain. `ask` sends more probes.
 
-    `ports` is the number of source ports of a client. Outcomes in doubt are `Unknown`.
+    `ports` is the number of source ports of a client. Doubtful outcomes are `Unknown`.
     """
     shares: dict[Observation, float] = {
         each: min(count / ports, 0.99) for each, count in earlier.items() if not isinstance(each, Unknown)
@@ -119,13 +120,13 @@ def of_new_flows(
 
 
 def enough(probes: int, share: float) -> int:
-    """Return how many probes distinguish a fault from earlier flows with this share of the ports; 0 if impossible."""
+    """Return how many probes distinguish a fault from earlier flows on this share of the ports; 0 if impossible."""
     miss, fault = DEFAULT_RATES.miss, share + DEFAULT_RATES.leak * (1 - share)
     totals = (times * max(probes, LEAST) for times in TIMES)
     return next((each for each in totals if at_most(most(each, share, miss), each, fault) <= miss), 0)
 
 
 def ports_of(text: str) -> int:
-    """Return the size of a port range, given by its ends. Raises `ValueError`."""
+    """Return the number of ports in a range such as "32768 60999". Raises `ValueError`."""
     first, last = map(int, text.split())
     return last - first + 1

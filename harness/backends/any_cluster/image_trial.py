@@ -21,9 +21,9 @@ _PORT = 8080
 
 
 def check(api: Api, names: Mapping[str, str], registry: str, *, try_pods: bool, say: Say) -> str | Finding:
-    """Check that a pod runs on each node that scenarios use, if `try_pods`; then remove the pods.
+    """If `try_pods`, check that a pod runs on each node that scenarios use. The pods are removed afterwards.
 
-    `names` maps each node of the topology to the cluster's node.
+    `names` maps each node of the topology to its name in the cluster.
     """
     image = pods.image(registry).partition("@")[0]
     if not try_pods:
@@ -41,7 +41,7 @@ def check(api: Api, names: Mapping[str, str], registry: str, *, try_pods: bool, 
 
 
 def _try(api: Api, names: Mapping[str, str], registry: str, say: Say) -> dict[str, str]:
-    """Run the pods. Return why a node does not run its pod, for each such node by its name in the topology."""
+    """Run the pods. Return the reason for each node that does not run its pod, by the node's name in the topology."""
     run = new_run_id()
     namespace, failed = f"td-{run}-doctor", {}
     runner = PodRunner(api, run_labels(run), registry, TROUBLED_SECONDS)

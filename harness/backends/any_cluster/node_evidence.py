@@ -1,7 +1,7 @@
-"""Evidence from a cluster's API about a node's proxy, and commands for the missing parts of a packet's path.
+"""Evidence from a cluster's API about a node's proxy, and commands that provide the missing parts of a packet's path.
 
-No Kubernetes API exposes a node's rules, connections or packets: reading them needs root on the node. The proxy's log
-is read if the run may read it. The suite does not require that permission, since it covers all logs.
+No Kubernetes API exposes a node's rules, connections or packets, because reading them needs root on the node. The
+proxy's log is read if the run has permission. The suite does not require that permission, which would cover all logs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST = {"tailLines": "1000", "limitBytes": "300000"}
 
 @dataclass(frozen=True, slots=True)
 class ProxySelector:
-    """The namespace and selector of a proxy's pods, and their name in evidence."""
+    """The namespace and selector of a proxy's pods, and the proxy's name in evidence."""
 
     name: str
     namespace: str
@@ -30,14 +30,14 @@ KUBE_PROXY = ProxySelector("kube-proxy", "kube-system", "k8s-app=kube-proxy")
 
 @dataclass(frozen=True, slots=True)
 class ProxyLog:
-    """The end of the log of a node's kube-proxy; `missing` is the reason if there is none."""
+    """The end of the kube-proxy log of a node. If there is no log, `missing` is the reason."""
 
     text: str = ""
     missing: str = ""
 
 
 def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY) -> dict[str, ProxyLog]:
-    """Read the logs of a proxy on nodes, by `api`'s node names. Stop at the first request without an answer."""
+    """Read a proxy's logs on nodes with these API names. Stop at the first request without an answer."""
     none = f"no pod in {place.namespace} with label {place.selector} is on its node"
     found = dict.fromkeys(nodes, ProxyLog(missing=none))
     try:
@@ -53,14 +53,14 @@ def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY
 
 
 def missing(probe: Probe, node: str, root: str, log: ProxyLog) -> Iterator[str]:
-    """Yield each missing part of a probe's path, with the command that would provide it.
+    """Yield each missing part of a probe's path, with the command that provides it.
 
-    `node` is the cluster's name of the node whose rules the probe passes, `root` how to become root there.
+    `node` is the cluster's name of the node whose rules the probe passes. `root` describes how to become root there.
     """
     capture = f"`tcpdump -ni any host {probe.address} and port {probe.port}`"
     entry = f"conntrack -L -d {probe.address} -p {probe.protocol.lower()} --dport {probe.port}"
     where = f"on node {node}, as root ({root})"
-    yield f"which rules took it: `nft monitor trace`, or `iptables-save -c` before and after, {where}"
+    yield f"which rules handled the packet: `nft monitor trace`, or `iptables-save -c` before and after, {where}"
     yield f"its conntrack entry: `{entry}` {where}"
     yield f"its packets at the node: {capture} {where}"
     yield (

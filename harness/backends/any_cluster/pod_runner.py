@@ -1,4 +1,4 @@
-"""Creates the pods of a run, and waits until kubelets report them."""
+"""Creates a run's pods, and waits until their kubelets report them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _THREADS = 16
 
 
 class PodRunner:
-    """Runs pods with the labels of a run. Thread-safe."""
+    """Runs pods with the run's labels. Thread-safe."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class PodRunner:
         *,
         server: Callable[[WantedPod, str, Mapping[str, str], str], Object] = pods.server,
     ) -> None:
-        """`kubelet_patience` is the time in seconds for a problem of a kubelet to pass.
+        """`kubelet_patience` is the time in seconds in which a kubelet's problem may resolve itself.
 
         `server` returns the manifest of a server pod, with the arguments of `pods.server`.
         """
@@ -56,7 +56,7 @@ class PodRunner:
         self._api.create("namespaces", "", {"metadata": {"name": name, "labels": labels}})
 
     def delete_namespace(self, name: str) -> None:
-        """Begin to delete a namespace and, without grace period, its pods."""
+        """Start to delete a namespace, and delete its pods without grace period."""
         self._awaited = {key: ready for key, ready in self._awaited.items() if key[0] != name}
         self._terminating = {key for key in self._terminating if key[0] != name}
         self._api.request("DELETE", path_of("pods", name), query={"gracePeriodSeconds": str(END_GRACE)})
@@ -69,16 +69,16 @@ class PodRunner:
         *,
         before_ready: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> list[Object]:
-        """Create all pods at once, and wait until each has its wanted state. Raises the errors of `wait`.
+        """Create all pods, and wait until each has the requested state. Raises the errors of `wait`.
 
-        `before_ready` is called with the created pods before any can become ready.
+        `before_ready` is called with the created pods before any of them can become ready.
         """
         before_ready(self._create(namespace, [self._made(each, namespace) for each in wanted]))
         list(self._pool.map(lambda each: self.open_gate(namespace, each.name, each.ready), wanted))
         return self.wait(namespace, {each.name: each.ready for each in wanted})
 
     def run_clients(self, namespace: str, wanted: Mapping[str, str], *, port: int, host_network: bool) -> list[Object]:
-        """Create a client pod of each name on its node, and wait until all run. Raises the errors of `wait`."""
+        """Create one client pod per entry on the given node, and wait until all run. Raises the errors of `wait`."""
         made = [
             pods.client(name, node, self._labels, self._registry, port=port, host_network=host_network)
             for name, node in wanted.items()
@@ -87,12 +87,12 @@ class PodRunner:
         return self.wait(namespace, dict.fromkeys(wanted, True))
 
     def create(self, namespace: str, wanted: WantedPod) -> None:
-        """Create a pod; `settle` waits until it is ready."""
+        """Create a pod. `settle` waits until it is ready."""
         self._create(namespace, [self._made(wanted, namespace)])
         self.open_gate(namespace, wanted.name, wanted.ready)
 
     def open_gate(self, namespace: str, name: str, ready: bool) -> None:
-        """Set a pod's readiness gate; `settle` waits for its kubelet's report."""
+        """Set a pod's readiness gate. `settle` waits until the kubelet reports the change."""
         path = path_of("pods", namespace, name, "status")
         answer = self._api.request("PATCH", path, pods.gate(ready), content_type=STRATEGIC_MERGE_PATCH)
         if answer.code >= 400:
@@ -100,7 +100,7 @@ class PodRunner:
         self._awaited[namespace, name] = ready
 
     def settle(self) -> None:
-        """Wait until each pod has its last wanted state, except deleted pods."""
+        """Wait until each pod has its last requested state, except deleted pods."""
         by_namespace: dict[str, dict[str, bool]] = {}
         for (namespace, name), ready in self._awaited.items():
             by_namespace.setdefault(namespace, {})[name] = ready
@@ -108,9 +108,9 @@ class PodRunner:
             self.wait(namespace, wanted, all_exist=False)
 
     def wait(self, namespace: str, wanted: Mapping[str, bool], *, all_exist: bool = True) -> list[Object]:
-        """Return these pods once each runs with its wanted readiness. Without `all_exist`, return those that exist.
+        """Return these pods once each runs with the requested readiness. Without `all_exist`, omit missing pods.
 
-        Raises `InconclusiveError` with the reason why one of them does not run.
+        Raises `InconclusiveError` with the reason why a pod does not run.
         """
         troubled: dict[str, float] = {}
 
@@ -136,11 +136,11 @@ class PodRunner:
         return found
 
     def terminates(self, namespace: str, name: str) -> None:
-        """Note that a pod begins to terminate, and must exist for its grace period."""
+        """Record that a pod starts to terminate, and must exist for its grace period."""
         self._terminating.add((namespace, name))
 
     def require_terminating(self) -> None:
-        """Raise `InconclusiveError` if a terminating pod ended early: observations may be from after its end."""
+        """Raise `InconclusiveError` if a terminating pod ended early, possibly before the last observations."""
         for namespace, name in sorted(self._terminating):
             if self._is_gone(namespace, name):
                 raise InconclusiveError(
@@ -149,7 +149,7 @@ class PodRunner:
                 )
 
     def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:
-        """Raise `InconclusiveError` if the problem that keeps a pod from running does not pass in time."""
+        """Raise `InconclusiveError` if a problem that prevents a pod from running is not resolved in time."""
         of_pod, of_kubelet = (errors.of_pod(pod), errors.of_kubelet(pod)) if pod is not None else ("", "")
         why = of_pod or of_kubelet
         if not why:
@@ -160,7 +160,7 @@ class PodRunner:
             raise InconclusiveError(why)
 
     def delete(self, namespace: str, name: str) -> None:
-        """Delete a pod, and wait until it is gone."""
+        """Delete a pod, and wait until it no longer exists."""
         self.begin_to_delete(namespace, name)
         eventually(
             lambda: self._is_gone(namespace, name),
@@ -174,7 +174,7 @@ class PodRunner:
         return self._api.request("GET", path_of("pods", namespace, name)).code == 404
 
     def begin_to_delete(self, namespace: str, name: str) -> None:
-        """Begin to delete a pod."""
+        """Start to delete a pod."""
         self._awaited.pop((namespace, name), None)
         self._terminating.discard((namespace, name))
         self._api.delete("pods", namespace, name, grace_seconds=END_GRACE)
@@ -186,7 +186,7 @@ class PodRunner:
         return list(self._pool.map(lambda pod: self._create_one(namespace, pod), wanted))
 
     def _create_one(self, namespace: str, pod: Object) -> Object:
-        """Create one pod as soon as its namespace admits it. Raises `InconclusiveError` with the remedy."""
+        """Create one pod as soon as its namespace admits pods. Raises `InconclusiveError` with the remedy."""
         path = path_of("pods", namespace)
 
         def create() -> Object:

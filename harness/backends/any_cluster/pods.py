@@ -1,6 +1,6 @@
-"""The pods of a run: agnhost as server and as client. They satisfy the restricted pod security standard.
+"""The pods of a run, which use agnhost as server and as client. They satisfy the restricted pod security standard.
 
-Host-network pods cannot satisfy it, so they are in a separate namespace with another standard.
+Host-network pods cannot satisfy this standard, so they are in a separate namespace with a weaker standard.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ AGNHOST = "agnhost:2.53@sha256:99c6b4bb4a1e1df3f0b3752168c89358794d02258ebebc26b
 REGISTRY = "registry.k8s.io/e2e-test-images"
 
 READY_GATE = "trafficdist.dev/ready"
-"""The condition of the readiness gate, which the suite sets."""
+"""The condition type of the readiness gate. The suite sets the condition."""
 
 VACANT_PORT = 10_280
-"""The first of two ports of agnhost in a pod whose other ports are free; below the source ports of probes."""
+"""The first of agnhost's two ports in a pod with free ports. Both are below the source ports of probes."""
 
 SEPARATOR = "--"  # separates a pod's name from its namespace in its hostname
 
 
 @dataclass(frozen=True, slots=True)
 class ClientPod:
-    """A client pod and the port of its server. The harness cannot open sockets in it."""
+    """A client pod and the port of its server. The harness cannot open sockets in such a pod."""
 
     namespace: str
     name: str
@@ -43,12 +43,12 @@ class ClientPod:
 
 
 def image(registry: str = "") -> str:
-    """Return the reference of the standard test image, by digest, in this registry."""
+    """Return the reference of the standard test image in this registry, with its digest."""
     return f"{(registry or REGISTRY).rstrip('/')}/{AGNHOST}"
 
 
 def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registry: str) -> Object:
-    """Return a pod that answers TCP and UDP on the target port, and on each of its container ports."""
+    """Return a pod that answers TCP and UDP on the target port and on each of its container ports."""
     ports: dict[int, list[Object]] = {TARGET_PORT: []}
     for name, number, protocol in wanted.container_ports:
         ports.setdefault(number, []).append({"name": name, "containerPort": number, "protocol": protocol})
@@ -60,9 +60,9 @@ def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registr
 
 
 def vacant(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registry: str) -> Object:
-    """Return a pod like `server` whose ports are free: the harness serves them itself from the pod's netns.
+    """Return a pod like `server`, but with free ports, because the harness itself serves them in the pod's netns.
 
-    agnhost keeps the pod alive, also while it terminates, and listens on a port that no probe uses.
+    agnhost keeps the pod running, also while it terminates, and listens only on ports that probes do not use.
     """
     declared = [{"name": name, "containerPort": port, "protocol": way} for name, port, way in wanted.container_ports]
     container = _container(CONTAINER, VACANT_PORT, VACANT_PORT + 1, declared, registry)
@@ -80,7 +80,7 @@ def _server(containers: Sequence[Object], wanted: WantedPod, namespace: str, lab
 
 
 def hostname(namespace: str, pod: str) -> str:
-    """Return the hostname of a server pod, unique in the run. Raises `UnavailableError` above 63 characters."""
+    """Return a server pod's hostname, which is unique in the run. Raises `UnavailableError` above 63 characters."""
     name = f"{pod}{SEPARATOR}{namespace}"
     if len(name) > 63:
         raise UnavailableError(f"{name} is longer than the 63 characters that a hostname may have")
@@ -96,7 +96,7 @@ def identity(answer: str) -> Observation:
 
 
 def client(name: str, node: str, labels: Mapping[str, str], registry: str, *, port: int, host_network: bool) -> Object:
-    """Return a client pod; its server listens on TCP `port`, and on UDP `port` + 1."""
+    """Return a client pod. Its server listens on TCP `port` and on UDP `port` + 1."""
     spec = _spec([_container("client", port, port + 1, (), registry)], node) | {"terminationGracePeriodSeconds": 1}
     if host_network:
         spec |= {"hostNetwork": True}
@@ -116,7 +116,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def runs(pod: Object) -> bool:
-    """Return whether all containers run and the pod has its addresses, ready or not."""
+    """Return whether all containers of a pod run and the pod has its addresses. Readiness does not matter."""
     status = pod.get("status") or {}
     return bool(status.get("podIPs")) and has_condition(pod, "ContainersReady")
 

@@ -1,8 +1,8 @@
-"""HTTP to pods by port-forward, if the API server forbids the pod proxy. Each request has its own connection.
+"""Sends HTTP requests to pods by port-forward if the API server forbids the pod proxy. Each request opens a connection.
 
-The official client's `stream.portforward` copies bytes in a thread per connection and waits with select(2), which is
-limited to 1024 files. So only its WebSocket is used. The protocol is v4.channel.k8s.io, with two channels per port,
-each of which begins with the port number.
+The official client's `stream.portforward` copies bytes in one thread per connection and waits with select(2), which
+supports only 1024 files. So this module uses only the client's WebSocket. The protocol is v4.channel.k8s.io. It has two
+channels per port, and each channel begins with the port number.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _DATA, _ERROR = 0, 1
 
 
 def get(api: Api, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
-    """Send a GET request to a pod. Return the pod's response, or the API server's if that refuses to forward.
+    """Send a GET request to a pod. Return the pod's response, or the API server's response if it refuses to forward.
 
-    Raises `InconclusiveError` if neither responds within `limit` seconds.
+    Raises `InconclusiveError` if neither of them responds within `limit` seconds.
     """
     headers = {
         **{key.lower(): value for key, value in api.authentication().items()},
@@ -56,7 +56,7 @@ def get(api: Api, client: ClientPod, path: str, query: Mapping[str, str], limit:
 
 
 class _Output(io.RawIOBase):
-    """The output of a pod as a raw stream."""
+    """A pod's output as a raw stream."""
 
     def __init__(self, sock: Any, deadline: float) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class _Output(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the next bytes; returns 0 at the end. Raises `ConnectionError` with the text in the error channel."""
+        """Read the next bytes. Returns 0 at the end. Raises `ConnectionError` with the text of the error channel."""
         while not self._unread:
             rest = self._deadline - time.monotonic()
             if rest <= 0:

@@ -1,8 +1,9 @@
-"""Counts the lost first packets of client pods, from their kernels' counts of repeated SYNs.
+"""Counts lost first packets of client pods from their kernels' counts of retransmitted SYNs.
 
-An unanswered attempt also repeats its SYN for as long as agnhost waits, possibly longer than the harness waits. So SYNs
-that such attempts may have repeated do not count as lost packets. Neither do SYNs of single attempts in progress, which
-may end unanswered. An attempt is in progress until the pod responds: on a busy machine it begins seconds late.
+An unanswered attempt also retransmits its SYN while agnhost waits, possibly longer than the harness waits. So SYNs that
+such attempts may have retransmitted do not count as lost packets. SYNs of single attempts in progress do not count
+either, because these attempts may remain unanswered. An attempt is in progress until the pod responds. On a busy
+machine, it may start seconds late.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(eq=False, slots=True)
 class Sent:
-    """A request to a client: its start, the number of attempts that are or may be unanswered, and their end.
+    """A request to a client: its start, the number of attempts that are or may be unanswered, and the time they end.
 
-    SYNs that the request's other attempts repeat are lost packets.
+    SYNs that the request's other attempts retransmit are lost packets.
     """
 
     begin: float
@@ -42,7 +43,7 @@ class Sent:
     end: float = inf
 
     def explains(self, since: float, now: float) -> int:
-        """Return the maximum number of SYNs that the sequential attempts can have repeated in that time."""
+        """Return the maximum number of SYNs that the request's attempts can have retransmitted in that time."""
         until = min(now, self.end)
         span = until - max(since, self.begin)
         if span <= 0 or (self.end == inf and now - self.begin < REPEATED_SYN):
@@ -57,13 +58,13 @@ class _Known:
     sent: list[Sent] = field(default_factory=list)  # recent requests with unanswered or pending attempts
 
     def read(self, total: int, since: float) -> None:
-        """Set a new `total`, and forget the requests that have already ended."""
+        """Set a new `total`, and remove the requests that have ended."""
         self.total, self.since = total, since
         self.sent = [each for each in self.sent if each.end > since]
 
 
 class RepeatedSyns(Generic[T]):
-    """The SYN counts of one backend's clients. `read` returns /proc/net/netstat of a client's netns."""
+    """The SYN counts of one backend's clients. `read` returns /proc/net/netstat from a client's netns."""
 
     def __init__(self, read: Callable[[T], str]) -> None:
         self._read = read
@@ -71,9 +72,9 @@ class RepeatedSyns(Generic[T]):
         self._reading, self._lock = threading.Lock(), threading.Lock()
 
     def begin(self, client: T, *, alone: bool = True) -> None:
-        """Prepare for judged attempts: read the count again unless it is current.
+        """Prepare for judged attempts. The count is read again unless it is current.
 
-        A client that is not `alone` shares its count with other clients, so the count is always read.
+        A client that is not `alone` shares its count with other clients, so its count is always read again.
         """
         with self._reading:
             with self._lock:
@@ -85,21 +86,21 @@ class RepeatedSyns(Generic[T]):
                     known.read(total, since)
 
     def sent(self, client: T, tries: int) -> Sent:
-        """Note a request that begins now, with this number of sequential attempts."""
+        """Record a request that starts now, with this number of sequential attempts."""
         sent = Sent(time.monotonic(), int(tries == 1))  # several attempts go only to an address that answered
         with self._lock:
             self._clients[client].sent.append(sent)
         return sent
 
     def ended(self, client: T, sent: Sent, in_vain: int, *, goes_on: float = 0.0) -> None:
-        """Note how many attempts may have repeated SYNs without loss, and how long (s) the pod may still try."""
+        """Record how many attempts may have retransmitted SYNs without loss, and how long (s) the pod may try."""
         with self._lock:
             sent.in_vain, sent.end = in_vain, time.monotonic() + goes_on
             if not in_vain or sent.end - sent.begin < REPEATED_SYN:
                 self._clients[client].sent.remove(sent)
 
     def lost(self, client: T) -> int:
-        """Return the number of SYNs repeated since the last call that no unanswered attempt explains."""
+        """Return the number of SYNs retransmitted since the last call that unanswered attempts do not explain."""
         with self._reading:
             since, total, now = time.monotonic(), repeated_syns(self._read(client)), time.monotonic()
             with self._lock:
@@ -111,7 +112,7 @@ class RepeatedSyns(Generic[T]):
 
 
 def repeated_syns(netstat: str) -> int:
-    """Return TcpExt TCPSynRetrans of /proc/net/netstat. Raises `InconclusiveError` if it is missing."""
+    """Return the value TcpExt TCPSynRetrans of /proc/net/netstat. Raises `InconclusiveError` if it is missing."""
     lines = [line.split() for line in netstat.splitlines() if line.startswith("TcpExt:")]
     for names, values in itertools.pairwise(lines):
         if "TCPSynRetrans" in names:

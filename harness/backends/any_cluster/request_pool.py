@@ -1,7 +1,7 @@
-"""Sends many requests at once, in threads that never delay the end of a run.
+"""Sends many requests concurrently, in threads that never delay the end of a run.
 
-A request to a client pod takes as long as its attempts, up to two minutes without answers. If the pod's node is gone,
-a watch notices the loss, and pending requests are abandoned.
+A request to a client pod takes as long as its attempts, which is up to two minutes if nothing answers. If the pod's
+node is gone, a watch detects this, and pending requests are abandoned.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LATE = 8.0  # seconds without any answer until the watch of nodes begins
 LOOK = 1.0  # seconds between its checks
 
 BeginWatch = Callable[[], Callable[[], None]]
-"""Begins a watch of nodes; the returned function is called repeatedly, and raises if no answer can come."""
+"""Starts to watch nodes. The returned function is called repeatedly, and raises an error if no answer can arrive."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
 class RequestPool:
-    """Sends at most `size` requests at the same time. Thread-safe."""
+    """Sends at most `size` requests concurrently. Thread-safe."""
 
     def __init__(self, size: int, begin_watch: BeginWatch) -> None:
         self._size = size
@@ -34,11 +34,11 @@ class RequestPool:
         self._ended = threading.Event()
 
     def close(self) -> None:
-        """Start no more requests. Idempotent."""
+        """Start no further requests. Idempotent."""
         self._ended.set()
 
     def each(self, ask: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[tuple[Item, Answer]]:
-        """Yield items with their answers as answers arrive. Raises the errors of `ask` and of the watch."""
+        """Yield items with their answers in order of arrival. Raises the errors of `ask` and of the watch."""
         answers: queue.SimpleQueue[tuple[Item, Answer] | BaseException] = queue.SimpleQueue()
         waiting: queue.SimpleQueue[Item] = queue.SimpleQueue()
         for item in items:
@@ -56,7 +56,7 @@ class RequestPool:
                         return
                     try:
                         if self._ended.is_set():
-                            raise InconclusiveError("no more requests are sent: the run is over")
+                            raise InconclusiveError("no more requests are sent: the run has ended")
                         answers.put((item, ask(item)))
                     except BaseException as error:  # noqa: BLE001  raised where it is waited for
                         answers.put(error)

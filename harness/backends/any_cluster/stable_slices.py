@@ -1,6 +1,6 @@
-"""Wait until EndpointSlices stop changing: controllers of a real cluster do not report when they are done.
+"""Wait until EndpointSlices stop changing, because controllers of a real cluster do not report when they are done.
 
-A late write for an earlier change would count as the controller's response to the next change.
+Otherwise a late write for an earlier change would count as the controller's response to the next change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LONGEST = 10.0  # seconds, before the time scale: endless writes are a fault tha
 
 
 class StableSlices:
-    """Waits for the slices of scenarios that judge a controller."""
+    """Waits for the slices of scenarios that judge a controller. Slices of other scenarios are ignored."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -23,15 +23,15 @@ class StableSlices:
         self._written = 0
 
     def begin(self, namespace: str) -> None:
-        """Include the slices of this namespace from now on."""
+        """Watch the slices of this namespace from now on."""
         self._namespaces.add(namespace)
 
     def end(self, namespace: str) -> None:
-        """Leave out the slices of this namespace from now on."""
+        """Ignore the slices of this namespace from now on."""
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:
-        """Wait until no slice has changed for `QUIET`, at most for `LONGEST`. Return at once without new writes."""
+        """Wait until no slice has changed for `QUIET`, at most for `LONGEST`. Does not wait without new writes."""
         if not self._namespaces or self._api.writes == self._written:
             return
         last, since = "", time.monotonic()

@@ -1,4 +1,4 @@
-"""The facts about a cluster before a run: its nodes, matched to the topology's nodes, and its abilities."""
+"""The facts about a cluster before a run: its abilities, and its nodes matched to the nodes of the topology."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from harness.model.manifests import takes_pods, zone_of
 from harness.model.topology import THREE_ZONES, Node, Topology
 
 ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDISTURBED})
-"""The abilities of every cluster: a host-network pod is an external client for node ports of other nodes."""
+"""The abilities of every cluster. A host-network pod is an external client for node ports of other nodes."""
 
 
 def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
-    """Return the abilities of a cluster whose components the run does not change."""
+    """Return the abilities of a cluster whose components are not changed by the run."""
     return (
         ALWAYS
         | (frozenset({Ability.CHANGE_NODES}) if disruptive else frozenset())
@@ -31,10 +31,10 @@ def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
-    """The facts about a cluster before a run. `topology` has the nodes for which the cluster has a match.
+    """The facts about a cluster before a run. `topology` contains only nodes that match a node of the cluster.
 
-    `proxies` select the pods of its proxies; evidence of a node quotes the log of the first. The fields in `services`
-    are added to each Service of the run. `facts` go to the report.
+    `proxies` select the pods of the cluster's proxies. A node's evidence quotes the log of the first proxy. The fields
+    in `services` are added to each Service of the run. `facts` are included in the report.
     """
 
     kubeconfig: str
@@ -51,11 +51,11 @@ class ClusterTarget:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def plain_api(self) -> Api:
-        """Open an API client that uses the cluster's own node and zone names."""
+        """Open an API client that uses the cluster's own names of nodes and zones."""
         return Api(find(self.kubeconfig, context=self.context))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, for a worker process."""
+        """Return plain values that can be sent to a worker process."""
         return {**asdict(self), "abilities": sorted(map(str, self.abilities))}
 
     @classmethod
@@ -71,10 +71,9 @@ class ClusterTarget:
 
 
 def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
-    """Choose a ready, schedulable node for each node of the topology, zone by zone.
+    """Choose a ready, schedulable node of the cluster for each node of the topology, zone by zone.
 
-    Equal names are matched first, then the zones with the most nodes. Nodes of the topology without a match are
-    omitted.
+    Equal names are matched first, then the zones with the most nodes. Unmatched nodes of the topology are omitted.
     """
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
@@ -90,9 +89,9 @@ def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
 
 
 def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
-    """Return whether the schedulable nodes match the topology's nodes and proportions of CPU.
+    """Return whether the schedulable nodes match the topology's nodes and relative CPU.
 
-    Controllers allocate endpoints by a zone's share of all CPU, not by absolute numbers.
+    Controllers allocate endpoints by each zone's share of all CPU, so absolute numbers do not matter.
     """
     working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
@@ -109,7 +108,7 @@ def _milli(node: Object) -> int:
 
 
 def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
-    """Return the report's facts about a node of the topology; `real` is its name in the cluster."""
+    """Return the facts about a node of the topology for the report. `real` is the node's name in the cluster."""
     info = (played_by.get("status") or {}).get("nodeInfo") or {}
     facts = {
         "kernel": info.get("kernelVersion"),
@@ -122,7 +121,7 @@ def described(node: Node, played_by: Object, real: str) -> dict[str, str]:
 
 
 def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
-    """Pair names: equal names first, then the others in order."""
+    """Pair names: equal names first, then the remaining names in order."""
     same = [name for name in ours if name in theirs]
     rest = iter([name for name in theirs if name not in same])
     pairs = {name: name if name in same else next(rest, "") for name in ours}
@@ -130,5 +129,5 @@ def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that puts worker2 before worker10, and worker before both."""
+    """Return a sort key that orders worker, worker2 and worker10 in this way."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]

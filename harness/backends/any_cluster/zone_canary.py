@@ -1,9 +1,9 @@
-"""Shows which zone a node's proxy uses after the node's zone label changed.
+"""Shows which zone a node's proxy uses after the node's zone label has changed.
 
 The barrier shows that a proxy has processed Services and slices. A proxy watches Nodes separately, and may receive a
-label later. So a Service has one endpoint hinted for the label's zone, and one for all other zones: the endpoint that
-answers shows the zone. A proxy that ignores hints shows nothing and is not waited for. If the new zone never shows, the
-scenario continues: a proxy that never reads its Node again is a fault that scenarios must find.
+label later. So a canary Service has one endpoint with a hint for the label's zone, and one with hints for all other
+zones. The endpoint that answers shows the zone. For a proxy that ignores hints, the canary does not wait. If the proxy
+never uses the new zone, the scenario continues, because scenarios must detect a proxy that does not reread its Node.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from harness.probes.loop import Probe
 NAME = "zone-canary"
 NOWHERE = "nowhere"
 LOOKS = 12
-"""Probes per check. A proxy that balances over two endpoints appears to use only one with a probability of 1/4,096."""
+"""Probes per check. A proxy that balances over two endpoints seems to use only one with a probability of 1/4,096."""
 KNOWN = 10.0
-"""Seconds, before the time scale, within which a proxy must use the zone that its node had from the start."""
+"""Seconds, before the time scale, within which a proxy must use its node's initial zone."""
 
 Named = tuple[str, Mapping[str, str]]
-"""A pod's hostname, with which it answers, and its addresses by family."""
+"""A pod's hostname, which is also its answer, and its addresses by family."""
 
 
 class ZoneCanary:
-    """The Services of one worker, one at a time; the endpoints are two pods of the barrier."""
+    """One worker's canary Services, of which only one exists at a time. Their endpoints are two pods of the barrier."""
 
     def __init__(self, api: Api, dialer: Asks, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
@@ -46,13 +46,13 @@ class ZoneCanary:
     def before_the_change(
         self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]
     ) -> None:
-        """Find out once whether the proxy of this client's node follows hints, by its current zone."""
+        """Determine once whether the proxy on this client's node follows hints, by means of the node's current zone."""
         if client not in self._follows:
             shown = len(endpoints) > 1 and self._comes_to_show(client, zone, zones, endpoints, KNOWN)
             self._follows[client] = shown
 
     def wait(self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]) -> bool:
-        """Wait until the proxy of this client's node uses this zone, or no zone for None. Return whether it does."""
+        """Wait until the proxy on this client's node uses this zone, or no zone if None. Return whether it does."""
         ready = self._follows.get(client, False) and len(endpoints) > 1
         return ready and self._comes_to_show(client, zone, zones, endpoints, None)
 
@@ -78,10 +78,10 @@ class ZoneCanary:
         return False
 
     def _create(self, *endpoints: Endpoint) -> str:
-        """Create a Service with these endpoints, delete the previous Service, and return the address.
+        """Create a Service with these endpoints, delete the previous Service, and return the new address.
 
-        The previous Service's rules would answer until the proxy has processed a change, and a check that receives
-        answers from old and new rules would look like a proxy that ignores hints.
+        A change of the previous Service would be wrong: its old rules would answer until the proxy has processed the
+        change. If answers came from both old and new rules, the proxy would seem to ignore hints.
         """
         before, name = f"{NAME}-{self._made}", f"{NAME}-{self._made + 1}"
         port = (Port(PORT, name="zone"),)

@@ -1,7 +1,7 @@
-"""One worker's share of a cluster whose nodes are containers on this machine: probed with packets.
+"""One worker's share of a cluster of containers on this machine. Probes are packets from the netns of pods.
 
-Pods, nodes and objects are created through the API, as on any cluster. But probes use sockets of this process in the
-netns of clients and pods, as on the embedded cluster. agnhost only keeps the pods alive.
+Pods, nodes and objects are created through the API, as on any cluster. But this process sends probes from sockets in
+the netns of clients and pods, as on the embedded cluster. agnhost only keeps the pods running.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from harness.probes.loop import Loop, Probe, Server, ServerPort
 from harness.tracing.path import Followed
 
 STEP = 61
-"""The distance between the first address numbers of two scenarios: neighbouring numbers are 25 scenarios apart."""
+"""The distance between two scenarios' first address numbers. Adjacent numbers are used 25 scenarios apart."""
 
 
 class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses):
@@ -50,7 +50,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     _client_port = pods.VACANT_PORT
 
     def __init__(self, target: ClusterTarget, *others: Any, places: NetnsLookup, **named: Any) -> None:
-        """`places` finds the netns; the base class defines the other arguments."""
+        """`places` finds the netns. The base class documents the other arguments."""
         super().__init__(target, *others, **named)
         self._places = places
         self._scenarios = 0
@@ -87,7 +87,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         return _FromNetns(self._loop, entered)
 
     def _enter_clients(self, made: Sequence[Object]) -> None:
-        """Enter the run's own pods. The barrier's pods answer with their names."""
+        """Enter the run's own pods. The pods of the barrier answer with their names."""
         for obj in made:
             name = str(obj["metadata"]["name"])
             ports = [ServerPort(way, family, TARGET_PORT) for way in ("TCP", "UDP") for family in pods.addresses(obj)]
@@ -103,7 +103,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         self._entered.enter(made, self._servers_of(namespace, wanted))
 
     def run_pods(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Pod]:
-        """Run these pods, all at once, each with an echo server; pods that fit the pool come from it."""
+        """Run these pods, each with an echo server. Pods that fit the pool come from it."""
         kept = [each for each in wanted if fits_pool(each)]
         others = [each for each in wanted if not fits_pool(each)]
         made = {each.name: each for each in (super().run_pods(namespace, others) if others else ())}
@@ -169,7 +169,8 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
         """Return 254 addresses of a kind that the external client routes to `node`.
 
-        The addresses differ between scenarios, because Services disappear some seconds after their scenario ends.
+        The addresses differ between scenarios, because Services are removed some seconds after their scenario has
+        ended.
         """
         chosen = self._plans[node].virtual(kind, (number + self._scenarios * STEP) % VIRTUAL_ADDRESSES + 1)
         return {str(family): each for family, each in chosen.items() if family in self.families}
@@ -177,7 +178,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     # Evidence
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Add the state of the kernel and the connections of each node."""
+        """Add each node's kernel state and connections."""
         return super().evidence(namespace, since=since) | kernel_evidence(self._entered.nodes)
 
     def follow(
@@ -189,14 +190,14 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
 
 
 class _FromNetns:
-    """Probes for the barrier from the netns of client pods, in place of agnhost."""
+    """Sends the barrier's probes from the netns of client pods instead of with agnhost."""
 
     def __init__(self, loop: Loop, entered: EnteredNetns) -> None:
         self._loop = loop
         self._entered = entered
 
     def probe(self, probes: Sequence[Probe], read: Reader = word) -> list[Observation]:  # noqa: ARG002  of agnhost alone
-        """Return the outcomes in the same order, without the addresses that servers saw."""
+        """Return the outcomes in the same order, without the client addresses that servers saw."""
         asked = []
         for each in probes:
             assert isinstance(each.namespace, ClientPod)

@@ -1,6 +1,7 @@
-"""The container engine under kind, docker or podman, used through its command as kind does.
+"""The container engine under kind: docker or podman. It is used through its command, as kind does.
 
-kind finds an engine by itself; this module finds the same engine and passes its name to kind. Errors name the remedy.
+kind finds an engine on its own. This module finds the same engine and passes its name to kind. Errors include the
+remedy.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _TAIL = 600  # characters of an error message
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts about an engine and its machine. `root` is its image directory; `memory` is in bytes."""
+    """Facts about an engine and its machine. `root` is the engine's image directory. `memory` is in bytes."""
 
     version: str
     root: str
@@ -58,14 +59,14 @@ class ContainerEngine:
         return self.ask("exec", *given, container, *command, text=text, seconds=seconds)
 
     def clusters(self) -> list[str]:
-        """Return the names of all clusters that kind created with this engine, running or not."""
+        """Return the names of all clusters that kind created with this engine, whether running or not."""
         found = self.ask(
             "ps", "--all", "--filter", f"label={CLUSTER_LABEL}", "--format", f'{{{{.Label "{CLUSTER_LABEL}"}}}}'
         )
         return sorted(set(found.split()))
 
     def containers(self, cluster: str) -> list[str]:
-        """Return the names of the containers of a cluster, running or not."""
+        """Return the names of a cluster's containers, whether running or not."""
         found = self.ask("ps", "--all", "--filter", f"label={CLUSTER_LABEL}={cluster}", "--format", "{{.Names}}")
         return sorted(found.split())
 
@@ -73,7 +74,7 @@ class ContainerEngine:
         return self._run(("image", "inspect", name), None, _SECONDS).returncode == 0
 
     def facts(self) -> Facts:
-        """Return facts about the engine. Raises `UnavailableError` with the remedy if it does not run."""
+        """Return facts about the engine. Raises `UnavailableError` with the remedy if the engine does not run."""
         info: dict[str, Any] = json.loads(self.ask("info", "--format", "{{json .}}"))
         if self.name == "podman":
             host, store = info["host"], info["store"]
@@ -101,19 +102,19 @@ class ContainerEngine:
         text = words.strip()[-_TAIL:]
         if "permission denied" in text and "sock" in text:
             return UnavailableError(
-                f"{self.name} runs, and you may not use it; join its group (`sudo usermod -aG {self.name} $USER`, then "
+                f"{self.name} runs, but you may not use it; join its group (`sudo usermod -aG {self.name} $USER`, then "
                 f"log in again)\n{text}"
             )
         if any(words in text for words in ("Cannot connect to", "error during connect", "failed to connect to")):
             return UnavailableError(
-                f"{self.name} does not answer; start it (`sudo systemctl start {self.name}`), or say where it is "
+                f"{self.name} does not answer; start it (`sudo systemctl start {self.name}`), or set its address "
                 f"(DOCKER_HOST)\n{text}"
             )
         return UnavailableError(f"`{self.name} {' '.join(arguments[:2])}` failed: {text or 'it printed nothing'}")
 
 
 def find_engine(environment: Mapping[str, str] = os.environ) -> ContainerEngine:
-    """Find the engine that the environment selects for kind, else docker, else podman. Raises `UnavailableError`."""
+    """Find the engine that the environment selects for kind, or docker, or podman. Raises `UnavailableError`."""
     chosen = environment.get(PROVIDER, "")
     if chosen and chosen not in _ENGINES:
         raise UnavailableError(f"{PROVIDER}={chosen}: this suite can use {' and '.join(_ENGINES)}")

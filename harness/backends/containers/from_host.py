@@ -1,8 +1,9 @@
 """The external client of a cluster whose nodes are containers: a separate container on their network.
 
-It uses a node's image and runs `cat`. The engine gives it an address, and it ends with this process in any case. So no
-link of the machine changes. Like a cloud's network, it has routes for each virtual address to its node. When a node
-forwards a packet to another on the same network, it sends an ICMP redirect, which this client ignores.
+The container uses a node's image and runs `cat`, so it ends with this process in any case. The engine gives it an
+address, so no link of the machine changes. Like a cloud's network, the container routes each virtual address to the
+address's node. A node that forwards a packet to another node on the same network sends an ICMP redirect, which this
+client ignores.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def external_client(
     cidrs: Mapping[str, Sequence[str]],
     proc: Path,
 ) -> Iterator[Host]:
-    """Run a container on the network of the container `beside`, and yield it with routes to the `cidrs` of nodes.
+    """Run a container on the network of the container `beside`. Yield it with routes to the `cidrs` of nodes.
 
     Raises `UnavailableError`.
     """
@@ -102,12 +103,12 @@ def _end(engine: ContainerEngine, name: str, running: subprocess.Popen[str]) -> 
 
 
 def plans(nodes: Sequence[str], worker: int) -> dict[str, NodePlan]:
-    """Return the virtual addresses of each node, which differ between workers that run at the same time."""
+    """Return the virtual addresses of each node. They differ between workers that run at the same time."""
     return {name: NodePlan((worker * len(nodes) + place) % MAX_NODES + 1) for place, name in enumerate(nodes)}
 
 
 def route(place: Namespace, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> None:
-    """Route the CIDRs of each node to it. Raises `NetlinkError`."""
+    """Route the CIDRs of each node to that node. Raises `NetlinkError`."""
     with place.entered():
         link = socket.if_nametoindex(_LINK)
     requests = []

@@ -1,6 +1,6 @@
-"""The netns of a cluster's nodes and pods, which this process holds open, with an echo server in each pod's netns.
+"""The netns of a cluster's nodes and pods, which this process keeps open, with an echo server in each pod's netns.
 
-A node that was switched off and on has a new netns, and so have its pods: `renew` enters these netns.
+If a node was switched off and on, the node and its pods have new netns, which `renew` enters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Serve = Callable[[Namespace], Sequence[Server]]
 
 @dataclass(frozen=True, slots=True)
 class _EnteredPod:
-    """A pod whose netns is held, the function that serves it, and its servers."""
+    """A pod whose netns this process keeps open, the function that serves it, and its servers."""
 
     uid: str
     host: Host
@@ -46,18 +46,18 @@ class _EnteredPod:
             each.close()
 
     def leave(self) -> None:
-        """Close its servers and its netns."""
+        """Close the pod's servers and its netns."""
         self.end_servers()
         self.host.namespace.close()
 
 
 class EnteredNetns:
-    """The netns of one backend. Thread-safe. Control probes go from `clients` to `running`."""
+    """The netns of one backend. Thread-safe. Control probes are sent from `clients` to `running`."""
 
     def __init__(
         self, places: NetnsLookup, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
     ) -> None:
-        """`nodes` are the addresses of each node, `cidrs` the ranges behind it.
+        """`nodes` are the addresses of each node, and `cidrs` are the address ranges behind it.
 
         Raises `UnavailableError` if a node cannot be entered.
         """
@@ -81,7 +81,7 @@ class EnteredNetns:
         return self._pods[key].host
 
     def enter(self, created: Sequence[Object], serves: Sequence[Serve], *, are_clients: bool = False) -> None:
-        """Enter pods that were just created as soon as they run, and serve them. Raises `InconclusiveError`."""
+        """Enter new pods as soon as they run, and start their servers. Raises `InconclusiveError`."""
         uids = [str(each["metadata"]["uid"]) for each in created]
         places = self._seen(uids)
         for obj, uid, serve in zip(created, uids, serves, strict=True):
@@ -91,7 +91,7 @@ class EnteredNetns:
             self._serve(key, _EnteredPod(uid, host, serve, is_client=are_clients))
 
     def rename(self, old: PodKey, new: PodKey, serve: Serve) -> Host:
-        """Serve a pod under another name, and return it. Raises `InconclusiveError`."""
+        """Serve a pod under another name, and return the pod. Raises `InconclusiveError`."""
         with self._lock:
             was = self._pods.pop(old)
             self.running.pop(old, None)
@@ -104,12 +104,12 @@ class EnteredNetns:
         return _lives(self._pods[key].host)
 
     def set_addresses(self, key: PodKey, addresses: Iterable[str]) -> None:
-        """Set the addresses of a pod, to which control probes go from now on."""
+        """Set the addresses of a pod. Control probes are sent to these addresses from now on."""
         entered = self._pods[key]
         self._put(key, replace(entered, host=replace(entered.host, addresses=_by_family(addresses))))
 
     def leave(self, is_meant: Callable[[PodKey], bool]) -> None:
-        """Close the servers and netns of some pods."""
+        """Close the servers and netns of these pods."""
         with self._lock:
             ended = [self._pods.pop(key) for key in list(self._pods) if is_meant(key)]
             for key in [key for key in self.running if is_meant(key)]:
@@ -118,7 +118,7 @@ class EnteredNetns:
             each.leave()
 
     def renew(self, listed: Iterable[Object]) -> None:
-        """Enter nodes and pods again whose netns has ended; `listed` are the current pods of the run."""
+        """Enter nodes and pods again if their netns have ended. `listed` are the current pods of the run."""
         for name, node in list(self.nodes.items()):
             if not _lives(node):
                 node.namespace.close()
@@ -137,7 +137,7 @@ class EnteredNetns:
             place.close()
 
     def _serve(self, key: PodKey, entered: _EnteredPod) -> None:
-        """Register a pod before it is served: a failure closes it with all others."""
+        """Register a pod before it is served, so that it is also closed after a failure."""
         self._put(key, entered)
         self._put(key, replace(entered, servers=entered.serve(entered.host.namespace)))
 
@@ -150,7 +150,7 @@ class EnteredNetns:
                 self.running[key] = entered.host, entered.servers
 
     def _seen(self, uids: Sequence[str]) -> dict[str, Namespace]:
-        """Return the netns of these pods as soon as all run. Raises `InconclusiveError`."""
+        """Return the netns of these pods as soon as all of them run. Raises `InconclusiveError`."""
         found: dict[str, Namespace] = {}
 
         def look() -> bool:

@@ -1,7 +1,8 @@
-"""Finds the netns of nodes and pods on this machine, by their processes. Nothing is installed in them.
+"""Finds the netns of nodes and pods on this machine by their processes. Nothing is installed in nodes or pods.
 
-A node is a container, and its engine reports a process of it. The control groups of a pod's containers have the pod's
-UID in their names, with any runtime. The process that holds a pod's netns starts when its network is ready.
+A node is a container, and its engine reports the container's main process. With any container runtime, the control
+groups of a pod's containers have the pod's UID in their names. The process that holds a pod's netns starts when the
+pod's network is ready.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class NetnsLookup:
     def __init__(
         self, engine: ContainerEngine, containers: Mapping[str, str], *, who: str = "", proc: Path = PROC
     ) -> None:
-        """`containers` maps nodes to containers; `who` names the container of the external client."""
+        """`containers` maps nodes to containers. `who` is the container name of the external client."""
         self._engine = engine
         self._containers = containers
         self._who = who
@@ -58,7 +59,7 @@ class NetnsLookup:
     def outside(
         self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]
     ) -> contextlib.AbstractContextManager[Host]:
-        """Return a client outside of the cluster, with routes to the ranges behind each node."""
+        """Return a client outside the cluster, with routes to the address ranges behind each node."""
         beside = next(iter(self._containers.values()))
         return external_client(self._engine, self._who, beside=beside, nodes=nodes, cidrs=cidrs, proc=self._proc)
 
@@ -81,7 +82,7 @@ def netns_of(engine: ContainerEngine, container: str, *, proc: Path = PROC) -> N
 
 
 def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: Path = PROC) -> dict[str, Path]:
-    """Return by UID a process of each of these pods that runs, as a folder of `proc`; netns `without` are left out."""
+    """Return a process of each running pod by UID, as a folder in `proc`, without processes in netns `without`."""
     found: dict[str, Path] = {}
     for inode, processes in processes_by_netns(proc).items():
         for process in processes if inode not in without else ():
@@ -94,7 +95,7 @@ def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: 
 
 
 def pod_of(control_groups: str) -> str:
-    """Return the UID of the pod that has these control groups; "" if there is none."""
+    """Return the UID of the pod with these control groups, or "" if there is none."""
     found = _UID.search(control_groups)
     return found[1].replace("_", "-") if found else ""
 

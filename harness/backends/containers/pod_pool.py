@@ -1,8 +1,8 @@
-"""Pods that keep running between scenarios, because a kubelet takes a second or more to start a pod.
+"""Pods that remain running between scenarios, because a kubelet needs a second or more to start a pod.
 
-A scenario receives pooled pods where it needs only an address with a server: a ready pod without labels, in its own
-netns. Earlier scenarios leave no state: servers end with their scenario, and each probe comes from a new port. A pod
-that a scenario deleted, evicted, terminated or made unready does not return to the pool.
+A scenario gets pooled pods where it needs only an address with a server: a ready pod without labels, in its own netns.
+Earlier scenarios leave no state behind, because servers end with their scenario and each probe uses a new port. A pod
+does not return to the pool if a scenario deleted, evicted or terminated it, or made it unready.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from harness.netns.namespace import Namespace
 from harness.probes.loop import Server
 
 MOST = 6
-"""The maximum number of pooled pods per node: only scenarios with many endpoints need more."""
+"""The maximum number of pooled pods per node. Only scenarios with many endpoints need more pods."""
 
 
 def fits_pool(wanted: WantedPod) -> bool:
-    """Return whether only clients of the scenario use this pod."""
+    """Return whether the scenario uses this pod only through its address, so that a pooled pod can serve."""
     return not wanted.labels and wanted.ready and not wanted.host_network
 
 
 class PodPool:
-    """The pooled pods of one worker, in a Kubernetes namespace of their own."""
+    """One worker's pooled pods, in a separate Kubernetes namespace."""
 
     def __init__(self, runner: PodRunner, entered: EnteredNetns, namespace: str) -> None:
         self._runner = runner
@@ -43,13 +43,13 @@ class PodPool:
         self._changed: set[PodKey] = set()
 
     def close(self) -> None:
-        """Begin to delete all pooled pods; if the API server is away, the end of the run deletes them."""
+        """Start to delete all pooled pods. If the API server is unavailable, the end of the run deletes them."""
         with suppress(InconclusiveError):
             if self._made:
                 self._runner.delete_namespace(self._namespace)
 
     def lend(self, namespace: str, wanted: Sequence[WantedPod], serves: Sequence[Serve]) -> list[Host]:
-        """Serve a pooled pod for each wanted pod, and return the pods; create missing pods all at once.
+        """Serve a pooled pod for each requested pod, and return the pods. Missing pods are created.
 
         Raises the errors of `PodRunner.run_servers`.
         """
@@ -64,14 +64,14 @@ class PodPool:
         return hosts
 
     def begin_to_change(self, namespace: str, name: str) -> PodKey:
-        """Return the API's name of a scenario's pod; a pooled pod does not return to the pool after this."""
+        """Return the API's name of a scenario's pod. A pooled pod does not return to the pool after this."""
         if (namespace, name) not in self._lent:
             return namespace, name
         self._changed.add((namespace, name))
         return self._lent[namespace, name]
 
     def take_back(self, namespace: str) -> None:
-        """End the servers of a scenario, and return its pods to the pool, except changed and surplus pods."""
+        """End the servers of a scenario, and return its pods to the pool. Changed and surplus pods do not return."""
         with self._lock:
             for key in [each for each in self._lent if each[0] == namespace]:
                 own = self._lent.pop(key)
@@ -90,7 +90,7 @@ class PodPool:
             free.append(own)
 
     def _take(self, node: str) -> PodKey | None:
-        """Return a free pod of a node. Drop pods whose netns ended when their node was switched off."""
+        """Return a free pod on a node. Pods whose netns ended because their node was switched off are dropped."""
         free = self._free.setdefault(node, [])
         while free:
             if self._entered.is_alive(own := free.pop()):
@@ -103,7 +103,7 @@ class PodPool:
         self._runner.begin_to_delete(*own)
 
     def _make(self, nodes: Sequence[str]) -> list[PodKey]:
-        """Run a new pod on each of these nodes."""
+        """Run one new pod on each of these nodes."""
         if not nodes:
             return []
         with self._lock:

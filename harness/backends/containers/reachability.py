@@ -1,4 +1,4 @@
-"""Decides whether a cluster can be probed with packets from this machine, and reports the reason if it cannot."""
+"""Determines whether this machine can probe a cluster with packets, and reports the reason if it cannot."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ ABILITIES = frozenset(
         Ability.MANY_PORTS,
     }
 )
-"""The abilities that need probes with packets."""
+"""The abilities that require probes with packets."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """How a cluster is probed, and why."""
+    """How a cluster is probed, and the reason."""
 
     probes: str
     why: str
@@ -48,12 +48,12 @@ class Reachability:
 
 
 def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Reachability:
-    """Return how to probe these nodes: as `wanted`, or if that is "" with packets where possible.
+    """Return how to probe these nodes: as `wanted`, or if that is "", with packets where this is possible.
 
-    `names` are the cluster's names of the nodes. Raises `UnavailableError` if packets are wanted but impossible.
+    `names` are the nodes' names in the cluster. Raises `UnavailableError` if packets are requested but impossible.
     """
     if wanted == AGNHOST:
-        return Reachability(AGNHOST, "as option probes says")
+        return Reachability(AGNHOST, "as set by option probes")
     try:
         engine = _tried([each for each in nodes if each["metadata"]["name"] in names.values()])
     except UnavailableError as error:
@@ -79,10 +79,10 @@ def _tried(nodes: Sequence[Object]) -> str:
 
 
 def is_elsewhere(node: Object, boot_id: Path = _BOOT_ID) -> str:
-    """Return why a node is not on this machine, by the boot ID that its kubelet reports; "" if it may be."""
+    """Return why a node is not on this machine, by the boot ID that its kubelet reports. "" means that it may be."""
     reported = ((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", "")
     try:
         same = reported == boot_id.read_text("ascii").strip()
     except OSError:
         same = False
-    return "" if same else f"node {node['metadata']['name']} is on another machine, or in a virtual one"
+    return "" if same else f"node {node['metadata']['name']} is on another machine or in a virtual machine"

@@ -1,5 +1,5 @@
-"""Clusters that kind creates and deletes: real kubelets, kubeadm's control plane, kube-proxy.
+"""Clusters that kind creates and deletes, with real kubelets, kubeadm's control plane and kube-proxy.
 
-Nothing of kind is built in: the command `kind` and a container engine do the work. Scenarios use the cluster through
-its API like any other; this package creates it, changes its components, and deletes it.
+The suite contains no code of kind: it uses the command `kind` and a container engine. Scenarios use the cluster through
+its API like any other cluster. This package creates the cluster, changes its components, and deletes it.
 """

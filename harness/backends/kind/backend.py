@@ -1,4 +1,4 @@
-"""A worker's share of a kind cluster, whose components and nodes can be changed."""
+"""One worker's share of a kind cluster. Its components and nodes can be changed."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         worker: str = "main",
         release: Release | None = None,
     ) -> None:
-        """`components` are closed with the backend; `KubeconfigBackend` documents the other arguments."""
+        """`components` are closed with the backend. `KubeconfigBackend` documents the other arguments."""
         super().__init__(target, plain_api, worker=worker, release=release)
         self._components = components
         self._without_controller = False
         self._proxy_exits: ProxyExits | None = None
 
     def settle(self) -> float:
-        """Raise `EndedError` also if a proxy has crashed, even if it runs again by now: that explains other errors."""
+        """Raise `EndedError` if a proxy has crashed, even if it runs again: the crash explains other errors."""
         if self._proxy_exits is None:
             self._proxy_exits = ProxyExits(self.api, (*self._target.proxies, _OTHER_RELEASES))
         try:
@@ -62,7 +62,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         return seconds
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` also if a proxy has crashed."""
+        """As in the base class, and raise `EndedError` if a proxy has crashed."""
         super().check_instruments()
         self._expect_running()
 
@@ -81,8 +81,9 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Replace a component. Raises `UnavailableError` if it cannot be started.
 
-        Proxies and kubelets take up to a minute to reconnect to an API server that was away. Later steps wait for them
-        where needed: for proxies before an observation or a replacement, for kubelets when they run a pod.
+        Proxies and kubelets take up to a minute to reconnect after the API server was unavailable. Later steps wait for
+        them where necessary: for proxies before an observation or a replacement, and for kubelets before they run a
+        pod.
         """
         self._components.start(component, release, nodes)
         if component is Component.PROXY:
@@ -122,7 +123,7 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self.settle()
 
     def start_node(self, name: str) -> None:
-        """Switch a node on again; its pods return under the same names. Raises `InconclusiveError`."""
+        """Switch a node on again. Its pods return under the same names. Raises `InconclusiveError`."""
         self._components.start_node(name)
         eventually(
             lambda: not liveness.not_ready(self.api, [name]),
@@ -141,11 +142,11 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         self.settle()
 
     def _is_silent(self, node: str) -> bool:
-        """Return whether the control plane reports a node as lost, and every pod of the run on it as not ready."""
+        """Return whether the control plane reports a node as lost and all of the run's pods on it as not ready."""
         return bool(liveness.not_ready(self.api, [node])) and not self._ready_pods_on(node)
 
     def _ready_pods_on(self, node: str) -> list[tuple[str, str]]:
-        """Return the ready pods of all workers of this run on a node."""
+        """Return the ready pods on a node, of all workers of this run."""
         mine = ",".join(f"{key}={value}" for key, value in self._labels.items())
         return ready_pods_on(self.api, node, label_selector=mine)
 
@@ -158,4 +159,4 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
 
 
 class KindPacketsBackend(PacketsBackend, KindBackend):
-    """One worker's share of a kind cluster whose containers are on this machine: probed with packets."""
+    """One worker's share of a kind cluster whose containers are on this machine. Probes are packets."""

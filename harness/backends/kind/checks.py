@@ -1,8 +1,8 @@
 """Checks that this machine can create a kind cluster: the command, the container engine, and resources.
 
-A problem that prevents a cluster is an error with the remedy. A problem that may be harmless is a note, printed at the
-beginning, and again if the cluster does not start: with low limits nodes never become ready, and no message names the
-limit.
+A problem that prevents a cluster is an error with the remedy. A problem that may be harmless is a note. Notes are
+printed at the start, and again if the cluster does not start: with low limits, nodes never become ready, and no message
+mentions the limit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Tools:
 
 
 def require(wanted: KindConfig, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
-    """Return the tools that create the wanted cluster. Raises `UnavailableError` with the remedy."""
+    """Return the tools that create the requested cluster. Raises `UnavailableError` with the remedy."""
     kind, version = find_kind()
     engine = find_engine()
     facts = engine.facts()
@@ -60,13 +60,13 @@ def require(wanted: KindConfig, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
 
 
 def find_kind() -> tuple[Path, Version]:
-    """Find the command on the PATH, else in the cache of components, and its version. Raises `UnavailableError`."""
+    """Find the kind command on the PATH or in the cache of components. Raises `UnavailableError`."""
     on_path = shutil.which("kind")
     try:
         path = Path(on_path) if on_path else find("kind")
     except UnavailableError:
         raise UnavailableError(
-            "there is no `kind` on the PATH; get it with `trafficdist components fetch kind` (or with --from source), "
+            "there is no `kind` on the PATH; get it with `trafficdist components fetch kind` (or add --from source), "
             "or from https://kind.sigs.k8s.io"
         ) from None
     version = version_of(KIND, path)
@@ -106,7 +106,7 @@ def check_engine(name: str, facts: Facts, wanted: KindConfig) -> None:
 
 
 def notes(facts: Facts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> list[str]:
-    """Return a note with the remedy for each resource of this machine that is scarce for this number of nodes."""
+    """Return a note with the remedy for each resource of this machine that is too scarce for this number of nodes."""
     found = []
     if 0 < facts.memory < nodes * _MEMORY_PER_NODE:
         found.append(
@@ -123,7 +123,7 @@ def notes(facts: Facts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> li
 
 
 def has_ip_vs() -> bool:
-    """Return whether this kernel has IPVS, or can load it; a container cannot load a module that the host lacks."""
+    """Return whether this kernel has IPVS or can load it. A container cannot load a module that the host lacks."""
     if Path("/sys/module/ip_vs").exists() or Path("/proc/net/ip_vs").exists():
         return True
     modprobe = shutil.which("modprobe", path="/usr/sbin:/sbin:/usr/bin:/bin")

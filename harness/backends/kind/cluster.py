@@ -1,7 +1,7 @@
-"""Creates one kind cluster, waits until it is ready, and deletes it in any case.
+"""Creates one kind cluster, waits until it is ready, and always deletes it at the end.
 
-~/.kube/config is not touched: the kubeconfig is in the cluster's own folder. The kind command ends with this process,
-even after `kill -9`, and `remove_leftovers` finds the containers that kind created.
+The file ~/.kube/config is not changed, because the kubeconfig is in the cluster's own folder. The kind command ends
+with this process, even after `kill -9`. `remove_leftovers` finds the containers that kind created.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _NO_IMAGE = re.compile(r'failed to pull image "([^"]+)"')
 
 
 class KindCluster:
-    """A cluster of one topology. A cluster is started once; `close` deletes it unless it is kept.
+    """A cluster of one topology. A cluster is started only once. `close` deletes it unless it is kept.
 
-    `node_names` maps nodes of the topology to kind's names: `{"a1": "trafficdist-…-worker", …}`.
+    `node_names` maps the topology's nodes to kind's names: `{"a1": "trafficdist-…-worker", …}`.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class KindCluster:
         proxy: Recipe | None = None,
         say: Say = silent,
     ) -> None:
-        """`image` is the node image of all nodes, or by role (see `parse_images`); default: kind's own.
+        """`image` is the node image of all nodes or of each role (see `parse_images`). The default is kind's own image.
 
-        `cni` is a manifest file in place of kind's network plugin; with "none" the recipe installs a plugin. `proxy` is
-        a recipe to install in place of kube-proxy; then `mode` is a mode of that proxy. `say` receives progress
-        messages. Raises `UsageError`.
+        `cni` is a manifest file that replaces kind's network plugin. If it is "none", the recipe installs a plugin.
+        `proxy` is a recipe that is installed in place of kube-proxy, and then `mode` is a mode of that proxy. `say`
+        receives progress messages. Raises `UsageError`.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
         of_kube_proxy = WITHOUT_PROXY if proxy else mode
@@ -103,14 +103,14 @@ class KindCluster:
         return self._state.kubeconfig
 
     def found(self) -> Self:
-        """Use the cluster that another process of the run created. Raises `UnavailableError` with the remedy."""
+        """Use a cluster that another process of the run created. Raises `UnavailableError` with the remedy."""
         self._tools = require(self.wanted)
         return self
 
     def start(self) -> Self:
         """Create the cluster, and return when every node is ready. Raises `UnavailableError` with the remedy.
 
-        A cluster that does not become ready is deleted unless it is kept.
+        A cluster that does not become ready is deleted, unless it is to be kept.
         """
         self._tools = tools = require(self.wanted)
         if self._proxy:
@@ -143,13 +143,13 @@ class KindCluster:
         self.close()
 
     def naming_exhausted_limit(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager that adds an exhausted limit of the machine to errors."""
+        """Return a context manager that mentions an exhausted limit of the machine in errors of its block."""
         return naming_exhausted_limit(self._engine, {self.control_plane, *self.node_names.values()})
 
     def components(
         self, api: Api, booted: Release | None = None, *, patches: Mapping[str, str] | None = None
     ) -> KindComponents:
-        """Return the object that changes the cluster's components; `booted` is the release of the node images."""
+        """Return the object that changes the cluster's components. `booted` is the release of the node images."""
         own = self._installation.daemon_sets if self._installation else ()
         return KindComponents(
             self._engine,
@@ -163,14 +163,14 @@ class KindCluster:
         )
 
     def proxy_places(self, api: Api) -> tuple[ProxySelector, ...]:
-        """Return the selectors of its proxies' pods."""
+        """Return the selectors of the pods of the cluster's proxies."""
         ready = self._installation.ready if self._installation else ()
         found = [ProxySelector(each.name, each.namespace, selector_of(api, each)) for each in ready]
         return tuple(found) or (KUBE_PROXY,)
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities in addition to those of every cluster."""
+        """The abilities that not every cluster has."""
         stays = self._installation is not None and not self._installation.daemon_sets
         return ABILITIES - {Ability.RESTART_PROXY} if stays else ABILITIES
 
@@ -181,7 +181,7 @@ class KindCluster:
 
     @property
     def facts(self) -> dict[str, str]:
-        """The facts for reports in addition to those of every cluster."""
+        """The facts about this cluster for reports, in addition to the facts about every cluster."""
         if self.wanted.default_cni:
             return {}
         who = self._cni or self._proxy
@@ -227,7 +227,7 @@ class KindCluster:
         return self._tools.engine
 
     def _create(self, tools: Tools) -> None:
-        self._say(f"kind {tools.kind_version} makes cluster {self.name} with {tools.engine.name}")
+        self._say(f"kind {tools.kind_version} creates cluster {self.name} with {tools.engine.name}")
         for note in tools.notes:
             self._say(f"note: {note}")
         text = yaml.safe_dump(manifest(self.wanted, name=self.name), sort_keys=False)
@@ -284,14 +284,14 @@ class KindCluster:
         if self._keep and self._engine.containers(self.name):
             self._state.kept.touch()
             self._state.let_go()
-            self._say(f"kind cluster {self.name} stays: KUBECONFIG={self.kubeconfig}")
+            self._say(f"kind cluster {self.name} is kept: KUBECONFIG={self.kubeconfig}")
             self._say(f"`kind delete cluster --name {self.name}` deletes it")
             return
         remove(self._engine, self.name, self._state)
 
 
 def progress_step(line: str) -> str:
-    """Return the progress step that a line of kind's output reports, or "" for other lines."""
+    """Return the progress step that a line of kind's output reports, or "" for any other line."""
     text = " ".join(_NOISE.sub(" ", line).split())
     begins = line.lstrip()[:1]
     if begins in ("✓", "✗"):
@@ -300,14 +300,14 @@ def progress_step(line: str) -> str:
 
 
 def without_stacks(lines: Sequence[str]) -> list[str]:
-    """Return the lines without Go's call stacks, which kubeadm prints after errors: a function, then its location."""
+    """Return the lines without Go's stack traces, which kubeadm prints after errors as function and location."""
     places = [line.startswith("\t") and ".go:" in line for line in lines]
     functions = [*places[1:], False]
     return [line for line, *stack in zip(lines, places, functions, strict=True) if not any(stack)]
 
 
 def explain(words: str, notes: Sequence[str] = ()) -> HarnessError:
-    """Return the error, with the remedy, for the output of a failed kind."""
+    """Return the error, with the remedy, that a failed kind's output describes."""
     lines = without_stacks([line for line in words.splitlines() if line.strip()])
     errors = [number for number, line in enumerate(lines) if line.startswith("ERROR:")]
     tail = "\n".join(lines[errors[-1] if errors else 0 :][-_TAIL:]) or "it printed nothing"

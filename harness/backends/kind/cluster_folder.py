@@ -1,10 +1,10 @@
-"""The files of a kind cluster on this machine: a folder that only its owner can enter, and a lock.
+"""The files of a kind cluster on this machine: a lock, and a folder that only its owner can enter.
 
     $XDG_STATE_HOME/trafficdist/kind/CLUSTER/   (else ~/.local/state/…)
         lock  cluster.yaml  kubeconfig  kind.log  kept
 
-The process that created a cluster holds the lock, which the kernel releases when that process ends in any way. A
-cluster with a free lock and without the mark `kept` is a leftover.
+The process that created a cluster holds the lock. The kernel releases the lock when that process ends in any way. A
+cluster is a leftover if its lock is free and it is not marked as kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PREFIX = "trafficdist-"
 
 
 def state_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of everything that this suite stores for this user."""
+    """Return the folder in which this suite stores all its files for this user."""
     base = environment.get("XDG_STATE_HOME") or ""
     place = Path(base) if base.startswith("/") else Path(environment.get("HOME") or Path.home()) / ".local" / "state"
     return place / "trafficdist"
@@ -42,7 +42,7 @@ class ClusterFolder:
         self._descriptor: int | None = None
 
     def take(self) -> bool:
-        """Create the folder if needed, and take the lock. Returns False if it is taken. Raises `UnavailableError`."""
+        """Create the folder if needed, and acquire the lock. Returns False if it is held. Raises `UnavailableError`."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -69,7 +69,7 @@ class ClusterFolder:
 
 
 def known() -> list[str]:
-    """Return the names of clusters that have a folder."""
+    """Return the names of the clusters that have a folder."""
     with contextlib.suppress(OSError):
         return sorted(each.name for each in root().iterdir() if each.is_dir())
     return []

@@ -1,14 +1,14 @@
-"""Starts, stops and changes the components of a kind cluster, like the manual downgrade procedures of the KEPs.
+"""Starts, stops and changes the components of a kind cluster, as the downgrade procedures in the KEPs do manually.
 
-API server and controller manager are static pods of the control plane node; kube-proxies are pods of DaemonSets. An
-image is pulled before anything changes, so that a missing version leaves the cluster as it is.
+The API server and the controller manager are static pods on the control plane node. kube-proxies are pods of
+DaemonSets. An image is pulled before anything changes, so that a missing version does not change the cluster.
 
-While the API server is replaced, controller manager and scheduler are stopped. With leader election they would exit
-after ten seconds without the API server, and a kubelet waits longer before each restart. Without leader election they
-would continue with old data for up to a minute, and report nodes as dead whose heartbeats they did not receive.
+While the API server is replaced, the controller manager and the scheduler are stopped. With leader election, they would
+exit after ten seconds without the API server, and a kubelet waits longer before each restart. Without leader election,
+they would use old data for up to a minute, and report nodes as dead because they did not receive the nodes' heartbeats.
 
-A release of version "" has the version that was booted. "1.30" means the newest 1.30 patch among the control plane
-node's images, else the newest published patch, unless `patches` names another. While the EndpointSlice controller is
+A release of version "" has the version at boot. "1.30" means the newest 1.30 patch among the control plane node's
+images, or else the newest published patch, unless `patches` specifies another. While the EndpointSlice controller is
 stopped, the other controllers of the controller manager continue.
 """
 
@@ -71,18 +71,18 @@ _HEALTH = {_SERVER: "/readyz", _MANAGER: "/healthz", _SCHEDULER: "/healthz"}
 
 
 def newest_patch(wanted: Wanted) -> Version:
-    """Return the newest patch of a minor version, from https://dl.k8s.io. Raises `UnavailableError`, `UsageError`."""
+    """Return the newest patch of a minor version from https://dl.k8s.io. Raises `UnavailableError` and `UsageError`."""
     try:
         return Releases().resolve(component_named("kube-proxy"), wanted)
     except UnavailableError as error:
         raise UnavailableError(
-            f"which patch of Kubernetes {wanted} is the newest is unknown without {KUBERNETES_MIRROR}; let this "
+            f"the newest patch of Kubernetes {wanted} is unknown without access to {KUBERNETES_MIRROR}; let this "
             f"machine reach it\n{error}"
         ) from None
 
 
 class KindComponents:
-    """Changes API server, controller, proxies and nodes of one kind cluster. Methods raise `UnavailableError`."""
+    """Changes the API server, controller, proxies and nodes of one kind cluster. Methods raise `UnavailableError`."""
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class KindComponents:
         stays: bool = False,
         own_proxies: ProxyPods | None = None,
     ) -> None:
-        """`booted` is the release of all components at boot; `patches` maps minor versions to patches.
+        """`booted` is the release of all components at boot. `patches` maps minor versions to patches.
 
-        `stays`: the cluster is kept after the run. `own_proxies` replace kube-proxy.
+        If `stays`, the cluster is kept after the run. `own_proxies` replace kube-proxy.
         """
         self._shell = shell
         self._control_plane = control_plane
@@ -118,7 +118,7 @@ class KindComponents:
         self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component by the same component of this release, and return when the new component is ready.
+        """Replace a component by this release of it, and return when the new component is ready.
 
         `nodes` are the topology's names of the nodes whose proxies are replaced.
         """
@@ -140,21 +140,21 @@ class KindComponents:
                 self._proxies.stop([self._node_names[node] for node in nodes])
 
     def stop_node(self, node: str) -> None:
-        """Kill a node's container, as a power failure would; do not wait until the control plane notices."""
+        """Kill a node's container, as a power failure would. Do not wait until the control plane notices."""
         self._off.add(node)
         self._shell.ask("kill", self._node_names[node])
 
     def start_node(self, node: str) -> None:
-        """Start a node's container again; do not wait for its kubelet."""
+        """Start a node's container again. Do not wait for its kubelet."""
         self._shell.ask("start", self._node_names[node])
         lift_icmp_limit(self._shell, self._node_names[node])
         self._off.discard(node)
 
     def close(self) -> None:
-        """Restore kubeadm's manifests on a cluster that is kept; other clusters are deleted anyway.
+        """Restore kubeadm's manifests on a cluster that is kept. Other clusters are deleted anyway.
 
-        Scenarios restore releases, but not everything: the control plane's pods have a short grace period, the
-        controller manager runs without leader election, and kube-proxy's DaemonSet replaces pods only when they are
+        Scenarios restore releases, but some changes would remain: the control plane's pods have a short grace period,
+        the controller manager runs without leader election, and kube-proxy's DaemonSet replaces pods only when they are
         deleted.
         """
         if not self._stays:
@@ -165,7 +165,7 @@ class KindComponents:
             self.start_node(node)
         for name, text in self._texts.items():
             self._write(name, text)
-            self._wait(functools.partial(self._is_up, name, 0), f"{name} to be as it was")
+            self._wait(functools.partial(self._is_up, name, 0), f"{name} to be restored")
         self._texts.clear()
         self._proxies.close()
 
@@ -176,7 +176,7 @@ class KindComponents:
             raise InconclusiveError(f"the metrics of {Component.CONTROLLER} cannot be read: {error}") from error
 
     def ask_pod(self, node: str, url: str, seconds: float) -> Response:
-        """Return a pod's response to a GET request from its node. The request does not need the API server.
+        """Send a GET request to a pod from its node, and return the response. The request does not need the API server.
 
         Raises `InconclusiveError`.
         """
@@ -222,7 +222,7 @@ class KindComponents:
             self._wait(lambda: self._says(name, tag), f"{name} to be changed")
 
     def _prepare_nodes(self) -> None:
-        """Note which nodes are ready before the API server stops, and drop their SYNs to it."""
+        """Record which nodes are ready before the API server stops, and drop their SYNs to it."""
         self._ready |= ready_nodes(self._api)
         self._silence_server(silent=True)
 
@@ -230,13 +230,13 @@ class KindComponents:
         silence_port(self._shell, self._control_plane, _PORTS[_SERVER], silent=silent)
 
     def _run_manager(self, pod: Object) -> None:
-        """Run this controller manager, or wait for the API server to return if it is away."""
+        """Run this controller manager. If there is none, wait until the API server is available again."""
         self._manager = pod
         if _SERVER not in self._away:
             self._run({_MANAGER: pod})
 
     def _nodes_are_back(self) -> bool:
-        """Return True when all formerly ready nodes are ready again: a node is lost after 40 s without reports."""
+        """Return True when all formerly ready nodes are ready again. A node is lost after 40 s without reports."""
         missing = self._ready - ready_nodes(self._api)
         if missing:
             raise AssertionError(f"not ready: {', '.join(sorted(missing))}")
@@ -244,7 +244,7 @@ class KindComponents:
         return True
 
     def _run(self, wanted: Mapping[str, Object]) -> None:
-        """Replace the static pods of these names."""
+        """Replace the static pods with these names."""
         start = time.time_ns() // 1000  # unique over all workers of a run
         for name, pod in wanted.items():
             self._write(name, yaml.safe_dump(static_pods.with_start(pod, start), sort_keys=False))
@@ -259,13 +259,13 @@ class KindComponents:
         return pod
 
     def _write(self, name: str, text: str) -> None:
-        """Write a manifest by a rename: a kubelet would read a partial file."""
+        """Write a manifest to another file and rename it, because a kubelet might read a partial file."""
         self._on_control_plane("cp", "/dev/stdin", f"{_ASIDE}/{name}.next.yaml", text=text)
         self._on_control_plane("mv", "-f", f"{_ASIDE}/{name}.next.yaml", f"{_MANIFESTS}/{name}.yaml")
         self._away.discard(name)
 
     def _put_away(self, *names: str) -> None:
-        """Stop these static pods by moving their manifests away."""
+        """Stop these static pods by moving their manifests out of the manifest folder."""
         for name in names:
             self._original(name)
             if name not in self._away:
@@ -276,27 +276,27 @@ class KindComponents:
         """Return True if only the pod with this start number runs and is healthy, else raise `AssertionError`."""
         starts = self._pods_of(name)
         if starts != [start]:
-            raise AssertionError(f"pods of starts {starts} run, and that of start {start} is awaited")
+            raise AssertionError(f"pods with start numbers {starts} run, instead of only number {start}")
         answer = self._get(name, _HEALTH[name])
         if answer != "ok":
             raise AssertionError(f"{_HEALTH[name]} says {answer[-200:]!r}")
         return True
 
     def _pods_of(self, name: str) -> list[int]:
-        """Return the start numbers of the running pods; 0 for kubeadm's own."""
+        """Return the start numbers of the running pods. kubeadm's own pods have the number 0."""
         listed = self._on_control_plane(
             "crictl", "pods", "--state", "ready", "--label", f"component={name}", "-o", "json"
         )
         return [int(each["labels"].get(static_pods.START_LABEL, 0)) for each in json.loads(listed)["items"]]
 
     def _says(self, name: str, tag: str) -> bool:
-        """Return True if a component reports this version, else raise `AssertionError`."""
+        """Return True if a component reports this version. Otherwise raise `AssertionError`."""
         if name == _SERVER:
             version = json.loads(self._get(name, "/version"))["gitVersion"]
         else:
             version = _BUILD.sub(r"\1", self._get(name, "/metrics"))
         if version != tag:
-            raise AssertionError(f"it should be {tag}, and reports {version[:200]!r}")
+            raise AssertionError(f"it reports version {version[:200]!r} instead of {tag}")
         return True
 
     def _get(self, name: str, path: str) -> str:
@@ -340,9 +340,9 @@ class KindComponents:
     # Both
 
     def _tag(self, release: Release, booted: str) -> str:
-        """Return the image tag of a release: its newest patch on the nodes, else its newest published patch.
+        """Return the image tag of a release: its newest patch on the nodes, or else its newest published patch.
 
-        `booted` is kubeadm's image. Raises `UnavailableError`, `UsageError`.
+        `booted` is kubeadm's image. Raises `UnavailableError` and `UsageError`.
         """
         wanted = parse_wanted(self._patches.get(release.version, release.version))
         tag = static_pods.tag_at(booted)
@@ -368,7 +368,7 @@ class KindComponents:
                 self._shell.execute(node, "crictl", "pull", image, seconds=PULL_SECONDS)
             except UnavailableError as error:
                 raise UnavailableError(
-                    f"image {image} cannot be pulled on node {node}; check the network, or bring it there with "
+                    f"image {image} cannot be pulled on node {node}; check the network, or load it there with "
                     f"`kind load docker-image {image}`\n{error}"
                 ) from None
 

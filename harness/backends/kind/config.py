@@ -1,10 +1,10 @@
-"""Returns the manifest with which kind creates a cluster of a topology.
+"""Returns the manifest from which kind creates a cluster with a topology.
 
-One control plane node, which has no zone and runs no pods of scenarios, and a worker for each node of the topology. A
-worker has its zone as a label, and its name in label `trafficdist.dev/node`, because kind's own node names (role and
-order) do not distinguish a1 from b2.
+The cluster has one control plane node, which has no zone and runs no pods of scenarios, and a worker for each node of
+the topology. A worker has its zone as a label. It has its topology name in label `trafficdist.dev/node`, because kind's
+own node names (role and number) do not show which node is a1 and which is b2.
 
-The functions are pure: they generate both the files of `kind-configs/` and the manifests of a run.
+The functions are pure. They generate both the files in `kind-configs/` and the manifests of a run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NODE_LABEL = "trafficdist.dev/node"
 CONTROL_PLANE, WORKER = "control-plane", "worker"
 MODES = ("iptables", "nftables", "ipvs")
 WITHOUT_PROXY = "none"
-"""The mode with which kind installs no kube-proxy."""
+"""The mode in which kind installs no kube-proxy."""
 
 _FAMILIES = {("IPv4",): "ipv4", ("IPv6",): "ipv6", ("IPv4", "IPv6"): "dual"}
 _TAG = re.compile(r":(v?\d[^:@/]*)(@|$)")
@@ -37,8 +37,8 @@ _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on by default; before tha
 class KindConfig:
     """The description of a kind cluster.
 
-    `images` are node images by role, "control-plane" and "worker"; the default is kind's own. `gates` are set in all
-    components. Without `default_cni` kind installs no network plugin. Raises `UsageError`.
+    `images` are node images by role ("control-plane" or "worker"). The default is kind's own image. `gates` are set in
+    all components. Without `default_cni`, kind installs no network plugin. Raises `UsageError`.
     """
 
     topology: Topology
@@ -58,7 +58,7 @@ class KindConfig:
 
 
 def manifest(wanted: KindConfig, *, name: str = "") -> dict[str, Any]:
-    """Return a `Cluster` of `kind.x-k8s.io/v1alpha4`; without a name kind calls the cluster "kind"."""
+    """Return a `Cluster` object of `kind.x-k8s.io/v1alpha4`. Without a name, kind names the cluster "kind"."""
     gates = {**required_gates(wanted.mode, wanted.images), **wanted.gates}
     return {
         "kind": "Cluster",
@@ -87,26 +87,26 @@ def _node(role: str, images: Mapping[str, str], labels: Mapping[str, str]) -> di
 
 
 def required_gates(mode: str, images: Mapping[str, str]) -> dict[str, bool]:
-    """Return the gates that kube-proxy of the oldest of these images needs to start in this mode."""
+    """Return the feature gates that kube-proxy of the oldest of these images needs to start in this mode."""
     versions = [version for image in images.values() if (version := version_of_image(image))]
     return gates_for_mode(mode, min(versions)) if versions else {}
 
 
 def gates_for_mode(mode: str, version: Version) -> dict[str, bool]:
-    """Return the gates that kube-proxy of this version needs to start in this mode."""
+    """Return the feature gates that kube-proxy of this version needs to start in this mode."""
     return {"NFTablesProxyMode": True} if mode == "nftables" and version < _NFTABLES_WITHOUT_GATE else {}
 
 
 def version_of_image(image: str) -> Version | None:
-    """Return the version in an image's tag: "kindest/node:v1.30.13@sha256:…" is 1.30.13; None if there is none."""
+    """Return the version in an image's tag, such as 1.30.13 for "kindest/node:v1.30.13@sha256:…", or None."""
     tag = _TAG.search(image)
     return parse_version(tag[1]) if tag else None
 
 
 def parse_images(text: str) -> dict[str, str]:
-    """Parse "IMAGE" for all nodes, "ROLE=IMAGE" for one role, or several separated by commas; the last wins.
+    """Parse "IMAGE" for all nodes, "ROLE=IMAGE" for one role, or a comma-separated list of these. Later entries win.
 
-    "" means none. Raises `UsageError`.
+    "" selects no image. Raises `UsageError`.
     """
     images: dict[str, str] = {}
     for word in filter(None, text.split(",")):

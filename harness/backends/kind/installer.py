@@ -1,4 +1,4 @@
-"""Installs a recipe's proxy (images, objects, a command) on a kind cluster without kube-proxy, and waits for it."""
+"""Installs a recipe's proxy on a kind cluster without kube-proxy, and waits until it is ready."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
 class Installer:
     """A recipe, and the cluster to install it on. `nodes` maps kind's names of nodes to readable names.
 
-    The first of `nodes` is the control plane.
+    The first entry of `nodes` is the control plane node.
     """
 
     api: Api
@@ -67,7 +67,7 @@ class Installer:
             process.start(who, self._what.command_with(known), log=log, environment=environment).finish(INSTALL_SECONDS)
 
     def wait(self) -> None:
-        """Wait until all workloads of the recipe are ready. Raises `StartError` with the pod, its node and its log."""
+        """Wait until all workloads are ready. Raises `StartError` with an unready pod, its node and its log."""
         missing = ""
 
         def ready() -> bool:
@@ -99,7 +99,7 @@ class Installer:
 
 
 def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Say) -> None:
-    """Load archives, and the images that the engine has, on all nodes. Nodes pull all other images.
+    """Load image archives, and the images that the engine has, on all nodes. The nodes pull all other images.
 
     Raises `StartError` with the first error of kind's output.
     """
@@ -118,7 +118,7 @@ def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Sa
 
 
 def images_of(recipe: Recipe) -> list[str]:
-    """Return the images that a recipe names, and the images in its objects."""
+    """Return the images that a recipe names, and the images in the recipe's objects."""
     installation = recipe.installation
     return [*installation.images, *images_in(installation.objects)] if installation else []
 

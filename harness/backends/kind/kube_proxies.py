@@ -1,13 +1,14 @@
-"""The objects of kube-proxies of different releases on different nodes.
+"""Objects for running kube-proxies of different releases on different nodes.
 
-kubeadm runs kube-proxy as one DaemonSet, and a DaemonSet has one template. So a proxy of another release is a pod of
-its node with its release's ConfigMap, and kubeadm's DaemonSet excludes that node. The affinity names nodes by field
-`metadata.name`, not by a label: proxies and controllers watch labels of nodes, and a change would disturb them.
+kubeadm runs kube-proxy as one DaemonSet, which has only one template. So a proxy of another release is a single pod
+with its release's ConfigMap, and kubeadm's DaemonSet excludes the pod's node. The node affinity selects nodes by the
+field `metadata.name`, not by a label, because proxies and controllers watch labels of nodes and a change would disturb
+them.
 
-A DaemonSet replaces pods only when they are deleted (`OnDelete`) while nodes are excluded: otherwise a change of its
+While nodes are excluded, a DaemonSet replaces pods only when they are deleted (`OnDelete`). Otherwise, a change of the
 affinity would restart the proxies on all other nodes.
 
-The functions are pure: they return changed copies of objects.
+The functions are pure. They return changed copies of objects.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ CONFIGURATION = "config.conf"  # kubeadm's key in the ConfigMap
 
 
 def variant_name(tag: str, gates: Mapping[str, bool]) -> str:
-    """Return the name of a release's ConfigMap; equal releases have equal names."""
+    """Return the name of the ConfigMap of a release. Equal releases have equal names."""
     digest = hashlib.sha256(repr((tag, sorted(gates.items()))).encode()).hexdigest()
     return f"{NAME}-{tag.replace('.', '-')}-{digest[:6]}"
 
 
 def excluding(daemon_set: Object, nodes: Sequence[str]) -> Object:
-    """Return a JSON merge patch that excludes these nodes from a DaemonSet."""
+    """Return a JSON merge patch that makes a DaemonSet exclude these nodes."""
     before = daemon_set["spec"]["template"]["spec"].get("affinity") or {}
     required = (before.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    # the API allows exactly one value
+    # The API allows exactly one value.
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in sorted(nodes)]
     terms = [
         {**each, "matchFields": [*(each.get("matchFields") or ()), *fields]}
@@ -49,16 +50,16 @@ def excluding(daemon_set: Object, nodes: Sequence[str]) -> Object:
 
 
 def restoring(daemon_set: Object) -> Object:
-    """Return a JSON merge patch that restores a DaemonSet."""
+    """Return a JSON merge patch that reverts the changes to a DaemonSet."""
     strategy: Object = daemon_set["spec"].get("updateStrategy") or {"type": "RollingUpdate"}
     affinity = daemon_set["spec"]["template"]["spec"].get("affinity")
     return {"spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}}}
 
 
 def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], node: str) -> Object:
-    """Return a pod of kubeadm's DaemonSet with image tag `tag` and its release's configuration, on this node.
+    """Return a copy of kubeadm's kube-proxy pod for this node, with image tag `tag` and its release's configuration.
 
-    kubeadm's DaemonSet does not adopt it: it has another label.
+    kubeadm's DaemonSet does not adopt the pod, because the pod has another label.
     """
     name = variant_name(tag, gates)
     spec = copy.deepcopy(daemon_set["spec"]["template"]["spec"])
@@ -70,7 +71,7 @@ def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], node: str) 
 
 
 def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool]) -> Object:
-    """Return a copy of kubeadm's ConfigMap with exactly these feature gates, under the release's name."""
+    """Return a copy of kubeadm's ConfigMap with exactly these feature gates, named after the release."""
     name = variant_name(tag, gates)
     data = dict(config_map["data"])
     configuration = yaml.safe_load(data[CONFIGURATION])
@@ -85,5 +86,5 @@ def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool
 
 
 def mode_of(config_map: Object) -> str:
-    """Return the mode in the ConfigMap, "iptables" if it has none."""
+    """Return the mode in the ConfigMap, or "iptables" if it specifies none."""
     return str(yaml.safe_load(config_map["data"][CONFIGURATION]).get("mode") or "iptables")

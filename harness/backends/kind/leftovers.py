@@ -1,4 +1,4 @@
-"""Finds and deletes kind clusters that runs left behind, for example after `kill -9`."""
+"""Finds and deletes leftover kind clusters of ended runs, for example after `kill -9`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _DELETE_SECONDS = 120.0
 
 
 def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: ContainerEngine | None = None) -> list[str]:
-    """Delete clusters of finished runs, and return their names. `say` receives the reason for each cluster that stays.
+    """Delete clusters of ended runs, and return their names. `say` receives the reasons not to delete a cluster.
 
-    Without `run_id`, delete all clusters of this user whose process has ended and that are not kept. With `run_id`,
-    delete the cluster of that run, even if it is kept, unless that run's process still runs. Without an engine there is
-    nothing to delete. Raises `UnavailableError` if the engine does not answer.
+    Without `run_id`, delete all clusters of this user whose process has ended, except clusters marked as kept. With
+    `run_id`, delete that run's cluster, even if it is kept, unless the run's process still runs. Without an engine,
+    there is nothing to delete. Raises `UnavailableError` if the engine does not answer.
     """
     try:
         found = engine or find_engine()
@@ -35,7 +35,7 @@ def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: ContainerEn
 def _remove(engine: ContainerEngine, name: str, say: Say, *, even_kept: bool) -> bool:
     state = ClusterFolder(name)
     if not state.take():
-        say(f"kind cluster {name} is in use by a running process; it stays")
+        say(f"kind cluster {name} is in use by a running process and is not deleted")
         return False
     try:
         if state.kept.exists() and not even_kept:
@@ -48,7 +48,7 @@ def _remove(engine: ContainerEngine, name: str, say: Say, *, even_kept: bool) ->
 
 
 def remove(engine: ContainerEngine, name: str, state: ClusterFolder) -> None:
-    """Delete a cluster and its folder. Node images and the network of kind stay. Raises `StartError`."""
+    """Delete a cluster and its folder, but not node images or kind's network. Raises `StartError`."""
     command: list[str | Path] = [find_kind()[0], "delete", "cluster", "--name", name, "--kubeconfig", state.kubeconfig]
     process.start("kind", command, log=state.log, environment=engine.environment()).finish(_DELETE_SECONDS)
     state.remove()

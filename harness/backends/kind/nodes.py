@@ -1,4 +1,4 @@
-"""The nodes of a kind cluster: their readiness, and changes and looks into them by commands in their containers."""
+"""The nodes of a kind cluster: their readiness in the API, and access by commands in their containers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.errors import InconclusiveError, UnavailableError
 from harness.model.manifests import has_condition
 
 _LIMITED = {"/proc/sys/net/ipv4/icmp_ratemask": "0", "/proc/sys/net/ipv6/icmp/ratemask": "255"}
-"""The ICMP types to limit: no type for IPv4, and for IPv6, which rejects an empty set, a type that is not an error."""
+"""The ICMP types to rate-limit: none for IPv4. IPv6 rejects an empty set, so it gets a type that is not an error."""
 
 _FAMILIES = "4:iptables:tcp 6:ip6tables:tcp6"
 _SILENCE = """
@@ -35,7 +35,7 @@ _LOOK = (  # prints the path of a recent log with the error, /var/log/pods/POD/C
 
 
 def ready_nodes(api: Api) -> set[str]:
-    """Return the names of ready nodes without taints of the node controller; none while the API server is away."""
+    """Return the names of ready nodes without taints of the node controller, or none without an API server."""
     try:
         nodes = api.list("nodes")
     except (InconclusiveError, RefusedError):
@@ -50,9 +50,10 @@ def ready_nodes(api: Api) -> set[str]:
 
 
 def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:
-    """Lift the rate limit of a node's ICMP errors, so that it refuses every connection. Raises `UnavailableError`.
+    """Remove the rate limit of a node's ICMP errors, so that it can refuse every connection. Raises `UnavailableError`.
 
-    By default its kernel sends one ICMP error per second to each client. The setting ends with the node's netns.
+    By default, the node's kernel sends one ICMP error per second to each client. The setting ends with the node's
+    netns.
     """
     shell.execute(
         node, "sh", "-ec", "; ".join(f"[ ! -e {file} ] || echo {kinds} > {file}" for file, kinds in _LIMITED.items())
@@ -63,12 +64,13 @@ def silence_port(shell: ContainerEngine, node: str, port: int, *, silent: bool) 
     """Drop SYNs of other nodes to a TCP port of a node, or accept them again. Idempotent. Raises `UnavailableError`.
 
     While an API server is replaced, a refused client backs off for up to 30 to 60 s, so kubelets and proxies would
-    reconnect late. A client without an answer repeats its SYN after a second or more (TCP), and continues at once.
+    reconnect late. A client that gets no answer retransmits its SYN after a second or more (TCP), and connects as soon
+    as the server is back.
 
-    The rule covers every address of a node: on dual-stack networks clients try the other family if the first is silent
-    at once. The suite's own connections come from the gateway of the engine's network or from the node itself, and are
-    refused as before. So are clients on the server's own node: its kubelet deletes mirror pods while it starts static
-    pods, and would wait for each answer.
+    The rule covers every address of a node, because on dual-stack networks, clients immediately try the other family if
+    the first does not answer. The suite's own connections are refused as before, because they come from the gateway of
+    the engine's network or from the node itself. Clients on the server's own node are refused too: its kubelet deletes
+    mirror pods while it starts static pods, and would wait for each answer.
     """
     unless, change = ("yes", "--insert") if silent else ("no", "--delete")
     shell.execute(node, "sh", "-ec", _SILENCE.format(families=_FAMILIES, port=port, unless=unless, change=change))
@@ -76,10 +78,10 @@ def silence_port(shell: ContainerEngine, node: str, port: int, *, silent: bool) 
 
 @contextlib.contextmanager
 def naming_exhausted_limit(shell: ContainerEngine, nodes: Collection[str]) -> Iterator[None]:
-    """Add to errors of the block that the logs of these nodes name an exhausted limit of the machine.
+    """If the logs of these nodes mention an exhausted limit of the machine, add this to errors of the block.
 
-    Kind nodes share the limits of one kernel. When the last inotify instance is taken, for example by a second cluster,
-    each new kube-proxy crashes again and again, and only a timeout would be reported.
+    All kind nodes share the limits of one kernel. When inotify instances run out, for example because of a second
+    cluster, each new kube-proxy crashes repeatedly, and otherwise only a timeout would be reported.
     """
     try:
         yield

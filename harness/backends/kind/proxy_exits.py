@@ -1,7 +1,7 @@
-"""Detect crashes of proxies, although on a real cluster a kubelet restarts them at once.
+"""Detect crashes of proxies, which a kubelet of a real cluster restarts immediately.
 
-A kubelet reports how each container last ended. Changes by scenarios are not crashes: a replaced proxy has a new pod,
-and a proxy on a node that was switched off ended for a reason that its kubelet does not know.
+A kubelet reports how each container last ended. Changes by scenarios do not count as crashes: a replaced proxy has a
+new pod, and if a node was switched off, its kubelet does not know how the proxy ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LINES = "20"
 
 
 class ProxyExits:
-    """The containers of proxies, and their known exits."""
+    """The containers of proxies, and their exits that are already known."""
 
     def __init__(self, api: Api, places: Sequence[ProxySelector]) -> None:
         self._api = api
@@ -26,9 +26,9 @@ class ProxyExits:
         self.latest()
 
     def latest(self) -> str:
-        """Return which proxy has crashed since the last call or waits for its restart, or "" if no proxy has.
+        """Return which proxy has crashed since the last call or waits for its restart, or "" if none has.
 
-        Returns "" while the API server is away.
+        Returns "" while the API server is unavailable.
         """
         found = []
         try:
@@ -40,7 +40,7 @@ class ProxyExits:
         return next(iter(found), "")
 
     def _ended(self, pod: Object) -> Iterator[Object]:
-        """Yield the containers of a pod that have crashed since the last call, or are not running again yet."""
+        """Yield the containers of a pod that have crashed since the last call or have not been restarted yet."""
         for each in (pod.get("status") or {}).get("containerStatuses") or ():
             end = _end(each)
             if not end or end.get("reason") == _UNKNOWN or "deletionTimestamp" in pod["metadata"]:

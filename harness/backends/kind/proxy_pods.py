@@ -1,6 +1,6 @@
-"""Stops and starts the proxies of single nodes of a kind cluster through the API: their DaemonSets exclude these nodes.
+"""Stops and starts the proxies on single nodes of a kind cluster through the API. Their DaemonSets exclude these nodes.
 
-A proxy is replaced in two steps, stop and start. If two proxies ran at once, both would write rules, and the older
+A proxy is stopped before its replacement starts. If both ran at the same time, both would write rules, and the old
 proxy might write last.
 """
 
@@ -26,7 +26,7 @@ _KUBE_PROXY = Workload("DaemonSet", objects.NAMESPACE, objects.NAME)
 
 
 class ProxyPods:
-    """The proxies of one cluster, as pods of DaemonSets. Node names are the API server's names."""
+    """The proxies of one cluster, as pods of DaemonSets. Nodes have the API server's names."""
 
     def __init__(self, api: Api, name: str, workloads: Sequence[Workload]) -> None:
         self._api = api
@@ -36,20 +36,20 @@ class ProxyPods:
         self._without: set[str] = set()
 
     def start(self, nodes: Sequence[str]) -> None:
-        """Replace the proxies of these nodes. Raises `UnavailableError` if they do not become ready."""
+        """Replace the proxies on these nodes. Raises `UnavailableError` if the new proxies do not become ready."""
         self.stop(nodes)
         self._without -= set(nodes)
         self._apply()
         self._wait(nodes, there=True)
 
     def stop(self, nodes: Sequence[str]) -> None:
-        """Stop the proxies of these nodes; rules in the kernel stay."""
+        """Stop the proxies on these nodes. Their rules remain in the kernel."""
         self._without |= set(nodes)
         self._apply()
         self._wait(nodes, there=False)
 
     def close(self) -> None:
-        """Run the proxies on every node again, as they were installed. Idempotent."""
+        """Run the proxies on every node again, as installed originally. Idempotent."""
         if self._without:
             self.start(sorted(self._without))
         for workload, before in self._before.items():
@@ -61,7 +61,7 @@ class ProxyPods:
             self._ask("PATCH", each, objects.excluding(self._installed(each), sorted(self._without)))
 
     def _installed(self, workload: Workload) -> Object:
-        """Return the DaemonSet before any change."""
+        """Return the DaemonSet as it was before any change."""
         if workload not in self._before:
             self._before[workload] = self._ask("GET", workload)
         return self._before[workload]
@@ -95,7 +95,7 @@ class ProxyPods:
 
 
 class KubeProxies(ProxyPods):
-    """kube-proxies: kubeadm's DaemonSet, and single pods of other releases."""
+    """kube-proxies, as kubeadm's DaemonSet and single pods of other releases."""
 
     def __init__(self, shell: ContainerEngine, api: Api) -> None:
         super().__init__(api, objects.NAME, [_KUBE_PROXY])
@@ -111,7 +111,7 @@ class KubeProxies(ProxyPods):
         return str(self._installed(_KUBE_PROXY)["spec"]["template"]["spec"]["containers"][0]["image"])
 
     def start_release(self, nodes: Sequence[str], tag: str, gates: Mapping[str, bool]) -> None:
-        """Replace the proxies of these nodes by the proxy with this image tag and exactly these gates."""
+        """Replace the proxies on these nodes by proxies with this image tag and exactly these feature gates."""
         self.stop(nodes)
         configuration = objects.variant_configuration(self.config_map, tag, gates)
         name = configuration["metadata"]["name"]
@@ -144,7 +144,7 @@ class KubeProxies(ProxyPods):
             yield workload, [*pods, *self._of_releases()]
 
     def _wait(self, nodes: Sequence[str], *, there: bool) -> None:
-        """Wait also until each started proxy is healthy, and name an exhausted limit of the machine."""
+        """Also wait until each started proxy is healthy. Errors mention an exhausted limit of the machine."""
 
         def healthy() -> bool:
             for node in nodes:

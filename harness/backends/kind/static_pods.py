@@ -1,9 +1,9 @@
-"""Changes kubeadm's static pods of the control plane: image, feature gates, and the list of controllers.
+"""Changes kubeadm's static pods of the control plane: their image, feature gates, and list of controllers.
 
-A kubelet runs the manifests in /etc/kubernetes/manifests, and treats a changed file as another pod. So a label with the
-number of the start causes a restart, and identifies the new pod.
+A kubelet runs the manifests in /etc/kubernetes/manifests, and treats a changed file as a new pod. So a label with the
+start number causes a restart, and identifies the new pod.
 
-The functions are pure: they return changed manifests.
+The functions are pure. They return changed manifests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SLICES = "endpointslice"  # its name up to 1.27, and an alias since then
 def with_start(pod: Object, start: int) -> Object:
     """Return the pod with label `START_LABEL` and a short grace period.
 
-    An API server waits for all watches to end, and so for its whole grace period, 30 s, whenever it is replaced.
+    An API server waits until all watches end. Otherwise each replacement would take its full grace period of 30 s.
     """
     changed = copy.deepcopy(pod)
     changed["spec"]["terminationGracePeriodSeconds"] = _GRACE
@@ -45,8 +45,8 @@ def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
 def without_election(pod: Object) -> Object:
     """Return the controller manager's pod without leader election.
 
-    There is only one controller manager. With leader election its successor would wait until the old lease expires,
-    and it would exit whenever the API server is away for ten seconds.
+    There is only one controller manager. With leader election, its successor would wait until the old lease expires,
+    and a controller manager would exit when the API server is unavailable for ten seconds.
     """
     changed = copy.deepcopy(pod)
     _set(_container(changed)["command"], _ELECT, "false")
@@ -56,7 +56,8 @@ def without_election(pod: Object) -> Object:
 def without_slices(pod: Object) -> Object:
     """Return the controller manager's pod without the EndpointSlice controller.
 
-    The other controllers continue: otherwise no pod of a DaemonSet would be replaced and no namespace would be deleted.
+    The other controllers continue. Without them, pods of DaemonSets would not be replaced and namespaces would not be
+    deleted.
     """
     changed = copy.deepcopy(pod)
     command = _container(changed)["command"]
@@ -66,7 +67,7 @@ def without_slices(pod: Object) -> Object:
 
 
 def tag_of(pod: Object) -> str:
-    """Return the tag of the pod's image, like "v1.34.0". Raises `UnavailableError`."""
+    """Return the tag of the pod's image, such as "v1.34.0". Raises `UnavailableError`."""
     return tag_at(image_of(pod))
 
 
@@ -103,6 +104,6 @@ def _value(command: list[str], flag: str) -> str | None:
 
 
 def _set(command: list[str], flag: str, value: str | None) -> None:
-    """Set a flag in place, or at the end; None removes it."""
+    """Set a flag in place, or append it. None removes the flag."""
     at = next((number for number, each in enumerate(command) if each.startswith(f"{flag}=")), len(command))
     command[at : at + 1] = [] if value is None else [f"{flag}={value}"]

@@ -1,4 +1,4 @@
-"""Reports whether the pods of a workload are ready, and otherwise which pod is not ready, its node and its log."""
+"""Reports whether the pods of a workload are ready. If not, it reports an unready pod, its node and its log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.model.manifests import has_condition
 from harness.model.program_log import fault_in
 from harness.recipes.installation import Workload
 
-_PULL = "build or pull it where the container engine is, and name it in key kind.images of the recipe"
+_PULL = "build or pull it on the machine of the container engine, and add it to key kind.images of the recipe"
 _PLURAL = {"DaemonSet": "daemonsets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
 _LOG_BYTES = "1000000"
 
@@ -21,7 +21,7 @@ def url_of(workload: Workload) -> str:
 
 
 def selector_of(api: Api, workload: Workload) -> str:
-    """Return the selector of its pods; "" if the workload does not exist."""
+    """Return the selector of a workload's pods, or "" if the workload does not exist."""
     spec = api.request("GET", url_of(workload)).body.get("spec") or {}
     labels = (spec.get("selector") or {}).get("matchLabels") or {}
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
@@ -51,7 +51,7 @@ def lacking(api: Api, workload: Workload) -> str:
 
 
 def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return why a workload is not ready, and the log of the pod that is not, by file name.
+    """Return why a workload is not ready, and the log of its unready pod by file name.
 
     `nodes` maps the cluster's names of nodes to readable names.
     """
@@ -71,7 +71,7 @@ def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> tuple[str
 
 
 def _log(api: Api, pod: Object) -> str:
-    """Return the log of the first container that is not healthy, from before its last restart."""
+    """Return the log of the first unhealthy container. After a restart, it is the log before the restart."""
     status = pod.get("status") or {}
     for each in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         ended = ((each.get("state") or {}).get("terminated") or {}).get("exitCode")

@@ -36,7 +36,7 @@ def test_dns_is_checked_after_the_controller_is_idle() -> None:
 def test_dns_without_locators_has_no_controller_to_stop() -> None:
     backend: Any = NetnsBackend()
     backend._dns = (_Component("coredns", [], []), None)
-    with pytest.raises(UnavailableError, match=r"^DNS coredns keeps no PodLocators$"):
+    with pytest.raises(UnavailableError, match=r"^DNS coredns has no PodLocator controller$"):
         backend.stop_component(LOCATOR_CONTROLLER, [])
 
 
@@ -66,5 +66,5 @@ def test_reads_are_attributed_by_user_agent(component: Component, reads: int) ->
 def test_control_plane_without_read_records_is_reported() -> None:
     backend: Any = NetnsBackend()
     backend.control_plane = _Plane()
-    with pytest.raises(UnavailableError, match=r"^control plane binaries does not record which client reads what$"):
+    with pytest.raises(UnavailableError, match=r"^control plane binaries does not record the reads of each client$"):
         backend.reads(PROXY, since=0.0)

@@ -88,7 +88,7 @@ def test_hung_proxy_is_found_once_and_not_waited_for_again(
     cluster.check_instruments()
     hang(cluster, "b1", signal.SIGSTOP)
     cluster.settle()
-    said = r"service-proxy has stopped processing changes: a new Service is not reached on b1 after 30 s, though"
+    said = r"service-proxy has stopped processing changes: a new Service is not reachable from b1 after 30 s, though"
     with time_scaled(0.03):
         with pytest.raises(EndedError, match=said) as ended:
             cluster.check_instruments()
@@ -109,7 +109,7 @@ def test_stopped_proxy_is_found_during_a_wait(cluster: NetnsBackend, monkeypatch
     monkeypatch.setattr(activity, "HUNG_EVERY", 0.1)
     made = cluster.api.create("services", "mine", manifests.service("late"))
     probe = Probe(cluster.namespace_of(pod_client("b1")), "TCP", made["spec"]["clusterIP"], 80)
-    said = "on b1 it has not run for 5 s, nor wanted to, and has not read what the API server sent"
+    said = "on b1 it has not run for 5 s, was never ready to run, and has not read the API server's data"
     with pytest.raises(EndedError, match=said) as ended:
         eventually(
             lambda: isinstance(cluster.probe([probe])[0], Reached),

@@ -111,7 +111,7 @@ def test_fault_is_found_through_the_api(stranger: Stranger, mutant: str) -> None
 @pytest.mark.slow
 def test_fault_found_through_the_api_has_evidence(stranger: Stranger) -> None:
     cluster = stranger(reference(MUTANTS["ignores-zone-hints"]))()
-    with pytest.raises(AssertionError, match=r"what its objects ask for:\n(.*\n)* *a1 a2 +a .* zone ") as failed:
+    with pytest.raises(AssertionError, match=r"that its objects require:\n(.*\n)* *a1 a2 +a .* zone ") as failed:
         SCENARIOS[NEARBY].test(cluster)
     assert f"write slice web-1-slice-ipv4, {len(cluster.running)} endpoints: a1 (" in str(failed.value)
 
@@ -126,7 +126,7 @@ def test_fault_found_through_the_api_has_evidence(stranger: Stranger) -> None:
     (path,) = (text for name, text in texts.items() if name.startswith("path-"))
     lacks = re.findall("^Missing here: ([^:]+):", path, re.MULTILINE)
     assert lacks == [
-        "which rules took it",
+        "which rules handled the packet",
         "its conntrack entry",
         "its packets at the node",
         "its packets at client and server",

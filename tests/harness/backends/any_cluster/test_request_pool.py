@@ -80,6 +80,6 @@ def test_no_request_starts_after_close() -> None:
     asked: list[str] = []
     made = RequestPool(1, no_watch)
     made.close()
-    with pytest.raises(InconclusiveError, match="the run is over"):
+    with pytest.raises(InconclusiveError, match="the run has ended"):
         list(made.each(asked.append, ["a1"]))
     assert asked == []

@@ -20,14 +20,14 @@ def test_node_with_the_same_boot_id_may_be_local(tmp_path: Path) -> None:
     (tmp_path / "boot").write_text("boot-1\n")
     assert not is_elsewhere(NODE, tmp_path / "boot")
     (tmp_path / "boot").write_text("boot-2\n")
-    assert is_elsewhere(NODE, tmp_path / "boot") == "node kind-worker is on another machine, or in a virtual one"
+    assert is_elsewhere(NODE, tmp_path / "boot") == "node kind-worker is on another machine or in a virtual machine"
     assert is_elsewhere(NODE, tmp_path / "no-such-file")  # as on a machine without Linux
 
 
 def test_remote_cluster_is_probed_with_agnhost_and_the_reason_is_given() -> None:
     found = choose("", [NODE], NAMES)
     assert found.probes == AGNHOST
-    assert str(found).endswith("API server: node kind-worker is on another machine, or in a virtual one")
+    assert str(found).endswith("API server: node kind-worker is on another machine or in a virtual machine")
     assert not found.abilities
 
 
@@ -43,7 +43,7 @@ def test_ordinary_user_probes_with_agnhost(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_agnhost_can_be_required_on_any_cluster() -> None:
-    assert choose(AGNHOST, [], {}).why == "as option probes says"
+    assert choose(AGNHOST, [], {}).why == "as set by option probes"
 
 
 def test_packets_add_abilities() -> None:

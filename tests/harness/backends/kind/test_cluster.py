@@ -78,7 +78,7 @@ def test_failed_cluster_leaves_nothing(install: Install) -> None:
     cluster = KindCluster(ONE_ZONE, run_id="abcdefgh", say=said.append)
     with pytest.raises(UnavailableError, match="ERROR: failed to create cluster: no luck"):
         cluster.start()
-    assert said == ["kind 0.33.0 makes cluster trafficdist-abcdefgh with docker", "Preparing nodes"]
+    assert said == ["kind 0.33.0 creates cluster trafficdist-abcdefgh with docker", "Preparing nodes"]
     assert "delete cluster --name trafficdist-abcdefgh" in Path(f"{kind}.asked").read_text(encoding="utf-8")
     assert not (root() / cluster.name).exists()
 

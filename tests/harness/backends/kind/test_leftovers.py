@@ -49,7 +49,7 @@ def test_cluster_of_a_killed_process_is_deleted(run_id: str, engine: ContainerEn
         assert process.stdout.readline() == "True\n"
         said: list[str] = []
         assert remove_leftovers(say=said.append) == []
-        assert said == [f"kind cluster {name} is in use by a running process; it stays"]
+        assert said == [f"kind cluster {name} is in use by a running process and is not deleted"]
         process.send_signal(signal.SIGKILL)
     assert remove_leftovers() == [name]
     assert engine.containers(name) == []
