@@ -1,1 +1,1 @@
-"""Control planes: they serve the Kubernetes API and write EndpointSlices."""
+"""Control planes. They serve the Kubernetes API and write EndpointSlices."""

@@ -1,9 +1,9 @@
-"""Run etcd and kube-apiserver as local processes for one cluster.
+"""Runs etcd and kube-apiserver as local processes for one cluster.
 
 etcd does not sync to disk. Unless the control plane is `whole`, the API server serves only the API groups that
-scenarios and components use, which halves its start time. A client with the token has all permissions. The harness
-performs some tasks of a cluster itself, so the admission plugins for service accounts, taints of nodes that are not
-ready, and priorities are disabled.
+scenarios and components use, which halves its start time. A client with the token has all permissions. Some admission
+plugins are disabled because the harness does their work itself: service accounts, taints of unready nodes, and
+priorities.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _FORWARDED = "localhost"
 
 
 class LocalApiServer:
-    """One etcd and one kube-apiserver. Another release can replace the kube-apiserver on the same port."""
+    """One etcd and one kube-apiserver. Another release of kube-apiserver can replace it on the same port."""
 
     def __init__(
         self, processes: Processes, *, egress: Path, kubelets: KubeletTrust, etcd_version: str = "", whole: bool = False
     ) -> None:
-        """`egress` is the EgressSelectorConfiguration for connections to pods and kubelets.
+        """`egress` is the EgressSelectorConfiguration for the API server's connections to pods and kubelets.
 
-        If `whole` is true, all API groups are served, and Service `kubernetes` has an unreachable endpoint.
-        Raises `UnavailableError` with the remedy if etcd is missing.
+        If `whole` is true, all API groups are served, and Service `kubernetes` has an unreachable endpoint. Raises
+        `UnavailableError` with the remedy if etcd is missing.
         """
         self._processes = processes
         self._egress = egress
@@ -108,7 +108,7 @@ class LocalApiServer:
         self._server = None
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """Return a client's kubeconfig. `url` may name another address of the API server."""
+        """Return a client's kubeconfig. `url` may specify another address of the API server."""
         certificate = base64.b64encode(self._ca.cert_pem.bytes()).decode()
         cluster = {"server": url or f"https://127.0.0.1:{self.port}", "certificate-authority-data": certificate}
         cluster |= {"tls-server-name": _FORWARDED} if url else {}

@@ -1,16 +1,16 @@
-"""Report whether kube-controller-manager has processed all earlier writes, by means of barrier objects.
+"""Reports whether kube-controller-manager has processed all earlier writes, by means of barrier objects.
 
 The controller watches Services, Pods and Nodes separately, and processes one queue in order. The barrier owns one
-object of each kind and changes these objects after all other writes. When the EndpointSlice of the barrier reflects all
-three changes, the controller has received all earlier writes. The controller batches pod events briefly and retries a
-failed sync after a second, so the barrier then waits until the queue is empty and no retry is pending.
+object of each kind, and changes these objects after all other writes. When the barrier's EndpointSlice reflects all
+three changes, the controller has received all earlier writes. The controller briefly batches pod events, and retries a
+failed sync after a second. So the barrier then waits until the queue is empty and no retry is pending.
 
-If the node's change arrives last, the slice still shows the former zone, and the change of a node alone triggers no
-sync. In this case the barrier changes its Service once more. It changes its node only after another node has changed,
-because each node change makes the controller sync all Services again, and the harness must not cause that sync in a
-scenario. `Nodes.resize` describes the exception, a node of which only the CPU changed.
+If the node's change arrives last, the slice still shows the old zone, because a node's change alone triggers no sync.
+In this case, the barrier changes its Service again. The barrier changes its node only after another node has changed,
+because each node change makes the controller sync all Services, and in a scenario the harness must not cause that sync.
+There is one exception, a node of which only the CPU changed (see `Nodes.resize`).
 
-Proxies ignore the headless Service of the barrier, and topology heuristics ignore its control plane node.
+Proxies ignore the barrier's headless Service, and topology heuristics ignore its control plane node.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _ITS_CHANGES = (
 
 
 class ControllerBarrier:
-    """The barrier's Service, Pod and Node. They exist as long as one controller process."""
+    """The barrier's Service, Pod and Node. They exist as long as the controller process that they observe."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], scrape: Callable[[], str], log: Callable[[], str]) -> None:
-        """`scrape` returns the controller's metrics or raises `InconclusiveError`. `log` returns the new log lines."""
+        """`scrape` returns the controller's metrics or raises `InconclusiveError`. `log` returns new log lines."""
         self._api = Api(kubeconfig)
         self._scrape = scrape
         self._log = log
@@ -69,9 +69,9 @@ class ControllerBarrier:
         self._api.close()
 
     def passed(self) -> bool:
-        """Return whether the controller has processed all writes that precede this call.
+        """Return whether the controller has processed all writes before this call.
 
-        Raises `InconclusiveError` when the controller or the API server does not respond.
+        Raises `InconclusiveError` if the controller or the API server does not respond.
         """
         revision, nodes = self._look()
         if self._revision and self._revision == revision:
@@ -87,15 +87,15 @@ class ControllerBarrier:
         except NotYetError:
             return False
         except RefusedError as error:
-            raise InconclusiveError(f"the canary of the controller was refused: {error}") from error
+            raise InconclusiveError(f"the API server rejected an object of the barrier: {error}") from error
         time.sleep(GATHERING + _MARGIN)
         return self._is_idle()
 
     def _wait(self) -> None:
-        eventually(self._arrived, within=_ARRIVAL, every=0.003, describe="the changes of the barrier in its slice")
+        eventually(self._arrived, within=_ARRIVAL, every=0.003, describe="the barrier's changes to appear in its slice")
 
     def without_barrier(self, text: str) -> str:
-        """Return the metrics without the effect of the barrier's writes."""
+        """Return the metrics without the effect of the barrier's own writes."""
         for pattern in _ITS_CHANGES:
             text = pattern.sub(lambda found: f"{found[1]} {float(found[2]) - self._written:g}", text)
         return text
@@ -148,7 +148,7 @@ class ControllerBarrier:
 
     @property
     def _ready(self) -> bool:
-        """Return the pod's readiness in this round. A new address would count as a removed and an added endpoint."""
+        """Return the pod's readiness in this round. A new address instead would count as two changed endpoints."""
         return self._round % 2 == 0
 
     def _slices(self) -> list[Object]:

@@ -1,10 +1,10 @@
-"""Run etcd, kube-apiserver and kube-controller-manager as local processes, as in a real cluster's control plane.
+"""Runs etcd, kube-apiserver and kube-controller-manager as local processes, as in a real control plane.
 
-The harness acts as scheduler, kubelet and cloud provider, as it does for the embedded control plane. Any release in the
-cache of `trafficdist components` can run. Another release can replace a running release and keeps the stored objects.
+The harness acts as scheduler, kubelet and cloud provider, as for the embedded control plane. Every release in the cache
+of `trafficdist components` can run. A release can replace another release, and the stored objects remain.
 
-For `cluster up` and upstream's e2e, a whole control plane also runs kube-scheduler and all controllers that need no
-cloud.
+For `cluster up` and upstream's e2e tests, a `whole` control plane also runs kube-scheduler and all controllers that
+need no cloud.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class BinariesControlPlane:
         whole: bool = False,
         slices: Callable[..., Any] | None = None,
     ) -> None:
-        """`controller` is the initial version of kube-controller-manager, by default that of the release.
+        """`controller` is the initial version of kube-controller-manager. By default, it is the version of the release.
 
-        If `whole` is true, `slices` may create a reference controller that writes the EndpointSlices instead.
-        Raises `UnavailableError` with the remedy if etcd is missing.
+        If `whole` is true, `slices` may create a reference controller that writes the EndpointSlices instead. Raises
+        `UnavailableError` with the remedy if etcd is missing.
         """
         self.release = release or Release()
         self._controller_version = controller
@@ -115,7 +115,7 @@ class BinariesControlPlane:
         return self._server.port if self._server.running else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server with this release, and wait until the controller is connected again.
+        """Replace the API server by this release, and wait until the controller is connected again.
 
         Raises `InconclusiveError`.
         """
@@ -144,7 +144,7 @@ class BinariesControlPlane:
         self._egress.reach_pods(open_socket)
 
     def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """Return a client's kubeconfig. `url` may name another address of the API server."""
+        """Return a client's kubeconfig. `url` may specify another address of the API server."""
         return self._server.kubeconfig(url=url)
 
     def synced(self) -> bool:
@@ -159,7 +159,7 @@ class BinariesControlPlane:
         return (*self._egress.threads(), *self._relay.threads(), *self._manager.threads())
 
     def asked(self) -> list[ApiRequest] | None:
-        """Return None: kube-apiserver keeps no record of requests by client."""
+        """Return None, because kube-apiserver does not record requests by client."""
         return None
 
     def evidence(self) -> dict[str, str]:
@@ -167,9 +167,9 @@ class BinariesControlPlane:
 
 
 def _start_scheduler(processes: Processes, version: str, kubeconfig: Mapping[str, Any]) -> Process:
-    """Run kube-scheduler in this version, and wait until it is ready. `processes` stops it.
+    """Run this version of kube-scheduler, and wait until it is ready. `processes` stops it.
 
-    Raises `UnavailableError` with the remedy, and `DistrustError` with the end of the log.
+    Raises `UnavailableError` with the remedy, or `DistrustError` with the end of the log.
     """
     program = processes.find(_SCHEDULER, version)
     told = processes.folder / "scheduler.kubeconfig"

@@ -1,7 +1,8 @@
-"""Parse --control-plane and --controller together, and derive the defaults of other options.
+"""Parses --control-plane and --controller together, and derives the defaults of other options.
 
-The harness knows the feature gate history of Kubernetes components. A run with an old version therefore judges the
-features of that version. Kubernetes components are judged by released behaviour. An explicit option always wins.
+The harness has the feature gate history of Kubernetes components. So a run with an old version judges the features of
+that version. Kubernetes components are judged by the behaviour of their releases. An explicit option always has
+precedence.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ RECIPE_FILES = (".yaml", ".yml", ".json")
 """The file name extensions of recipes."""
 
 CONVERGES_WITHIN = 10.0
-"""The seconds in which kube-controller-manager processes a change with our configuration."""
+"""The seconds in which kube-controller-manager processes a change with the harness's configuration."""
 
 _NEWEST = (1, 1000)
 _CONTROLLER_HAS = (
@@ -38,7 +39,7 @@ _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "NodePortAllocati
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kinds and versions of control plane and controller. An empty version means the newest installed version.
+    """The kinds and versions of the control plane and controller. An empty version means the newest installed one.
 
     `file` is the path of the controller's recipe, or "".
     """
@@ -86,34 +87,34 @@ def parse_controller(text: str) -> tuple[str, str]:
 
 
 def choose(plane: str, controller: str) -> Choice:
-    """Combine both options, which are "" if not given. Raises `UsageError` if the options exclude each other."""
+    """Combine both options, which are "" if not given. Raises `UsageError` if the options contradict each other."""
     kind, version = parse_plane(plane or EMBEDDED)
     usual = REFERENCE if kind == EMBEDDED else MANAGER
     asked, controller_version = parse_controller(controller or usual)
     if kind != EMBEDDED and asked == REFERENCE:
         raise UsageError(
-            f"--controller {REFERENCE} runs in the process of the embedded API server: it does not go with "
+            f"--controller {REFERENCE} runs in the process of the embedded API server, so it excludes "
             f"--control-plane {plane}"
         )
     if kind != EMBEDDED and asked == RECIPE:
-        raise UsageError(f"--controller {controller} runs beside the embedded API server: leave out --control-plane")
+        raise UsageError(f"--controller {controller} runs with the embedded API server: omit --control-plane")
     return Choice(kind, asked, version, controller_version, controller if asked == RECIPE else "")
 
 
 def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return defaults of other options; `values` has all options by key. Raises `UsageError`."""
+    """Return the defaults of other options. `values` contains all options by key. Raises `UsageError`."""
     choice = choose(values["control_plane"] or "", values["controller"] or "")
     if not choice.real:
         return {}
     if values["mutant"]:
-        raise UsageError("--mutant is a fault in the reference: it does not go with another controller or API server")
+        raise UsageError("--mutant is a fault in the reference and excludes another controller or API server")
     if choice.file:
         return {}
     asked = values["kubernetes_version"] or ""
     if choice.version and asked and _series(asked) != _series(choice.version):
         raise UsageError(
-            f"--kubernetes-version {asked} is that of the reference, and of --control-plane {choice.plane} the version "
-            f"is {choice.version}: leave it out, and change components with scenarios of the profile {Profile.CLUSTER}"
+            f"--kubernetes-version {asked} is for the reference, but of --control-plane {choice.plane} the version "
+            f"is {choice.version}: omit it, and change components with scenarios of the profile {Profile.CLUSTER}"
         )
     gates = parse_gates(values["feature_gates"])
     installed = choice.plane != CONTAINERS
@@ -128,7 +129,7 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _exact(component: str, version: str) -> str:
-    """Return the version of the binary that a run will use. The start of the component reports a missing binary."""
+    """Return the version of the binary that a run will use. A missing binary is reported when the component starts."""
     from harness.binaries import find_entry  # noqa: PLC0415  only where there is one to look for
 
     try:

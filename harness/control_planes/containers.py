@@ -1,15 +1,15 @@
-"""Run etcd, kube-apiserver and kube-controller-manager in containers of their official images. Nothing is compiled.
+"""Runs etcd, kube-apiserver and kube-controller-manager in containers of their official images, without compiling.
 
-Only the way of starting differs from local processes. The containers use the host network, because each component needs
-only a loopback port. The control plane's folder is mounted at the same path, so arguments, secrets and data are the
-same as for processes. Container output is copied to log files in that folder.
+Only the way to start programs differs from local processes. The containers use the host network, because each component
+needs only a loopback port. The control plane's folder is mounted at the same path, so arguments, secrets and data are
+the same as for processes. The output of containers is copied to log files in that folder.
 
-Unlike a process, a container does not end with the harness. Each container is labelled with the folder, and a running
+Unlike a process, a container does not end with the harness. Each container has the folder as a label, and a running
 harness holds a lock in the folder. When the harness ends, a separate process removes its containers. The next start
-also removes containers that are left over.
+also removes leftover containers.
 
 Images that the Docker engine already has are preferred, so the network is used only when necessary. Kubernetes' images
-have no tag for the newest patch of a minor version, so the release server is queried for that version.
+have no tag for the newest patch of a minor version, so this version is looked up on the release server.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ remove_leftovers()
 
 
 class Containers(Processes):
-    """All containers of one control plane, and the folder that the containers share with the harness."""
+    """All containers of one control plane, and the folder that they share with the harness."""
 
     def __init__(self) -> None:
-        """Raises `UnavailableError` with the remedy if no usable Docker engine exists."""
+        """Raises `UnavailableError` with the remedy if there is no usable Docker engine."""
         self._engine = _engine()
         super().__init__()
         self._numbers = itertools.count(1)
@@ -82,7 +82,7 @@ class Containers(Processes):
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
         """Start a program from a container image. Raises `UnavailableError` if the start fails."""
         image, *flags = map(str, arguments)
-        # A new name, because a container whose start was interrupted may still use the previous one.
+        # Use a new name, because a container whose start was interrupted may still have the previous name.
         container_name = f"trafficdist-{self.run}-{name}-{next(self._numbers)}"
         log = self.folder / f"{name}.log"
         log.touch()
@@ -113,7 +113,7 @@ class Containers(Processes):
         return started
 
     def close(self) -> None:
-        """Remove the folder and all containers, including those of interrupted starts. Idempotent."""
+        """Remove the folder and all containers, including those whose start was interrupted. Idempotent."""
         super().close()
         if self._reaper.poll() is None:
             _remove(self._engine, self.run)
@@ -123,14 +123,14 @@ class Containers(Processes):
 
 
 class ContainersControlPlane(BinariesControlPlane):
-    """Three containers on loopback of this machine. They require a Docker engine and root."""
+    """Three containers on this machine's loopback interface. They require a Docker engine and root."""
 
     name = "containers"
     _make_processes = Containers
 
 
 class _Container:
-    """A running container. A thread copies the container's output to a log file."""
+    """A running container. A thread copies its output to a log file."""
 
     def __init__(self, container: DockerContainer, log: Path) -> None:
         self._container = container
@@ -152,7 +152,7 @@ class _Container:
             self._code = 128 - code if code > 128 else code
 
     def poll(self) -> int | None:
-        """Return the exit code once all output is in the log, like `harness.netns.process.Handle`."""
+        """Return the exit code when all output is in the log, like `harness.netns.process.Handle`."""
         return self._code
 
     def stop(self, grace: float) -> None:  # noqa: ARG002  a crash is what the harness plays with these
@@ -167,7 +167,7 @@ class _Container:
 
 
 def check(components: Sequence[tuple[str, str]]) -> None:
-    """Check that components (name, version) can run here, and pull their images. Raises `UnavailableError`."""
+    """Check that these components (name, version) can run here, and pull their images. Raises `UnavailableError`."""
     engine = _engine()
     with contextlib.closing(engine.client):
         for component, version in components:
@@ -175,7 +175,7 @@ def check(components: Sequence[tuple[str, str]]) -> None:
 
 
 def remove_leftovers(run: str = "") -> list[str]:
-    """Remove containers of killed harnesses, or only of the named run. Returns the names of removed containers.
+    """Remove containers of killed harnesses, or only those of this run. Returns the names of removed containers.
 
     Does nothing without an engine.
     """
@@ -201,8 +201,8 @@ def _remove(engine: DockerClient, run: str, *, only_left: bool = False) -> list[
 def _engine() -> DockerClient:
     if sandbox.left():
         raise UnavailableError(
-            "control planes in containers are reached by loopback of the machine, and an ordinary user's run is in a "
-            "netns of its own: run as root (`sudo -E`), or take --control-plane binaries:VERSION"
+            "control planes in containers are reached over the machine's loopback, and an ordinary user's run is in a "
+            "separate netns: run as root (`sudo -E`), or use --control-plane binaries:VERSION"
         )
     return connect()
 
@@ -216,17 +216,17 @@ def connect() -> DockerClient:
         told = engine.client.info()
     except (DockerException, OSError) as error:
         raise UnavailableError(
-            f"control planes in containers need a Docker engine, and none answers at {place} ({short(error)}): start "
-            "one, or name it in DOCKER_HOST; --control-plane binaries:VERSION needs none"
+            f"control planes in containers need a Docker engine, but none answers at {place} ({short(error)}): start "
+            "one, or set its address in DOCKER_HOST; --control-plane binaries:VERSION needs none"
         ) from error
-    apart = "is of another machine" if told["Name"] != socket.gethostname() else ""
+    apart = "is on another machine" if told["Name"] != socket.gethostname() else ""
     if any("rootless" in each for each in told.get("SecurityOptions") or ()):
-        apart = "runs without root, in a network of its own"
+        apart = "runs without root, in its own network"
     if apart:
         engine.client.close()
         raise UnavailableError(
-            f"the Docker engine at {place} {apart}: loopback of its containers is not this process's; name one of this "
-            "machine in DOCKER_HOST, or take --control-plane binaries:VERSION"
+            f"the Docker engine at {place} {apart}: its containers have another loopback than this process; "
+            "set DOCKER_HOST to an engine on this machine, or use --control-plane binaries:VERSION"
         )
     return engine
 
@@ -240,10 +240,10 @@ def _knock(place: str) -> None:
 
 
 def find_image(engine: DockerClient, component: str, version: str = "") -> Program:
-    """Return the image of a component, and pull it if necessary. For `version`, see `harness.binaries.find`.
+    """Return the image of a component, and pull it if necessary. `harness.binaries.find` describes `version`.
 
-    The image's name has no prefix of a mirror. Raises `UsageError` for an invalid version, and `UnavailableError` with
-    the remedy.
+    The image's name has no mirror prefix. Raises `UsageError` for an invalid version, and `UnavailableError` with the
+    remedy.
     """
     wanted = parse_wanted(version)
     there = _there(engine, component)
@@ -253,7 +253,7 @@ def find_image(engine: DockerClient, component: str, version: str = "") -> Progr
     if isinstance(newest, str):
         has = f"; it has {', '.join(map(str, sorted(there)))}" if there else ""
         raise UnavailableError(
-            f"the Docker engine has no image {_REGISTRY}/{component} of {wanted}{has}, and which to get cannot be told "
+            f"the Docker engine has no image {_REGISTRY}/{component} of {wanted}{has}, and the right one is unknown "
             f"({newest}): `docker pull` or `docker load` one of that version"
         )
     tag = f"{newest}-0" if component == ETCD.name else newest.tag
@@ -282,7 +282,7 @@ def _there(engine: DockerClient, component: str) -> dict[Version, str]:
 
 @functools.cache
 def _newest(component: str, version: str) -> Version | str:
-    """Return the version to pull, or an error text. Cached, because the lookup is slow without a network."""
+    """Return the version to pull, or an error text. It is cached, because the lookup is slow without a network."""
     known = COMPONENTS[component]
     wanted = parse_wanted(version)
     if known is ETCD and wanted.allows(_ETCD):

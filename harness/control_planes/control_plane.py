@@ -1,4 +1,4 @@
-"""The protocol of control planes, which serve the Kubernetes API and write EndpointSlices; their trust in kubelets."""
+"""The protocol of control planes, which serve the Kubernetes API and write EndpointSlices; trust in kubelets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _API_SERVER = "kube-apiserver-kubelet-client"
 class KubeletTrust:
     """The certificate authority through which the API server and the kubelets of one cluster trust each other.
 
-    It exists only in memory.
+    The certificate authority exists only in memory.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class KubeletTrust:
         return self._client.private_key_and_cert_chain_pem.bytes()
 
     def of_api_server(self) -> ssl.SSLContext:
-        """Return the TLS context of an API server, which trusts kubelets at the addresses in their certificates."""
+        """Return the TLS context of an API server. It trusts kubelets at the addresses in their certificates."""
         context = ssl.create_default_context(cadata=self.authority_pem.decode())
         _load(context, self.client_pem)
         return context
@@ -53,7 +53,7 @@ class KubeletTrust:
 
 
 def _load(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
-    """Load the key and certificates from a memory file, because a file on disk would survive `kill -9`."""
+    """Load the key and certificates from a file in memory, because a file on disk would remain after `kill -9`."""
     with open(os.memfd_create("tls"), "wb") as file:  # noqa: PTH123  it has no path
         file.write(key_and_certificates)
         file.flush()
@@ -69,11 +69,11 @@ class ControlPlane(Protocol):
 
     @property
     def version(self) -> str:
-        """The API server's version, like "v1.37"."""
+        """The API server's version, as in "v1.37"."""
 
     @property
     def controller(self) -> str:
-        """The name of the EndpointSlice controller for reports, with its version if that differs."""
+        """The name of the EndpointSlice controller for reports, with its version unless it is the API server's."""
 
     @property
     def gates(self) -> dict[str, bool]:
@@ -86,28 +86,28 @@ class ControlPlane(Protocol):
         """Stop the API server and the controller, wait until they have ended, and remove their files. Idempotent."""
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server with this release. Stored objects stay."""
+        """Replace the API server by this release. The stored objects remain."""
 
     def stop_api_server(self) -> None:
-        """Stop the API server. Stored objects stay."""
+        """Stop the API server. The stored objects remain."""
 
     def start_controller(self, release: Release) -> None:
-        """Run the EndpointSlice controller of this release, and replace a running controller."""
+        """Run the EndpointSlice controller of this release. It replaces a running controller."""
 
     def stop_controller(self) -> None:
-        """Stop the EndpointSlice controller. EndpointSlices stay."""
+        """Stop the EndpointSlice controller. EndpointSlices remain."""
 
     def listen(self, listening: socket.socket) -> None:
-        """Serve on another listening socket, which the caller created in any netns. `stop` closes the socket."""
+        """Serve on another listening socket, which the caller created in any netns. `stop` closes it."""
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
         """Let the API server connect to pods and kubelets through sockets from `open_socket`.
 
-        A thread of the control plane calls `open_socket` at any time until `stop`.
+        A thread of the control plane may call `open_socket` at any time until `stop`.
         """
 
     def kubeconfig(self) -> dict[str, Any]:
-        """Return a client's kubeconfig with address, certificate and credentials."""
+        """Return a client's kubeconfig with the address, the certificate and the credentials."""
 
     def synced(self) -> bool:
         """Return whether the controller has processed all writes so far. Returns True if the controller is stopped.
@@ -116,13 +116,13 @@ class ControlPlane(Protocol):
         """
 
     def metrics(self) -> str:
-        """Return the controller's metrics in Prometheus format. Raises `InconclusiveError` if it is stopped."""
+        """Return the controller's metrics in Prometheus text format. Raises `InconclusiveError` if it is stopped."""
 
     def asked(self) -> list[ApiRequest] | None:
         """Return the latest requests of other clients, or None if the API server does not record requests."""
 
     def evidence(self) -> dict[str, str]:
-        """Return logs, as texts by file name."""
+        """Return the logs as texts by file name."""
 
 
 MakeControlPlane = Callable[[Release], ControlPlane]

@@ -1,8 +1,9 @@
-"""Run kube-controller-manager as a local process, with a few controllers or all of them.
+"""Runs kube-controller-manager as a local process, with a few controllers or all of them.
 
-The process has one worker, which processes the queue in order, as `ControllerBarrier` requires. Pod changes are batched
-briefly. Without batching, the controller reads slices older than its last write and then waits for a second. If all
-controllers run, the barrier is not used, because a DaemonSet would create a pod on the barrier's node.
+The EndpointSlice controller has one worker, which processes the queue in order, as `ControllerBarrier` requires. Pod
+changes are batched briefly. Without batching, the controller would read slices older than its last write and then wait
+for a second. If all controllers run, the barrier is not used, because a DaemonSet would create a pod on the barrier's
+node.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _RETURN = 5.0  # seconds to connect to a replaced API server, before the time sc
 _SECONDS = 30.0  # seconds to become ready, before the time scale
 _SLICES = "endpointslice-controller"
 _OF_THE_HARNESS = "node-lifecycle-controller"
-"""Controllers that need the status reports of kubelets, which the harness writes itself."""
+"""Controllers that need the status reports of kubelets. The harness writes these reports itself."""
 _NAME = "kube-controller-manager"
 
 
@@ -49,8 +50,8 @@ class LocalControllerManager:
     ) -> None:
         """`processes` are those of this control plane. `port` returns the API server's port, or 0 during an outage.
 
-        `controllers` names further controllers to run, as in option --controllers. If `whole` is true, all controllers
-        that need no cloud run. If `slices` is false, the EndpointSlice controller does not run.
+        `controllers` lists further controllers to run, as for the program's option --controllers. If `whole` is true,
+        all controllers that need no cloud run. If `slices` is false, the EndpointSlice controller does not run.
         """
         self._processes = processes
         self._whole = whole
@@ -74,9 +75,9 @@ class LocalControllerManager:
         return f"{_NAME} {self.version}".rstrip()
 
     def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
-        """Run this release, replace a running process, and wait until the controller is ready.
+        """Run this release, which replaces a running process, and wait until the controller is ready.
 
-        Raises `UnavailableError` with the remedy, and `DistrustError` with the end of the log.
+        Raises `UnavailableError` with the remedy, or `DistrustError` with the end of the log.
         """
         if release.node_level:
             raise UnavailableError(f"{_NAME} has no node-level topology ({release.node_level})")
@@ -100,16 +101,16 @@ class LocalControllerManager:
         """Wait until the controller has connected to a replaced API server.
 
         The controller doubles its delay before each new attempt, up to 30 seconds. If this takes too long, the
-        controller is restarted, as a supervisor would do. Raises `InconclusiveError` if that does not help.
+        controller is restarted, as a supervisor would do. Raises `InconclusiveError` if the restart does not help.
         """
         try:
-            eventually(self.synced, within=_RETURN, describe="the controller to come back")
+            eventually(self.synced, within=_RETURN, describe="the controller to reconnect")
         except NotYetError:
             self.start(self._release, self._kubeconfig)
-            eventually(self.synced, within=_SECONDS, describe="the controller to come back", error=InconclusiveError)
+            eventually(self.synced, within=_SECONDS, describe="the controller to reconnect", error=InconclusiveError)
 
     def stop(self) -> None:
-        """Kill the process. EndpointSlices stay."""
+        """Kill the process. EndpointSlices remain."""
         if self._barrier is not None:
             self._barrier.close()
             self._barrier = None
@@ -127,11 +128,11 @@ class LocalControllerManager:
         return self._barrier is None or self._barrier.passed()
 
     def metrics(self) -> str:
-        """Return the metrics without the barrier's writes. Raises `InconclusiveError` if there is no response."""
+        """Return the metrics without the barrier's own writes. Raises `InconclusiveError` if there is no response."""
         if self._process is None:
             raise InconclusiveError(f"{_NAME} is stopped and has no metrics")
         if self._barrier is None:
-            raise InconclusiveError(f"{_NAME} runs all its controllers, whose metrics are not told apart")
+            raise InconclusiveError(f"{_NAME} runs all its controllers, whose metrics cannot be distinguished")
         return self._barrier.without_barrier(self._scrape())
 
     def threads(self) -> tuple[threading.Thread, ...]:

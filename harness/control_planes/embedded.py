@@ -1,7 +1,8 @@
-"""Run the reference API server and EndpointSlice controller in this process.
+"""Runs the reference API server and EndpointSlice controller in this process.
 
-This adapter imports the reference. Components in this process watch the store directly, and other clients use HTTPS.
-The API server and the controller can be restarted, also as another release, like the processes of a real control plane.
+Only this adapter imports the reference. Components in this process watch the store directly, while other clients use
+HTTPS. The API server and the controller can be restarted, also as another release, like the processes of a real control
+plane.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def features_of(release: Release) -> Features:
 
 
 def node_level_of(release: Release) -> NodeLevel | None:
-    """Return how the reference controller of a release selects Services for node hints, or None for the default.
+    """Return how a release's reference controller selects Services for node hints, or None for the default.
 
     Raises `UsageError`.
     """
@@ -155,7 +156,7 @@ class EmbeddedControlPlane:
         return self._server.kubeconfig()
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes so far; True if server or controller is stopped.
+        """Return whether the controller has processed all writes so far, or True if server or controller is stopped.
 
         Raises `EndedError` if the controller has exited unexpectedly.
         """
@@ -187,14 +188,15 @@ class EmbeddedControlPlane:
         return (self._server.thread, *(() if own is None else own.threads))
 
     def evidence(self) -> dict[str, str]:
-        """Return no evidence, because the API objects already show the work of server and controller."""
+        """Return no evidence, because the API objects already show the work of the server and the controller."""
         return {}
 
 
 class RemoteController:
     """Runs at most one reference controller, or a faulty variant, which watches any API server over HTTPS.
 
-    It replaces that of kube-controller-manager, to show how upstream's e2e tests report a fault.
+    It replaces the EndpointSlice controller of kube-controller-manager, to show how upstream's e2e tests report a
+    fault.
     """
 
     def __init__(self, make: Callable[..., EndpointSliceController]) -> None:
@@ -202,7 +204,7 @@ class RemoteController:
         self._running: tuple[EndpointSliceController, RemoteClient] | None = None
 
     def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
-        """Run the controller as this release, and replace a running controller."""
+        """Run the controller as this release. It replaces a running controller."""
         self.close()
         client = RemoteClient(kubeconfig)
         controller = self._make(
@@ -212,7 +214,7 @@ class RemoteController:
         self._running = controller, client
 
     def close(self) -> None:
-        """Stop the controller. EndpointSlices stay. Idempotent."""
+        """Stop the controller. EndpointSlices remain. Idempotent."""
         if self._running is not None:
             controller, client = self._running
             self._running = None

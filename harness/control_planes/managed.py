@@ -1,7 +1,7 @@
-"""Run the reference API server with kube-controller-manager instead of the reference controller.
+"""Runs the reference API server with kube-controller-manager instead of the reference controller.
 
-This combination tests a released Kubernetes controller against an API server that boots instantly and has well-known
-behaviour. The controller is an ordinary client of Services, Pods, Nodes, EndpointSlices and discovery.
+This combination tests a released Kubernetes controller against an API server that boots fast and has well-known
+behaviour. The controller is an ordinary client of Services, Pods, Nodes, EndpointSlices and API discovery.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
     """The embedded control plane with a separate process that writes EndpointSlices."""
 
     def __init__(self, release: Release | None = None, *, version: str = "") -> None:
-        """`version` is the controller's initial version. It also applies to a release that names no version."""
+        """`version` is the controller's initial version. It also applies to a release without a version."""
         super().__init__(release)
         self._controller_version = version
         self._processes = Processes()
@@ -31,7 +31,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
         return self._manager.title
 
     def start(self) -> None:
-        """Start the API server and the controller. Stop them on `UnavailableError` or `DistrustError`."""
+        """Start the API server and the controller. Stop them before raising `UnavailableError` or `DistrustError`."""
         try:
             super().start()
         except Exception:
@@ -47,7 +47,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
         return urlsplit(self._server.url).port or 0 if self._informer.connected else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server with this release, and wait until the controller is connected again.
+        """Replace the API server by this release, and wait until the controller is connected again.
 
         Raises `InconclusiveError`.
         """

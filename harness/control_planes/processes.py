@@ -1,6 +1,7 @@
-"""Manage the processes of one control plane with their folder, ports and time limits.
+"""Manages the processes of one control plane with their folder, ports and time limits.
 
-The folder contains the logs, data and secrets of the processes. It is in memory if space permits. `close` removes it.
+The folder contains the logs, data and secrets of the processes. It is in memory if there is enough space. `close`
+removes it.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ _EVERY = 0.02  # seconds between two readiness checks
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A component that can start: its version, like "v1.37.1", and the first arguments (a path or an image)."""
+    """A component that can start: its version, as in "v1.37.1", and its first arguments (a path or an image)."""
 
     version: str
     place: str
 
 
 class Processes:
-    """All processes of one control plane, and the folder of the processes."""
+    """All processes of one control plane, and their folder."""
 
     def __init__(self) -> None:
         self._own = OwnFolder("trafficdist-processes-", _roomy())
@@ -56,7 +57,7 @@ class Processes:
         return Program(entry.version.tag, str(entry.path))
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
-        """Start a program with a path and arguments. Raises `UnavailableError` if the start fails."""
+        """Start a program, given its path and arguments. Raises `UnavailableError` if the start fails."""
         if not os.access(arguments[0], os.X_OK):
             raise UnavailableError(f"{name}: {arguments[0]} is not executable")
         started = process.start(name, arguments, log=self.folder / f"{name}.log", folder=self.folder)
@@ -70,10 +71,10 @@ class Processes:
         arguments: Callable[[Sequence[int]], Sequence[str | Path]],
         wait: Callable[[Process], None],
     ) -> Process:
-        """Start a program on `count` free loopback ports. Retry on other ports if another program has taken a port.
+        """Start a program on `count` free loopback ports. If another program has taken a port, try other ports.
 
-        `arguments` returns the arguments for these ports. `wait` returns when the process is ready. A process
-        that does not become ready is killed. Raises the errors of `wait`.
+        `arguments` returns the arguments for these ports. `wait` returns when the process is ready. A process that does
+        not become ready is killed. Raises the errors of `wait`.
         """
         for tries_left in reversed(range(_TRIES)):
             started = self.start(name, arguments(free_ports(count)))
@@ -86,7 +87,7 @@ class Processes:
                     raise
             else:
                 return started
-        raise AssertionError("the last try raises")
+        raise AssertionError("the last attempt raises")
 
     def kill(self, running: Process | None) -> None:
         """Kill a process. Does nothing for None."""
@@ -107,7 +108,7 @@ class Processes:
 
 
 class SecurePort:
-    """The port of a component of Kubernetes, which is closed to other machines and open to every client on this one."""
+    """The port of a Kubernetes component. It is closed to other machines, and open to every client on this machine."""
 
     def __init__(self, key: Path) -> None:
         """Write the component's private key and certificate to the file `key`."""
@@ -118,7 +119,7 @@ class SecurePort:
         self._key, self._port = key, 0
 
     def arguments(self, port: int) -> list[str]:
-        """Return the component's arguments for a port, which is read from then on."""
+        """Return the component's arguments for a port. `read` uses this port from then on."""
         self._port = port
         return [
             "--leader-elect=false",
@@ -145,8 +146,8 @@ class SecurePort:
 def wait_until_ready(starting: Process, is_ready: Callable[[], bool], *, within: float) -> None:
     """Wait until a process is ready. `within` is in seconds before the time scale.
 
-    Raises `DistrustError` if the process exits or is not ready in time, and `UnavailableError` if its release lacks
-    a feature gate. Both errors contain text from the log.
+    Raises `DistrustError` if the process exits or is not ready in time, or `UnavailableError` if its release lacks a
+    feature gate. Both errors contain text from the log.
     """
     begin = time.monotonic()
     while not is_ready():

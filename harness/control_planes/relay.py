@@ -1,11 +1,11 @@
-"""Relay connections from sockets in other network namespaces to a loopback port.
+"""Relays connections from sockets in other network namespaces to a loopback port.
 
-A socket stays in the netns in which it was created. Nodes of an embedded cluster can therefore reach an API server
-process in another netns without a route. The relay does not read the data, which is encrypted end to end.
+A socket remains in the netns in which it was created. So nodes of an embedded cluster can reach an API server process
+in another netns without a route. The relay does not read the data, which is encrypted end to end.
 
-A patient relay holds connections while the server is away. Kubernetes components double their delay after each refused
-connection, up to 30 seconds. A scenario that replaces an API server several times would spend most of its time on these
-delays.
+A patient relay holds connections while the server is unavailable. Kubernetes components double their delay after each
+refused connection, up to 30 seconds. Without a patient relay, a scenario that replaces an API server several times
+would mostly wait for these delays.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _CHUNK = 1 << 16
 _EVERY = 0.02  # seconds between two checks for the server's return
 _DIAL_SECONDS = 30.0  # as in kube-apiserver without a proxy
 _HEAD_SECONDS = 10.0  # seconds for a client to name its target
-_NO_WAY = "no way into the network of pods was given"
+_NO_WAY = "there is no access to the network of pods"
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Relay:
-    """One event loop in a separate thread. A connection ends when its server ends."""
+    """One event loop in a separate thread. When the server closes a connection, the client's connection ends too."""
 
     def __init__(self, port: Callable[[], int], *, patient: bool = False) -> None:
-        """`port` returns the loopback port, or 0 while the server is away. Connections are then reset or held."""
+        """`port` returns the loopback port, or 0 while the server is away, when connections are reset or held."""
         self._port = port
         self._patient = patient
         self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None  # set by `listen`
@@ -52,7 +52,7 @@ class Relay:
         asyncio.run_coroutine_threadsafe(self._listen(listening), self._running[0]).result()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the relay's thread, if the relay listens."""
+        """Return the relay's thread, if the relay is listening."""
         return () if self._running is None else (self._running[1],)
 
     def close(self) -> None:
@@ -66,7 +66,8 @@ class Relay:
         loop.close()
 
     async def _listen(self, listening: socket.socket) -> None:
-        # asyncio calls listen() again, by default with a queue of 100: a Unix socket with a full queue refuses.
+        # asyncio calls listen() again, by default with a queue of 100. A Unix socket with a full queue refuses
+        # connections.
         self._servers.append(await asyncio.start_server(self._serve, sock=listening, backlog=4096))
 
     async def _end(self) -> None:
@@ -88,7 +89,7 @@ class Relay:
             self._tasks.discard(task)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:  # noqa: ARG002
-        """Open the connection to the server. Subclasses read the target from the client's streams. Raises `OSError`."""
+        """Open the connection to the server. Subclasses read the target from the client's stream. Raises `OSError`."""
         while True:
             try:
                 if port := self._port():
@@ -124,12 +125,12 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class Egress(Relay):
-    """Connects a real kube-apiserver to pods, as an HTTP CONNECT proxy on a Unix socket in a folder.
+    """Connects a real kube-apiserver to pods. It is an HTTP CONNECT proxy on a Unix socket in a folder.
 
-    kube-apiserver runs outside the embedded cluster's network, where it cannot reach pods. An
-    EgressSelectorConfiguration sends its requests for pods through this proxy, which creates its sockets inside that
-    network. Only the API server has access, because the folder belongs to this user. The proxy listens from `start` to
-    `close`, and refuses all requests until `reach_pods` is called.
+    kube-apiserver runs outside the embedded cluster's network, and cannot reach pods. An EgressSelectorConfiguration
+    sends its requests for pods through this proxy, which creates sockets inside that network. Only the API server has
+    access, because the folder belongs to this user. The proxy listens from `start` to `close`. It refuses all requests
+    until `reach_pods` is called.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -154,7 +155,7 @@ class Egress(Relay):
         self.listen(listening)
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Connect to pods through sockets from `open_socket`, which runs in this proxy's thread."""
+        """Connect to pods through sockets from `open_socket`, which is called in this proxy's thread."""
         self._open_socket = open_socket
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:
@@ -189,10 +190,10 @@ async def _target_of(reader: asyncio.StreamReader) -> str:
         async with asyncio.timeout(_HEAD_SECONDS):
             head = await reader.readuntil(b"\r\n\r\n")
     except (EOFError, asyncio.LimitOverrunError) as error:
-        raise ValueError("this is no HTTP") from error
+        raise ValueError("this is not an HTTP request") from error
     method, target, *_ = (*head.decode("latin-1").split(" "), "")
     if method != "CONNECT":
-        raise ValueError("only CONNECT is understood")
+        raise ValueError("only CONNECT is supported")
     return target
 
 
@@ -202,7 +203,7 @@ async def _answer(writer: asyncio.StreamWriter, status: str) -> None:
 
 
 def _said(error: Exception) -> str:
-    """Return the error text as Go would write it, because kube-apiserver passes the text on to its client."""
+    """Return the error text in Go's words, because kube-apiserver passes the text on to its client."""
     if isinstance(error, TimeoutError):
         return "i/o timeout"
     return os.strerror(error.errno).lower() if isinstance(error, OSError) and error.errno else str(error)

@@ -1,1 +1,1 @@
-"""Derive verdicts from observations. Only the history module reads or writes a file."""
+"""Derives verdicts from observations. Only the history modules read or write files."""

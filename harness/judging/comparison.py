@@ -1,6 +1,7 @@
-"""Compare an expected value with a value that was read rather than probed: hints, metrics, answers or writes.
+"""Compares an expected value with a value that was read and not probed: hints, metrics, answers or writes.
 
-Both values are converted to JSON first. The history stores the same JSON, and `judge` can compare it again later.
+Both values are converted to JSON first. The history stores the same JSON, so `judge` can compare the values again
+later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Derive the verdict on a phase of a test from its judgements. A run and `trafficdist judge` share these functions.
+"""Derives the verdict on a phase of a test from its judgements. A run and `trafficdist judge` use the same functions.
 
-The first judgement that did not pass ends the scenario and determines the verdict. A verdict with another cause (a
-skip, an exception, a failure of the scenario's own code) cannot be derived, and is read from the history.
+The first judgement that did not pass ends the scenario and determines the verdict. Other causes of a verdict (a skip,
+an exception, a failure of the scenario's own code) cannot be derived, so these verdicts are read from the history.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.judging.verdict import Judgement, Verdict
 
 
 class UnmetError(AssertionError):
-    """A failed judgement, raised by a scenario. Its message is for human readers, and no code parses it."""
+    """A scenario raises this error for a failed judgement. Its message is for human readers; no code parses it."""
 
     def __init__(self, judgement: Judgement, text: str) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class UntoldError(InconclusiveError):
 
 
 def raise_for(judgement: Judgement, text: str) -> NoReturn:
-    """End a scenario with a judgement that did not pass."""
+    """End a scenario because a judgement did not pass."""
     raise (UntoldError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, text)
 
 
@@ -89,5 +89,5 @@ def outside_call(phase: str, text: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line that is not blank, or "" if all lines are blank."""
+    """Return the first line that is not blank, or "" if there is none."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

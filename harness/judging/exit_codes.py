@@ -1,7 +1,7 @@
-"""The exit codes of a run and their precedence. Codes 0 to 6 are those of pytest, and codes from 10 on are our own.
+"""The exit codes of a run and their precedence. Codes 0 to 6 are pytest's, and codes from 10 on are the suite's own.
 
-A failed requirement outranks an inconclusive requirement, unless the suite does not trust its own instruments. Only
-MUST requirements affect the exit code.
+A failed requirement takes precedence over an inconclusive requirement, unless the suite cannot trust its own
+instruments. Only MUST requirements affect the exit code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Situation:
 
 
 def exit_code(situation: Situation) -> ExitCode:
-    """Return the exit code of the first situation that applies, in the order of the code below."""
+    """Return the exit code of the first condition that applies. The code below checks the conditions by precedence."""
     ordered = (
         (situation.pytest_status == ExitCode.INTERNAL_ERROR, ExitCode.INTERNAL_ERROR),
         (situation.usage_error or situation.pytest_status == ExitCode.USAGE, ExitCode.USAGE),

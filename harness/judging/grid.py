@@ -1,4 +1,4 @@
-"""The grid of a window. It has a row per client and a column per endpoint, and each cell holds a count and a mark."""
+"""The grid of a window, with a row per client and a column per endpoint. Each cell contains a count and a mark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The number of times that a client saw an endpoint (or silence, a refusal, an unknown outcome), and a mark."""
+    """How often a client saw an endpoint (or silence, a refusal, or an unknown outcome), and a mark."""
 
     count: int
     mark: Mark
@@ -40,7 +40,7 @@ class Row:
 
 
 def render(pods: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return the grid as a text table. Columns other than endpoints appear only if they hold a count above zero."""
+    """Return the grid as a text table. Columns for other outcomes appear only if one of their counts is above zero."""
     others = dict.fromkeys(column for row in rows for column in row.cells if column not in pods)
     columns = [*pods, *(each for each in others if any(row.cells[each].count for row in rows))]
     table = [["client", "expected", *columns]]

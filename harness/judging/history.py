@@ -1,9 +1,9 @@
 """The history of a run: a log of changes, observations and verdicts, with one JSON object per line.
 
-Judging needs only this file. A corrected judge can be applied to old runs, and anybody can derive a verdict again. Each
-line ends with a digest of the line and of the previous digest, which reveals the number of a changed or removed line.
-Each line is written by one system call. A killed process leaves a history without its end record, possibly with a torn
-last line, and readers report either condition.
+Judging needs only this file, so a corrected judge can judge old runs again, and anyone can check a verdict. Each line
+ends with a digest of the line and the previous digest. The digests reveal the number of a changed or removed line. Each
+line is written by one system call. If a process is killed, its history has no end record, and the last line may be
+torn. Readers report both.
 
     begin         worker, version of this format; in a merged history all workers
     run           facts about the run
@@ -51,16 +51,16 @@ from harness.model.privacy import private
 
 VERSION = 2
 SHOWN_IN_FULL = 5
-"""The number of wrong observations per client and call that are written in full. The counts include all of them."""
+"""The number of wrong observations per client and call that are written in full. All of them are counted."""
 
 _CHANGES = 1000  # kept for explanations
 
 
 class History:
-    """Writer of the history of one process. It is a context manager, and it is thread-safe."""
+    """Writes the history of one process. Use it as a context manager. Thread-safe."""
 
     def __init__(self, path: Path, *, worker: str = "") -> None:
-        """Begin a new file. Raises `UsageError` if the file exists or cannot be written."""
+        """Start a new file. Raises `UsageError` if the file exists or cannot be written."""
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
@@ -73,7 +73,7 @@ class History:
         self.write("begin", worker=worker, version=VERSION)
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Append one record, with the time (monotonic and wall clock, seconds)."""
+        """Append a record with the time in seconds, by the monotonic and the wall clock."""
         record = {"kind": kind, "mono": round(time.monotonic(), 6), "wall": round(time.time(), 6), **fields}
         with self._lock:
             line, digest = sealed(record, self._digest)
@@ -93,9 +93,9 @@ class History:
     def window(
         self, test: str, expectation: Expectation, rates: Rates = DEFAULT_RATES, *, of: tuple[str, str] = ("", "")
     ) -> Window:
-        """Begin a measuring window of a test, in which every observation counts.
+        """Start a measuring window of a test, in which every observation counts.
 
-        `of` holds the name of the Service that clients use, and the kind of address.
+        `of` is the name of the Service that clients use, and the kind of address.
         """
         with self._lock:
             self._windows += 1
@@ -109,9 +109,10 @@ class History:
     def compare(
         self, test: str, what: str, *, expected: Any, observed: Any, relation: Relation = "equal", unknown: str = ""
     ) -> Judgement:
-        """Compare two JSON values, and record the values and the verdict (see `harness.judging.comparison`).
+        """Compare two JSON values, and record them and the verdict (see `harness.judging.comparison`).
 
-        A non-empty `unknown` states why the value could not be read. Raises `TypeError` for values that JSON lacks.
+        If `unknown` is not empty, it states why the value could not be read. Raises `TypeError` for values that are not
+        JSON.
         """
         expected, observed = orjson.loads(orjson.dumps(expected)), orjson.loads(orjson.dumps(observed))
         judgement = comparison.judge(what, expected, observed, relation=relation, unknown=unknown)
@@ -167,9 +168,9 @@ class History:
 
 
 class Window:
-    """A measuring window, which counts, records and judges observations.
+    """A measuring window. It counts, records and judges observations.
 
-    `plans` holds the number of probes of each client, with error rates.
+    `plans` contains the number of probes of each client, with error rates.
     """
 
     def __init__(self, history: History, number: int, expectation: Expectation, rates: Rates) -> None:
@@ -182,11 +183,11 @@ class Window:
         self.opened = time.time()  # Unix time
 
     def observe(self, client: str, observations: Sequence[Observation]) -> None:
-        """Count the observations of a client. This method may be called several times per client."""
+        """Count observations of a client. This method may be called several times per client."""
         self._count(client, observations, Tally.of(observations))
 
     def observe_flow(self, client: str, samples: Sequence[Timed]) -> None:
-        """Count the observations of a client's steady traffic, and record all request times. Call once per client."""
+        """Count the observations of a client's steady traffic, and record all request times. Once per client."""
         observations = [observation for _, observation in samples]
         tally = Tally.of(observations)
         tally.gap_ms = longest_gap(samples)
@@ -213,10 +214,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A history that was read from a file, and whose digests are valid.
+    """A history that was read from a file, and has valid digests.
 
-    `torn` is the text of an unfinished last line, `complete` is true if all workers wrote their end record, and
-    `sha256` is the digest of the whole file. `workers` lists the workers whose parts `read_parts` has read.
+    `torn` is the text of an incomplete last line. `complete` is true if all workers wrote their end record. `sha256` is
+    the digest of the whole file. `workers` lists the workers whose parts `read_parts` has read.
     """
 
     records: tuple[dict[str, Any], ...]
@@ -252,20 +253,20 @@ def read(path: Path) -> Recorded:
 
 
 class Parts:
-    """Reader of the histories of a run's processes before they are merged, even while the processes still write."""
+    """Reads the histories of a run's processes before they are merged, even while the processes still write them."""
 
     def __init__(self) -> None:
         self._parts: dict[Path, _Part] = {}
 
     def new(self, paths: Iterable[Path]) -> list[dict[str, Any]]:
-        """Return the records that were added to these files since the last call, in the order of each file.
+        """Return the records that were added to these files since the last call, in each file's order.
 
-        Raises `UsageError` for a file whose earlier lines were changed.
+        Raises `UsageError` if earlier lines of a file were changed.
         """
         return [record for path in sorted(paths) for record in self._parts.setdefault(path, _Part(path)).new()]
 
     def recorded(self) -> Recorded:
-        """Return all records by time, without end records. A part without end record gets a "broken-off" record."""
+        """Return all records by time, without end records. Without an end record, a part gets a "broken-off" record."""
         parts = list(self._parts.values())
         entries = [record for part in parts for record in part.entries()]
         entries.sort(key=lambda record: float(record["mono"]))  # stable: the records of each worker keep their order
@@ -298,7 +299,7 @@ class _Part:
         return self._records[known:]
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return all records except the end record and records for Allure. If the end is missing, add "broken-off"."""
+        """Return all records except the end record and records for Allure. Without an end record, add "broken-off"."""
         found = [record for record in self._records if record["kind"] not in ("end", "steps")]
         last = self._records[-1] if self._records else {"kind": "", "mono": 0, "wall": 0}
         if last["kind"] != "end":
@@ -309,16 +310,17 @@ class _Part:
 
 
 def read_parts(paths: Iterable[Path]) -> Recorded:
-    """Read the histories of the processes of a killed run. Raises `UsageError` for a history that was changed."""
+    """Read the histories of the processes of a killed run. Raises `UsageError` if a history was changed."""
     parts = Parts()
     parts.new(paths)
     return parts.recorded()
 
 
 def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Write the parts of a run as one history, with new digests.
+    """Write the parts of a run as one history with new digests.
 
-    `closing` holds the last records, which state facts about the run as a whole. They get the time of the last record.
+    `closing` contains the last records, which state facts about the whole run. They get the time of the last other
+    record.
     """
     workers, entries = parts.workers, parts.records
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}

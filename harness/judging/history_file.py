@@ -1,7 +1,7 @@
-"""Read the bytes of a plain or compressed history, and pack a history for publication.
+"""Reads the bytes of a plain or compressed history, and packs a history for publication.
 
 A packed history is a file `run.jsonl.xz` in which only the last line has a digest. Digests do not compress, and would
-take two thirds of the file. Each digest can be computed from the preceding lines, so the reader restores the exact
+take two thirds of the file. Each digest can be computed from the lines before it, so the reader restores the exact
 bytes of `run.jsonl`. The last digest shows whether any line was changed.
 """
 
@@ -15,14 +15,14 @@ from harness.errors import UsageError
 from harness.model import files
 
 MOST_BYTES = 256 * files.MEGABYTE
-"""The size limit for a history, compressed or not. The history of a run of all requirements takes nine megabytes."""
+"""The size limit of a history, compressed or not. A run of all requirements writes a history of nine megabytes."""
 
 _MEMORY = 128 * files.MEGABYTE  # memory limit for unpacking; an archive by xz -9 needs 65
 
 _BEFORE, _AFTER = b',"digest":"', b'"}'
 _DIGEST = 64  # hexadecimal digits of SHA-256
 TAIL = len(_BEFORE) + _DIGEST + len(_AFTER)
-"""The number of bytes in a line from the comma before the digest to the end."""
+"""The number of bytes at the end of a line, from the comma before the digest."""
 
 
 def read(path: Path) -> bytes:
@@ -53,9 +53,9 @@ def packed(content: bytes) -> bytes:
 
 
 def sealed(body: bytes, before: bytes) -> tuple[bytes, bytes]:
-    """Return a line without the newline, and the digest of the line.
+    """Return a line without its newline, and the digest of the line.
 
-    `body` is a JSON object without the closing brace, and `before` is the digest of the previous line.
+    `body` is a JSON object without its closing brace. `before` is the digest of the previous line.
     """
     digest = hashlib.sha256(before + body).hexdigest().encode()
     return body + _BEFORE + digest + _AFTER, digest

@@ -1,4 +1,4 @@
-"""Convert values of a history to JSON and back: outcomes, expectations, counts and error rates."""
+"""Converts values of a history to JSON and back: outcomes, expectations, counts and error rates."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _FIRST = ord("a")  # the letters of outcomes
 def flow(samples: Sequence[Timed]) -> dict[str, Any]:
     """Return steady traffic as JSON: the time of the first request, the ms between requests, and a letter per outcome.
 
-    The letter "a" represents the first item of `outcomes`, "b" the second, and so on.
+    The letter "a" represents the first entry of `outcomes`, "b" the second, and so on.
     """
     if not samples:
         return {"at": 0.0, "ms": [], "outcomes": [], "saw": ""}
@@ -98,7 +98,7 @@ def flow(samples: Sequence[Timed]) -> dict[str, Any]:
 
 
 def read_flow(value: Mapping[str, Any]) -> list[Timed]:
-    """Read the requests that `flow` wrote. The times are exact to half a millisecond."""
+    """Read the requests that `flow` wrote. The times have an accuracy of half a millisecond."""
     outcomes = [read_observation(each) for each in value["outcomes"]]
     seen = [outcomes[ord(letter) - _FIRST] for letter in value["saw"]]
     times = [value["at"] + ms / 1000 for ms in accumulate(value["ms"], initial=0)]
@@ -121,7 +121,7 @@ def read_observation(value: Any) -> Observation:
 
 
 def counts(value: Tally) -> dict[str, float]:
-    """Return counts in the form of the report: answers by pod, and all other outcomes that occurred."""
+    """Return counts as in the report: the answers by pod, and all other outcomes that occurred."""
     others: dict[str, float] = {"timedOut": value.timed_out, "refused": value.refused}
     others |= {"unknown": value.unknown.total(), "longestGapMs": value.gap_ms}
     return {**dict(sorted(value.pods.items())), **{name: count for name, count in others.items() if count}}
@@ -132,5 +132,5 @@ def rates(value: Rates) -> dict[str, float]:
 
 
 def read_rates(value: Mapping[str, float]) -> Rates:
-    """Read error rates that `rates` wrote. Histories of older releases lack `alone` and `chances`."""
+    """Read error rates that `rates` wrote. Histories of older releases have no `alone` and `chances`."""
     return Rates(value["leak"], value["miss"], value.get("alone", value["leak"]), int(value.get("chances", 1)))

@@ -1,7 +1,7 @@
-"""Derive the verdict and the message of each requirement from the history, during the run and at any later time.
+"""Derives the verdict and message of each requirement from the history, during the run or at any later time.
 
-Verdicts that follow from observations are always derived by the same functions. Verdicts with another cause (a skip, an
-exception, a failure of a scenario's own code) are read from the history, together with their cause.
+Verdicts that follow from observations are always derived by the same functions. Verdicts with other causes (a skip, an
+exception, a failure of a scenario's own code) are read from the history together with their cause.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from harness.model.requirements import Feature, Level, Profile, Requirement
 from harness.variation.axes import parse_draw
 
 Key = tuple[str, str]
-"""The key of a case: the id of the requirement, and the parameters of the case."""
+"""Identifies a case by the id of the requirement and the parameters of the case."""
 
 
 _Tests = dict[str, dict[str, list[str]]]
-"""The parameters of all cases by document and slug. A test without parameters has no entries in its list."""
+"""The parameters of all cases, by document and slug. A test without parameters has an empty entry."""
 
 
 @dataclass(slots=True)
@@ -58,11 +58,11 @@ class Judged:
     distrust: tuple[str, ...] = ()
     interrupted: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
-    """The report's facts about the run as a whole. The mapping is empty for runs of older releases."""
+    """The report's facts about the whole run. The mapping is empty for runs of older releases."""
     seconds: dict[Key, float] = field(default_factory=dict)
     """The duration of each case that has ended."""
     starts: dict[Key, float] = field(default_factory=dict)
-    """When each case began (Unix time)."""
+    """The start time of each case (Unix time)."""
     fails_with: dict[Key, str] = field(default_factory=dict)
     """The smallest draw with which each case still fails."""
     allure: dict[Key, tuple[list[Any], list[Any]]] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Judged:
     stories: dict[Key, Story] = field(default_factory=dict)
     """The story of each case that has ended."""
     contradictions: list[str] = field(default_factory=list)
-    """Contradictions between records that are valid individually. No unmodified run writes contradictory records."""
+    """Contradictions between records that are individually valid. Unmodified runs never write contradictory records."""
 
     def stated(self) -> list[Result]:
         return self._results({key: each.stated for key, each in self.cases.items()})
@@ -97,7 +97,7 @@ class Judged:
         return [Result(self.requirements[each], tuple(of[each])) for each in sorted(of)]
 
     def completed(self, key: Key, case: CaseResult) -> CaseResult:
-        """Return the result of a case including times, steps and attachments."""
+        """Return the result of a case with its times, steps and attachments."""
         steps, attachments = self.allure.get(key, ([], []))
         start, seconds = self.starts.get(key, 0.0), self.seconds.get(key, 0.0)
         return replace(
@@ -128,7 +128,7 @@ _TEXTS = {
 
 @dataclass(slots=True)
 class _Worker:
-    """The state of one worker: the windows by number, and the judgements since the last verdict."""
+    """The state of one worker: its windows by number, and its judgements since the last verdict."""
 
     windows: dict[int, WindowStory] = field(default_factory=dict)
     judgements: list[Judgement] = field(default_factory=list)
@@ -141,7 +141,7 @@ class _Worker:
 
 
 class Judge:
-    """Judge a history record by record. `judged` is the result of all records up to now."""
+    """Judges a history record by record. `judged` is the result of all records read up to now."""
 
     def __init__(self) -> None:
         self.judged = Judged()
@@ -221,7 +221,7 @@ class Judge:
             asked.gap_ms = counted.gap_ms
             if asked != counted or abs(longest_gap(samples) - counted.gap_ms) > _ROUNDED_MS:
                 told = f"{record['client']} in window {record['window']}"
-                self.judged.contradictions.append(f"the counts of {told} are not those of its questions")
+                self.judged.contradictions.append(f"the counts of {told} differ from those of its requests")
 
     def _keep(self, key: Key, worker: _Worker) -> None:
         if key in self.judged.cases:
@@ -258,15 +258,15 @@ class Judge:
             if counts in left:
                 left.remove(counts)
             elif record["phase"] and re.match(r"\d+\. ", title):
-                found.append(f"{name} is said to have observed other counts than its windows have: {title}")
+                found.append(f"{name} is recorded with other counts than its windows have: {title}")
         if not record["phase"]:
             before = self.judged.cases.get((record["test"], record.get("parameters", "")))
             if before is not None and severity(verdict) < severity(before.derived.verdict):
-                found.append(f"{name} is {verdict} at the end of the run, and was {before.derived.verdict} before")
+                found.append(f"{name} is {verdict} at the end of the run, but was {before.derived.verdict} before")
         elif verdict is Verdict.PASSED and why is not cause(judgements, verdict, None):
-            found.append(f"{name} is said to have {why}, and what was judged says: {cause(judgements, verdict, None)}")
+            found.append(f"{name} is recorded as {why}, but its judgements imply: {cause(judgements, verdict, None)}")
         elif verdict is Verdict.SKIPPED and judgements:
-            found.append(f"{name} is said to be skipped, and was judged")
+            found.append(f"{name} is recorded as skipped, but was judged")
 
     def _note(self, requirement_id: str, record: Mapping[str, Any]) -> None:
         feature = Feature("", Profile(record["profile"]), bool(record["core"]), "")
@@ -277,7 +277,7 @@ class Judge:
 
 
 _ROUNDED_MS = 2.0
-"""The tolerance in ms for the length of a gap. It is needed because the times of requests are rounded."""
+"""The tolerance in ms for the length of a gap, because the times of requests are rounded."""
 
 
 def _window(record: Mapping[str, Any]) -> WindowStory:
@@ -290,9 +290,9 @@ def _window(record: Mapping[str, Any]) -> WindowStory:
 def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) -> Judgement:
     concluded = conclude(judgements, phase)
     if concluded is None:
-        raise ValueError("its cause is an observation, and there is none")
+        raise ValueError("its cause is an observation, but there is none")
     if concluded.verdict is Verdict.PASSED and stated.verdict != Verdict.PASSED:
-        text = f"what ended this scenario passes now, and what would have followed is not known: {stated.message}"
+        text = f"the judgement that ended this scenario passes now, and the rest is unknown: {stated.message}"
         return Judgement(Verdict.INCONCLUSIVE, text)
     grid = next((each.grid for each in judgements if each.verdict is not Verdict.PASSED), "")
     return replace(concluded, grid=grid)
@@ -312,7 +312,7 @@ def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
 
 
 def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
-    """Return the facts about a requirement for the record of a verdict. `story` adds its sentence and source."""
+    """Return the facts about a requirement for the record of a verdict. `story` also gets its sentence and source."""
     found: dict[str, Any] = {
         "level": requirement.level,
         "profile": requirement.profile,
@@ -322,7 +322,7 @@ def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
 
 
 def closing(results: Sequence[Result], judged: Judged, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the records that add these results to a history, followed by the facts about the run."""
+    """Return the records that add these results to a history, and then the facts about the run."""
     groups: dict[tuple[Any, ...], _Tests] = {}
     records: list[dict[str, Any]] = []
     began = {requirement_id for requirement_id, _ in judged.cases}

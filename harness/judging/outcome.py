@@ -1,6 +1,6 @@
-"""The outcome of a requirement: the effect of its verdict on the run. MUST decides, SHOULD warns, MAY informs.
+"""The outcome of a requirement, which is the effect of its verdict on the run. MUST decides, SHOULD warns, MAY informs.
 
-A verdict does not depend on the level. The exit code, reports and summaries use the outcome, which does.
+A verdict does not depend on the level, but an outcome does. The exit code, reports and summaries use outcomes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The results of requirements, which every report shows.
+"""The results of requirements, which all reports show.
 
-A requirement may have several cases (a parametrized test). Its verdict is the worst of its cases.
+A requirement may have several cases (a parametrized test). Its verdict is the worst verdict of its cases.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness.model.requirements import Feature, Level, Profile, Requirement
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 
-# The title of a scenario's longest wait for an expected state.
+# The measurement of a scenario's longest wait for an expected state.
 CONVERGENCE = "convergence"
 
 # Skip reasons that leave a claimed feature unproven, which makes the run partial.
@@ -27,7 +27,7 @@ UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One planned test of a requirement: the pytest node id, and the parameters ("" if it has no parameters)."""
+    """One planned test of a requirement: the pytest node id, and the parameters, or "" if there are none."""
 
     nodeid: str
     requirement: str
@@ -41,16 +41,16 @@ class Case:
 
     @property
     def begins(self) -> bool:
-        """True if pytest begins the test, either to run or to skip it."""
+        """True if pytest starts the test, either to run it or to skip it."""
         return self.reason != SkipReason.DESELECTED
 
 
 @dataclass(slots=True)
 class CaseResult:
-    """The result of one case. `message` is a single line, and `explanation` is the whole text.
+    """The result of one case. `message` is a single line, and `explanation` is the complete text.
 
-    `never_began` is true for a case that was planned but did not begin before the run ended. If the case did not pass,
-    `rerun` is the command that runs the case again, and the explanation ends with this command.
+    `never_began` is true if the case was planned but had not started when the run ended. If the case did not pass,
+    `rerun` is the command that runs it again, and the explanation ends with this command.
     """
 
     nodeid: str
@@ -65,7 +65,7 @@ class CaseResult:
     steps: list[dict[str, Any]] = field(default_factory=list)  # steps and attachments have Allure's format
     attachments: list[dict[str, Any]] = field(default_factory=list)
     fails_with: str = ""  # the smallest draw with which the case still fails; "" if unknown
-    # The record of a verdict holds these fields under the same names, except empty fields.
+    # The record of a verdict contains these fields under the same names, without empty fields.
     reason: str = ""
     explanation: str = ""
     rerun: str = ""
@@ -94,11 +94,11 @@ class CaseResult:
 
     @property
     def left_out(self) -> bool:
-        """True if options of the run left it out. Reports count such requirements, and do not list them."""
+        """True if options of the run excluded it. Reports count such requirements, but do not list them."""
         return self.reason == SkipReason.DESELECTED and not self.never_began
 
     def worsen(self, other: CaseResult) -> None:
-        """Merge a later phase or a repetition of the same case. The worse verdict wins, or the first of equals."""
+        """Merge a later phase or a repetition of the same case. The worse verdict wins, or the first of equal ones."""
         if severity(other.verdict) > severity(self.verdict):
             self.verdict, self.reason, self.message = other.verdict, other.reason, other.message
             self.explanation, self.rerun = other.explanation, other.rerun
@@ -123,7 +123,7 @@ class Result:
 
     @property
     def worst(self) -> CaseResult:
-        """The case that determines the verdict: the first case with the worst verdict."""
+        """The case that determines the verdict, which is the first case with the worst verdict."""
         return max(self.cases, key=lambda case: severity(case.verdict))
 
     @property
@@ -138,7 +138,7 @@ class Result:
         return outcome(case.verdict, self.requirement.level, never_began=case.never_began)
 
     def message_of(self, case: CaseResult) -> str:
-        """Return the message of a case. A prefix states the reason or level unless it passed or failed a MUST."""
+        """Return the message of a case. Unless it passed or failed a MUST, a prefix states the reason or level."""
         kind = self.outcome_of(case)
         if kind is Outcome.NOT_RUN:
             return f"{case.reason}: {case.message}"
@@ -160,7 +160,7 @@ class Result:
 
     @property
     def left_out(self) -> bool:
-        """True if options of the run left it out. Reports count such requirements, and do not list them."""
+        """True if options of the run excluded it. Reports count such requirements, but do not list them."""
         return all(case.left_out for case in self.cases)
 
     @property
@@ -169,7 +169,7 @@ class Result:
 
 
 def severity(verdict: str) -> int:
-    """Return the rank of a verdict. Worse verdicts rank higher: passed, skipped, inconclusive, failed."""
+    """Return the rank of a verdict. From best to worst: passed, skipped, inconclusive, failed."""
     return _SEVERITY.index(Verdict(verdict))
 
 
@@ -178,7 +178,7 @@ def count(results: Sequence[Result]) -> dict[Outcome, int]:
 
 
 def situation(results: Sequence[Result], *, strict: bool) -> Situation:
-    """Return the exit-code situation from the results alone. With `strict`, SHOULD is treated like MUST."""
+    """Return the exit-code situation that follows from the results alone. If `strict`, SHOULD is treated like MUST."""
     levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
     deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
     verdicts = {each.verdict for each in deciding}
@@ -229,7 +229,7 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
 
 
 def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
-    """Read a requirement that `requirement_to_json` wrote. `kills` is optional."""
+    """Read a requirement that `requirement_to_json` wrote. The field `kills` is optional."""
     features = tuple(Feature(**{**each, "profile": Profile(each["profile"])}) for each in values["features"])
     return Requirement(
         values["id"],
@@ -246,7 +246,7 @@ def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
 
 
 def slowest_convergence(results: Sequence[Result]) -> tuple[float, str] | None:
-    """Return the longest wait of any scenario in seconds, and its requirement, or None if no scenario waited."""
+    """Return the longest wait of any scenario in seconds and its requirement, or None without waits."""
     waited = [
         (float(case.observed[CONVERGENCE]["slowestSeconds"]), result.requirement.id)
         for result in results

@@ -1,14 +1,14 @@
-"""Compute the number of probes that a check needs to achieve its stated error rates.
+"""Computes how many probes a check needs to achieve its stated error rates.
 
 A check of random choices is sometimes wrong, so it states its error rates. Sample sizes follow from two numbers: the
 smallest fault to detect, and the probability of missing it. Both are fixed before the run, and the report lists them.
 
-A fault that affects some connections usually affects some connections of every client. A fault that is specific to one
-client usually affects all its connections. So each check has two thresholds: a small threshold for all clients with
-the same expectation together, and a larger threshold for each client alone.
+A fault that affects some connections usually affects some connections of every client. A fault that affects only one
+client usually affects all its connections. So each check has two thresholds: a small one for all clients with the same
+expectation together, and a larger one for each client alone.
 
-All bounds hold for a proxy that picks an endpoint for every connection independently and with equal probabilities. A
-round-robin proxy shows all endpoints sooner.
+All bounds apply to a proxy that picks an endpoint for every connection independently and with equal probabilities. A
+round-robin proxy needs fewer probes to show all endpoints.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import cache
 from typing import Literal
 
 LEAST_RATE = 1e-9
-"""The lower limit of rates. Smaller rates would need impractically many probes, and too much time to compute."""
+"""The lower limit of rates. Smaller rates would need too many probes and too much time to compute."""
 
 DEFAULT_LEAK = 0.05
 DEFAULT_MISS = 1e-6
@@ -33,9 +33,9 @@ class Rates:
     """The error rates of a check: the smallest shares of wrong answers to detect, and the probability of missing them.
 
     All clients together detect a share `leak` of wrong answers. Each client alone detects a share `alone` of its own
-    answers, or `leak` if `leak` is larger. A single client detects `leak`. `chances` is the number of attempts that a
-    fault has to pass: two if correct observations from before the window count, while wrong observations restart it.
-    The total probability of missing a fault stays below `miss`.
+    answers, or `leak` if `leak` is larger. If there is only one client, it detects `leak`. `chances` is how many times
+    a fault can pass by luck. It is two if right observations from before the window count, while wrong observations
+    restart the wait. The total probability of missing a fault is below `miss`.
     """
 
     leak: float = DEFAULT_LEAK
@@ -49,17 +49,17 @@ class Rates:
             raise ValueError(f"error rates must lie between {LEAST_RATE:g} and 1, chances between 1 and 9: {text}")
 
     def by_itself(self, clients: int) -> float:
-        """Return the smallest share of wrong answers that each of this number of clients detects alone."""
+        """Return the smallest share of wrong answers that each of this many clients detects alone."""
         return max(self.leak, self.alone) if clients > 1 else self.leak
 
     def samples(self, clients: int) -> int:
-        """Return the number of probes of each client, for this number of clients."""
+        """Return the number of probes of each client if there are this many clients."""
         miss = self.miss / self.chances
         together = math.ceil(samples_for_leak(self.leak, miss) / clients)
         return max(together, samples_for_leak(self.by_itself(clients), miss))
 
     def smallest_fault(self, clients: int) -> str:
-        """Return the smallest share of wrong answers that this number of clients detects together, for the report."""
+        """Return the smallest share of wrong answers that this many clients detect together, for the report."""
         alone = self.by_itself(clients)
         text = _percent(self.leak)
         return text if alone == self.leak else f"{text} at {clients} clients, {_percent(alone)} at one"
@@ -70,9 +70,9 @@ DEFAULT_RATES = Rates()
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """The number of probes for one client's check, and the error rates.
+    """The number of probes for the check of one client, and its error rates.
 
-    `false_alarm` and `miss` are upper bounds for the probability that a correct proxy fails, or a faulty one passes.
+    `false_alarm` and `miss` are upper bounds for the probability that a right proxy fails, or that a faulty one passes.
     """
 
     kind: str
@@ -82,7 +82,7 @@ class SamplePlan:
     miss: float
 
     def check(self, clients: int = 1) -> dict[str, str | int | float]:
-        """Return the plan for the report. The false-alarm probabilities of several clients are added."""
+        """Return the plan for the report. The false-alarm probabilities of several clients are added up."""
         return {
             "kind": self.kind,
             "samples": self.samples,
@@ -94,15 +94,15 @@ class SamplePlan:
 
 @cache
 def samples_for_leak(leak: float, miss: float) -> int:
-    """Return the number of probes that all miss a share `leak` of wrong answers with probability at most `miss`."""
+    """Return the number of probes that miss a share `leak` of wrong answers with probability `miss` at most."""
     rates = Rates(leak, miss)
     return _smallest(lambda n: (1 - rates.leak) ** n <= rates.miss, math.log(miss) / math.log1p(-leak))
 
 
 def samples_for_members(count: int, miss: float) -> int:
-    """Return the number of probes that miss one of `count` equally likely endpoints with probability at most `miss`."""
+    """Return the number of probes that miss one of `count` equally likely endpoints with probability `miss` at most."""
     if count < 1:
-        raise ValueError(f"a set of {count} endpoints has no members to be seen")
+        raise ValueError(f"a set of {count} endpoints has no members that could answer")
     if not 0 < miss < 1:
         raise ValueError(f"error rates must lie between 0 and 1: miss {miss}")
     if count == 1:
@@ -122,21 +122,21 @@ def unseen_bound(count: int, samples: int) -> float:
 def allowed_set(count: int, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
     """Return the plan for "every answer comes from these `count` endpoints, and each of them answers".
 
-    Every wrong answer is a failure, so only an unseen endpoint can be a false alarm. The plan applies to each of the
-    `clients`, all of which would see the same faults.
+    Every wrong answer is a failure, so a false alarm is possible only for an endpoint that was not seen. The plan
+    applies to each of the `clients`, all of which would see the same faults.
     """
     samples = max(rates.samples(clients), samples_for_members(count, rates.miss))
     return SamplePlan("allowed-set", samples, unseen_bound(count, samples), rates.smallest_fault(clients), rates.miss)
 
 
 def every_probe(kind: Literal["silence", "no-loss"], rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan for "there is no answer" or "every request gets an allowed answer": no false alarms by chance."""
+    """Return the plan for "there is no answer" or "every request gets an allowed answer", without false alarms."""
     return SamplePlan(kind, rates.samples(clients), 0.0, rates.smallest_fault(clients), rates.miss)
 
 
 @dataclass(frozen=True, slots=True)
 class SharePlan:
-    """The plan of a check of shares: its probes, and the inclusive bounds of each endpoint's count."""
+    """The plan of a check of shares: its number of probes, and the inclusive bounds of each endpoint's count."""
 
     plan: SamplePlan
     fewest: int
@@ -147,9 +147,9 @@ class SharePlan:
 def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
     """Return the plan for "each of these `count` endpoints gets an equal share".
 
-    The smallest fault is one endpoint that gets twice, or half, the traffic of every other endpoint. The bounds of the
-    counts are chosen to limit the total false-alarm probability of all endpoints to `rates.miss`. The number of probes
-    is the smallest multiple of 10 that misses the fault with probability at most `rates.miss`.
+    The smallest fault is one endpoint that gets twice, or half, the traffic of each other endpoint. The bounds limit
+    the total false-alarm probability of all endpoints to `rates.miss`. The number of probes is the smallest multiple of
+    10 that misses the fault with probability `rates.miss` at most.
     """
     if count < 2:
         raise ValueError(f"{count} endpoints have no shares to compare")
@@ -175,10 +175,10 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
 
 @cache
 def bounded_load(count: int, percent: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
-    """Return the plan for "none of these `count` endpoints gets more than `percent` above an equal share".
+    """Return the plan for "none of these `count` endpoints gets over `percent` more than an equal share".
 
     The smallest fault is one endpoint with one and a half times the allowed traffic. If endpoints get exactly the
-    allowed traffic, the total probability of a false alarm is at most `rates.miss`.
+    allowed traffic, the total false-alarm probability is at most `rates.miss`.
     """
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:
@@ -224,7 +224,7 @@ def _cut(probabilities: Sequence[float], tail: float) -> int:
 
 
 def _smallest(enough: Callable[[int], bool], guess: float) -> int:
-    """Return the smallest sufficient n. The guess was computed from logarithms and may have a rounding error."""
+    """Return the smallest sufficient n. The guess comes from logarithms, and may have a rounding error."""
     n = max(1, math.ceil(guess) - 1)
     while not enough(n):
         n += 1
@@ -236,7 +236,7 @@ def _percent(share: float) -> str:
 
 
 def _rounded_up(bound: float) -> float:
-    """Round a bound up to two digits for readable reports. Rounding up keeps the bound valid."""
+    """Round a bound up to two digits, which is readable in reports and keeps the bound valid."""
     if bound < sys.float_info.min:
         return 0.0
     exponent = math.floor(math.log10(bound))

@@ -1,6 +1,6 @@
-"""The story of a scenario, read from the history: changes, waits for components, windows and steady traffic.
+"""The story of a scenario as read from the history: changes, waits for components, windows and steady traffic.
 
-Reports show the story. Verdicts depend only on the judgements.
+Reports show the story. It has no influence on verdicts.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from harness.judging.timeline import Change, Timed
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
 
 SETTLED = "all components have worked on what was written"
-"""The text of a history when every component has processed the changes."""
+"""The text in a history that states that every component has processed the changes."""
 
 
 @dataclass(slots=True)
 class WindowStory:
     """A measuring window that was opened at `at` (monotonic seconds). `of` has the same meaning as in `Path.of`.
 
-    `flows` holds the requests of steady traffic by client, and is empty for other windows.
+    `flows` contains the requests of steady traffic by client. It is empty for other windows.
     """
 
     at: float
@@ -35,7 +35,7 @@ class WindowStory:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """An expected value and the value that was read, with the verdict."""
+    """An expected value and the value that was read, with the verdict on them."""
 
     what: str
     verdict: Verdict
@@ -43,7 +43,7 @@ class Compared:
 
 @dataclass(slots=True)
 class Story:
-    """The events of one case by time (monotonic seconds). `took_up` holds the end times of waits for components."""
+    """The events of one case by time (monotonic seconds). `took_up` has the ends of waits for components."""
 
     changes: list[Change] = field(default_factory=list)
     took_up: list[float] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Story:
     compared: list[Compared] = field(default_factory=list)
 
     def give_titles(self, observed: Mapping[str, object]) -> None:
-        """Set the window titles from the numbers of the case. "2. TCP to …" is the title of the second window."""
+        """Set the titles of windows from the counts of the case. "2. TCP to …" is the title of the second window."""
         for title in observed:
             number, dot, text = title.partition(". ")
             if dot and number.isdecimal() and 1 <= int(number) <= len(self.windows):

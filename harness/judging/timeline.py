@@ -1,6 +1,6 @@
 """The timeline of a scenario: changes of the cluster, wrong observations, and the requests of steady traffic.
 
-All times are read from the same clock. They count from the beginning of the scenario, as in the log of requests.
+All times come from the same clock, and are relative to the start of the scenario, as in the log of requests.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 from harness.api.requests import milliseconds
 from harness.model.outcomes import Observation, Reached
 
-HEAD = "What happened when, from the beginning of the scenario (a change at the moment in which it began):"
+HEAD = "Timeline, relative to the start of the scenario (each change at the time when it began):"
 
 BEFORE = 10
 AFTER = 5
-"""The numbers of changes to show: the last changes before the first wrong observation, and the first after it."""
+"""The numbers of changes to show: the last ones before the first wrong observation, and the first ones after it."""
 
 _LONGEST = 140  # characters per change
 
@@ -27,7 +27,7 @@ Timed = tuple[float, Observation]
 
 
 class Change(NamedTuple):
-    """A change of the cluster, with its time (monotonic seconds), its kind, and the changed objects."""
+    """A change of the cluster: its time (monotonic seconds), its kind, and the changed objects."""
 
     at: float
     what: str
@@ -35,7 +35,7 @@ class Change(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An observation: its time (monotonic seconds), and a text."""
+    """An observation as time (monotonic seconds) and text."""
 
     at: float
     what: str
@@ -75,7 +75,7 @@ def _fact(name: str, value: Any) -> str:
 
 
 def _endpoint(endpoint: Mapping[str, Any]) -> str:
-    """Return an endpoint's address, its hints, and the conditions with values unlike those of a usable endpoint."""
+    """Return an endpoint's address, its hints, and the conditions that differ from those of a usable endpoint."""
     hints = endpoint.get("hints") or {}
     kinds = (("zone", hints.get("forZones")), ("node", hints.get("forNodes")))
     hinted = [f"{kind} {'+'.join(each['name'] for each in names)}" for kind, names in kinds if names]
@@ -85,12 +85,12 @@ def _endpoint(endpoint: Mapping[str, Any]) -> str:
 
 
 def longest_gap(samples: Sequence[Timed]) -> float:
-    """Return the longest time in ms between two answered requests. The first and last requests count as answered."""
+    """Return the longest time between two answered requests in ms. The first and the last request count as answered."""
     return round(max((after - before for before, after in gaps(samples)), default=0.0) * 1000, 1)
 
 
 def gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
-    """Return the times of successive answered requests (monotonic seconds). First and last requests always count."""
+    """Return the times of answered requests (monotonic seconds). The first and the last request count as answered."""
     if not samples:
         return []
     answered = [at for at, observation in samples[1:-1] if isinstance(observation, Reached)]

@@ -1,7 +1,7 @@
-"""Measure the effects of changes on steady traffic, for each client.
+"""Measures the effects of changes on steady traffic, for each client.
 
 The first window after a change, for the same Service and kind of address, defines the expected state after the change.
-Times count from the moment at which the write of the change begins.
+Times are relative to the start of the write of the change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.model.outcomes import Reached
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A change with a known expectation: its time, and the pods that may answer before it and until the next change.
+    """A change with a known expectation: its time, and the pods that may answer before it and after it.
 
     `before` is None if no window states these pods. `former` lists pods that no client may reach any more. All times
     are monotonic seconds.
@@ -34,7 +34,7 @@ class Phase:
 
 
 def transitions(story: Story) -> list[dict[str, Any]]:
-    """Return the numbers of each steady traffic of a scenario, in the form of reports."""
+    """Return the numbers for each steady traffic of a scenario, as in reports."""
     return [
         {"traffic": window.title, "clients": [_client(story, window, client) for client in window.flows]}
         for window in story.windows
@@ -60,13 +60,13 @@ def _client(story: Story, window: WindowStory, client: str) -> dict[str, Any]:
 
 
 def lossy_gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
-    """Return the gaps that contain a lost request. In all other gaps the client paused."""
+    """Return the gaps that contain a lost request. In other gaps, the client itself paused."""
     lost = [at for at, each in samples if not isinstance(each, Reached)]
     return [(begin, end) for begin, end in gaps(samples) if any(begin <= at <= end for at in lost)]
 
 
 def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
-    """Return the changes during steady traffic after which a window states the expectation for this client."""
+    """Return the changes during steady traffic that are followed by a window with an expectation for this client."""
     times = [at for at, _ in flow.flows[client]]
     if not times:
         return []
@@ -95,9 +95,9 @@ def _everybody(window: WindowStory) -> frozenset[str]:
 
 
 def concerns(change: Change, service: str) -> bool:
-    """Return whether a change may affect a Service: it names no other Service, and is not a measurement.
+    """Return whether a change may affect a Service: it names no other Service, and it is not a measurement.
 
-    The names of slices that scenarios write consist of the Service, the content and the family.
+    The names of slices that scenarios write consist of the Service, the content and the IP family.
     """
     named = change.facts.get("service") or str(change.facts.get("slice") or "").rsplit("-", 2)[0]
     if named:
@@ -106,7 +106,7 @@ def concerns(change: Change, service: str) -> bool:
 
 
 def kind_of(change: Change) -> str:
-    """Return the kind of a change, with its component if any: "write slice", "restart proxy"."""
+    """Return the kind of a change with its component, if any, as in "write slice" or "restart proxy"."""
     return f"{change.what} {change.facts.get('component') or ''}".rstrip()
 
 

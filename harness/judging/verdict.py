@@ -1,8 +1,8 @@
-"""Derive a verdict from observations. The functions are pure, which allows a recorded run to be judged again.
+"""Derives a verdict from observations. The functions are pure, so a recorded run can be judged again.
 
-Most expectations are sets of pods rather than shares of traffic. A client passes when every answer came from an allowed
-pod and every expected pod was seen. An unknown outcome is neither right nor wrong. It makes the verdict inconclusive
-unless another observation failed.
+Most expectations are sets of pods, not shares of traffic. A client passes when every answer came from an allowed pod
+and every expected pod answered. An unknown outcome is neither right nor wrong: it makes the verdict inconclusive,
+unless another observation is wrong.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SkipReason(enum.StrEnum):
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the first of failed, inconclusive, passed and skipped that occurs; inconclusive for no verdicts."""
+    """Return the first of failed, inconclusive, passed and skipped that occurs, or inconclusive without verdicts."""
     found = set(verdicts)
     order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
     return next((verdict for verdict in order if verdict in found), Verdict.INCONCLUSIVE)
@@ -57,7 +57,7 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Silence or refusals, but no answers. Used for requirements that do not specify how a connection fails."""
+    """Silence or refusals, but no answers. This is for requirements that do not specify how a connection fails."""
 
 
 NO_ANSWER = NoAnswer()
@@ -65,7 +65,7 @@ NO_ANSWER = NoAnswer()
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """Answers from any of these pods. Some pods may never be seen. Used while a change is in progress."""
+    """Answers from any of these pods, some of which may never answer. This is used while a change is in progress."""
 
     pods: frozenset[str]
 
@@ -104,7 +104,7 @@ class Tally:
     def of(cls, observations: Iterable[Observation]) -> Tally:
         """Count these observations."""
         tally = cls()
-        # Refusals compare equal even if their errors differ.
+        # Refusals are equal even if their errors differ.
         kinds = Counter((each, each.how if isinstance(each, Refused) else "") for each in observations)
         for (observation, _), count in kinds.items():
             match observation:
@@ -126,7 +126,7 @@ class Tally:
         return self.pods.total() + self.timed_out + self.refused
 
     def add(self, other: Tally) -> None:
-        """Add other counts."""
+        """Add the counts of another tally."""
         self.timed_out += other.timed_out
         self.refused += other.refused
         self.pods += other.pods
@@ -137,9 +137,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict, the reason in one sentence, and the grid of clients and endpoints as a text table.
+    """A verdict, its reason in one sentence, and the grid of clients and endpoints as a text table.
 
-    `unmet` lists the clients whose expectation is not met or is inconclusive.
+    `unmet` lists the clients whose expectation is not met, or whose result is inconclusive.
     """
 
     verdict: Verdict
@@ -167,10 +167,11 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
 
 
 def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, SamplePlan]:
-    """Return the plan of each client of a window, for its probes, its judgement and the report.
+    """Return the plan of each client of a window. It determines the client's probes, judgement and report.
 
-    Clients are counted together if they would all see the same fault. All clients with the same kind of expectation
-    see unexpected silence or refusals. Only clients for which some pod of the window is wrong can see a wrong answer.
+    Clients are counted together if they would all see the same fault. Unexpected silence or refusals are seen by all
+    clients with the same kind of expectation. A wrong answer is possible only for clients for which some pod of the
+    window is wrong.
     """
     named = frozenset[str]().union(*map(pods_of, expectation.values()))
     narrow = {client: not named <= pods_of(expected) for client, expected in expectation.items()}
@@ -210,7 +211,7 @@ def pods_of(expected: Expected) -> frozenset[str]:
 
 
 def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]) -> Judgement:
-    """Judge observations. A client with fewer observations than its plan in `planned` is inconclusive.
+    """Judge observations. A client with fewer observations than planned in `planned` is inconclusive.
 
     Raises `ValueError` for observations of a client without an expectation.
     """
@@ -279,7 +280,7 @@ class _Client:
         return Row(self.name, self._wanted(), dict(self.cells))
 
     def reasons(self, verdict: Verdict) -> list[str]:
-        """Return the reasons for this verdict, with a clause for each cell that caused it."""
+        """Return the reasons for this verdict, with a clause for each cell that causes it."""
         tally = self.tally
         if verdict is Verdict.FAILED:
             offences = [(column, cell) for column, cell in self.cells if cell.mark in OFFENCES]
@@ -293,7 +294,7 @@ class _Client:
         return found
 
     def _share_bounds(self, miss: float) -> tuple[int, int]:
-        """Return the bounds of a pod's count for an equal share. There are none if observations are too few."""
+        """Return the bounds of a pod's count for an equal share, or nothing if there are too few observations."""
         if isinstance(self.expected, Evenly) and self.told >= self.needed:
             return share_bounds(self.told, len(self.allowed), miss)
         return 0, self.told

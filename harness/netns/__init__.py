@@ -1,1 +1,1 @@
-"""Nodes, pods and the network between them as Linux network namespaces, held by file descriptors."""
+"""Nodes, pods and the network between them, as Linux network namespaces (netns) that file descriptors keep alive."""

@@ -1,10 +1,11 @@
 """Distinguish hung, slow and idle programs by the kernel's counters.
 
 A slow program runs, or waits for a processor or a disk. A program is hung if it does none of these in several
-consecutive samples while data that was sent to it stays unread. A hung thread is not detected if other threads read.
+consecutive samples although it has not read all data that was sent to it. A hung thread is not detected if other
+threads read.
 
 A program is idle if it has read all data that was sent to it, hardly runs, and waits neither for a processor nor for a
-disk. A timer may still wake the program, so the program's `synced` check decides whether it is done.
+disk. A timer may still wake the program, so only the program's `synced` check decides whether it is done.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from harness.eventually import time_scale
 from harness.netns.namespace import Namespace, processes_by_netns
 
 LOOKS = 5
-"""The number of consecutive samples, after the first sample, that must show a program as hung."""
+"""The number of consecutive samples, after the first, in which a program must seem hung."""
 
 HUNG_EVERY = 1.0
 """The minimum time between two samples, in seconds before the time scale.
@@ -39,22 +40,22 @@ _ESTABLISHED = "01"  # unread data of a connection that the server has closed is
 
 @dataclass(frozen=True, slots=True)
 class ActivitySample:
-    """A sample of the programs of a netns: state and scheduler statistics by thread, and unread bytes by connection.
+    """A sample of the programs in a netns: state and scheduler statistics by thread, unread bytes by connection.
 
-    The statistics begin with the nanoseconds that the thread has run, and has waited for a processor.
+    The first statistics are the nanoseconds for which the thread has run and has waited for a processor.
     """
 
     threads: Mapping[str, tuple[str, str]]
     unread: Mapping[str, int] = field(default_factory=dict)
 
     def hung_since(self, earlier: ActivitySample) -> bool:
-        """Return whether no thread has run or become runnable since that sample, and the same data is still unread."""
+        """Return whether since that sample, no thread has run or become runnable and no data was read."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
         wants = self._in_state(_RUNNABLE) or self._in_state(_DISK)
         return bool(self.threads) and not wants and self._statistics() == earlier._statistics() and unread
 
     def idle_since(self, earlier: ActivitySample, seconds: float) -> bool:
-        """Return whether the programs have hardly run since an earlier sample, taken this number of seconds ago.
+        """Return whether the programs have hardly run since an earlier sample, taken this many seconds ago.
 
         The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable
         in both samples counts as waiting, whatever the counters say.
@@ -75,14 +76,14 @@ class ActivitySample:
 
 
 class _Watch:
-    """Watches the programs in some netns, which read from a server at a TCP port."""
+    """Watches the programs in some netns that read from a server at a TCP port."""
 
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         self._places, self._port = places, port
         self._last: dict[str, ActivitySample] = {}
 
     def _look(self, *, unread: bool) -> dict[str, ActivitySample]:
-        """Return a sample by netns, with threads only where data is unread, or only where none is."""
+        """Return a sample by netns. Threads are included only where data is unread, or only where none is."""
         found, processes = {}, processes_by_netns()
         for place, namespace in self._places.items():
             here = processes.get(namespace.inode, [])
@@ -101,7 +102,7 @@ class HungWatch(_Watch):
         self._still: dict[str, int] = {}  # consecutive samples in which a netns was hung
 
     def hung(self, among: Collection[str]) -> list[str]:
-        """Return the names of netns whose programs are hung. Call repeatedly: it samples at most once a second."""
+        """Return the names of netns with hung programs. Call repeatedly: it takes at most one sample per second."""
         now = time.monotonic()
         if now - self._looked_at >= HUNG_EVERY * time_scale():
             before, self._last, self._looked_at = self._last, self._look(unread=True), now
@@ -112,14 +113,14 @@ class HungWatch(_Watch):
 
 
 class IdleWatch(_Watch):
-    """Measures for how long all programs have been idle."""
+    """Measures how long all programs have been idle."""
 
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         super().__init__(places, port)
         self._looked_at = self._since = time.monotonic()
 
     def seconds(self) -> float:
-        """Return for how long all programs have been idle. Call it repeatedly: a call may take a sample."""
+        """Return how long all programs have been idle, in seconds. Call it repeatedly, because it takes the samples."""
         now = time.monotonic()
         if self._last and now - self._looked_at < IDLE_EVERY * time_scale():
             return self._looked_at - self._since
@@ -137,7 +138,7 @@ def _wanted(statistics: str) -> int:
 
 
 def threads_of(process: Path) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the number, state and scheduler statistics of each thread of a process; skip threads that exit meanwhile.
+    """Yield the number, state and scheduler statistics of each thread of a process. Threads that exit are skipped.
 
     Yields nothing on a kernel without `CONFIG_SCHED_INFO`.
     """
@@ -148,7 +149,7 @@ def threads_of(process: Path) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def unread_of(process: Path, port: int) -> dict[str, int]:
-    """Return the unread bytes of open connections to a port, in the netns of a process, by local address."""
+    """Return the unread bytes of open connections to a port, by local address, in the netns of a process."""
     found = {}
     with contextlib.suppress(OSError):
         for family in ("tcp", "tcp6"):

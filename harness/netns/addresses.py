@@ -1,8 +1,9 @@
 """The address plan of an embedded cluster: the addresses of every node and pod, and virtual addresses.
 
-With a plan instead of an allocator, an address in a packet dump, a rule or a report shows its node. `10.244.3.5` and
-`fd00:10:244:3::5` are pod 5 of the third node. Numbers in IPv6 groups are written in decimal, so both families read the
-same. All ranges are private, or reserved for benchmarks and documentation (RFC 1918, 2544, 4193, 5737).
+A plan instead of an allocator means that an address in a packet dump, a rule or a report shows its node. `10.244.3.5`
+and `fd00:10:244:3::5` are pod 5 of the third node. Numbers in IPv6 groups are written as decimal numbers, so both
+families look the same. All ranges are private, or reserved for benchmarks and documentation (RFC 1918, 2544, 4193,
+5737).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SERVICE_CIDRS: Mapping[Family, str] = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:
 EXTERNAL_CLIENT: Mapping[Family, str] = {"IPv4": "192.0.2.10", "IPv6": "fd00:192:2::10"}
 EVERYTHING: Mapping[Family, str] = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 
-# The next hop of every default route. No device has the address, and none needs it: see `rtnetlink.veth`.
+# The next hop of every default route. No device has this address or needs it (see `rtnetlink.veth`).
 GATEWAY: Mapping[Family, str] = {"IPv4": "169.254.1.1", "IPv6": "fe80::1"}
 
 
@@ -41,7 +42,7 @@ def by_family(addresses: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """The addresses of the node with number 1 to 255."""
+    """The addresses of one node, whose number is 1 to 255."""
 
     number: int
 
@@ -73,24 +74,24 @@ class NodePlan:
         return (*self.load_balancer_cidrs.values(), *self.external_ip_cidrs.values())
 
     def pod(self, number: int) -> dict[Family, str]:
-        """Return the addresses of the node's pod with this number, 2 to 254."""
+        """Return the addresses of the node's pod with this number (2 to 254)."""
         return {"IPv4": f"10.244.{self.number}.{number}", "IPv6": f"fd00:10:244:{self.number}::{number}"}
 
     def load_balancer_ip(self, number: int) -> dict[Family, str]:
-        """Return a load balancer IP that is routed to this node; number 1 to 254."""
+        """Return the load balancer IP with this number (1 to 254), which is routed to this node."""
         return {"IPv4": f"198.18.{self.number}.{number}", "IPv6": f"fd00:198:18:{self.number}::{number}"}
 
     def external_ip(self, number: int) -> dict[Family, str]:
-        """Return an external IP that is routed to this node; number 1 to 254."""
+        """Return the external IP with this number (1 to 254), which is routed to this node."""
         return {"IPv4": f"198.19.{self.number}.{number}", "IPv6": f"fd00:198:19:{self.number}::{number}"}
 
     def virtual(self, kind: str, number: int) -> dict[Family, str]:
-        """Return a "load-balancer" IP or an "external-ip" by number, 1 to 254."""
+        """Return the "load-balancer" IP or the "external-ip" with this number (1 to 254)."""
         return self.load_balancer_ip(number) if kind == "load-balancer" else self.external_ip(number)
 
 
 def families_of(names: Sequence[str]) -> tuple[Family, ...]:
-    """Check names of IP families, and keep their order. Raises `UsageError`."""
+    """Check the names of IP families, and return them in the same order. Raises `UsageError`."""
     known = tuple(family for name in names for family in FAMILIES if family == name)
     if not known or len(known) != len(names) or len(set(known)) != len(known):
         raise UsageError(f"families {tuple(names)!r}: want IPv4, IPv6 or both, each once")

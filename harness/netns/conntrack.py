@@ -1,9 +1,9 @@
 """Reads and flushes the connection tracking of one network namespace.
 
-All namespaces of a machine share one hash table. A deletion by filter walks the whole table: the proxy does so at each
-change of its endpoints, and the kernel for each deleted address. The 50,000 connections that remain after half a minute
-of probes make every later change ten times as slow. The kernel skips the walk for a netns without connections, so each
-scenario flushes its connections before it deletes its pods.
+All namespaces of a machine share one hash table. Each deletion by filter walks the whole table. The proxy does so at
+each change of its endpoints, and the kernel for each deleted address. Half a minute of probes leaves 50,000
+connections, which make every later change ten times as slow. The kernel skips the walk for a netns without connections,
+so each scenario flushes its connections before it deletes its pods.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from harness.netns import iproute, rtnetlink
 from harness.netns.namespace import Namespace
 
 _FLUSH = rtnetlink.Request("forget connections", 1 << 8 | 2, 0, bytes(4))
-"""IPCTNL_MSG_CT_DELETE of NFNL_SUBSYS_CTNETLINK (linux/netfilter/nfnetlink_conntrack.h); version 0: all families."""
+"""IPCTNL_MSG_CT_DELETE of NFNL_SUBSYS_CTNETLINK (linux/netfilter/nfnetlink_conntrack.h). Version 0: all families."""
 
 _COUNTERS = 1 << 20  # bytes; each processor needs 153
 
 MOST = 2_000
-"""The maximum number of connections to show; reading a connection takes 0.1 ms."""
+"""The maximum number of connections to show. Reading one takes 0.1 ms."""
 
 _NAMES = {
     socket.IPPROTO_TCP: "tcp",
@@ -37,22 +37,22 @@ _NAMES = {
 def flush(namespace: Namespace) -> None:
     """Delete all connections of a netns, of all families. Raises `NetlinkError`.
 
-    Sends one message, because every scenario does this for each node, and opening a pyroute2 socket takes a hundred
-    times as long as the deletion from an empty table.
+    It sends one message itself, because every scenario does this for each node, and opening a pyroute2 socket takes a
+    hundred times as long as a deletion from an empty table.
     """
     rtnetlink.execute(namespace, [_FLUSH], family=rtnetlink.NETFILTER)
 
 
 class Overflow:
-    """Counts the connections of a netns that connection tracking dropped because its table was full.
+    """Counts connections in a netns that were dropped because the connection tracking table was full.
 
     The limit of connections (nf_conntrack_max) applies to the whole machine, but the kernel counts dropped packets per
-    netns. A packet that is dropped because the table is full counts in `drop` only. If a connection cannot be inserted
+    netns. A packet that is dropped because the table is full counts only in `drop`. If a connection cannot be inserted
     for another reason, for example because NAT chose the same ports twice, it also counts in `insert_failed`.
     """
 
     def __init__(self, namespace: Namespace) -> None:
-        """Open the counters of a netns. On a kernel without these counters the result is always 0."""
+        """Open the counters of a netns. Without these counters in the kernel, the result is always 0."""
         self._fd, self._size = -1, _COUNTERS
         with namespace.entered(), contextlib.suppress(FileNotFoundError):
             self._fd = os.open("/proc/thread-self/net/stat/nf_conntrack", os.O_RDONLY | os.O_CLOEXEC)
@@ -63,7 +63,7 @@ class Overflow:
         return os.pread(self._fd, self._size, 0) if self._fd >= 0 else b""
 
     def since(self, before: bytes) -> int:
-        """Return the number of connections since the counters were `before`."""
+        """Return the number of connections since the counters had the values `before`."""
         now = self.read()
         return of_no_room(now.decode("ascii")) - of_no_room(before.decode("ascii")) if now else 0
 
@@ -74,9 +74,9 @@ class Overflow:
 
 
 def of_no_room(text: str) -> int:
-    """Return the number of connections that met a full table, from /proc/net/stat/nf_conntrack (a line per processor).
+    """Return how many connections found the table full, from /proc/net/stat/nf_conntrack (one line per processor).
 
-    If the table is full, the kernel drops a new connection or deletes an old connection early.
+    If the table is full, the kernel drops a new connection, or deletes an old connection early.
     """
     head, *lines = [line.split() for line in text.splitlines()]
     total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
@@ -84,7 +84,7 @@ def of_no_room(text: str) -> int:
 
 
 def as_text(namespace: Namespace) -> str:
-    """Return the connections of a netns, one per line, as `conntrack -L` prints them; at most `MOST`."""
+    """Return up to `MOST` connections of a netns, one per line, as `conntrack -L` prints them."""
     with iproute.tracking(namespace, "read connections") as connections:
         there = connections.count()
         shown = [_line(each) for each in itertools.islice(connections.dump_entries(), MOST)]
@@ -93,7 +93,7 @@ def as_text(namespace: Namespace) -> str:
 
 
 def entry_of(namespace: Namespace, protocol: str, source: tuple[str, int], destination: tuple[str, int]) -> str:
-    """Return the connection from one address and port to another, like `as_text`, or "" if there is no connection."""
+    """Return the connection between these addresses and ports, like `as_text`, or "" if there is none."""
     number = next(number for number, name in _NAMES.items() if name == protocol)
     family = socket.AF_INET6 if ":" in source[0] else socket.AF_INET  # the kernel searches one family at a time
     wanted = iproute.ports_of(family, number, source[1], destination[1])

@@ -1,14 +1,15 @@
-"""The network of an embedded cluster: a netns for each node, pod and the external client, joined by a fabric.
+"""The network of an embedded cluster: a netns for each node, pod and the external client, connected by a fabric.
 
             external ──┐
                        │
     pod ── node a1 ── fabric ── node a2 ── pod       every line is a veth pair, every word a netns
 
-The fabric is a router. It has routes to nodes and pods, and routes load balancer and external IPs to their node, but
-only for packets from the external client. It drops everything else silently. So a virtual address that no proxy has
-programmed times out for every client: packets do not loop, and no other host answers.
+The fabric is a router. It has routes to nodes and pods. It also routes load balancer and external IPs to their node,
+but only for packets from the external client. It drops all other packets silently. So a virtual address that no proxy
+has programmed times out for every client: packets do not loop, and no other host answers.
 
-File descriptors of this process hold all namespaces. There are no names or mounts, so nothing remains when it ends.
+File descriptors of this process keep all namespaces alive. There are no names or mounts, so nothing remains when the
+process ends.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _NAME_LIMIT = 15  # IFNAMSIZ without the final NUL
 class Host:
     """A node, a pod or the external client.
 
-    `node` is the name of the node itself or of the pod's node; the external client has none.
+    `node` is the node's own name, or the name of the pod's node. The external client has none.
     """
 
     name: str
@@ -61,7 +62,7 @@ class PodName:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The attachment of a pod to its node: the pod's MAC address, and the name for the node's end of the link."""
+    """How a pod is attached to its node: the pod's MAC address, and the name of the node's end of the link."""
 
     pod: Host
     of: PodName
@@ -70,18 +71,18 @@ class Port:
 
 
 class Wiring(Protocol):
-    """Creates the interfaces of pods in place of our own veth pairs."""
+    """Creates the interfaces of pods, in place of the harness's own veth pairs."""
 
     def attach(self, port: Port) -> None:
-        """Connect a pod, whose loopback is up, to its node. Undo all changes before raising `InconclusiveError`."""
+        """Connect a pod, whose loopback is up, to its node. Before raising `InconclusiveError`, undo all changes."""
 
     def detach(self, pod: Host) -> None:
-        """Undo `attach`. Raises `InconclusiveError`."""
+        """Revert `attach`. Raises `InconclusiveError`."""
 
 
 @dataclass(slots=True, eq=False)
 class _Pods:
-    """The pods of a node by number, and the number assigned last: a number is reused as late as possible."""
+    """The pods of a node by number, and the last assigned number. A number is reused as late as possible."""
 
     by_number: dict[int, Host]
     last: int = 1
@@ -97,8 +98,8 @@ class _Pods:
 class Network:
     """The running network of a cluster. Its methods are thread-safe.
 
-    `families` has its IP families in the order of the request, and `fabric` is the netns of the router, for diagnosis.
-    Raises `UnavailableError` if this machine or user cannot create it: see `harness.netns.sandbox`.
+    `families` lists the IP families in the requested order. `fabric` is the netns of the router, for diagnosis. Raises
+    `UnavailableError` if this machine or user cannot create it (see `harness.netns.sandbox`).
     """
 
     def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
@@ -124,21 +125,21 @@ class Network:
 
     @property
     def is_wired_by_us(self) -> bool:
-        """True if pods are connected by our own veth pairs."""
+        """True if pods are connected by the harness's own veth pairs."""
         return self._wiring is None
 
     def wire_by(self, wiring: Wiring) -> None:
-        """From now on, let `wiring` create the interfaces of all pods. IPv6 uses the kernel's default settings."""
+        """Let `wiring` create the interfaces of all later pods. IPv6 then uses the kernel's default settings."""
         self._wiring = wiring
         for node in self.nodes.values():
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodName | None = None) -> Host:
-        """Create a pod on a node. Its default name is node-number, and the node's link to the pod has the same name.
+        """Create a pod on a node. By default, its name and that of the node's link are the node's name and a number.
 
-        If the name is too long for a link (over 15 characters), the link is named pod and the pod's number. `of` is the
-        identity in the Kubernetes API, if any. Raises `UsageError` if there is no such node, or no free address on it,
-        and `InconclusiveError` if the wiring fails to attach the pod.
+        If the name is too long for a link (over 15 characters), the link's name is "pod" and the pod's number. `of` is
+        the identity in the Kubernetes API, if any. Raises `UsageError` if there is no such node, or no free address on
+        it. Raises `InconclusiveError` if the wiring fails to attach the pod.
         """
         plan = self.plan(node_name)
         with self._lock:
@@ -158,9 +159,9 @@ class Network:
             return pod
 
     def remove_pod(self, pod: Host) -> None:
-        """Remove a pod from its node. Its sockets lose their network at once. Do nothing if the pod is already gone.
+        """Remove a pod from its node. Its sockets lose their network immediately. Idempotent.
 
-        Raises `InconclusiveError` if the wiring fails to detach the pod; it is removed nevertheless.
+        Raises `InconclusiveError` if the wiring fails to detach the pod, which is removed anyway.
         """
         with self._lock, contextlib.ExitStack() as then:
             for node_name, pods in self._pods.items():
@@ -175,22 +176,22 @@ class Network:
                     )
 
     def cut(self, node_name: str) -> None:
-        """Drop all packets from a node and its pods, as if the node were off."""
+        """Drop all packets from a node and its pods, as if the node were switched off."""
         self._silence("add", node_name, f"cut {node_name} off")
 
     def mend(self, node_name: str) -> None:
         """Undo `cut`."""
-        self._silence("del", node_name, f"mend the link of {node_name}")
+        self._silence("del", node_name, f"repair the link of {node_name}")
 
     def _silence(self, command: str, node_name: str, what: str) -> None:
-        """Add or delete the rule that drops all packets from a node's link, before any route lookup."""
+        """Add or delete the rule that drops all packets from a node's link. It applies before any route lookup."""
         link = link_of(node_name, self.plan(node_name))
         with iproute.routing(self.fabric, what) as ip:
             for family in self.families:
                 ip.rule(command, family=addresses.NUMBERS[family], iifname=link, priority=_SILENCED, action="blackhole")
 
     def close(self) -> None:
-        """Close every netns; the kernel destroys each netns without threads and sockets. Idempotent."""
+        """Close every netns. The kernel destroys each netns that has no threads and sockets. Idempotent."""
         with self._lock:
             while self._open:
                 self._open.pop().close()
@@ -217,9 +218,7 @@ class Network:
         return {family: by_family[family] for family in self.families}
 
     def _attach_external(self) -> Host:
-        """Create the external client and the fabric's side of its link: the rule, and a blackhole for all packets
-        without a route.
-        """
+        """Create the external client, and the fabric's side of its link with a rule and a default blackhole route."""
         host = Host("external", self._namespace(sysctls.of_host(self.families)), self._of_families(EXTERNAL_CLIENT))
         requests = [rtnetlink.up(LOOPBACK), _pair("external", _EXTERNAL_LINK, host.namespace)]
         for family in self.families:
@@ -246,7 +245,7 @@ class Network:
                 rtnetlink.route(plan.external_ip_cidrs[family], link, via=node_ip, table=FROM_EXTERNAL),
             ]
         _execute(self.fabric, requests)
-        # Without this, packets to pods that do not exist would return to the fabric.
+        # Without this route, packets to pods that do not exist would return to the fabric.
         gone = [rtnetlink.blackhole(plan.pod_cidrs[family]) for family in self.families]
         _execute(node.namespace, [*_of_end(node.addresses), *gone])
         rtnetlink.wait_until_up(self.fabric, link)

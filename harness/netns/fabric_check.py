@@ -1,6 +1,6 @@
 """Finds links, addresses, routes and rules of a cluster's fabric that are missing in the kernel.
 
-Packets that a broken fabric loses look as if a proxy dropped them. The expected objects are derived from the address
+Packets that a broken fabric drops look as if a proxy dropped them. The expected objects are derived from the address
 plan, not from the requests that created the fabric. Additional objects, such as links of pods or addresses of a proxy,
 are not faults. A link that resolves neighbours (ARP) is a fault.
 """
@@ -18,7 +18,7 @@ from harness.netns.kernel_state import DEFAULT, Address, Item, Link, Route, Rule
 _TOLD = 5  # faults to list in an error
 
 Fabric = Mapping[str, Collection[Item]]
-"""The expected or present objects of each netns, by the name of the node or other place."""
+"""The expected or actual objects of each netns, by the name of the node or other place."""
 
 _LOOPBACK = (Link("lo", "up", arp=True),)
 
@@ -48,7 +48,7 @@ def expected(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> dict[
 
 
 def seen(network: Network) -> dict[str, set[Item]]:
-    """Return the objects that the kernel has in the same places."""
+    """Return the objects that the kernel actually has in the same places."""
     places = {"the fabric": network.fabric, "the external client": network.external.namespace}
     places |= {f"node {name}": host.namespace for name, host in network.nodes.items()}
     return {name: set(kernel_state.read(namespace)) for name, namespace in places.items()}
@@ -72,7 +72,7 @@ def _router(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> list[I
 
 
 def _end(addresses: Mapping[Family, str]) -> list[Item]:
-    """Return the end of a link at a node or the external client, with its addresses and default routes."""
+    """Return the end of a link at a node or at the external client, with its addresses and default routes."""
     found: list[Item] = [*_LOOPBACK, Link("eth0", "up", arp=False)]
     for family, host in addresses.items():
         found.append(Address(f"{host}/{32 if family == 'IPv4' else 128}", "eth0"))

@@ -1,4 +1,4 @@
-"""HTTP GET from inside a netns, for health checks and metrics of programs there."""
+"""Sends HTTP GET requests in a netns, for health checks and metrics of programs there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMEOUT = 5.0  # seconds; the servers are on the same machine
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """Status code, headers by lower-case name, and body."""
+    """The status code, the headers by lower-case name, and the body."""
 
     code: int
     headers: Mapping[str, str]
@@ -22,7 +22,7 @@ class HttpAnswer:
 
 
 def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
-    """Send one request on a new connection. Raises `OSError` if there is no server or no answer."""
+    """Send one request over a new connection. Raises `OSError` if there is no server or no answer."""
     connection = http.client.HTTPConnection(address, port)
     connection.sock = namespace.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:

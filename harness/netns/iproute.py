@@ -1,8 +1,8 @@
-"""pyroute2 inside a netns, for rare operations: reading kernel objects, cutting off a node.
+"""pyroute2 in a netns, for rare operations such as reading kernel objects and disconnecting a node.
 
-The frequent operations at boot use `harness.netns.rtnetlink`, which is much faster. The import of pyroute2 takes 0.1 s,
-so pyroute2 is imported at the first use, and never for `--help`. Its sockets are opened, used and closed in the thread
-that has entered the netns: no process is forked, and no socket stays open.
+The frequent operations at boot use `harness.netns.rtnetlink`, which is much faster. pyroute2 is imported at its first
+use, because the import takes 0.1 s; `--help` never imports it. Its sockets are opened, used and closed in the thread
+that has entered the netns. No process is forked, and no socket stays open.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def tracking(namespace: Namespace, what: str, *, family: int = 0) -> Iterator[An
 
 
 def ports_of(family: int, protocol: int, source: int, destination: int) -> Any:
-    """Return ports of a connection as a filter for `Conntrack` (AF_…, IPPROTO_…), which cannot match IPv6 addresses."""
+    """Return a connection's ports as a filter for `Conntrack` (AF_…, IPPROTO_…). It cannot match IPv6 addresses."""
     from pyroute2.netlink.nfnetlink.nfctsocket import NFCTAttrTuple
 
     return NFCTAttrTuple(family, proto=protocol, sport=source, dport=destination)

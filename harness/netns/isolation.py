@@ -1,11 +1,11 @@
-"""Rooms: mounts, a host name and a control group that only the programs of one node share.
+"""Rooms isolate the programs of one node from other nodes: they share mounts, a host name and a control group.
 
-A netns isolates only the network. Agents of data planes also pin maps in a bpffs, attach programs to a control group,
-leave sockets in /run and read the host name. On one machine, the agents of two nodes would collide there.
+A netns isolates only the network. But agents of data planes also pin maps in a bpffs, attach programs to a control
+group, create sockets in /run and read the host name. On one machine, the agents of two nodes would conflict.
 
-A keeper process creates the room. It reads from a pipe that closes when this process ends for any reason. Then it kills
-all processes in the control group and removes the group. A second, idle process keeps the room's namespaces open;
-programs enter them through `Room.entering`.
+A keeper process creates the room. It reads from a pipe that closes when this process ends for any reason. Then the
+keeper kills all processes in the control group and removes the group. A second, idle process keeps the room's
+namespaces open. Programs enter the namespaces through `Room.entering`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ OWN: Mapping[str, str] = {
     "run": "an empty tmpfs at /run",
     "hostname": "the node's name as host name",
 }
-"""The parts that a room may have, with their meanings. Every part includes `mounts`."""
+"""The possible parts of a room, with their meanings. Every part includes `mounts`."""
 
 _PARTS = "import ctypes, json, os, select, signal, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n"
 
-# Arguments: the host name, and the names of parts. It writes a line of JSON: the namespaces to join, or the error.
+# Arguments: the host name, and the names of parts. The program prints a line of JSON: the namespaces to join, or the
+# error.
 _KEEPER = (
     _PARTS
     + """
@@ -105,7 +106,7 @@ if group:
 """
 )
 
-# Arguments: the process in the room, 1 if the room has a control group, then the program to become.
+# Arguments: the process in the room, 1 if the room has a control group, then the program to execute.
 _ENTER = (
     _PARTS
     + """
@@ -157,5 +158,5 @@ class Room:
         return [*_INTERPRETER, _ENTER, *self._joined, *command]
 
     def close(self) -> None:
-        """Kill all processes in its control group, and remove the room. Idempotent."""
+        """Kill all processes in the room's control group, and remove the room. Idempotent."""
         self._keeper.communicate()

@@ -1,8 +1,8 @@
-"""Finds missing kernel features for an embedded cluster, by trying each in a new netns.
+"""Finds kernel features that an embedded cluster needs and this kernel lacks, by trying each in a new netns.
 
-Reading the kernel's configuration is not enough: it may be unreadable, modules load on first use (but not for every
-user), and containers hide modules. For nf_tables, this module sends a batch without an end, which the kernel checks and
-then discards. pyroute2 always ends a batch, and its import would slow down a boot.
+The kernel's configuration is not sufficient: it may be unreadable, modules load on first use (but not for every user),
+and containers hide modules. For nf_tables, this module sends a batch without an end message, which the kernel checks
+and then discards. pyroute2 always ends a batch, and importing it would slow down a boot.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MISSING = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EPROTONOSUPPORT, err
 
 @dataclass(frozen=True, slots=True)
 class KernelFeature:
-    """A kernel feature: its name, the option that builds it, and its module ("" for none)."""
+    """A kernel feature: its name, the option that enables it, and its module ("" for none)."""
 
     name: str
     option: str
@@ -57,7 +57,7 @@ def require(families: Sequence[Family] = FAMILIES) -> None:
 
 
 def explain(absent: Sequence[KernelFeature]) -> str:
-    """Name each missing feature, with its remedy."""
+    """Return a text for each missing feature, with its remedy."""
     load = "load it with `modprobe {}`, as root of the machine"
     remedies = [load.format(each.module) if each.module else "use another kernel" for each in absent]
     texts = (f"this kernel has no {each.name} ({each.option})" for each in absent)
@@ -112,7 +112,7 @@ def _missing_in_nf_tables(namespace: Namespace) -> list[KernelFeature]:
         sock.send(begin + b"".join(_nft(number, *each) for number, (_, each) in enumerate(asked)))
         refused = _refused(sock)
     absent = [feature for number, (feature, _) in enumerate(asked) if refused.get(number) in _MISSING]
-    # Without tables or chains all rules fail.
+    # Without tables or chains, all rules fail.
     return absent[:1] if absent[:1] in ([NF_TABLES], [NAT_CHAIN]) else absent
 
 
@@ -136,7 +136,7 @@ def _nat_chain() -> tuple[int, bytes]:
 
 
 def _rule(expression: str) -> tuple[int, bytes]:
-    """Return a rule with one expression without arguments: ENOENT if the kernel lacks it, else mostly EINVAL."""
+    """Return a rule with one expression without arguments. ENOENT means that the kernel lacks the expression."""
     element = attribute(1 | _NESTED, attribute(1, expression.encode() + b"\0") + attribute(2 | _NESTED, b""))
     return _NEWRULE, attribute(1, b"probe\0") + attribute(2, b"nat\0") + attribute(4 | _NESTED, element)
 

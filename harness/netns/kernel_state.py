@@ -1,7 +1,7 @@
 """Reads the links, addresses, routes, rules and neighbours of a netns, as values and as text in the style of `ip`.
 
-`harness.netns.fabric_check` compares the values with expected values; the evidence of a failure shows one value per
-line. Only the evidence needs `details`, which comparisons ignore.
+`harness.netns.fabric_check` compares the values with the expected values. The evidence of a failure contains one value
+per line. Only the evidence uses `details`, and comparisons ignore them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SILENT = _ROUTES[6]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link: "up" with a carrier, "no-carrier" if its other end is down, or "down"; with or without ARP."""
+    """A link. It is "up" with a carrier, "no-carrier" if its other end is down, or "down". It may use ARP."""
 
     name: str
     state: str
@@ -52,7 +52,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route in a table; `kind` is "" if it forwards, else "blackhole ", "local ", …"""
+    """A route in a table. `kind` is "" for a forwarding route, or else "blackhole ", "local ", …."""
 
     family: Family
     to: str
@@ -85,7 +85,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """The hardware address of a neighbour. Links of an embedded cluster do not use ARP, so none is expected."""
+    """A neighbour's hardware address. Links of an embedded cluster do not use ARP, so there should be none."""
 
     address: str
     link: str
@@ -99,12 +99,12 @@ Item = Link | Address | Route | Rule | Neighbour
 
 
 def blackhole(family: Family, to: str) -> Route:
-    """Return a route that drops packets silently, without the link that IPv6 gives it."""
+    """Return a route that drops packets silently. The link that IPv6 gives such a route is omitted."""
     return Route(family, to, kind=_SILENT)
 
 
 def read(namespace: Namespace) -> list[Item]:
-    """Return all objects of a netns, by kind in the kernel's order, from one dump per kind."""
+    """Return all objects of a netns, from one dump per kind, in the kernel's order within a kind."""
     with iproute.routing(namespace, "read links and routes") as ip:
         links = list(ip.get_links())
         names = {each["index"]: str(each.get("ifname")) for each in links}

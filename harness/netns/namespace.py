@@ -1,8 +1,8 @@
-"""One network namespace, held by a file descriptor.
+"""One network namespace, which a file descriptor keeps alive.
 
-The kernel destroys a netns when its last descriptor, thread and socket are gone. So nothing remains after a crash or
-`kill -9`, unlike with names and mounts. `setns` moves only the calling thread, and a socket keeps the netns in which
-the socket was created.
+The kernel destroys a netns when its last descriptor, thread and socket have ended. So nothing remains after a crash or
+`kill -9`, unlike with names and mounts. `setns` moves only the calling thread. A socket keeps the netns in which it was
+created.
 
 `unshare` and `setns` are called through ctypes, because Python provides them only since 3.12.
 """
@@ -37,7 +37,7 @@ PROC = Path("/proc")
 
 
 def processes_by_netns(proc: Path = PROC) -> dict[int, list[Path]]:
-    """Return the visible processes, as folders of `proc`, by the inode of their netns."""
+    """Return the visible processes by the inode of their netns, as folders of `proc`."""
     found: dict[int, list[Path]] = {}
     for process in proc.iterdir():
         if process.name.isdigit():
@@ -60,7 +60,7 @@ def _setns(fd: int) -> None:
 
 
 class _OwnNetns:
-    """A descriptor of a thread's netns, closed with the last reference."""
+    """A descriptor of a thread's netns, which is closed with the last reference to this object."""
 
     def __init__(self) -> None:
         self.fd = os.open(_OWN_NETNS, os.O_RDONLY | os.O_CLOEXEC)
@@ -70,7 +70,7 @@ class _OwnNetns:
 
 
 class _Place(threading.local):
-    """The home netns of the calling thread and its depth of `entered`; for a roaming thread, the last netns."""
+    """A thread's original netns (a roaming thread's last one), and its depth of nested `entered` blocks."""
 
     home: _OwnNetns | None = None
     depth: int = 0
@@ -78,7 +78,7 @@ class _Place(threading.local):
     last: Namespace | None = None
 
     def here(self) -> _OwnNetns:
-        """Return the thread's home netns. It is opened only once, because opening takes as long as `setns`."""
+        """Return the thread's original netns. It is opened only once, because opening takes as long as `setns`."""
         if self.depth > 0:
             return _OwnNetns()
         if self.home is None:
@@ -96,15 +96,16 @@ def move_home() -> None:
 
 
 def roam() -> None:
-    """Let the calling thread stay in the netns in which it created its last socket.
+    """Let the calling thread remain in the netns in which it created its last socket.
 
-    This is for threads that only create sockets. Consecutive sockets in the same netns need no `setns`.
+    This is for threads that only create sockets. For several sockets in a row in the same netns, `setns` is called
+    once.
     """
     _place.roams = True
 
 
 class Namespace:
-    """A network namespace that this process created or holds. It ends with `close`, or with this process."""
+    """A network namespace that this process created or keeps open. It ends with `close`, or with this process."""
 
     def __init__(self, fd: int) -> None:
         """Take ownership of `fd`, an open descriptor of a netns."""
@@ -112,9 +113,9 @@ class Namespace:
 
     @classmethod
     def create(cls) -> Namespace:
-        """Create an empty netns, with only a loopback device that is down. The calling thread does not move.
+        """Create an empty netns that has only a loopback device, which is down. The calling thread does not move.
 
-        Raises `UnavailableError` without permission (see `harness.netns.sandbox.enter`), or at a limit.
+        Raises `UnavailableError` without permission (see `harness.netns.sandbox.enter`), or if a limit is reached.
         """
         home = _place.here()
         try:
@@ -128,7 +129,7 @@ class Namespace:
 
     @classmethod
     def of(cls, process: Path) -> Namespace:
-        """Hold the netns of a process, given by its folder in /proc. Raises `OSError`."""
+        """Open the netns of a process, given by the process's folder in /proc. Raises `OSError`."""
         return cls(os.open(process / "ns/net", os.O_RDONLY | os.O_CLOEXEC))
 
     @property
@@ -149,12 +150,12 @@ class Namespace:
 
     @property
     def inode(self) -> int:
-        """The netns's number in the kernel, as in `ls -l /proc/PID/ns/net` and `lsns`."""
+        """The kernel's number of the netns, as shown by `ls -l /proc/PID/ns/net` and `lsns`."""
         return os.fstat(self.fd).st_ino
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Run the block inside the netns and return afterwards; a thread started inside stays inside."""
+        """Run the block inside the netns, and then return. A thread started in the block remains in the netns."""
         before = _place.here()
         try:
             _place.depth += 1
@@ -166,9 +167,9 @@ class Namespace:
             _place.last = None
 
     def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """Create a socket in this netns. The socket stays there, whichever thread uses it.
+        """Create a socket in this netns. The socket remains there, whichever thread uses it.
 
-        Raises `OSError`, and `UnavailableError` when no descriptor is left.
+        Raises `OSError`, or `UnavailableError` when no descriptor is left.
         """
         if not _place.roams:
             with self.entered():
@@ -180,7 +181,7 @@ class Namespace:
         return _open(family, kind, proto)
 
     def close(self) -> None:
-        """Close the descriptor; the kernel destroys a netns without threads and sockets. Idempotent."""
+        """Close the descriptor. The kernel destroys a netns that has no threads and sockets. Idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -214,12 +215,12 @@ def _refused(what: str, error: OSError) -> UnavailableError:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = Path("/proc/sys/user/max_net_namespaces")
     reasons = {
-        errno.EPERM: "this process may not; call harness.netns.sandbox.enter() first",
+        errno.EPERM: "this process has no permission; call harness.netns.sandbox.enter() first",
         errno.EMFILE: f"all {soft} file descriptors of this process are in use; raise the limit: ulimit -n",
         errno.ENFILE: "all file descriptors of this machine are in use; raise the sysctl fs.file-max",
         errno.ENOSPC: f"user.max_net_namespaces is reached ({_read(limit)}); raise it with sysctl -w",
         errno.EINVAL: "this kernel has no network namespaces (CONFIG_NET_NS)",
-        errno.ENOMEM: "the kernel has no memory left for one",
+        errno.ENOMEM: "the kernel has no memory left for a network namespace",
     }
     reason = reasons.get(error.errno or 0, error.strerror or str(error))
     return UnavailableError(f"cannot {what}: {reason}")

@@ -1,6 +1,6 @@
-"""The netlink format: messages in a datagram, attributes in a message (linux/netlink.h).
+"""The netlink format: messages in a datagram, and attributes in a message (linux/netlink.h).
 
-The module is pure, because parsers of packet traces use it and must be pure too.
+The module is pure, because it is used by parsers of packet traces, which must be pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ATTRIBUTE = struct.Struct("=HH")
 
 
 def message(kind: int, flags: int, number: int, body: bytes) -> bytes:
-    """Return a message with this sequence number; `flags` are NLM_F_..."""
+    """Return a message with this sequence number. `flags` are NLM_F_…."""
     return HEADER.pack(HEADER.size + len(body), kind, flags, number, 0) + body
 
 
@@ -27,7 +27,7 @@ def messages(datagram: bytes) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the kind, without flags, and the value of each attribute."""
+    """Yield the kind (without flags) and the value of each attribute."""
     offset = 0
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)

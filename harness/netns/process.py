@@ -1,12 +1,12 @@
-"""Runs programs as processes of this machine. No program outlives the harness, all waits are limited, output is logged.
+"""Runs programs as processes of this machine. No program outlives the harness, waits have limits, output is logged.
 
-Programs under test may exit at start, hang, or leave children. Their output goes to a file, because a full pipe without
-a reader would block the program. An error about a start contains the first error in that file. An error about a later
-exit contains the last lines of the file.
+Programs under test may exit at start, hang, or leave child processes. Their output goes to a file, because a program
+blocks if it writes to a full pipe that nobody reads. An error about a start contains the first error in that file. An
+error about a later exit contains the file's last lines.
 
-The kernel kills a program when the thread that started it ends, even after `kill -9`. One thread starts all programs
-and lives as long as this process. A launcher sets this death signal and then executes the program, because Python code
-between fork and exec may deadlock in a process with threads.
+The kernel kills a program when the thread that started it ends, even after `kill -9`. So a single thread, which lives
+as long as this process, starts all programs. A launcher program sets this death signal and then executes the actual
+program, because Python code between fork and exec may deadlock in a process with threads.
 """
 
 from __future__ import annotations
@@ -67,20 +67,20 @@ _BEGUN = 1_000_000  # bytes of a log to search for the first error
 
 
 class Handle(Protocol):
-    """Stops a program and returns its exit code, wherever the program runs."""
+    """A running program, in whatever place. It can be stopped, and returns its exit code."""
 
     def poll(self) -> int | None:
-        """Return the exit code, which is negative for a signal; None while the program runs."""
+        """Return the exit code, which is negative for a signal, or None while the program runs."""
 
     def stop(self, grace: float) -> None:
-        """Stop the program and its children; kill them `grace` seconds after the request. Idempotent."""
+        """Stop the program and its children. Kill them `grace` seconds after the request. Idempotent."""
 
 
 class Process:
-    """A started program, and the part of a log file with the program's output."""
+    """A started program, and the part of a log file that contains its output."""
 
     def __init__(self, name: str, handle: Handle, log: Path, *, begin: int, pid: int = 0) -> None:
-        """`begin` is the offset of the program's part of the log; `pid` is 0 if there is no process on this machine."""
+        """`begin` is the offset of the program's output in the log. `pid` is 0 without a process on this machine."""
         self.name = name
         self.log = log
         self.pid = pid
@@ -99,7 +99,7 @@ class Process:
         return ""
 
     def news(self) -> str:
-        """Return the complete lines of the program's log since the last call."""
+        """Return the complete lines that were added to the program's log since the last call."""
         with self.log.open("rb") as file:
             file.seek(self._heard)
             lines = file.read().rpartition(b"\n")[0]
@@ -107,11 +107,11 @@ class Process:
         return lines.decode(errors="replace")
 
     def broken(self, what: str, *, exited: bool = False) -> StartError:
-        """Return an error about the start in one line: the problem, and the first error of the program's log."""
+        """Return a one-line error about the start, with the problem and the first error of the program's log."""
         return StartError(f"{self.name} {what}; {fault_in(self._begun())}", exited=exited)
 
     def _begun(self) -> str:
-        """Return the beginning of the program's part of the log."""
+        """Return the beginning of the program's output in the log."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(self._begin)
             return file.read(_BEGUN).decode(errors="replace")
@@ -122,7 +122,7 @@ class Process:
             raise self.broken(how, exited=True)
 
     def expect_alive(self) -> None:
-        """Raise `EndedError`, with the last lines of the log, if this judged program has exited."""
+        """Raise `EndedError` with the last lines of the log if this judged program has exited."""
         if how := self._ended():
             raise EndedError(f"{self.name} {how}; its log ends with:\n{self.said() or '(it wrote nothing)'}")
 
@@ -146,7 +146,7 @@ class Process:
             raise self.broken(how, exited=True)
 
     def stop(self, grace: float = 5.0) -> None:
-        """Stop the program and its children by SIGTERM, and by SIGKILL after `grace` seconds. Idempotent."""
+        """Stop the program and its children by SIGTERM, or by SIGKILL after `grace` seconds. Idempotent."""
         self._handle.stop(grace)
 
 
@@ -178,9 +178,9 @@ def start(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Process:
-    """Run a command, in a netns and a folder if given; its output is appended to `log`.
+    """Run a command, in a netns and a folder if given. Its output is appended to `log`.
 
-    `name` is for errors. A command that cannot run exits with 127, and its log has the reason.
+    `name` is used in errors. A command that cannot run exits with 127, and its log contains the reason.
     """
 
     def run() -> Process:
@@ -224,13 +224,13 @@ def run(
     environment: Mapping[str, str] | None = None,
     timeout: float = 10.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end inside a netns, with `files` (texts by path) in place of the machine's.
+    """Run a program to its end inside a netns. `files` (texts by path) replace the machine's files for the program.
 
     A pod's resolver is the C library of its processes, which reads only /etc/resolv.conf. So the program runs in a
     mount namespace with a different file at that path. The machine's own file does not change.
 
-    `environment` adds variables to those of this process. Raises `UnavailableError` if the program is not installed, or
-    if files cannot be replaced.
+    `environment` adds variables to the environment of this process. Raises `UnavailableError` if the program is not
+    installed, or if files cannot be replaced.
     """
     program = shutil.which(command[0], path=search_path())
     if program is None:
@@ -241,7 +241,7 @@ def run(
             own, real = Path(folder) / str(number), Path(path).resolve()
             own.write_text(text, encoding="utf-8")
             if not real.exists():
-                raise UnavailableError(f"{path} cannot be replaced for a program: this machine has none")
+                raise UnavailableError(f"{path} cannot be replaced for a program: this machine has no such file")
             pairs += [str(own), str(real)]
         launcher = [sys.executable, "-I", "-S", "-c", _FILES_LAUNCHER, *pairs, "--"] if pairs else []
         whole = [*launcher, program, *command[1:]]
@@ -262,7 +262,7 @@ def run(
 
 
 def start_time(pid: int) -> int:
-    """Return the start time of a process in clock ticks after boot, or 0 for a missing process or a zombie."""
+    """Return the start time of a process in clock ticks since boot, or 0 for a missing process or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -1,12 +1,12 @@
-"""Packs links, addresses, routes and rules into rtnetlink datagrams.
+"""Packs requests for links, addresses, routes and rules into rtnetlink datagrams.
 
-A cluster needs a few hundred operations. One datagram per netns, acknowledged once, is much faster than a process for
-each (`benchmarks/boot.py`). For 30 pairs with their addresses and routes it takes 8.7 ms of processor time; pyroute2
-takes 104 ms in one batch and 135 ms call by call (`benchmarks/netlink.py`). The kernel processes a datagram within
-`send`, message by message, and continues after a failed message. Its reply to a failure contains the message's sequence
-number, so every error names its operation.
+A cluster needs a few hundred operations. One datagram per netns, with one acknowledgement, is much faster than one
+process per operation (`benchmarks/boot.py`). For 30 veth pairs with their addresses and routes, it takes 8.7 ms of
+processor time, while pyroute2 takes 104 ms in one batch and 135 ms call by call (`benchmarks/netlink.py`). The kernel
+processes a datagram within `send`, message by message, and continues after a failed message. Its reply to a failed
+message contains the message's sequence number, so every error names its operation.
 
-The numbers are from linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
+The constants are those of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.netns.namespace import Namespace
 from harness.netns.netlink import HEADER, attribute, attributes, message, messages
 
 ROUTE, NETFILTER = 0, 12
-"""Families of netlink, from linux/netlink.h."""
+"""Netlink families, from linux/netlink.h."""
 
 LOOPBACK = 1  # the index of `lo` in every netns
 MAIN_TABLE = 254
@@ -44,7 +44,7 @@ _ADDRESS = struct.Struct("=BBBBI")
 _ROUTE = struct.Struct("=BBBBBBBBI")  # struct rtmsg, and struct fib_rule_hdr with the action instead of the type
 _BUFFER = 1 << 16
 
-# Both ends of every veth pair have this address and never resolve it (NOARP): see `veth`.
+# Both ends of every veth pair have this address and never resolve it (NOARP). See `veth`.
 _HARDWARE_ADDRESS = bytes.fromhex("027464000001")
 
 
@@ -59,7 +59,7 @@ class Request:
 
 
 class NetlinkError(HarnessError):
-    """The kernel refused an operation; `number` is its errno."""
+    """The kernel refused an operation. `number` is the errno."""
 
     def __init__(self, what: str, number: int, why: str = "") -> None:
         super().__init__(f"cannot {what}: {os.strerror(number)}{f' ({why})' if why else ''}")
@@ -67,7 +67,7 @@ class NetlinkError(HarnessError):
 
 
 def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = ROUTE) -> None:
-    """Execute all requests in that netns, even after a failure. Raises `NetlinkError` for the first failure."""
+    """Execute all requests in that netns, even after a failed request. Raises `NetlinkError` for the first failure."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, family) as sock:
         sock.setsockopt(270, 10, 1)  # SOL_NETLINK, NETLINK_CAP_ACK: a reply repeats our header, not our message
         sock.setsockopt(270, 11, 1)  # NETLINK_EXT_ACK: a reply may contain the kernel's reason as text
@@ -76,25 +76,25 @@ def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = 
 
 
 def has_route(make_socket: Callable[[int, int, int], socket.socket], address: str) -> bool:
-    """Return whether a netns has a route to an address, including routes that forbid it. Raises `OSError`.
+    """Return whether a netns has a route to an address, including a route that forbids it. Raises `OSError`.
 
     `make_socket` creates sockets in that netns.
     """
     family, packed = _packed(address)
     body = _ROUTE.pack(family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute(1, packed)  # RTA_DST
     with make_socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
-        sock.send(pack([Request(f"ask for the route to {address}", _GETROUTE, 0, body)]))
+        sock.send(pack([Request(f"query the route to {address}", _GETROUTE, 0, body)]))
         kind, _, _, answer = next(messages(sock.recv(_BUFFER)))
     (number,) = struct.unpack_from("=i", answer)
     return (kind, -number) != (_ERROR, errno.ENETUNREACH)
 
 
 def wait_until_up(namespace: Namespace, index: int) -> None:
-    """Wait until a link can send after its other end went up.
+    """Wait until a link can send, after its other end was set up.
 
-    The kernel detects the other end in a work queue (linkwatch) and drops the link's packets until then. Without this
-    wait, about one in fifteen first packets through a new cluster was lost. Linux 6.8 and newer catch up when the link
-    is queried, so one query is enough. Raises `UnavailableError` after 5 seconds.
+    The kernel detects the state of the other end in a work queue (linkwatch), and drops the link's packets until then.
+    Without this wait, about one in fifteen first packets through a new cluster was lost. Linux 6.8 and newer update the
+    state when the link is queried, so one query is enough. Raises `UnavailableError` after 5 seconds.
     """
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         eventually(
@@ -107,7 +107,7 @@ def wait_until_up(namespace: Namespace, index: int) -> None:
 
 
 def pack(requests: Sequence[Request]) -> bytes:
-    """Return one datagram. Requests are numbered from 1, and the last request asks for an acknowledgement."""
+    """Return one datagram. Requests are numbered from 1, and the last one requests an acknowledgement."""
     parts: list[bytes] = []
     for number, each in enumerate(requests, 1):
         flags = each.flags | _REQUEST | (_ACK if number == len(requests) else 0)
@@ -116,13 +116,13 @@ def pack(requests: Sequence[Request]) -> bytes:
 
 
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
-    """Create a veth pair with this end up, and the other end in `peer` and down until the pair exists.
+    """Create a veth pair. This end is up. The other end is in `peer`, and down until the pair exists.
 
     Set the other end `up`, and then call `wait_until_up` for this end.
 
-    Both ends have the same hardware address and are NOARP. So each end accepts every packet from the other, gateways
-    need no address, no lookup delays the first packet, and the neighbour table, which all netns of the machine share,
-    does not fill up.
+    Both ends have the same hardware address and are NOARP. So each end accepts every packet from the other end,
+    gateways need no address, no lookup delays the first packet, and the machine's shared neighbour table does not fill
+    up.
     """
     ends = attribute(1, _HARDWARE_ADDRESS)  # IFLA_ADDRESS
     queues = attribute(31, _u32(1)) + attribute(32, _u32(1))  # one queue each way: creation is 15 % faster
@@ -141,7 +141,7 @@ def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: 
         # IFLA_LINKINFO { IFLA_INFO_KIND, IFLA_INFO_DATA { VETH_INFO_PEER } }
         + attribute(18, attribute(1, b"veth") + attribute(2, attribute(1, other)))
     )
-    return Request(f"make the veth pair {name} - {peer_name}", _NEWLINK, _CREATE | _EXCL, body)
+    return Request(f"create the veth pair {name} - {peer_name}", _NEWLINK, _CREATE | _EXCL, body)
 
 
 def link(kind: str, name: str) -> Request:
@@ -155,32 +155,32 @@ def up(index: int) -> Request:
 
 
 def remove_link(index: int) -> Request:
-    """Remove a link, with the other end of the pair and the routes over it."""
+    """Remove a link, with the other end of the pair and the routes over the link."""
     return Request(f"remove link {index}", _DELLINK, 0, _LINK.pack(0, 0, index, 0, 0))
 
 
 def address(index: int, host: str) -> list[Request]:
-    """Give a link a host address (/32 or /128) without duplicate address detection, so that it works at once."""
+    """Add a host address (/32 or /128) to a link, usable immediately, without duplicate address detection."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
     body += attribute(2, packed) + attribute(1, packed)
-    given = Request(f"give link {index} the address {host}", _NEWADDR, _CREATE | _EXCL, body)
+    given = Request(f"add the address {host} to link {index}", _NEWADDR, _CREATE | _EXCL, body)
     return [given, _local(index, packed)] if family == socket.AF_INET6 else [given]
 
 
 def _local(index: int, packed: bytes) -> Request:
-    """Return a route that accepts packets for an IPv6 address, with a worse metric than the kernel's own.
+    """Return a route that accepts packets for an IPv6 address, with lower priority than the kernel's own route.
 
     The kernel adds its own route in a work queue, after it has reported the address. Without this route, packets for
-    the address would be forwarded or lost until then.
+    the address would be forwarded or lost in the meantime.
     """
     body = _ROUTE.pack(socket.AF_INET6, len(packed) * 8, 0, 0, _LOCAL_TABLE, 4, _SCOPE_UNIVERSE, _LOCAL, 0)
     body += attribute(1, packed) + attribute(4, _u32(index))
-    return Request(f"take packets for an address of link {index}", _NEWROUTE, _CREATE | _EXCL, body)
+    return Request(f"accept packets for an address of link {index}", _NEWROUTE, _CREATE | _EXCL, body)
 
 
 def route(to: str, index: int, *, via: str = "", source: str = "", table: int = MAIN_TABLE) -> Request:
-    """Route the CIDR `to` over a link, `via` a gateway at its other end (onlink)."""
+    """Route the CIDR `to` over a link, through the gateway `via` at the link's other end (onlink)."""
     family, packed, length = _prefix(to)
     onlink = 0x4 if via else 0  # RTNH_F_ONLINK
     scope = _SCOPE_UNIVERSE if via else _SCOPE_LINK
@@ -193,16 +193,16 @@ def route(to: str, index: int, *, via: str = "", source: str = "", table: int = 
 
 
 def blackhole(to: str) -> Request:
-    """Drop packets to the CIDR `to` silently, unless a more specific route or address exists."""
+    """Silently drop packets to the CIDR `to`, unless a more specific route or address exists."""
     family, packed, length = _prefix(to)
     body = _ROUTE.pack(family, length, 0, 0, MAIN_TABLE, 4, _SCOPE_UNIVERSE, _BLACKHOLE, 0)
     body += attribute(1, packed) if length else b""
     body += attribute(6, _u32(_LAST))  # RTA_PRIORITY, which IPv6 has by itself
-    return Request(f"drop what goes to {to}", _NEWROUTE, _CREATE | _EXCL, body)
+    return Request(f"drop packets to {to}", _NEWROUTE, _CREATE | _EXCL, body)
 
 
 def rule(family: Family, from_link: str, *, table: int, priority: int) -> Request:
-    """Look up packets from a link in `table` first."""
+    """Make packets from a link use the routes in `table` first."""
     body = _ROUTE.pack(NUMBERS[family], 0, 0, 0, min(table, 255), 0, 0, 1, 0)  # 1: FR_ACT_TO_TBL
     body += attribute(3, _name(from_link)) + attribute(6, _u32(priority)) + attribute(15, _u32(table))
     return Request(f"add the rule for packets from {from_link} ({family})", _NEWRULE, _CREATE | _EXCL, body)

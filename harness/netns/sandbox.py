@@ -1,12 +1,12 @@
 """Enables this process to create network namespaces, as root or as an ordinary user.
 
 It changes the running process instead of starting a new one, so that debuggers, pytest and callers keep their process.
-Linux lets only a single-threaded process enter a user namespace, so this module runs early. A forked child tries the
+On Linux, only a single-threaded process can enter a user namespace, so this module runs early. A forked child tries the
 steps first, because a process cannot leave a user namespace in which it has no rights.
 
-The process of an ordinary user also moves from the machine's netns to its own netns, which has only loopback: inside a
-user namespace, a thread cannot return to a netns that the user namespace does not own. `outside_socket` returns sockets
-that the machine's other programs can reach.
+An ordinary user's process also moves from the machine's netns to its own netns, which has only loopback. The reason is
+that a thread in a user namespace cannot return to a netns that the user namespace does not own. `outside_socket`
+returns sockets that the machine's other programs can reach.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _left = False
 def enter() -> None:
     """Enable this process to create and administer network namespaces. Idempotent.
 
-    Nothing changes for root (CAP_SYS_ADMIN and CAP_NET_ADMIN). An ordinary user becomes root of a new user namespace
+    For root (CAP_SYS_ADMIN and CAP_NET_ADMIN), nothing changes. An ordinary user becomes root in a new user namespace
     and moves to a new netns with loopback up. Files keep their owners, and the user gains no rights outside.
 
-    Raises `UnavailableError` with the setting that forbids it and the remedy, and for a process with several threads.
+    Raises `UnavailableError` with the setting that forbids it and the remedy, or if the process has several threads.
     """
     raise_descriptor_limit()
     if able():
@@ -68,31 +68,31 @@ def able() -> bool:
 
 
 def left() -> bool:
-    """Return whether this process or its ancestor has left the machine's netns, as for an ordinary user."""
+    """Return whether this process or its ancestor has left the machine's netns, as an ordinary user's process does."""
     return Path("/proc/self/uid_map").read_text(encoding="ascii").split()[-1] == "1"  # our user namespace maps one user
 
 
 def outside_socket() -> socket.socket:
-    """Return an unbound IPv4 TCP socket in the machine's netns, reachable for other programs.
+    """Return an unbound IPv4 TCP socket in the machine's netns, which other programs can reach.
 
     Raises `UnavailableError` when an ordinary user's process needs more than four.
     """
     if not _left:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if not _outside:
-        raise UnavailableError(f"all {_OUTSIDE_SOCKETS} sockets that were made outside the user namespace are taken")
+        raise UnavailableError(f"all {_OUTSIDE_SOCKETS} sockets outside the user namespace are in use")
     return socket.socket(fileno=_outside.pop())
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit of open files to the hard limit: each netns, server and probe needs a descriptor."""
+    """Raise the soft limit of open files to the hard limit. Each netns, server and probe needs a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _leave() -> None:
-    """Move to a user namespace and a netns of our own."""
+    """Move to a new user namespace and a new netns."""
     global _left  # noqa: PLW0603  where a process is, is a fact about the process
     _outside.extend(socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach() for _ in range(_OUTSIDE_SOCKETS))
     for _, step in _STEPS:
@@ -110,7 +110,7 @@ def _enter_user_namespace() -> None:
 
 
 def _loopback_up() -> None:
-    """Set loopback up by ioctl: 0.2 ms in every command of an ordinary user, while pyroute2 takes 0.1 s to import."""
+    """Set loopback up by ioctl. It takes 0.2 ms in each command of an ordinary user; importing pyroute2 takes 0.1 s."""
     request = struct.pack("16sH14x", b"lo", 0x1)  # struct ifreq: IFF_UP
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, 0x8914, request)  # SIOCSIFFLAGS
@@ -124,7 +124,7 @@ _STEPS: tuple[tuple[str, Callable[[], None]], ...] = (
 
 
 def _try_in_a_child() -> None:
-    """Raise `UnavailableError` if a child of this process cannot take the steps."""
+    """Raise `UnavailableError` if a child of this process cannot perform the steps."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -143,7 +143,7 @@ def _try_in_a_child() -> None:
 
 
 def _attempt(writer: int) -> None:
-    """In the child, take each step, and write the failed step with its errno, or "done"."""
+    """In the child, perform each step. Write the failed step with its errno, or "done"."""
     for name, step in _STEPS:
         try:
             step()

@@ -1,8 +1,8 @@
-"""Creates the sockets of a client in the client's own control group, through a small process.
+"""Creates a client's sockets in the client's own control group, with a small helper process.
 
-The kernel runs the BPF programs that a data plane attached to a control group for sockets that were created in the
-group, whichever process uses them. So a process in that group and in the client's netns creates the sockets, as a
-container would, and passes them to this process. It ends with `close`, or with this process.
+Data planes attach BPF programs to a control group. The kernel runs them for all sockets that were created in the group,
+whichever process uses the sockets. So a helper process in that group and in the client's netns creates the sockets, as
+a container would, and passes them to this process. The helper ends with `close`, or with this process.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from harness.netns.namespace import Namespace
 
 OF_PODS = "pods"
 SECONDS = 10.0
-"""The time limit for the process to start, or to create a socket, on a busy machine."""
+"""The time limit for the helper process to start or to create a socket, on a busy machine."""
 
 _Control = socket.socket  # the method `socket` hides the module
 
-# Arguments: the group below the node's group ("" for the node's own), and descriptors of a netns and of our socket.
+# Arguments: the group below the node's group ("" for the node's own group), and descriptors of a netns and a socket.
 _PROGRAM = """
 import ctypes, os, socket, sys
 group, netns, control = sys.argv[1], int(sys.argv[2]), socket.socket(fileno=int(sys.argv[3]))
@@ -46,7 +46,7 @@ while asked := control.recv(64):
 
 
 class SocketMaker:
-    """Creates sockets in a netns and in a control group of a room. Thread-safe. The first call starts the process."""
+    """Creates sockets in a netns and in a control group of a room. Thread-safe. The first call starts the helper."""
 
     def __init__(self, namespace: Namespace, room: Room, group: str) -> None:
         """`group` is a path below the room's control group, or "" for the room's group itself."""
@@ -56,9 +56,9 @@ class SocketMaker:
         self._running: tuple[subprocess.Popen[str], _Control] | None = None
 
     def socket(self, family: int, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """Create a socket. Raises the kernel's `OSError`, and `InconclusiveError` if the process fails.
+        """Create a socket. Raises the kernel's `OSError`, or `InconclusiveError` if the helper process fails.
 
-        Sockets of other families than IPv4 and IPv6, such as netlink, are created in this process.
+        Sockets of families other than IPv4 and IPv6, such as netlink, are created in this process.
         """
         if family not in (socket.AF_INET, socket.AF_INET6):
             return self.namespace.socket(family, kind, proto)
@@ -73,7 +73,7 @@ class SocketMaker:
             return socket.socket(family, kind, proto, fileno=made[0])
         if not said:
             raise self._broken("it has ended")
-        raise OSError(int(said), "the probe process could not make a socket")
+        raise OSError(int(said), "the probe process could not create a socket")
 
     def _control(self) -> _Control:
         if self._running is None:
@@ -98,7 +98,7 @@ class SocketMaker:
         return InconclusiveError(f"the probe process in control group /{self._group}: {said or why}")
 
     def _end(self) -> str:
-        """Stop the process, and return the last line of its output."""
+        """Stop the helper process, and return the last line of its output."""
         if self._running is None:
             return ""
         (process, control), self._running = self._running, None
@@ -111,15 +111,15 @@ class SocketMaker:
         return (said.strip().splitlines() or [""])[-1]
 
     def close(self) -> None:
-        """Stop the process. Its sockets stay open. Idempotent."""
+        """Stop the helper process. Its sockets stay open. Idempotent."""
         with self._lock:
             self._end()
 
 
 class ClientGroups:
-    """The control groups of clients: each pod has a group below its node's group, as a kubelet creates them.
+    """The control groups of clients. Each pod has a group below its node's group, as on a real node.
 
-    Socket-level data planes need these groups: programs attached to a node's group run for that node's clients.
+    Socket-level data planes need these groups. Programs attached to a node's group apply to the clients on that node.
     """
 
     def __init__(self, room_of: Callable[[str], Room]) -> None:

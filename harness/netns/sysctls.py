@@ -1,7 +1,7 @@
-"""Sets the sysctls of a netns of the embedded cluster, through /proc/sys/net as seen by a thread inside.
+"""Sets the sysctls of a netns of the embedded cluster, through /proc/sys/net of a thread in that netns.
 
-All other sysctls keep the kernel's defaults, including conntrack timeouts: the suite must detect a proxy that fails to
-delete stale entries.
+All other sysctls have the kernel's defaults, including conntrack timeouts, because the suite must detect a proxy that
+fails to delete stale entries.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from harness.netns.namespace import Namespace
 
 Settings = Mapping[str, str]
 
-# An ICMP error that a rate limit drops would turn a proxy's reject into TimedOut. The masks name the limited types: no
-# type for IPv4, and for IPv6 type 255, which is not an error, because an empty set cannot be written. Links have no
-# IPv6 link-local address, because they resolve, advertise and redirect nothing.
+# If a rate limit dropped an ICMP error, a proxy's reject would look like TimedOut. The masks select the rate-limited
+# types. IPv4 has none. IPv6 has only type 255, which is not an error, because an empty set cannot be written. Links
+# have no IPv6 link-local address, because they resolve, advertise and redirect nothing.
 _HOST: Mapping[Family, Settings] = {
     "IPv4": {"ipv4/ip_forward": "0", "ipv4/icmp_ratemask": "0"},  # a new netns inherits the machine's IPv4 forwarding
     "IPv6": {
@@ -29,8 +29,8 @@ _HOST: Mapping[Family, Settings] = {
     },
 }
 
-# Replies may take another path than requests. The kernel uses the larger of `all` and the link's own value, which later
-# links copy from `default`, so both are written.
+# Replies may take a different path from requests. The kernel uses the larger of `all` and the link's own value, which
+# later links copy from `default`, so both are written.
 _ROUTER: Mapping[Family, Settings] = {
     "IPv4": {
         "ipv4/ip_forward": "1",
@@ -44,28 +44,28 @@ _ROUTER: Mapping[Family, Settings] = {
 
 
 def of_host(families: Iterable[Family]) -> Settings:
-    """Return settings of a pod and of the external client: no forwarding, and ICMP errors without rate limit."""
+    """Return the settings of pods and the external client: no forwarding, and ICMP errors without rate limit."""
     return {path: value for family in families for path, value in _HOST[family].items()}
 
 
 def of_router(families: Iterable[Family]) -> Settings:
-    """Return settings of a node and of the fabric: the same, with forwarding."""
+    """Return the settings of nodes and the fabric: as for `of_host`, but with forwarding."""
     return {path: value for family in families for path, value in {**_HOST[family], **_ROUTER[family]}.items()}
 
 
 def of_neighbours(families: Iterable[Family]) -> Settings:
-    """Return settings of a netns whose links resolve neighbours and so need link-local addresses."""
+    """Return the settings of a netns whose links resolve neighbours, and therefore need link-local addresses."""
     return {"ipv6/conf/default/addr_gen_mode": "0"} if "IPv6" in families else {}
 
 
-def of_one_that_keeps_its_routes(families: Iterable[Family], link: str) -> Settings:
-    """Return settings of a netns that ignores ICMP redirects: the kernel requires it off in `all` and for the link."""
+def ignoring_redirects(families: Iterable[Family], link: str) -> Settings:
+    """Return the settings to ignore ICMP redirects. The kernel requires the setting for `all` and for the link."""
     version: Mapping[Family, str] = {"IPv4": "ipv4", "IPv6": "ipv6"}
     return {f"{version[each]}/conf/{where}/accept_redirects": "0" for each in families for where in ("all", link)}
 
 
 def of_programs() -> Settings:
-    """Return settings of a pod whose programs have no capabilities, as in containerd: any port, and ping."""
+    """Return the settings for programs without capabilities, as in containerd: they may use any port, and ping."""
     last = 0 if sandbox.left() else 65534  # our user namespace has one group
     return {"ipv4/ip_unprivileged_port_start": "0", "ipv4/ping_group_range": f"0 {last}"}
 
@@ -91,7 +91,7 @@ def explain(path: str, value: str, error: OSError) -> str:
         "or with --security-opt systempaths=unconfined",
         errno.EACCES: foreign,
         errno.EPERM: foreign,
-        errno.ENOENT: "this kernel does not have it" + (no_ipv6 if "/ipv6/" in path else ""),
+        errno.ENOENT: "this kernel does not have this setting" + (no_ipv6 if "/ipv6/" in path else ""),
     }
     reason = reasons.get(error.errno or 0, error.strerror)
     return f"cannot write {value!r} to {path} in a network namespace of our own: {reason}"

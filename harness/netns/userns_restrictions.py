@@ -1,7 +1,8 @@
 """Explains why an ordinary user's process cannot create a user namespace, and names the remedy.
 
-Distributions forbid user namespaces in four ways, and the kernel returns EPERM for most of them: "Operation not
-permitted" does not help the user. Reading the settings and choosing the text are separate, so texts are easy to test.
+Distributions forbid user namespaces in four ways, and the kernel returns EPERM for most of them. The message "Operation
+not permitted" does not help the user. Reading the settings and choosing the text are separate, so that the texts are
+easy to test.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _AS_ROOT = "or run as root"
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """The failed step, and the settings that may explain it; "" for a missing file."""
+    """The failed step, and the settings that may explain the failure. The text of a missing file is ""."""
 
     step: str  # "user namespace", "network namespace" or "loopback"
     number: int  # errno
@@ -29,7 +30,7 @@ class Readings:
 
 
 def read(step: str, number: int) -> Readings:
-    """Return the settings of this machine, for a step that failed with that errno."""
+    """Return this machine's settings, for a step that failed with that errno."""
     status = _text("/proc/self/status").splitlines()
     return Readings(
         step,
@@ -46,7 +47,7 @@ def read(step: str, number: int) -> Readings:
 def explain(readings: Readings) -> str:
     """Return one sentence with the failed step, the setting that forbids it, and the remedy."""
     error = os.strerror(readings.number)
-    return f"cannot make a {readings.step} as an ordinary user ({error}): {_cause(readings)}"
+    return f"cannot create a {readings.step} as an ordinary user ({error}): {_cause(readings)}"
 
 
 def _cause(readings: Readings) -> str:  # noqa: PLR0911  one return for each cause
@@ -60,7 +61,7 @@ def _cause(readings: Readings) -> str:  # noqa: PLR0911  one return for each cau
             return f"{name} is 0; {_set(name, 10000)}"
     if number == errno.ENOSPC:
         name, value = of_user if readings.step == "user namespace" else of_net
-        return f"all {value} that {name} allows are in use; end other sandboxes, or as root raise it with sysctl -w"
+        return f"all {value} that {name} allows are in use; end other sandboxes, or raise it as root with sysctl -w"
     refused = number in (errno.EPERM, errno.EACCES)
     if refused and (readings.container or readings.seccomp == "2"):
         kind = readings.container or "a seccomp filter (a container, or a service's SystemCallFilter)"

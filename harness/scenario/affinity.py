@@ -1,7 +1,8 @@
 """Expectations about session affinity.
 
-A client may reach any of the allowed endpoints at first, and must then keep reaching the same endpoint. A scenario
-sends one probe from each client, and expects every further answer to come from the pod that answered this probe.
+At first, a client may reach any of the allowed endpoints. After that, it must always reach the same endpoint. A
+scenario sends one probe from each client, and expects every further answer to come from the pod that answered this
+probe.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def expect_affinity(
 def _first(
     cluster: Cluster, service: Service, who: ClientRef, allowed: AbstractSet[Pod], address: Mapping[str, Any]
 ) -> Pod:
-    """Return the first allowed pod that answers a client. If no pod answers, return any pod to make the check fail."""
+    """Return the first allowed pod that answers a client. If none answers, return any pod, so that the check fails."""
     by_name = {pod.name: pod for pod in allowed}
     seen = wait_for_value(
         cluster,
@@ -58,7 +59,7 @@ def _first(
 def answering_pods(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], **address: Any
 ) -> dict[ClientRef, str]:
-    """Send one probe from each client. Returns the name of the pod that answered, or of a different outcome.
+    """Send one probe from each client. Returns the name of the pod that answered, or the outcome without an answer.
 
     Raises `InconclusiveError` if an outcome is unknown.
     """
@@ -72,9 +73,9 @@ def answering_pods(
 def clients_that_moved(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], kept: Pod, *, asked: float, **address: Any
 ) -> set[str]:
-    """Send probes for longer than a time-out of one second. Returns the clients that reach a pod other than in `kept`.
+    """Send probes for longer than a time-out of one second. Returns the clients that reach a pod not in `kept`.
 
-    `asked` is the time of the clients' first probes (monotonic seconds). Raises `InconclusiveError` if the machine is
+    `asked` is the start of the clients' first probes (monotonic seconds). Raises `InconclusiveError` if the machine is
     too slow.
     """
     last = asked
@@ -103,9 +104,9 @@ def expect_affinity_expires(
     seconds: float,
     **address: Any,
 ) -> None:
-    """Expect all of these pods to answer clients that pause for longer than the time-out of `seconds`.
+    """Expect all these pods to answer clients that pause for longer than the affinity time-out of `seconds`.
 
-    Each probe renews the affinity, so each pause is longer than the previous pause. Raises `AssertionError`.
+    Each probe renews the affinity, so each pause must be longer than the previous pause. Raises `AssertionError`.
     """
     seen: dict[ClientRef, str] = {}
     for away in AWAY:

@@ -1,8 +1,8 @@
-"""A scenario's view of a cluster: its own Kubernetes namespace on a booted backend, with methods that create objects.
+"""A scenario's view of a cluster. It has its own Kubernetes namespace on a booted backend, and creates objects.
 
-A backend serves many scenarios, while a `Cluster` serves a single scenario. `close` deletes the scenario's objects and
-restores the nodes. Scenarios for proxies write EndpointSlices by hand (`publish`), which removes the controller from
-the test. Scenarios for controllers create pods that exist in the API only (`create_pod`).
+A backend serves many scenarios, but a `Cluster` serves only one. `close` deletes the scenario's objects and restores
+the nodes. Scenarios for proxies write EndpointSlices themselves (`publish`), so that the controller has no influence.
+Scenarios for controllers create pods that exist in the API only (`create_pod`).
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class Cluster(ComponentOperations):
     ) -> None:
         """Start the test `test` in the Kubernetes namespace `namespace`, and write observations to `history`.
 
-        `converges_within` is the declared time limit for changes in seconds, before the time scale, or 0 for no limit.
-        `ended_before` returns the components that have ended in other scenarios of the run, and how. `releases` holds
-        the releases of components after the previous scenario. Without it, `close` restores the releases of the boot.
-        `draw` varies what the scenario does not mention.
+        `converges_within` is the declared time limit for changes in seconds before the time scale, or 0 for no limit.
+        `ended_before` maps components that ended in other scenarios of the run to the way they ended. `releases` are
+        the component releases that the previous scenario left. Without it, `close` restores the releases of the boot.
+        `draw` varies everything that the scenario does not specify.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
@@ -96,7 +96,7 @@ class Cluster(ComponentOperations):
     def close(self) -> None:
         """Restore components (see `ComponentReleases.end`), then delete all objects of the scenario.
 
-        Components that have ended do not interrupt the clean-up. The next scenario reports these components.
+        Components that have ended do not interrupt the clean-up. The next scenario reports them.
         """
         self._forget_connections()  # otherwise proxies search all entries, and so does the kernel for each pod
         self.backend.releases.end()
@@ -135,9 +135,9 @@ class Cluster(ComponentOperations):
         external_ips: bool = False,
         **spec: Any,
     ) -> Service:
-        """Create a Service. If it has no `selector`, use `publish` to write its slices.
+        """Create a Service. If it has no `selector`, its slices are written by `publish`.
 
-        As in a cloud, a LoadBalancer gets one address per node, which is routed to the node. `external_ips` adds such
+        A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds such
         addresses to spec.externalIPs. Pass further spec fields by their Kubernetes names. Raises `RefusedError`.
         """
         if selector and HINT_ANNOTATIONS & (annotations or {}).keys():
@@ -199,16 +199,16 @@ class Cluster(ComponentOperations):
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
 
     def next_number(self) -> int:
-        """Return a number that is unique in the scenario, for the name or addresses of a Service."""
+        """Return a number that is unique in the scenario. It determines the name or the addresses of a Service."""
         return next(self._numbers)
 
     def _begin(self, what: str, *, stream: Stream = "services", **facts: Any) -> None:
-        """Record the next change after components have seen all earlier changes of other resources."""
+        """Record the next change, after components have processed all earlier changes of other resources."""
         self.backend.begin_to_write(stream)
         self.history.change(what, **facts)
 
     def clear(self) -> None:
-        """Delete all Services and slices, and restore the nodes, but keep pods. Names and addresses become free."""
+        """Delete all Services and slices, and restore the nodes, but keep pods. Names and addresses are free again."""
         self._begin("delete all Services and slices")
         for resource in ("services", "endpointslices"):
             self.api.delete_all(resource, self.namespace)
@@ -234,7 +234,7 @@ class Cluster(ComponentOperations):
         """Run one pod with an echo server on each of these nodes. The first pod on a node gets the node's name.
 
         With `tells_port`, the answer includes the name of the port (`at_port`). With `host_network`, each node runs one
-        server, which uses the node's address.
+        server that uses the node's address.
         """
         if len(container_ports) > _FEW_PORTS or tells_port:
             self.backend.need(Ability.MANY_PORTS)
@@ -261,7 +261,7 @@ class Cluster(ComponentOperations):
 
     @step("delete pod {pod.name}")
     def delete_pod(self, pod: Pod) -> None:
-        """Delete a pod without grace period: its API object, its server and its netns."""
+        """Delete a pod without grace period. Its API object, server and netns end immediately."""
         self._begin("delete pod", pod=pod.name)
         del self._pods[pod.name]
         self.backend.restored.delete_pod(self.namespace, pod.name)
@@ -279,7 +279,7 @@ class Cluster(ComponentOperations):
     ) -> None:
         """Create a pod that exists in the API only, with addresses of its node, for scenarios without traffic.
 
-        The node may be missing, which simulates a pod whose Node has been deleted.
+        The node need not exist, which simulates a pod whose Node has been deleted.
         """
         self._surroundings.with_pods(node, labels)
         self._begin("create pod", stream="pods", pod=name, ready=ready)
@@ -326,10 +326,10 @@ class Cluster(ComponentOperations):
         labels: Mapping[str, str] | None = None,
         unasked: bool = False,
     ) -> None:
-        """Write one slice of each family with these endpoints, or replace the slices of the same `name`.
+        """Write one slice per IP family with these endpoints, or replace the Service's slices with the same `name`.
 
-        Raises `UsageError` for hints that the Service does not request. `unasked` allows such hints, for scenarios that
-        test them.
+        Raises `UsageError` for hints that the Service does not request. With `unasked`, such hints are allowed, for
+        scenarios that test them.
         """
         if not unasked:
             refuse_unrequested_hints(service.name, service.requested_hints, endpoints)
@@ -353,7 +353,7 @@ class Cluster(ComponentOperations):
         return self.draw.without(axes.OWNER) if service.selector else self.draw
 
     def _write(self, name: str, wanted: Sequence[Object]) -> None:
-        """Create or replace the slices that stand for one slice of the scenario, and delete its former ones."""
+        """Create or replace the slices that represent one slice of the scenario, and delete outdated ones."""
         before = self._published.get(name, ())
         for each in wanted:
             if each["metadata"]["name"] in before:
@@ -399,7 +399,7 @@ class Cluster(ComponentOperations):
         return busy
 
     def took(self, what: str, seconds: float) -> None:
-        """Record how long it took to reach an expected state. The longest time is reported."""
+        """Record how long it took to reach an expected state. The report contains the longest time."""
         self.history.write("convergence", test=self.record.test, what=what, seconds=round(seconds, 3))
         self.record.add_duration(seconds)
 
@@ -410,9 +410,9 @@ class Cluster(ComponentOperations):
     # Observations and judgements
 
     def window(self, title: str, paths: Sequence[Path], rates: Rates = DEFAULT_RATES) -> Window:
-        """Open a measuring window for these paths, all to one address of a Service.
+        """Open a measuring window for these paths, which all lead to one address of a Service.
 
-        From the opening on, every observation counts and is written to the history.
+        From now on, every observation counts and is written to the history.
         """
         expectation = {path.label: path.expected for path in paths}
         window = self.history.window(self.record.test, expectation, rates, of=paths[0].of if paths else ("", ""))
@@ -428,9 +428,9 @@ class Cluster(ComponentOperations):
     def expect_equal(
         self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
     ) -> None:
-        """Compare two JSON values, and record them. `unknown` is the reason if nothing could be observed.
+        """Compare two JSON values, and record both. `unknown` is the reason if nothing could be observed.
 
-        Raises `AssertionError`, and `InconclusiveError` if `unknown`.
+        Raises `AssertionError`, or `InconclusiveError` if `unknown` is not empty.
         """
         judgement = self.history.compare(self.record.test, what, expected=expected, observed=observed, unknown=unknown)
         self._raise_unless_passed(judgement, what, observed, explanation)
@@ -468,7 +468,7 @@ class Cluster(ComponentOperations):
         return self.backend.needs.to_json()
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` or `DistrustError` if a component has ended by itself, which makes observations void."""
+        """Raise `EndedError` or `DistrustError` if a component has ended, because observations are then invalid."""
         try:
             self.backend.booted.check_instruments()
         except EndedError:
@@ -493,7 +493,7 @@ class Cluster(ComponentOperations):
 def virtual_addresses(
     backend: ScenarioBackend, kinds: Collection[AddressKind], number: int
 ) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
-    """Return addresses of these kinds for all nodes. The addresses repeat after 254 numbers."""
+    """Return addresses of these kinds for all nodes. The addresses repeat after 254 values of `number`."""
     last = (number - 1) % VIRTUAL_ADDRESSES + 1
     return {
         (kind, node.name): backend.part(VirtualAddresses, VIRTUAL[kind], nodes=[node.name]).virtual_addresses(
@@ -507,7 +507,7 @@ def virtual_addresses(
 def set_addresses(cluster: Cluster, service: Service, kinds: Collection[AddressKind]) -> None:
     """Set one address per node of each of these kinds on a live Service, and remove addresses of other kinds.
 
-    Kinds are "external-ip" and, for a LoadBalancer, "load-balancer". A Service gets the same addresses every time.
+    The kinds are "external-ip" and, for a LoadBalancer, "load-balancer". A Service always gets the same addresses.
     Raises `RefusedError`.
     """
     new = [kind for kind in kinds if not service.addresses(kind)]

@@ -1,4 +1,4 @@
-"""Operations of a scenario on components of its cluster. `harness.backends.releases` restores their releases."""
+"""A scenario's operations on components of its cluster. `harness.backends.releases` restores their releases."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class ComponentOperations:
 
     @property
     def families(self) -> Sequence[str]:
-        """The cluster's IP families, with the primary family first."""
+        """The cluster's IP families, starting with the primary family."""
         return self.backend.booted.families
 
     @property
     def release(self) -> Release:
-        """The release of its components at boot."""
+        """The release of the cluster's components at boot."""
         return self.backend.booted.release
 
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
-        """Replace a component by a given release, by default the release of the boot, and wait until it has settled.
+        """Replace a component by a given release, by default that of the boot, and wait until it has settled.
 
         A stopped component is started. Proxies are replaced on the nodes in `on`, by default on all nodes. Their rules
-        stay in the kernel until the next proxy replaces them. All releases of a run follow the same interpretation of
-        the KEPs (`Release.follows`). The component is restored at the end of the scenario.
+        stay in the kernel until the new proxy replaces them. All releases of a run use the same interpretation of the
+        KEPs (`Release.follows`). The component is restored at the end of the scenario.
         """
         wanted, nodes = self._as_here(release), self._nodes(on)
         self.backend.need_component(component, wanted, nodes)
@@ -53,7 +53,7 @@ class ComponentOperations:
     def bring_to(self, component: Component, release: Release) -> None:
         """Replace a component by this release on all nodes where the component has a different release.
 
-        A component that the previous scenario left at the required release is not restarted.
+        If the previous scenario left a component at this release, the component is not restarted.
         """
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
@@ -66,9 +66,9 @@ class ComponentOperations:
         self.backend.releases.start(component, wanted, nodes)
 
     def start_if_ended(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Wait until components have settled, and restart any component that has exited, as a kubelet would.
+        """Wait until components have settled. Restart a component that has exited, as a kubelet would.
 
-        Raises `EndedError` if the component runs but stops processing changes.
+        Raises `EndedError` if a component still runs but has stopped processing changes.
         """
         self.backend.need_component(component, self.release, on)
         try:
@@ -79,7 +79,7 @@ class ComponentOperations:
             self.restart(component, on=on)
 
     def end_of(self, component: str) -> str:
-        """Return how a component has ended by itself, or "" if the component runs."""
+        """Return how a component has ended by itself, or "" if it runs."""
         try:
             self.backend.booted.check_instruments()
         except EndedError as error:

@@ -1,4 +1,4 @@
-"""Expectations about the traffic of many addresses at once. All share a single wait, and each is judged separately.
+"""Expectations about the traffic of many addresses at once. They share one wait, but are judged separately.
 
 A scenario can check hundreds of paths in the time of a single check. A failure names each `Question` that failed.
 """
@@ -38,7 +38,7 @@ RATE = 250  # probes per second during changes, from all clients in turn
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The expected traffic of one address of a Service. With `kept`, each client must keep one of its allowed pods.
+    """The expected traffic of one Service address. With `kept`, each client must keep one of its allowed pods.
 
     The defaults are the first IP family and the first port of the Service.
     """
@@ -62,11 +62,11 @@ def expect_concurrent_traffic(
 ) -> None:
     """Expect the traffic of each question, as `expect_traffic` does.
 
-    `explain` is called with the names of questions that fail. With `timed`, the traffic must be right within the time
+    `explain` is called with the names of failed questions. With `timed`, the traffic must be right within the time
     limit that the implementation declares.
 
-    Raises `AssertionError` with the names of questions that fail and their grids; `InconclusiveError`; `UsageError` for
-    a Service that is expected to be silent and has not answered yet.
+    Raises `AssertionError` with the names and grids of failed questions, `InconclusiveError`, and `UsageError` for a
+    Service that is expected not to answer and has not answered yet.
     """
     paths = {each.name: _paths(cluster, each) for each in questions}
     for each in questions:
@@ -86,7 +86,7 @@ def expect_concurrent_traffic(
 
 
 def expect_concurrent_first_answers(cluster: Cluster, questions: Sequence[Question]) -> None:
-    """Expect a few probes of each client to get the expected answers, without a window. Raises `AssertionError`."""
+    """Expect a few probes of each client to get the expected answers. No window is opened. Raises `AssertionError`."""
     paths: list[Path] = []
     for each in questions:
         paths += (some := _paths(cluster, each))
@@ -105,9 +105,9 @@ def expect_traffic_during(
 ) -> Iterator[None]:
     """Require that only the expected pods answer the clients of these questions during the block.
 
-    Clients send probes at a steady rate. Silence and refusals are failures only for the questions in `answered`, whose
-    clients must always get an answer. `explain` is called with the names of questions that fail. Raises
-    `AssertionError` and `InconclusiveError`, unless the block itself raises.
+    Clients send probes at a steady rate. For questions in `answered`, clients must always get an answer. For other
+    questions, missing answers and refusals are allowed. `explain` is called with the names of failed questions. Raises
+    `AssertionError` and `InconclusiveError`, unless the block itself raises an exception.
     """
     asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]
     may_lose = sum(len(each.expected) for each in questions)
@@ -155,7 +155,7 @@ def _paths(cluster: Cluster, question: Question) -> list[Path]:
 
 
 def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
-    """Return the paths. If any of several pods may answer, the pod that answers now is the expected pod."""
+    """Return the paths. If several pods may answer, the pod that answers now becomes the expected pod."""
     seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
     return {name: [_kept(path, seen.get(path, [])) for path in some] for name, some in paths.items()}
 
@@ -170,7 +170,7 @@ def _kept(path: Path, seen: Sequence[Observation]) -> Path:
 def _measure(
     cluster: Cluster, paths: Mapping[str, Sequence[Path]], rates: Rates, before: Observed
 ) -> Iterator[tuple[str, Judgement]]:
-    """Send all probes at once. Yields the judgement of each question, with failed questions first."""
+    """Send all probes concurrently. Yields the judgement of each question, failed questions first."""
     windows = {name: cluster.window(name, some, rates) for name, some in paths.items()}
     asked = [(windows[name], path) for name, some in paths.items() for path in some]
     counts = {path: left(window, path, before) for window, path in asked}

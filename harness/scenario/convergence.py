@@ -1,7 +1,8 @@
-"""Wait for components to process a change, and record the duration.
+"""Waits until components have processed a change, and records the duration.
 
 No document specifies how soon a component must process a change. So a check waits for the time that the implementation
-declares, or up to `harness.eventually.FAR`, and judges the last value. The history and the report hold the duration.
+declares, or up to `harness.eventually.FAR`, and then judges the last value. The history and the report contain the
+duration.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ STAYS = 0.5
 """Seconds, before the time scale, for which a value must stay unchanged after all components have settled."""
 
 QUIET = 0.1
-"""The time without a change by the scenario before `recheck` looks, in seconds before the time scale."""
+"""The time without a change by the scenario before `recheck` reads values, in seconds before the time scale."""
 
 
 def wait_for_value(
@@ -36,8 +37,8 @@ def wait_for_value(
 ) -> V:
     """Call `look` until the value is right or the time is up. Returns the last value, which the caller compares.
 
-    `every` and the exceptions of `look` have the same meaning as in `last_value`. `kept` is the time in seconds for
-    which an old value may still be returned.
+    `every` and exceptions of `look` have the same meaning as in `last_value`. `kept` is the time in seconds for which
+    caches may still return an old value.
     """
     cluster.backend.restored.await_pods()  # exclude the time that kubelets need
     begin = time.monotonic()
@@ -55,7 +56,7 @@ def wait_for_stable_value(
     *,
     shown: Callable[[V], Any] = str,
 ) -> V:
-    """Do as `wait_for_value`, and check that the value is still right when all components have processed the change.
+    """Wait as `wait_for_value` does, and check that the value stays right until all components have settled.
 
     The first right value proves little, because a value that was right before the change stays right until a component
     processes the change. If the value becomes wrong, the wait continues. `recheck` checks the value again at the end of
@@ -97,11 +98,11 @@ def limit(cluster: Cluster) -> str:
 
 
 def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
-    """Expect the values seen since the last change to still hold `quiet` seconds (before the time scale) after it.
+    """Expect the values seen since the last change to be the same `quiet` seconds (before the time scale) later.
 
-    A controller may write a right value first, and a wrong value a moment later although no input has changed. A wait
-    after each check would slow down every step, so there is a single wait for all checks at the end of the scenario.
-    The plugin calls this after each test. Raises `AssertionError` with both values.
+    A controller may write a right value first, and a wrong value a moment later although no input has changed. Waiting
+    after each check would slow down every step, so all checks share one wait at the end of the scenario. The plugin
+    calls this function after each test. Raises `AssertionError` with both values.
     """
     changes = _changes(cluster)
     standing = {what: each for what, each in cluster.record.sightings.items() if each.changes == changes}
@@ -117,5 +118,5 @@ def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
 
 
 def _changes(cluster: Cluster) -> tuple[int, int]:
-    """Return the number of the scenario's writes, and the number of changes of any kind that it has begun."""
+    """Return the number of the scenario's writes, and the number of all changes that it has started."""
     return cluster.api.writes, cluster.backend.changes

@@ -1,9 +1,9 @@
 """Expectations about answers of the cluster's DNS, and about PodLocators, written as literal tables.
 
-Queries are sent from the client's own netns. A single answer is complete, so no sample sizes are needed. After the
-first right answer, the server is queried several more times, and each further answer must be right.
+Queries are sent from the client's own netns. One answer is complete, so no sample sizes are needed. After the first
+right answer, the server is queried several more times, and every answer must be right.
 
-Caches may return an old record until its time to live has expired. A check waits until all answers from before the
+Caches may return an old record until its time to live has expired. So a check waits until all answers from before the
 change have expired.
 """
 
@@ -48,8 +48,8 @@ DnsClient = Client | Pod
 class DnsAnswer:
     """The parts of a DNS answer that scenarios use.
 
-    `data` is the data of the answer's records, and `further` holds additional address records by name. `ttl` is the
-    time in seconds for which the answer may be cached, even if the answer has no records.
+    `data` is the data of the answer's records. `further` holds additional address records by name. `ttl` is the time in
+    seconds for which the answer may be cached, even if it has no records.
     """
 
     rcode: str
@@ -79,7 +79,7 @@ def ask_dns(
 ) -> DnsAnswer:
     """Send one query from a client's netns, without EDNS if `payload` is 0. A time-out is returned as an answer.
 
-    `family` is the IP family of the packets, by default the cluster's first IP family. Raises `InconclusiveError` if
+    `family` is the IP family of the packets, by default the cluster's primary family. Raises `InconclusiveError` if
     control probes are lost as well as the answer.
     """
     server = cluster.backend.part(ServesDns).dns()
@@ -123,7 +123,7 @@ def _ttl(answer: dns.message.Message) -> int:
 
 
 def _data(record: dns.rdata.Rdata) -> str:
-    """Return a record's data. SRV records omit priority and weight, because the server may choose them."""
+    """Return a record's data. Priority and weight of SRV records are omitted, because the server may choose them."""
     text = record.to_text()
     return " ".join(text.split()[2:]) if record.rdtype == dns.rdatatype.SRV else text
 
@@ -135,10 +135,10 @@ def expect_dns_pods(
     *,
     kind: str = "A",
 ) -> None:
-    """Expect DNS to return exactly these pods to each client for the name of a Service, as A, AAAA or SRV records.
+    """Expect DNS to return exactly these pods to each client for a Service's name, as A, AAAA or SRV records.
 
-    SRV records are compared by the addresses of their targets. If no pods are expected, NXDOMAIN and an answer without
-    records are both right. Raises `AssertionError` with the expected and the observed table.
+    SRV records are compared by their targets' addresses. If no pods are expected, both NXDOMAIN and an answer without
+    records are right. Raises `AssertionError` with the expected and the observed table.
     """
     pods: list[Pod] = [each for told in expected.values() for each in told]
     names = {address: each.name for each in pods for address in each.addresses.values()}
@@ -156,10 +156,10 @@ def expect_dns_pods(
 
 
 def _expect_eventually(cluster: Cluster, what: str, look: Callable[[], tuple[Any, int]], *, expected: Any) -> None:
-    """Wait until `look` returns `expected`, along with a time to live. The first time to live extends the time limit.
+    """Wait until `look` returns `expected` and a time to live. The first time to live extends the time limit.
 
-    Raises `AssertionError` with the last value, or `InconclusiveError` if the last value may be an old answer that has
-    not expired.
+    Raises `AssertionError` with the last value, or `InconclusiveError` if the last value may be a cached answer that
+    has not expired.
     """
     cluster.settle()
     _, kept = look()
@@ -173,7 +173,7 @@ def _expect_eventually(cluster: Cluster, what: str, look: Callable[[], tuple[Any
 
 
 def answers_now(cluster: Cluster) -> str:
-    """Return the DNS server's current answers about the scenario's Services to its running pods, as a text."""
+    """Return as text the DNS server's current answers to the scenario's running pods about its Services."""
     server = " ".join(cluster.backend.part(ServesDns).dns().values())
     lines = [f"Answers of the DNS server at {server} at the end of the scenario:"]
     services = cluster.api.list("services", cluster.namespace)[:_SHOWN]
@@ -195,7 +195,7 @@ def _pods_told(cluster: Cluster, who: DnsClient, answer: DnsAnswer, names: Mappi
 
 
 def _address_at(cluster: Cluster, who: DnsClient, answer: DnsAnswer, data: str) -> str:
-    """Return the address of an address record, or the first address of an SRV target. Sends a query if necessary."""
+    """Return the address of an address record, or the first address of an SRV target, with a query if needed."""
     if not data.endswith("."):
         return data
     asked = (each for kind in ("A", "AAAA") for each in ask_dns(cluster, who, data, kind).data)
@@ -211,9 +211,10 @@ def expect_dns_answer(
     query: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> None:
-    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` holds more arguments of `ask_dns`.
+    """Expect a client to get an answer with these fields of `DnsAnswer`. `query` has arguments of `ask_dns`.
 
-    The order of `data` does not matter. If an expected field is a set, any member is right. Raises `AssertionError`.
+    The order of `data` does not matter. If an expected field is a set, any of its members is right. Raises
+    `AssertionError`.
     """
     either = {field: value for field, value in fields.items() if isinstance(value, AbstractSet)}
 
@@ -249,7 +250,7 @@ def locator_of(cluster: Cluster, pod: str) -> Object | None:
 
 
 def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
-    """Expect exactly these PodLocators in the scenario's namespace, by name, with these field values.
+    """Expect exactly these PodLocators in the scenario's namespace, by name and with these field values.
 
     The field `ips` is compared as a sorted list of addresses. Raises `AssertionError`.
     """

@@ -1,6 +1,6 @@
 """Expectations about metrics, health checks, conditions and Events. A scenario waits for the expected value.
 
-The compared values are JSON. They hold only what the requirement states, to keep a failure message on one line.
+The compared values are JSON. They contain only what the requirement states, so that a failure message fits on one line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def expect_eventually(
     unless: Callable[[], str] = str,
     stays: bool = False,
 ) -> None:
-    """Wait until `look` returns `expected`. With `stays`, check that the value is stable. Raises `AssertionError`.
+    """Wait until `look` returns `expected`. With `stays`, also check that the value is stable. Raises `AssertionError`.
 
     Raises `InconclusiveError` instead if `unless` returns a reason why the last value proves nothing.
     """
@@ -49,10 +49,10 @@ def expect_eventually(
 
 @contextlib.contextmanager
 def expect_running(cluster: Cluster, component: str) -> Iterator[None]:
-    """Expect a component to run and process changes during the block and in all earlier scenarios.
+    """Expect a component to run and process changes, during the block and in all earlier scenarios.
 
     `component` is a member of `Component`, or `DNS_SERVER`. Raises `AssertionError` with the reason why the component
-    ended or stopped processing changes. Otherwise, exceptions of the block are raised unchanged.
+    ended or stopped processing changes. Other exceptions of the block are raised unchanged.
     """
     cluster.expects_running = True
     said = cluster.ended_before().get(component, "")
@@ -77,7 +77,7 @@ def _compare(cluster: Cluster, component: str, end: str) -> None:
 
 
 class MetricChanges:
-    """The changes of a component's metrics from now on, since earlier scenarios have already changed the values."""
+    """The changes of a component's metrics since the object's creation, because earlier scenarios count too."""
 
     def __init__(self, cluster: Cluster, component: Component, node: str = "") -> None:
         self._cluster, self._component, self._node = cluster, component, node
@@ -91,7 +91,7 @@ class MetricChanges:
     def expect_growth(
         self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
     ) -> None:
-        """Expect the sum to grow, for actions that a component may repeat. See `expect_eventually` for `unless`."""
+        """Expect the sum to increase, if a component may repeat the action. For `unless`, see `expect_eventually`."""
         self._expect("grown", name, labels, lambda change: change > 0, expected=True, unless=unless)
 
     def _expect(
@@ -114,12 +114,12 @@ class MetricChanges:
 
 
 def controller_metrics(cluster: Cluster) -> MetricChanges:
-    """Return the changes of the EndpointSlice controller's metrics from now on."""
+    """Return the changes of the EndpointSlice controller's metrics from this call on."""
     return MetricChanges(cluster, CONTROLLER)
 
 
 def proxy_metrics(cluster: Cluster, node: str) -> MetricChanges:
-    """Return the changes of the metrics of a node's proxy from now on."""
+    """Return the changes of the metrics of a node's proxy from this call on."""
     return MetricChanges(cluster, PROXY, node)
 
 
@@ -133,7 +133,7 @@ def expect_http_answer(
     body: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """Expect this answer from the HTTP server at the first address of a node and this port.
+    """Expect this answer from the HTTP server on a port at the first address of a node.
 
     Only the named fields of the JSON body and of the headers are compared. Raises `AssertionError`.
     """

@@ -1,6 +1,6 @@
-"""The evidence of a failed scenario: its objects, the output of components, and the path of the first wrong packet.
+"""The evidence of a failed scenario: its objects, logs of components, and the path of the first wrong packet.
 
-To find the path, the failed probe is repeated after the window has been judged. The repeated probe does not count.
+To trace the path, the failed probe is repeated after the window has been judged. The repeated probe does not count.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from harness.tracing.path import Followed, at_node, path, wire
 from harness.tracing.rules import rules_of
 
 SECONDS = 0.7
-"""The time limit after which windows are named, but their packets are not traced. A window takes a second at most."""
+"""The time limit for tracing, in seconds. Later windows are only listed. Tracing a window takes a second at most."""
 
 ENDS = 3
-"""The largest number of servers at which packets are captured."""
+"""The maximum number of servers at which packets are captured."""
 
 _SERVICES = 10  # decisions are derived from objects if proxies do not report their decisions
 
@@ -46,7 +46,7 @@ _KLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
 
 @dataclass(frozen=True, slots=True)
 class _WrongPacket:
-    """The path of a client, and its first wrong observation in a window, or None if an expected answer is missing."""
+    """A client's path and its first wrong observation in a window, or None if an expected answer is missing."""
 
     path: Path
     saw: Observation | None
@@ -55,7 +55,7 @@ class _WrongPacket:
 
 
 def explain_failure(cluster: Cluster, record: Record) -> Iterator[tuple[str, str | bytes]]:
-    """Yield the objects of the scenario, the evidence of components, and the paths of wrong packets, by file name."""
+    """Yield the scenario's objects, the evidence of components, and the paths of wrong packets, by file name."""
     names = _pod_names(cluster, record)
     components = cluster.backend.booted.evidence(cluster.namespace, since=record.begun)
     yield from components.items()
@@ -79,15 +79,15 @@ def _objects(cluster: Cluster, resource: str, namespace: str) -> str:
 
 
 def _explained(cluster: Cluster) -> str:
-    """Return the decisions that can be derived from the objects of the first Services."""
+    """Return the decisions that follow from the objects of the first Services."""
     services = [str(each["metadata"]["name"]) for each in cluster.api.list("services", cluster.namespace)]
     said = [asked_for(cluster, each) for each in services[:_SERVICES]]
-    head = "The proxies do not report their decisions. By its objects, each Service should be treated like this:"
+    head = "The proxies do not report their decisions. By its objects, each Service requires these decisions:"
     return "\n\n".join([head, *(said or ["there is no Service"])]) + "\n"
 
 
 def _pod_names(cluster: Cluster, record: Record) -> dict[str, str]:
-    """Return the names of all pods that ran or exist in the API, by address."""
+    """Return the names of all pods that ran or that exist in the API, by address."""
     found = dict(record.pod_names)
     with contextlib.suppress(RefusedError, InconclusiveError):
         for pod in cluster.api.list("pods", cluster.namespace):
@@ -99,7 +99,7 @@ def _pod_names(cluster: Cluster, record: Record) -> dict[str, str]:
 def _paths(
     cluster: Cluster, record: Record, texts: Mapping[str, str], names: Mapping[str, str]
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Yield the text and capture of each failed window, by file name. `texts` holds the evidence gathered so far."""
+    """Yield text and packet capture of each failed window, by file name. `texts` is the evidence gathered before."""
     until = time.monotonic() + SECONDS
     used: Counter[str] = Counter()
     for window, judgement, paths in list(record.failed_windows()):
@@ -177,7 +177,7 @@ def asked_for(cluster: Cluster, service: str) -> str:
 
 
 def _log(texts: Mapping[str, str], node: str, since: float) -> str:
-    """Return the end of each log of a node, from a Unix time on if the lines of the log have timestamps."""
+    """Return the end of each log of a node. If its lines have timestamps, start at a Unix time."""
     logs = {name: text for name, text in texts.items() if name.endswith(f"-{node}.log")}
     return paragraphs(
         *(_heading(f"{name} since the window began", since_then(text, since)) for name, text in logs.items())
@@ -185,7 +185,7 @@ def _log(texts: Mapping[str, str], node: str, since: float) -> str:
 
 
 def since_then(log: str, since: float) -> str:
-    """Return up to `LINES` lines of a log from a Unix time on, or the last lines without klog timestamps (UTC)."""
+    """Return up to `LINES` lines of a log since a Unix time, or its last lines if it has no klog timestamps (UTC)."""
     lines = log.splitlines()
     year = datetime.fromtimestamp(since, UTC).year
     times = [_moment(line, year) for line in lines]

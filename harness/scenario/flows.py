@@ -37,7 +37,7 @@ def expect_flow_survives(
 def expect_flow_moves(
     cluster: Cluster, service: Service, client: ClientRef, *, before: Pod, after: Pod | None, **address: Any
 ) -> Iterator[None]:
-    """Expect pod `before` to answer a UDP flow with a fixed source port, and `after` or nobody to answer afterwards.
+    """Expect pod `before` to answer a UDP flow with a fixed source port, and then, after the block, `after` or no pod.
 
     `address` holds arguments of `expect_traffic`.
     """
@@ -51,7 +51,7 @@ def expect_flow_moves(
 def expect_flow_answered(
     cluster: Cluster, service: Service, client: ClientRef, pods: AbstractSet[Pod], **address: Any
 ) -> Iterator[None]:
-    """Expect one of these pods to answer, after the block, a UDP flow (fixed source port) that began before it.
+    """Expect one of these pods to answer a UDP flow after the block. The flow (fixed source port) starts before it.
 
     The flow need not be answered before the block. `address` holds arguments of `expect_traffic`.
     """
@@ -63,7 +63,7 @@ def expect_flow_answered(
 
 
 def _assert_comes_to(cluster: Cluster, flow: OpenConnection, client: ClientRef, pods: AbstractSet[Pod]) -> None:
-    """Expect one of these pods, or nobody, to answer a flow once all components have settled."""
+    """Expect one of these pods, or no pod, to answer a flow when all components have settled."""
     cluster.settle()
     allowed = {pod.name for pod in pods} or {"TimedOut", "Refused"}
     answer = wait_for_value(

@@ -1,4 +1,4 @@
-"""Expectations about the slices of a controller. Endpoints and hints are read from the API and compared as tables."""
+"""Expectations about a controller's slices. Endpoints and hints are read from the API and compared as tables."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class WrittenEndpoint:
 def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> dict[str, WrittenEndpoint]:
     """Return the endpoints of a Service by pod name, from all its slices of an address family.
 
-    A pod may be in one slice per port. Slices with different ports that agree about the pod count as one endpoint. In
-    any other slice, the pod counts as a further endpoint, whose name is marked as a duplicate.
+    A pod may be in one slice per port. Slices with different ports that agree about the pod count as one endpoint. If
+    two slices disagree or have the same port, the pod counts twice, and its second name is marked as a duplicate.
     """
     family = family or first_family(service)
     found: dict[str, WrittenEndpoint] = {}
@@ -87,10 +87,10 @@ def expect_hints(
 def expect_hint_counts(
     cluster: Cluster, service: Service, expected: Mapping[str, int], *, family: str = ""
 ) -> dict[str, set[str]]:
-    """Expect every endpoint to have a hint for one zone, with this number of endpoints per zone.
+    """Expect every endpoint to have a hint for exactly one zone, with this number of endpoints per zone.
 
-    For heuristics over all endpoints, the KEP defines the number of endpoints per zone, but does not select the
-    endpoints. Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
+    Where a heuristic considers all endpoints, the KEP defines the number of endpoints per zone, but not which endpoints
+    these are. Returns the names of the pods by the zone of their hints. Raises `AssertionError` with the counts.
     """
     family = family or first_family(service)
     pods = _hinted(cluster, service, family, lambda pods: _counts(pods) == dict(expected))
@@ -108,7 +108,7 @@ def expect_min_hint_counts(
 ) -> dict[str, set[str]]:
     """Expect each of the `endpoints` to have a hint for one of these zones, with at least `fewest` per zone.
 
-    A KEP may leave the exact numbers open. It limits the overload of a zone, and any hints within the limit are right.
+    A KEP may leave the exact numbers open: it limits the overload of a zone, and all hints within the limit are right.
     The report lists the numbers. Returns and raises the same as `expect_hint_counts`.
     """
 
@@ -138,7 +138,7 @@ def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
 def _hinted(
     cluster: Cluster, service: Service, family: str, is_right: Callable[[dict[str, set[str]]], bool]
 ) -> dict[str, set[str]]:
-    """Wait for the names of pods by the zone of their hints, or by the number of zones if it is not 1."""
+    """Wait for the names of pods by the zone of their hints, or by the number of zones if this is not one."""
 
     def look() -> dict[str, set[str]]:
         pods: dict[str, set[str]] = {}
@@ -156,8 +156,8 @@ def expect_conditions(
 ) -> None:
     """Expect these conditions of endpoints: ready, serving, terminating.
 
-    A missing condition has the default that the API documents: ready, not terminating, and serving (newer documents) or
-    the same as ready (older documents). Raises `AssertionError` with the first wrong endpoint.
+    A missing condition has the API's documented default: ready, not terminating, and either serving (newer documents)
+    or the same as ready (older documents). Raises `AssertionError` with the first wrong endpoint.
     """
     family = family or first_family(service)
 
@@ -198,9 +198,9 @@ def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
 
 @contextlib.contextmanager
 def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: int | None = None) -> Iterator[None]:
-    """Expect the `event` in the block to cause `at_most` this number of writes to slices of the Service.
+    """Expect the `event` in the block to cause no more than `at_most` writes to slices of the Service.
 
-    A write creates, deletes or changes a slice. Several changes are counted by the slice's generation. The report lists
+    A write creates, deletes or changes a slice. The slice's generation shows how often it was changed. The report lists
     the number, even if any number is allowed (`None`). Raises `AssertionError`.
     """
     cluster.settle()
@@ -216,10 +216,11 @@ def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: in
 
 
 def create_unwritable_pod(cluster: Cluster, name: str, node: str, *, labels: Mapping[str, str]) -> None:
-    """Create a ready API-only pod whose address the API server rejects in every slice.
+    """Create a ready API-only pod with an address that the API server rejects in every slice.
 
-    A second pod has a valid address. The syncs of a controller fail if it includes both pods. A controller that omits
-    the first pod writes a slice with the second pod. Raises `InconclusiveError` if the API server accepts such a slice.
+    A second pod has a valid address. A sync of a controller fails if it includes both pods. A controller that omits the
+    first pod writes a slice with only the second pod. Raises `InconclusiveError` if the API server accepts such a
+    slice.
     """
     trial = manifests.endpoint_slice(f"{name}-trial", "trial", [Endpoint(LINK_LOCAL)])
     answer = cluster.api.request("POST", path_of("endpointslices", cluster.namespace), trial, query={"dryRun": "All"})

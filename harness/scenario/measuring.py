@@ -1,8 +1,8 @@
-"""Send probes along paths: wait for the expected outcomes, then measure and judge.
+"""Sends probes along paths. It waits for the expected outcomes, and then measures and judges.
 
 A check has two parts. First, it polls until the clients get the expected outcomes, because changes take time. Then the
 measuring window opens, in which every observation counts. If the first round of polling is right, the observations of
-the second round belong to the window. Sample sizes are computed from stated error rates.
+the second round also count in the window. Sample sizes are computed from stated error rates.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def said(observation: Observation) -> str:
 
 
 def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
-    """Raise `UsageError` if only silence is expected from a Service that never answered, as it proves nothing."""
+    """Raise `UsageError` if only silence is expected from a Service that never answered: it would prove nothing."""
     if service.name not in cluster.record.answered and not any(path.speaks for path in paths):
         silent = f"service {service.name} has not answered yet"
         raise UsageError(f"{silent}, so its silence proves nothing: expect an answer first")
@@ -70,17 +70,17 @@ Observed = Mapping[Path, Sequence[Observation]]
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """The result of a wait: the first mismatch of the last round, and a text about it. "" means that all was right.
+    """The result of a wait: the first mismatch of the last round and its text, or "" if everything was right.
 
     `unknown` equals `wrong` if the last round was inconclusive.
 
     `wrong_until` is the time in seconds from the start of the wait to the start of the last wrong round, or until all
-    components had settled. The implementation took at least this time. The duration of a round does not count.
+    components had settled. The implementation needed at least this time. The duration of a round does not count.
 
-    `seen` holds the observations of the second round if the first attempt was right. They count in the window, which
-    gives a faulty proxy two chances to pass (`Rates.chances`).
+    `seen` holds the observations of the second round if the first attempt was right. They count in the window, so a
+    faulty proxy has two chances to pass (`Rates.chances`).
 
-    `silent` is the path without an answer in the most recent first round, if this round was wrong.
+    `silent` is the path without an answer in the latest first round, if that round was wrong.
     """
 
     wrong: str = ""
@@ -92,7 +92,7 @@ class Waited:
 
 
 def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
-    """Expect a successful wait to have ended within the declared time, if any. Raises `AssertionError`."""
+    """Expect a successful wait to have ended within the declared time, if there is one. Raises `AssertionError`."""
     if cluster.converges_within:
         in_time = waited.wrong_until <= cluster.converges_within * time_scale()
         said = f"{what} became as expected within {limit(cluster)}"
@@ -123,7 +123,7 @@ def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str
 def wait_for_packets(
     cluster: Cluster, paths: Sequence[Path], awaited: str, *, begin: float, within: float | None
 ) -> Waited:
-    """Wait for the expected outcomes, whether or not components have settled."""
+    """Wait for the expected outcomes, even if components have not settled."""
     wrong_until = 0.0
     sees_idle = cluster.backend.find(SeesIdleProxies)
     mismatch, in_vain = _Mismatch(""), sees_idle.watch_idle() if sees_idle else str
@@ -153,7 +153,7 @@ def wait_for_packets(
 
 
 def _judged_by_full_probes(cluster: Cluster, waited: Waited) -> Waited:
-    """Judge a failed wait again by full probes, because quick probes may miss answers on a busy machine."""
+    """Judge a failed wait again with full probes, because quick probes may miss answers on a busy machine."""
     path = waited.silent
     if path is None:
         return waited
@@ -178,8 +178,8 @@ def measure(
 ) -> Window:
     """Open a measuring window, send the planned number of probes along each path, and judge the observations.
 
-    The window begins with the observations in `seen`. `explain` is called with the clients that failed, if any.
-    Raises as `raise_unless_passed` does.
+    The window begins with the observations in `seen`. `explain` is called with the clients that failed, if any. Raises
+    the errors of `raise_unless_passed`.
     """
     opens = Seen(time.monotonic(), "the measuring window opens: from now on every observation counts")
     window = cluster.window(title, paths, rates)
@@ -196,13 +196,13 @@ def measure(
 
 
 def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], str]) -> None:
-    """Raise `UnmetError` for a failed and `UntoldError` for an inconclusive judgement, with grid and details."""
+    """Raise `UnmetError` for a failed judgement, `UntoldError` for an inconclusive one, with grid and details."""
     if judgement.verdict is not Verdict.PASSED:
         raise_for(judgement, f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip())
 
 
 def left(window: Window, path: Path, seen: Observed, at_least: int = 0) -> int:
-    """Return the number of further probes of a path that the plan needs."""
+    """Return the number of further probes of a path that its plan requires."""
     return max(0, max(window.plans[path.label].samples, at_least) - len(seen.get(path, ())))
 
 
@@ -217,7 +217,7 @@ def _first_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | None:
 
 
 def _second_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | Observed:
-    """Send more probes. Returns the first mismatch, or all observations if there is no mismatch."""
+    """Send more probes. Returns the first mismatch, or all observations if there is none."""
     seen = probe_all(cluster, dict.fromkeys(paths, SECOND_ROUND), MANY_IN_FLIGHT)
     for mismatch in _wrong((path, each) for path, some in seen.items() for each in some):
         return mismatch
@@ -237,7 +237,7 @@ def _wrong(seen: Iterable[tuple[Path, Observation]]) -> Iterator[_Mismatch]:
 
 
 def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:
-    """Send probes and count outcomes. Returns the paths that lacked an expected answer and need no more probes."""
+    """Send probes and count outcomes. Returns the paths that lacked an expected answer, and so have failed already."""
     in_vain = set()
     for path, observations in probe_all(cluster, counts, in_flight).items():
         window.observe(path.label, observations)
@@ -251,7 +251,7 @@ def probe_all(
 ) -> dict[Path, list[Observation]]:
     """Send these numbers of probes along each path, and return the outcomes.
 
-    Probes that expect silence are sent all at once, because each of these probes waits for its time limit.
+    Probes that expect no answer are all sent concurrently, because each of them waits for its time limit.
     """
     seen: dict[Path, list[Observation]] = {path: [] for path in counts}
     for silent in (False, True):

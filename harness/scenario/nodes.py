@@ -1,7 +1,7 @@
-"""Changes of nodes by a scenario: labels, taints, kubelet reports, and nodes that exist in the API only.
+"""A scenario's changes of nodes: labels, taints, kubelet reports, and nodes that exist in the API only.
 
-API-only nodes run no pods. They give a cluster zones without machines, which is sufficient to judge a controller.
-`restore` deletes all API-only nodes and restores all other nodes.
+API-only nodes run no pods. They add zones to a cluster without adding machines, which is sufficient to judge a
+controller. `restore` deletes all API-only nodes and restores all other nodes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Nodes:
     ) -> None:
         """Create a node that exists in the API only. A `cpu_milli` of 0 means that the CPU is unknown.
 
-        Without a zone, the node has only `labels`, and not even the hostname label.
+        Without a zone, the node has only these `labels`, not even the hostname label.
         """
         self._need(Ability.CREATE_NODES)
         self._begin("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
@@ -80,14 +80,14 @@ class Nodes:
         self._backend.settle()
 
     def register(self, name: str, *, zone: str = "") -> None:
-        """Recreate the Node object that `unregister` deleted, as the kubelet would, in `zone` if a zone is given."""
+        """Recreate the Node object that `unregister` deleted, as the kubelet would. `zone` overrides its zone."""
         self._register(name, zone)
         self._backend.settle()
 
     def create_anew(self, name: str, *, zone: str) -> None:
         """Delete the Node object of a running node and recreate it in a zone, as a restarted kubelet would.
 
-        The method does not wait, because a proxy may exit when its Node is deleted (`Cluster.start_if_ended`).
+        This method does not wait, because a proxy may exit when its Node is deleted (`Cluster.start_if_ended`).
         """
         self._unregister(name)
         self._register(name, zone)
@@ -109,16 +109,16 @@ class Nodes:
         self._api.create("nodes", "", {**lost, "metadata": metadata})
 
     def resize(self, name: str, cpu_milli: int) -> None:
-        """Report a new allocatable CPU of a ready node (0 means unknown), and make every controller notice the change.
+        """Report a new allocatable CPU of a ready node (0 means unknown), and make every controller notice it.
 
-        Released controllers only reread Nodes after a Node is added or deleted, or its readiness or zone changes
-        (`updateNode` in endpointslice_controller.go). Therefore the node is reported as not ready for a moment.
+        Released controllers reread Nodes only when a Node is added or deleted, or its readiness or zone changes
+        (`updateNode` in endpointslice_controller.go). So the node is briefly reported as not ready.
         """
         self.report(name, cpu_milli=cpu_milli, ready=False)
         self.report(name, ready=True)
 
     def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
-        """Report a new allocatable CPU (0 means unknown) or readiness of a node, as the kubelet would.
+        """Report a node's readiness, or a new allocatable CPU (0 means unknown), as the kubelet would.
 
         Controllers may ignore a change of only the CPU (see `resize`).
         """
@@ -131,7 +131,7 @@ class Nodes:
     def label(self, name: str, labels: Mapping[str, str | None]) -> None:
         """Change labels of a node (`None` removes a label), and wait until components have seen the change.
 
-        Components watch Nodes separately. Without the wait, they might see later writes to other resources first.
+        Components watch Nodes separately. Without the wait, they might receive later writes to other resources first.
         """
         self._need(Ability.CHANGE_NODES)
         self._begin("label node", node=name, labels=dict(labels))
@@ -144,7 +144,7 @@ class Nodes:
         self.label(name, {ZONE_LABEL: zone})
 
     def taint(self, name: str, *keys: str) -> None:
-        """Set the taints of a node to its original taints and these taints (effect NoSchedule)."""
+        """Set the taints of a node to its original taints plus these taints (effect NoSchedule)."""
         self._need(Ability.CHANGE_NODES)
         self._begin("taint node", node=name, keys=list(keys))
         before = self._remember(name)["spec"].get("taints") or []
@@ -159,9 +159,9 @@ class Nodes:
         self._backend.part(NodeControl).change_node(name, NodeChange(unschedulable=True))
 
     def stop(self, name: str) -> None:
-        """Switch a node off, as a power failure would, and wait until the control plane has noticed.
+        """Switch a node off, as a power failure would. Wait until the control plane has noticed.
 
-        Before that, the node's endpoints remain in slices without answering. Afterwards, its pods are not ready.
+        Until then, the node's endpoints remain in slices and do not answer. Afterwards, its pods are not ready.
         """
         self._need(Ability.STOP_NODES)
         if name in self._stopped:
@@ -171,9 +171,9 @@ class Nodes:
         self._backend.part(NodePower, nodes=[name]).stop_node(name)
 
     def start(self, name: str) -> None:
-        """Switch a node on again, and wait until its pods are ready. The addresses of the pods may change.
+        """Switch a node on again, and wait until its pods are ready. The pods' addresses may change.
 
-        Raises `UsageError` for a node that was not stopped.
+        Raises `UsageError` for a node that is not switched off.
         """
         if name not in self._stopped:
             raise UsageError(f"node {name} is not off")
@@ -182,7 +182,7 @@ class Nodes:
         self._stopped.discard(name)
 
     def _begin(self, what: str, **facts: Any) -> None:
-        """Record the next change after components have seen all earlier changes of other resources."""
+        """Record the next change, after components have processed all earlier changes of other resources."""
         self._backend.begin_to_write("nodes")
         self._history.change(what, **facts)
 
@@ -210,15 +210,16 @@ class Nodes:
             self._backend.settle()
 
     def _remember(self, name: str) -> Object:
-        """Return the node as it was before the first change."""
+        """Return the node as it was before the scenario's first change."""
         if name not in self._before:
             self._before[name] = self._api.get("nodes", "", name)
         return self._before[name]
 
     def _report_again(self, name: str, before: Mapping[str, Any]) -> None:
-        """Restore the reported status of a node. The node is not ready for a moment (see `resize`).
+        """Restore the reported status of a node. The node is briefly reported as not ready (see `resize`).
 
-        Otherwise a controller would not notice, and would use this scenario's CPU values in the next scenario.
+        Otherwise, a controller would not notice the restored CPU, and would use this scenario's CPU values in the next
+        scenario.
         """
         self._report(name, {**before, **_status(None, False)})
         self._report(name, before)

@@ -18,9 +18,9 @@ SILENCE_LIMIT = 0.4  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A path from a client to an address of the Service, through the rules of `node`.
+    """A client's path through the rules of `node` to an address of the Service.
 
-    `of` holds the name of the Service and the kind of address.
+    `of` is the name of the Service and the kind of address.
     """
 
     label: str
@@ -34,16 +34,16 @@ class Path:
 
     @property
     def speaks(self) -> bool:
-        """True if an answer is expected."""
+        """True if the client should get an answer."""
         return not isinstance(self.expected, TimedOut | Refused | NoAnswer)
 
     @property
     def silent(self) -> bool:
-        """True if silence is expected."""
+        """True if the client should get neither an answer nor a refusal."""
         return isinstance(self.expected, TimedOut | NoAnswer)
 
     def probes(self, count: int) -> list[Probe]:
-        """Return the given number of probes along the path."""
+        """Return this number of probes along the path."""
         limit = (SILENCE_LIMIT if self.silent else ANSWER_LIMIT) * time_scale()
         return [Probe(self.place, self.protocol, self.address, self.port, limit)] * count
 

@@ -1,8 +1,8 @@
 """Expectations about the API reads of a component. A feature without new API calls must not cause more reads.
 
 A Kubernetes client may restart watches and lists at any time. So the same changes are repeated in several rounds, and a
-read counts only if it occurs more often in every round. A read that occurs only at the first use of a feature is found
-after a restart of the component, as a read of a resource that the component has not read before.
+read counts only if it occurs more often in every round. A read that occurs only at the first use of a feature is
+detected differently: the component is restarted first, so the read is of a resource that it has not read before.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ROUNDS = 3
 def expect_no_more_reads(
     cluster: Cluster, component: Component, play: Callable[[V], AbstractSet[str]], *, without: V, values: Iterable[V]
 ) -> None:
-    """Restart a component, play several rounds without a feature, and as many rounds with each value of the feature.
+    """Restart a component. Play several rounds without a feature, then as many with each value of the feature.
 
-    No value may cause additional reads in all rounds, or reads of a new resource. Reads are GET, LIST and WATCH calls
-    that the API server counts, such as "get nodes". `play` returns the reads of a round that have a different cause.
-    Raises `AssertionError`, or `UnavailableError` if the API server does not count reads.
+    No value may cause additional reads in all rounds, or reads of a new resource. Reads are GET, LIST and WATCH
+    requests, as in "get nodes", that the API server counts. `play` returns those reads of a round that have another
+    cause. Raises `AssertionError`, or `UnavailableError` if the API server does not count reads.
     """
     begin = time.monotonic()
     cluster.backend.part(RecordsReads).reads(component, since=begin)  # now, as counting may be unavailable

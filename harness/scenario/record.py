@@ -1,7 +1,7 @@
-"""The record of one scenario: its observations and measurements so far.
+"""The record of one scenario, with all its observations and measurements.
 
-Expectations append to the record. The report uses its numbers, `recheck` uses its last observations, and `evidence`
-uses its failed windows.
+Expectations append to the record. The report uses its numbers, `recheck` its last observations, and `evidence` its
+failed windows.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Sighting:
 
 @dataclass(slots=True)
 class Record:
-    """The record of one run of a test."""
+    """The record of one execution of a test."""
 
     test: str
     begun: float = field(default_factory=time.monotonic)
     answered: set[str] = field(default_factory=set)
-    """Services that have answered a probe. The silence of any other Service proves nothing."""
+    """Services that have answered a probe. For any other Service, a missing answer proves nothing."""
     pod_names: dict[str, str] = field(default_factory=dict)
     """The names of all pods that ran, including deleted pods, by address."""
     sightings: dict[str, Sighting] = field(default_factory=dict)

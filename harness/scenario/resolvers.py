@@ -1,7 +1,8 @@
-"""DNS resolvers of programs in a pod. Each resolver has a different parser for the pod's resolv.conf.
+"""DNS resolvers of programs in a pod. Each resolver parses the pod's resolv.conf with different code.
 
-Two resolvers are always available. The C library sends A and AAAA queries at once, from one socket and without EDNS.
-dnspython's stub resolver sends the queries sequentially, with EDNS and a cookie like dig, which is used if installed.
+Two resolvers are always available. The C library sends A and AAAA queries in parallel, from one socket and without
+EDNS. dnspython's stub resolver sends the queries one after the other, with EDNS and a cookie, as dig does. The program
+dig is a third resolver if it is installed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _GETADDRINFO = "import socket, sys; [print(each[4][0]) for each in socket.getadd
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """One resolver. `resolve` returns the sorted addresses of a name, as resolved in a client's netns."""
+    """One resolver. `resolve` returns a name's sorted addresses, as resolved in a client's netns."""
 
     name: str
     resolve: Callable[[Cluster, DnsClient, str], list[str]]

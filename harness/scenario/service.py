@@ -14,12 +14,12 @@ from harness.model.workloads import Pod
 AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
 
 HINT_ANNOTATIONS = {"service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"}
-"""Annotations that make a controller allocate endpoints to zones by the CPU of all nodes."""
+"""Annotations that make a controller allocate endpoints to zones in proportion to the CPU of their nodes."""
 
 
 @dataclass(slots=True)
 class Service:
-    """A Service of the scenario, in the form that the API server stored last."""
+    """A Service of the scenario, as last returned by the API server."""
 
     object: Object
     ports: tuple[Port, ...]
@@ -43,7 +43,7 @@ class Service:
         return dict(self.object["spec"].get("selector") or {})
 
     def cluster_ip(self, family: str) -> str:
-        """Return the cluster IP of a family. Raises `UsageError` if the Service has none."""
+        """Return the cluster IP of a family. Raises `UsageError` if the Service has none in that family."""
         families = self.object["spec"].get("ipFamilies") or []
         if family not in families:
             raise UsageError(f"service {self.name} has no {family} cluster IP: it has {families}")
@@ -62,23 +62,23 @@ class Service:
 
 
 def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), **conditions: Any) -> Endpoint:
-    """Return a pod as a ready endpoint with hints for these zones and nodes, and further `Endpoint` fields."""
+    """Return a pod as a ready endpoint with hints for these zones and nodes, and other `Endpoint` fields."""
     hints = Hints(tuple(zones), tuple(nodes)) if zones or nodes else None
     own: dict[str, Any] = {"node": pod.node, "zone": pod.zone or None, "hints": hints}
     return Endpoint(pod.addresses, **(own | conditions))
 
 
 def placeless(pod: Pod, **conditions: Any) -> Endpoint:
-    """Return a pod as an endpoint without a node or a zone.
+    """Return a pod as an endpoint without node and zone.
 
-    Implementations may prefer nearby endpoints for a Service that requests no topology. Without locations they cannot
-    do so, and every implementation uses all endpoints.
+    Implementations may prefer nearby endpoints for a Service that does not request topology. If endpoints have no
+    locations, every implementation must use all of them.
     """
     return endpoint(pod, node=None, zone=None, **conditions)
 
 
 def at_port(pod: Pod, port: int) -> Pod:
-    """Return the server at one port of a pod, if each port of the pod answers with the port's name."""
+    """Return the server at one port of a pod, if the pod answers with the name of the port."""
     return replace(pod, name=f"{pod.name}.{port}")
 
 
@@ -93,7 +93,7 @@ def same_node(pod: Pod, **conditions: Any) -> Endpoint:
 
 
 def requested_hints(service: Mapping[str, Any]) -> frozenset[str]:
-    """Return the kinds of hints that a Service, or a patch of one, requests: "zone" and "node"."""
+    """Return the kinds of hints, "zone" and "node", that a Service or a patch of a Service requests."""
     annotations = (service.get("metadata") or {}).get("annotations") or {}
     annotated = {annotations.get(key) or "" for key in HINT_ANNOTATIONS} - {"", "Disabled", "disabled"}
     value = str((service.get("spec") or {}).get("trafficDistribution") or "")
@@ -106,7 +106,8 @@ def refuse_unrequested_hints(name: str, asked: frozenset[str], endpoints: Iterab
     """Raise `UsageError` for hints of a kind that the Service does not request.
 
     KEP-4444 states that kube-proxy follows hints regardless of the Service, but several proxies ignore hints unless the
-    field or the annotation requests them. Unrequested hints would test this choice instead of the scenario's subject.
+    Service's field or annotation requests them. Unrequested hints would test this choice, and not the scenario's
+    subject.
     """
     hints = [each.hints for each in endpoints if each.hints is not None]
     written = {"zone": any(each.zones for each in hints), "node": any(each.nodes for each in hints)}

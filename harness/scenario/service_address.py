@@ -1,4 +1,4 @@
-"""Addresses of Services as targets of probes, and the paths of clients to these addresses."""
+"""Addresses of Services as targets of probes, and the clients' paths to these addresses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.scenario.service import AddressKind, Service
 from harness.variation import axes
 
 ClientRef = str | Client | Pod
-"""A client: the name of a node (which means a pod on the node), a `Client`, or a `Pod` of the scenario."""
+"""A client: the name of a node (meaning a pod on that node), a `Client`, or a `Pod` of the scenario."""
 
 Expected = AbstractSet[Pod] | TimedOut | Refused | NoAnswer
 Traffic = Mapping[ClientRef, Expected]
@@ -27,7 +27,7 @@ Traffic = Mapping[ClientRef, Expected]
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """An address of a Service, with its kind, family and port. The node `via` overrides the client's own node."""
+    """An address of a Service, by kind, family and port. The node `via` replaces the client's own node."""
 
     cluster: Cluster
     service: Service
@@ -37,7 +37,7 @@ class ServiceAddress:
     via: str | None = None
 
     def address(self, node: str) -> tuple[str, int]:
-        """Return the address and port of a node, or of the whole cluster. Raises `UsageError`."""
+        """Return the address and port for a node, or for the whole cluster. Raises `UsageError`."""
         if self.to == "cluster-ip":
             return self.service.cluster_ip(self.family), self.port.port
         if self.to == "node-port":
@@ -64,7 +64,7 @@ class ServiceAddress:
         )
 
     def _drawn_client(self, node: str) -> Client:
-        """Return a client of a node, where the scenario does not mention which kind of client asks."""
+        """Return a client of a node, where the scenario does not specify the kind of client."""
         on_node = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "node"
         return node_client(node) if on_node else pod_client(node)
 
@@ -96,7 +96,7 @@ def first_family(service: Service) -> str:
 
 
 def named(cluster: Cluster, observation: Observation) -> Observation:
-    """Return an observation without the namespace in the pod's name. Servers answer with namespace/name."""
+    """Return an observation with the pod's name but without its namespace. Servers answer with namespace/name."""
     if isinstance(observation, Reached):
         return Reached(observation.pod.removeprefix(f"{cluster.namespace}/"))
     return observation

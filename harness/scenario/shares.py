@@ -1,8 +1,8 @@
 """Expectations about each endpoint's share of the traffic.
 
-Without hints, all endpoints get equal shares. With hints, the endpoints of a zone get all traffic of the zone, even
-under load. With hints by CPU, no endpoint gets much more than an equal share of all clients' traffic. The report lists
-the counts of each client.
+Without hints, all endpoints get equal shares. With hints, the endpoints of a zone get all traffic from the zone, even
+under load. With hints by CPU, no endpoint gets much more than an equal share of all traffic. The report lists the
+counts of each client.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ HELD_OPEN = 100  # connections that each client keeps open while it opens more
 
 
 def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect each client to reach exactly these pods, equally often within the bounds of `statistics.even_shares`.
+    """Expect each client to reach exactly these pods, with equal shares within `statistics.even_shares`.
 
-    Raises `AssertionError` with the grid, and `InconclusiveError`.
+    Raises `AssertionError` with the grid, or `InconclusiveError`.
     """
     target, paths = _answered(cluster, service, {who: Evenly(names(pods)) for who, pods in expected.items()})
     measure(cluster, f"{target}, shares", paths, in_flight=MANY_IN_FLIGHT)
 
 
 def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect clients that send concurrently and keep connections open to reach exactly these pods.
+    """Expect clients that send concurrently, and keep connections open, to reach exactly these pods.
 
-    Raises `AssertionError` with the grid, and `InconclusiveError`.
+    Raises `AssertionError` with the grid, or `InconclusiveError`.
     """
     _under_load(cluster, service, {who: names(pods) for who, pods in expected.items()})
 
 
 def expect_any_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect answers from any of these pods under the same load. Raises as `expect_all_under_load` does."""
+    """Expect answers from any of these pods under the same load. Raises the errors of `expect_all_under_load`."""
     _under_load(cluster, service, {who: AnyOf(names(pods)) for who, pods in expected.items()})
 
 
@@ -60,7 +60,7 @@ def _under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef,
 def _answered(
     cluster: Cluster, service: Service, expected: Mapping[ClientRef, verdict.Expected]
 ) -> tuple[ServiceAddress, list[Path]]:
-    """Return the address of a Service and the paths to it, after each client has got its first answers."""
+    """Return an address of a Service and the paths to it, when each client has got its first answers."""
     target = service_address(cluster, service)
     paths = [target.path(who, what) for who, what in expected.items()]
     expect_first_answers(cluster, paths, f"answer by {target}", f"an answer by {target}")
@@ -69,7 +69,7 @@ def _answered(
 
 @contextlib.contextmanager
 def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
-    """Keep up to `HELD_OPEN` connections per client open during the block. A failed connection stops a client."""
+    """Keep up to `HELD_OPEN` connections per client open during the block. A client stops after a failed connection."""
     streams: list[OpenConnection] = []
     try:
         for path in paths:
@@ -86,10 +86,10 @@ def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
 def expect_no_overload(
     cluster: Cluster, service: Service, clients: Sequence[str], zones: Mapping[str, AbstractSet[Pod]], *, percent: int
 ) -> None:
-    """Send the same number of probes from each client. No pod may get more than `percent` above an equal share.
+    """Send the same number of probes from each client. No pod may get over `percent` more than an equal share.
 
     `clients` lists nodes. `zones` holds all pods by the zone of their hints, for the report. Raises `AssertionError` if
-    a pod gets significantly more or an answer is missing, and `InconclusiveError`.
+    a pod gets significantly more or an answer is missing. Raises `InconclusiveError`.
     """
     pods = {pod for each in zones.values() for pod in each}
     target, paths = _answered(cluster, service, {who: AnyOf(names(pods)) for who in clients})
@@ -110,7 +110,7 @@ def expect_no_overload(
 
 
 def _report(cluster: Cluster, load: Counter[str], zones: Mapping[str, AbstractSet[Pod]]) -> None:
-    """Record the connections per endpoint of each zone, and the excess over equal shares in percent."""
+    """Record the connections per endpoint for each zone, and the excess over equal shares in percent."""
     perfect = load.total() / sum(map(len, zones.values()))
     by_zone = {zone: sum(load[pod.name] for pod in pods) / len(pods) for zone, pods in sorted(zones.items())}
     cluster.measured("connections for each endpoint, expected", dict.fromkeys(by_zone, round(perfect, 1)))

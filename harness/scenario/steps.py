@@ -1,4 +1,4 @@
-"""Steps of a scenario, which Allure shows with durations. Without Allure's listener, steps have no effect."""
+"""Steps of a scenario, which Allure shows with their durations. Without Allure, steps have no effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _R = TypeVar("_R")
 
 
 def step(title: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Report each call of a function as a step. `title` may refer to arguments: "delete Service {service.name}"."""
+    """Report each call of a function as a step. `title` may use arguments, as in "delete Service {service.name}"."""
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         signature = inspect.signature(function)

@@ -1,6 +1,6 @@
-"""The drawn surroundings of a scenario: Services of the same name elsewhere or earlier, other Services, other pods.
+"""The drawn surroundings of a scenario: Services of the same name elsewhere or earlier, and other Services and pods.
 
-They are written through the same API as the scenario's own objects, and never change the right answers to its clients.
+Surroundings are written through the same API as the scenario's own objects. They never change the right answers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from harness.variation.axes import PLAIN, Draw
 
 MANY = 30
 _DECOYS = {"IPv4": "192.0.2.7", "IPv6": "2001:db8::7"}
-"""Addresses of endpoints that must never get a packet: documentation addresses, which no node routes."""
+"""Addresses of endpoints that must never receive a packet. They are documentation addresses, which no node routes."""
 _CHANGES = 4  # changes of an object's annotations
 _NEIGHBOURS = "neighbours"
 
 
 @dataclass(slots=True)
 class Standing:
-    """The other Services of a cluster, which remain until a scenario wants none."""
+    """The other Services of a cluster, which remain until a scenario draws surroundings without them."""
 
     prefix: str = "td-"
     exist: bool = False
@@ -72,7 +72,7 @@ class Surroundings:
         return f"{self.namespace}-twin"
 
     def close(self) -> None:
-        """Delete what `before_service` and the other methods made."""
+        """Delete everything that `before_service` and the other methods created."""
         if self._has_twins:
             self.backend.booted.delete_namespace(self.twin_namespace)
 
@@ -99,14 +99,14 @@ class Surroundings:
                 self._write(self.twin_namespace, name, ports, families)
 
     def _write(self, namespace: str, name: str, ports: Sequence[Port], families: Sequence[str]) -> None:
-        """Create a Service of other policies whose only endpoint never answers."""
+        """Create a Service with other policies, whose only endpoint never answers."""
         service = manifests.service(name, ports=ports, internalTrafficPolicy="Local", ipFamilies=list(families[:1]))
         self.backend.api.create("services", namespace, service)
         wanted = manifests.endpoint_slice(f"{name}-earlier", name, [_decoy()], family=families[0], ports=ports)
         self.backend.api.create("endpointslices", namespace, wanted)
 
     def write_twin(self, obj: Object) -> None:
-        """Write a slice of the same name in the twin namespace, with another endpoint."""
+        """Write a slice of the same name, with another endpoint, in the twin namespace."""
         if self.draw[axes.NEIGHBOURS] != "twin" or not self._has_twins:
             return
         twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
@@ -117,7 +117,7 @@ class Surroundings:
                 raise
 
     def before_slice(self, obj: Object, namespace: str) -> bool:
-        """Create a slice in an earlier form, and change it several times. Returns False if nothing is drawn."""
+        """Create a slice in an earlier form, and change it several times. Returns False if none is drawn."""
         if self.draw[axes.HISTORY] != "changed":
             return False
         earlier = _decoy(ready=False, serving=False).manifest(obj["addressType"])
@@ -128,7 +128,7 @@ class Surroundings:
         return True
 
     def with_pods(self, node: str, labels: Mapping[str, str] | None) -> None:
-        """Report a failed and a completed pod with these labels, once."""
+        """Create a failed and a completed pod with these labels, once."""
         reports = self.backend.find(PodReports)
         if self.draw[axes.PODS] != "others" or not labels or self._has_pods or reports is None:
             return

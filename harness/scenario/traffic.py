@@ -1,7 +1,7 @@
 """Expectations about traffic: real connections from each client, compared with a literal table.
 
-A scenario that expects silence must first get an answer from the Service, because the silence of a Service that never
-worked proves nothing. The module `measuring` describes how a check works.
+A scenario that expects no answer must first get an answer from the Service, because the silence of a Service that never
+worked proves nothing. The module `measuring` describes the parts of a check.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def expect_traffic(
 ) -> None:
     """Expect each client to reach all of these pods and no others, or to time out or be refused.
 
-    A client is the name of a node (a pod on the node), a `Client`, or a `Pod` of the scenario. `to` is the kind of
-    address. Node ports and load balancer addresses belong to the client's own node, or to the node `via`. `rates`
-    holds the size of the smallest fault to detect, and the probability of missing such a fault.
-    Raises `AssertionError` with the grid, and `InconclusiveError`.
+    A client is the name of a node (meaning a pod on the node), a `Client`, or a `Pod` of the scenario. `to` is the kind
+    of address. Node ports and load balancer addresses belong to the client's own node, or to the node `via`. `rates`
+    holds the size of the smallest fault to detect, and the probability of missing it. Raises `AssertionError` with the
+    grid, or `InconclusiveError`.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
     paths = paths_to(target, expected)
@@ -68,9 +68,9 @@ def expect_traffic(
 
 
 def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, *, seconds: float) -> None:
-    """Expect a few probes along each path to have the expected outcome within `seconds` (before the time scale).
+    """Expect a few probes along each path to have the expected outcome within `seconds`, before the time scale.
 
-    The check waits up to `FAR` regardless of the implementation's declaration. Raises `AssertionError`.
+    The check waits up to `FAR`, even if the implementation declares less. Raises `AssertionError`.
     """
     target = service_address(cluster, service)
     begin = time.monotonic()

@@ -1,18 +1,18 @@
-"""Expect every probe of steady traffic to be answered during a block of changes.
+"""Expects every probe of steady traffic to be answered during a block of changes.
 
     with expect_no_loss(cluster, service, from_=["a1", "c1"], allowed={a1, b1}) as flow:
         cluster.publish(service, [same_zone(b1)])
         expect_traffic(cluster, service, {"a1": {b1}})   # by now all traffic goes to b1
         flow.wait_for_samples()                          # and still does for the samples that the error rates need
 
-Each client sends at a fixed rate, with a new connection (TCP) or source port (UDP) per probe, and does not wait for
-answers. An outage of 200 ms loses all probes of these 200 ms. After the block, traffic continues until each client has
-sent the number of probes since the last change that the stated error rates require. Then all probes are judged. The
-check fails if a probe has no answer, is refused, or is answered by a pod that is not allowed. The history and the
-report hold the longest gap of each client.
+Each client sends at a fixed rate, without waiting for answers. Each probe uses a new connection (TCP) or source port
+(UDP). An outage of 200 ms loses all probes of these 200 ms. After the block, traffic continues until each client has
+sent as many probes since the last change as the stated error rates require. Then all probes are judged. The check fails
+if a probe has no answer, is refused, or is answered by a pod that is not allowed. The history and the report contain
+the longest gap of each client.
 
-Call `expect_traffic` inside the block to check which pods answer at which time. Blocks can be nested, for several
-Services or kinds of address.
+Call `expect_traffic` inside the block to check which pods answer at a given time. Blocks for several Services or kinds
+of address can be nested.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PATIENCE = 30.0  # time limit for the required number of probes, in seconds befo
 
 
 class BlockTraffic:
-    """The traffic of a block. Clients send until the block ends."""
+    """The steady traffic of a block. Clients send until the block ends."""
 
     def __init__(self, recording: SteadyTraffic, clients: int, needed: int) -> None:
         self._recording = recording
@@ -53,7 +53,7 @@ class BlockTraffic:
         self._needed = needed
 
     def wait_for_samples(self, count: int = 0) -> None:
-        """Wait until each client has sent `count` more probes, by default the number that the error rates need.
+        """Wait until each client has sent `count` more probes, by default the number for the stated error rates.
 
         Raises `InconclusiveError` if the machine is too slow.
         """
@@ -79,17 +79,17 @@ def expect_no_loss(
     port: Port | None = None,
     via: str | None = None,
 ) -> Iterator[BlockTraffic]:
-    """Expect an answer from one of the allowed pods to each probe of these clients during the block.
+    """Expect an allowed pod to answer each probe of these clients during the block.
 
     Clients and addresses are given as for `expect_traffic`. Before the block, every client must get an answer. A pod
-    that is created inside the block with an allowed name is also allowed. Raises `AssertionError` with the grid
-    and `InconclusiveError`, unless the block itself raises.
+    that is created inside the block is also allowed if its name is. Raises `AssertionError` with the grid or
+    `InconclusiveError`, unless the block itself raises an exception.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
     paths = [target.path(who, AnyOf(names(allowed))) for who in from_]
     expect_first_answers(cluster, paths, f"answer by {target}", f"an answer by {target}")
     title = f"{target}, through changes"
-    # A change of milliseconds may affect a single client.
+    # A change of a few milliseconds may affect only one client.
     rates = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)
     window = cluster.window(title, paths, rates)
     recording = cluster.backend.part(Probing).record(INTERVAL, [path.probes(1)[0] for path in paths])
@@ -111,7 +111,7 @@ def expect_no_loss(
 
 
 def _losses(paths: Sequence[Path], seen: Mapping[str, Sequence[Timed]]) -> Iterator[Seen]:
-    """Yield each client's first probe without a right answer, and its longest gap."""
+    """Yield each client's first probe without a right answer, and the client's longest gap."""
     for path in paths:
         samples = seen[path.label]
         wrong = [(at, each) for at, each in samples if verdict.is_wrong(each, path.expected)]

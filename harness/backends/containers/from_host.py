@@ -68,7 +68,7 @@ def external_client(
         addresses: dict[Family, str] = {family_of(each): each for each in given}
         with Namespace.of(proc / str(seen["State"]["Pid"])) as place:
             route(place, nodes, cidrs)
-            sysctls.apply(place, sysctls.of_one_that_keeps_its_routes(addresses, _LINK))
+            sysctls.apply(place, sysctls.ignoring_redirects(addresses, _LINK))
             yield Host("external", place, addresses)
     finally:
         _end(engine, name, running)

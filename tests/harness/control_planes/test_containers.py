@@ -49,7 +49,7 @@ def test_process_outside_the_host_netns_is_reported(monkeypatch: pytest.MonkeyPa
 def test_engine_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _engine().client.close()
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
-    with pytest.raises(UnavailableError, match="is of another machine"):
+    with pytest.raises(UnavailableError, match="is on another machine"):
         connect()
 
 

@@ -69,9 +69,9 @@ def test_refused_connection_is_reported(egress: Egress) -> None:
 @pytest.mark.parametrize(
     ("request_line", "said"),
     [
-        (f"CONNECT {POD}:80 HTTP/1.1", "no way into the network of pods was given"),
-        ("GET / HTTP/1.1", "only CONNECT is understood"),
-        ("nonsense", "only CONNECT is understood"),
+        (f"CONNECT {POD}:80 HTTP/1.1", "there is no access to the network of pods"),
+        ("GET / HTTP/1.1", "only CONNECT is supported"),
+        ("nonsense", "only CONNECT is supported"),
     ],
 )
 def test_unroutable_target_is_refused(egress: Egress, request_line: str, said: str) -> None:

@@ -245,7 +245,7 @@ def test_rechained_history_does_not_match_its_report(run: Path) -> None:
     (run / "report.yaml").unlink()
     alone = judge(path)
     assert alone.exit_code == 12
-    assert "KEP-2/otherwise: inconclusive: what ended this scenario passes now" in alone.output
+    assert "KEP-2/otherwise: inconclusive: the judgement that ended this scenario passes now" in alone.output
 
 
 Damage = Callable[[list[bytes], random.Random], list[bytes]]

@@ -185,7 +185,7 @@ def test_closing_twice_releases_everything_once() -> None:
 
 def test_network_that_fails_during_creation_releases_everything() -> None:
     before = open_descriptors()
-    with pytest.raises(HarnessError, match="cannot make the veth pair b/1 - eth0: Invalid argument"):
+    with pytest.raises(HarnessError, match="cannot create the veth pair b/1 - eth0: Invalid argument"):
         Network(Topology("wrong", (Node("a1", "a"), Node("b/1", "b"))))
     assert open_descriptors() == before
 

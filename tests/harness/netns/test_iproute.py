@@ -34,7 +34,7 @@ def all_uses(network: Network) -> None:
 
 
 def refused(network: Network) -> None:
-    with pytest.raises(HarnessError, match=r"^cannot mend the link of a1: No such file or directory$"):
+    with pytest.raises(HarnessError, match=r"^cannot repair the link of a1: No such file or directory$"):
         network.mend("a1")
 
 

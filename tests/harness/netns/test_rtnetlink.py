@@ -34,7 +34,7 @@ def test_error_names_the_operation_and_the_kernels_reason(namespace: Namespace) 
     with pytest.raises(rtnetlink.NetlinkError) as caught:
         rtnetlink.execute(namespace, [rtnetlink.up(1), *rtnetlink.address(7, "fd00::1"), rtnetlink.up(1)])
     assert caught.value.number == errno.ENODEV
-    assert str(caught.value).startswith("cannot give link 7 the address fd00::1: No such device")
+    assert str(caught.value).startswith("cannot add the address fd00::1 to link 7: No such device")
 
 
 def test_first_of_several_errors_is_raised_after_the_remaining_operations(namespace: Namespace) -> None:
@@ -56,5 +56,5 @@ def test_pair_has_its_names_and_numbers_in_both_netns(namespace: Namespace) -> N
 def test_second_link_of_that_name_is_refused(namespace: Namespace) -> None:
     with Namespace.create() as other:
         twice = [rtnetlink.veth("same", index, other, peer_name=f"eth{index}", peer_index=index) for index in (10, 11)]
-        with pytest.raises(rtnetlink.NetlinkError, match="cannot make the veth pair same - eth11: File exists"):
+        with pytest.raises(rtnetlink.NetlinkError, match="cannot create the veth pair same - eth11: File exists"):
             rtnetlink.execute(namespace, twice)

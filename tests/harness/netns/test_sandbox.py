@@ -71,7 +71,7 @@ try:
 finally:
     for each in held: each.close()
 """)
-    assert "all 4 sockets that were made outside the user namespace are taken" in child.stderr
+    assert "all 4 sockets outside the user namespace are in use" in child.stderr
 
 
 def test_process_with_threads_is_refused() -> None:

@@ -26,7 +26,7 @@ def test_single_family_leaves_the_other_alone() -> None:
 
 def test_unknown_setting_is_named(namespace: Namespace) -> None:
     with pytest.raises(
-        UnavailableError, match=r"cannot write '1' to /proc/sys/net/ipv4/none .*this kernel does not have it"
+        UnavailableError, match=r"cannot write '1' to /proc/sys/net/ipv4/none .*this kernel does not have this setting"
     ):
         sysctls.apply(namespace, {"ipv4/none": "1"})
 

@@ -40,7 +40,7 @@ def test_explanation_names_the_setting_and_the_remedy(readings: Readings, expect
 
 def test_explanation_opens_with_the_step_and_the_kernels_error() -> None:
     text = explain(replace(REFUSED, step="network namespace"))
-    assert text.startswith("cannot make a network namespace as an ordinary user (Operation not permitted): ")
+    assert text.startswith("cannot create a network namespace as an ordinary user (Operation not permitted): ")
 
 
 def test_detected_limits_match_this_machine() -> None:

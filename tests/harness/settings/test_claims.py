@@ -244,7 +244,7 @@ def test_controller_of_a_recipe_brings_its_claims(tmp_path: Path) -> None:
     assert (settings.project, settings.version, settings.follow) == ("mine", "7", "released")
     assert (settings.profile, settings.supported_features) == (("endpointslice-controller",), ("DualStack",))
     assert settings.converges_within == 0.0  # not declared; the reference proxy's value does not apply
-    with pytest.raises(UsageError, match="runs beside the embedded API server: leave out --control-plane"):
+    with pytest.raises(UsageError, match="runs with the embedded API server: omit --control-plane"):
         resolve({"controller": str(recipe), "control-plane": "binaries:1.37"}, environment={})
     with pytest.raises(UsageError, match="--mutant is a fault in the reference"):
         resolve({"controller": str(recipe), "mutant": "skips-zone-tier"}, environment={})

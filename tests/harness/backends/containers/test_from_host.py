@@ -34,7 +34,7 @@ def test_workers_share_no_virtual_address() -> None:
 def test_client_ignores_icmp_redirects(netns_allowed: None) -> None:
     with Namespace.create() as place:
         rtnetlink.execute(place, [rtnetlink.up(1)])
-        sysctls.apply(place, sysctls.of_one_that_keeps_its_routes(["IPv4", "IPv6"], "lo"))
+        sysctls.apply(place, sysctls.ignoring_redirects(["IPv4", "IPv6"], "lo"))
         with place.entered():
             told = [Path(f"/proc/sys/net/{each}/conf/lo/accept_redirects") for each in ("ipv4", "ipv6")]
             assert [each.read_text() for each in told] == ["0\n", "0\n"]
