@@ -22,7 +22,7 @@ _errors: WeakKeyDictionary[threading.Thread, BaseException] = WeakKeyDictionary(
 
 
 @runtime_checkable
-class Lasting(Protocol):
+class ThreadOwner(Protocol):
     """A part of a cluster whose threads are not judged, and therefore watched."""
 
     def threads(self) -> Iterable[threading.Thread]:

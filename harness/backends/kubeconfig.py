@@ -18,7 +18,7 @@ from harness.api.kubeconfig import find
 from harness.api.names import TranslatingApi
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.agnhost_output import address_seen
-from harness.backends.any_cluster.barrier import Asks, Barrier
+from harness.backends.any_cluster.barrier import Barrier, ProbeSender
 from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Bypass, Dialer, Steady
 from harness.backends.any_cluster.node_evidence import missing, proxy_logs
@@ -44,7 +44,7 @@ from harness.netns.addresses import by_family
 from harness.probes.loop import Probe, SocketSource
 from harness.tracing.path import Followed
 
-API_TIMEOUT = 15.0  # seconds: a wait for a lost cluster ends within 30
+API_TIMEOUT = 15.0  # seconds; a wait for a lost cluster ends within 30
 RESTARTED = 120.0
 """Seconds, before the time scale, for proxies to process all writes after a component was replaced: clients back off
 while an API server is away."""
@@ -87,7 +87,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._begun = contextlib.ExitStack()
         self._begun.callback(plain_api.close)
         self.families: Sequence[str] = ()
-        self._zone_canary: ZoneCanary | None = None  # None until it has started
+        self._zone_canary: ZoneCanary | None = None  # None before `start`
         self._asked = plain_api.asked  # the requests of both clients
 
     def start(self) -> Self:
@@ -269,7 +269,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     def settle(self) -> float:
         """Wait until pods have the requested state, running proxies have passed the barrier, and slices are stable."""
-        if self._lacks_node:  # else the barrier would wait for a node that is gone
+        if self._lacks_node:  # otherwise the barrier would wait for a node that is gone
             self._require_nodes()
         self._pod_runner.settle()
         asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in self._silent])
@@ -281,7 +281,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
                 self._zone_canary.wait(*self._canary(name))
         self._moved.clear()
         self._slices.wait()
-        return 0.0  # unknown: most of the time is the barrier's
+        return 0.0  # unknown, because the barrier itself takes most of the time
 
     def _await_late_kubelets(self) -> None:
         """If a component was replaced, wait for pods now, because the time limit of a later wait would be too short."""
@@ -367,7 +367,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     # Hooks of subclasses
 
-    def _begin_to_ask(self, begun: contextlib.ExitStack) -> Asks:
+    def _begin_to_ask(self, begun: contextlib.ExitStack) -> ProbeSender:
         """Set up the probes of the barrier and of the subclass."""
         twins = self._clients.twins_of
         self._dialer = Dialer(self.api, self._begin_watch, bypass=self._bypass(), neighbours=twins)

@@ -26,7 +26,7 @@ from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
 from harness.backends.protocols import EveryAbility
 from harness.backends.proxy_liveness import ProxyLiveness
-from harness.dns.dns import ClusterDns, KeepsLocators
+from harness.dns.dns import ClusterDns, WritesPodLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
 from harness.guest.nodes import NodeChange
 from harness.model import manifests
@@ -43,11 +43,11 @@ from harness.probes.control import ControlledBlock
 from harness.probes.loop import Loop, Probe, ServerPort
 from harness.probes.probe import SocketSource
 from harness.proxies.executable import ExecutableProxy
-from harness.proxies.proxy import TellsWhatLacks
+from harness.proxies.proxy import ReportsUnfinishedWork
 from harness.recipes.node_processes import server_of
 
-BOOT_SECONDS = 15.0  # before the time scale, for controller and proxies to process the first objects
-RECONNECTED = 40.0  # the same after an API server was away: client-go may back off for 30 s
+BOOT_SECONDS = 15.0  # seconds before the time scale, for controller and proxies to process the first objects
+RECONNECTED = 40.0  # the same after an API server was unavailable, because client-go may back off for 30 s
 IDLE_SECONDS = 5.0
 """Seconds, before the time scale, that a proxy which reports no pending work must be idle until a wait for it ends.
 
@@ -127,12 +127,12 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         dns = self._dns[0]
         if component == DNS_SERVER:
             return dns.synced()
-        return not isinstance(dns, KeepsLocators) or dns.locators_synced()
+        return not isinstance(dns, WritesPodLocators) or dns.locators_synced()
 
     def _lacking(self, component: str) -> str:
         """Return why a component has unfinished work, or "" if the component does not report a reason."""
         part = {Component.PROXY: self.proxy, Component.CONTROLLER: self.control_plane}.get(component)  # type: ignore[call-overload]
-        return part.lacking if isinstance(part, TellsWhatLacks) else ""
+        return part.lacking if isinstance(part, ReportsUnfinishedWork) else ""
 
     def _silent(self, within: float) -> str:
         """Return the running proxies that do not process changes."""
@@ -153,7 +153,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         try:
             self.settle(within=BOOT_SECONDS)
         except EndedError as error:
-            if isinstance(error.__cause__, EndedError):  # it crashed: a second boot would not help
+            if isinstance(error.__cause__, EndedError):  # a component crashed, so a second boot would not help
                 raise DistrustError(str(error)) from error
             raise
 
@@ -215,7 +215,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
     def _threads(self) -> list[threading.Thread]:
         """Return the threads of all parts that are not judged."""
         parts = (self._loop, self.control_plane, self.proxy, *(() if self._dns is None else (self._dns[0],)))
-        return [thread for part in parts if isinstance(part, threads.Lasting) for thread in part.threads()]
+        return [thread for part in parts if isinstance(part, threads.ThreadOwner) for thread in part.threads()]
 
     def close(self) -> None:
         self._begun.close()
@@ -254,11 +254,11 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             case Component.LOCATOR_CONTROLLER:
                 self._locators().stop_locators()
 
-    def _locators(self) -> KeepsLocators:
+    def _locators(self) -> WritesPodLocators:
         if self._dns is None:
             self.dns()
         assert self._dns is not None, "dns() starts it"
-        if not isinstance(dns := self._dns[0], KeepsLocators):
+        if not isinstance(dns := self._dns[0], WritesPodLocators):
             raise UnavailableError(f"DNS {dns.name} has no PodLocator controller")
         return dns
 

@@ -26,11 +26,11 @@ from harness.probes.probe import SocketSource, http_get
 from harness.tracing import follower
 from harness.tracing.path import Followed
 
-DATAGRAMS = 256  # probes at once: the buffer of a socket holds 277 (net.core.rmem_default, 768 bytes each)
+DATAGRAMS = 256  # probes per batch; a socket buffers 277 (net.core.rmem_default, 768 bytes each)
 
 
 class NetnsProbing(ABC):
-    """Sends probes from sockets in the netns of clients. List it before base classes that probe differently."""
+    """Sends probes from sockets in the netns of clients. List this class before base classes that probe differently."""
 
     _loop: Loop
 
@@ -63,7 +63,7 @@ class NetnsProbing(ABC):
         return self._loop.every(interval, probes)
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
-        """Send a GET request from a client's netns. Raises `OSError` like a connection.
+        """Send a GET request from a client's netns. Raises `OSError` if the connection fails.
 
         Raises `InconclusiveError` if the client lacks a route, a free port or a file descriptor.
         """

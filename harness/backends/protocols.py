@@ -68,7 +68,7 @@ class PodLifecycle(Protocol):
         """Make a pod ready or not ready."""
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Delete a running pod gracefully. It continues to run for `TERMINATION_SECONDS`."""
+        """Delete a running pod gracefully. The pod continues to run for `TERMINATION_SECONDS`."""
 
     def evict_pod(self, namespace: str, name: str) -> None:
         """Evict a running pod gracefully, as draining its node does. Raises `RefusedError`."""
@@ -230,7 +230,7 @@ class ForgetsConnections(Protocol):
 
 
 @runtime_checkable
-class SeesIdleProxies(Protocol):
+class DetectsIdleProxies(Protocol):
     def watch_idle(self) -> Callable[[], str]:
         """Return a function that returns the reason to stop waiting, or "" if there is none.
 
@@ -254,7 +254,7 @@ class EveryAbility(
     VirtualAddresses,
     ServesDns,
     ForgetsConnections,
-    SeesIdleProxies,
+    DetectsIdleProxies,
     Protocol,
 ):
     """All abilities. The embedded cluster has all of them."""

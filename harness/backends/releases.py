@@ -38,11 +38,11 @@ class ComponentReleases:
 
         Without `releases`, `end` restores all components.
         """
-        self.changes = 0  # operations that the scenario has begun
+        self.changes = 0  # number of operations that the scenario has started
         self._backend = backend
         self._is_last = releases is None
         self._others: Releases = {} if releases is None else releases
-        self._left = set(self._others)  # components that the previous scenario left to restore
+        self._left = set(self._others)  # components that must be restored after the previous scenario
 
     def take_over(self, component: Component, release: Release) -> list[str]:
         """Return the nodes on which a component has a release other than this one, or is stopped.
@@ -54,7 +54,7 @@ class ComponentReleases:
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
         """Start a component, and record its release."""
-        self._note(component, nodes, None)  # unset until it has started
+        self._note(component, nodes, None)  # None until the component has started
         self._control(component).start_component(component, release, nodes)
         self._note(component, nodes, release)
 

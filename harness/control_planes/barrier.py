@@ -62,7 +62,7 @@ class ControllerBarrier:
         self._agains = 0
         self._revision = ""  # resource version of the API server when everything was processed
         self._failed_at = 0.0  # time of the last failed sync of another Service
-        self._generation = 0  # of the barrier's slice when this controller started
+        self._generation = 0  # generation of the barrier's slice when this controller started
         self._written = 0
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ class BinariesControlPlane:
         except Exception:
             self._processes.close()
             raise
-        namespaces = ("namespace-controller",)  # without it, deleted namespaces stay forever
+        namespaces = ("namespace-controller",)  # without this controller, deleted namespaces are never removed
         self._whole = whole
         self._slices: RemoteController | None = None
         if slices is not None:

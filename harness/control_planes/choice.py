@@ -33,7 +33,7 @@ _CONTROLLER_HAS = (
     "TopologyMode",
     "TopologyModeEvents",
 )
-_CLUSTER_HAS = ("Outage", "Rollout", "TopologyModeRouting", "VersionSkew")  # for a run of that profile
+_CLUSTER_HAS = ("Outage", "Rollout", "TopologyModeRouting", "VersionSkew")  # for a run of the profile `cluster`
 _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "NodePortAllocation", "OpenAPI")
 
 

@@ -51,7 +51,7 @@ _FOLDER_LABEL = "trafficdist.dev/folder"
 _END_SECONDS = 10.0  # seconds to copy the remaining output of a container that has ended
 _REAPER = """
 import sys
-sys.stdin.read()  # until the harness is gone
+sys.stdin.read()  # this read ends when the harness has ended
 from harness.control_planes.containers import remove_leftovers
 remove_leftovers()
 """
@@ -73,7 +73,7 @@ class Containers(Processes):
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the harness
+            start_new_session=True,  # only the harness handles Ctrl-C
         )
 
     def find(self, component: str, version: str = "") -> Program:

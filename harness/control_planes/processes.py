@@ -30,7 +30,7 @@ from harness.netns.process import Process
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  a file system in memory; the folder in it is made by mkdtemp
 _ROOM = 1 << 30  # bytes: etcd alone reserves 128 MB
-_PORTS = range(20000, 32000)  # below the ephemeral ports, so that no client is assigned a port in between
+_PORTS = range(20000, 32000)  # below the ephemeral ports, so that the kernel assigns none of these to a client
 _TRIES = 4  # number of ports
 _EVERY = 0.02  # seconds between two readiness checks
 

@@ -110,7 +110,7 @@ async def _pass_on(here: Streams, there: Streams) -> None:
 
 def _reset(writer: asyncio.StreamWriter) -> None:
     sock = writer.get_extra_info("socket")
-    with contextlib.suppress(OSError):  # it is closed already
+    with contextlib.suppress(OSError):  # the socket is closed already
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 

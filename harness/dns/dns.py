@@ -37,7 +37,7 @@ class ClusterDns(Protocol):
 
 
 @runtime_checkable
-class KeepsLocators(Protocol):
+class WritesPodLocators(Protocol):
     """A DNS server with a controller that writes PodLocators."""
 
     def locators_synced(self) -> bool:

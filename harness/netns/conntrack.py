@@ -56,7 +56,7 @@ class Overflow:
         self._fd, self._size = -1, _COUNTERS
         with namespace.entered(), contextlib.suppress(FileNotFoundError):
             self._fd = os.open("/proc/thread-self/net/stat/nf_conntrack", os.O_RDONLY | os.O_CLOEXEC)
-        self._size = 2 * len(self.read())  # room for longer numbers; reads of a megabyte take six times as long
+        self._size = 2 * len(self.read())  # leaves room for longer numbers; reads of a megabyte take six times as long
 
     def read(self) -> bytes:
         """Return the current counters, for `since`."""
@@ -98,7 +98,7 @@ def entry_of(namespace: Namespace, protocol: str, source: tuple[str, int], desti
     family = socket.AF_INET6 if ":" in source[0] else socket.AF_INET  # the kernel searches one family at a time
     wanted = iproute.ports_of(family, number, source[1], destination[1])
     with iproute.tracking(namespace, "read a connection", family=family) as connections:
-        entries = list(connections.dump_entries(tuple_orig=wanted))  # read all, or the dump stays open
+        entries = list(connections.dump_entries(tuple_orig=wanted))  # a partly read dump stays open
     ends = source[0], destination[0]
     found = (each for each in entries if (each.tuple_orig.saddr, each.tuple_orig.daddr) == ends)
     return next(map(_line, found), "")

@@ -34,7 +34,7 @@ _FIRST_NODE_LINK = 100  # index in the fabric of the link to node 0
 _EXTERNAL_LINK = 2  # index in the fabric of the link to the external client
 _FIRST_POD_LINK = 1000  # index in a node of the link to pod 0
 FROM_EXTERNAL = 100  # the fabric's routing table, and the rule's priority, for packets from the external client
-_SILENCED = 50  # priority of the rule for a node that is cut off: before any route is looked up
+_SILENCED = 50  # priority of the rule for a disconnected node, before any route lookup
 _NAME_LIMIT = 15  # IFNAMSIZ without the final NUL
 
 

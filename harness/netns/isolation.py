@@ -85,11 +85,11 @@ if inside == 0:
         written("cgroup.procs", str(os.getpid()))
     insist("have control groups of one's own", libc.unshare(0x2000000))  # CLONE_NEWCGROUP
     if group:
-        mount_groups()  # their top is the own group now
+        mount_groups()  # the room's group is now the top of the new namespace
     print(json.dumps({"pid": os.getpid(), "grouped": bool(group)}), flush=True)
     while True:
         signal.pause()
-sys.stdin.read()  # until whom it was made for has closed it, or is gone
+sys.stdin.read()  # until the harness has closed the room or has ended
 os.kill(inside, signal.SIGKILL)
 os.waitpid(inside, 0)
 if group:
@@ -143,7 +143,7 @@ class Room:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for the harness
+            start_new_session=True,  # only the harness handles Ctrl-C
         )
         assert self._keeper.stdout is not None
         line = self._keeper.stdout.readline()

@@ -33,7 +33,7 @@ _LAUNCHER = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
 if os.getppid() != int(sys.argv[1]):
-    os._exit(1)  # whom it was to end with is gone already
+    os._exit(1)  # the parent has ended already
 try:
     os.execvp(sys.argv[2], sys.argv[2:])
 except OSError as error:
@@ -193,7 +193,7 @@ def start(
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                start_new_session=True,  # Ctrl-C is for the harness
+                start_new_session=True,  # only the harness handles Ctrl-C
                 env=_environment(environment or {}),
             )
             return Process(name, _Child(popen), log, begin=begin, pid=popen.pid)

@@ -213,7 +213,7 @@ def _raise_first_error(sock: socket.socket, requests: Sequence[Request]) -> None
     first: NetlinkError | None = None
     while True:
         for kind, flags, number, body in messages(sock.recv(_BUFFER)):
-            if kind != _ERROR:  # also with error 0 as an acknowledgement
+            if kind != _ERROR:  # an acknowledgement is an error message with error 0
                 continue
             code = -struct.unpack_from("=i", body)[0]
             if code and first is None:

@@ -22,7 +22,7 @@ OF_PODS = "pods"
 SECONDS = 10.0
 """The time limit for the helper process to start or to create a socket, on a busy machine."""
 
-_Control = socket.socket  # the method `socket` hides the module
+_Control = socket.socket  # the method `socket` of the class hides the module
 
 # Arguments: the group below the node's group ("" for the node's own group), and descriptors of a netns and a socket.
 _PROGRAM = """
@@ -88,7 +88,7 @@ class SocketMaker:
                     stdin=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,
                     text=True,
-                    start_new_session=True,  # Ctrl-C is for the harness
+                    start_new_session=True,  # only the harness handles Ctrl-C
                 )
             self._running = (process, ours)
         return self._running[1]

@@ -79,7 +79,7 @@ class Reactor:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # by which other threads wake the loop
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # with which other threads wake the loop
         self._watched: dict[int, Watched] = {}
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()

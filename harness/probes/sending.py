@@ -42,7 +42,7 @@ class _Sending(ABC):
         self._outcomes: list[Observation] = []
         self._result: Result[list[Observation]] | None = None
         self._control = Control(targets=targets, reactor=reactor, missing=self._missing)
-        self._looked_at = self._sent = 0  # each missing answer gets one round, after it had time to arrive
+        self._looked_at = self._sent = 0  # each missing answer gets one round, after some time to arrive
 
     @property
     def asked(self) -> int:

@@ -170,7 +170,7 @@ class _Connection(_Part):
     def _send(self, data: bytes) -> bool:
         try:
             self._socket.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        except OSError:  # the client has closed, or does not read
+        except OSError:  # the client has closed the connection, or does not read
             self.drop()
             return False
         return True
@@ -234,7 +234,7 @@ class Server:
 
     def close(self) -> None:
         """Close all sockets, which resets their connections. Idempotent."""
-        with contextlib.suppress(InconclusiveError):  # a loop that has ended has closed them already
+        with contextlib.suppress(InconclusiveError):  # a loop that has ended has already closed the sockets
             self._reactor.call(self.shut)
 
     def open(self, namespace: SocketSource, ports: tuple[ServerPort, ...]) -> None:

@@ -67,7 +67,7 @@ class Stream:
 
     def close(self) -> None:
         """Reset the connection. Idempotent."""
-        with contextlib.suppress(InconclusiveError):  # a loop that has ended has closed the connection already
+        with contextlib.suppress(InconclusiveError):  # a loop that has ended has already closed the connection
             self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
 
     def begin(self, result: Result[Observation]) -> None:

@@ -64,7 +64,7 @@ class Proxy(Protocol):
 
 
 @runtime_checkable
-class TellsWhatLacks(Protocol):
+class ReportsUnfinishedWork(Protocol):
     """A proxy or control plane that reports why `synced` still returns False."""
 
     @property

@@ -25,7 +25,7 @@ from harness.scenario.service_address import ClientRef, named, service_address
 from harness.scenario.traffic import expect_traffic
 
 AWAY = (1.5, 3.0, 6.0)  # pauses of clients between probes, as multiples of the affinity time-out
-SPREAD = 24  # number of clients; all miss the same of two endpoints once in eight million runs
+SPREAD = 24  # number of clients; they all miss the same one of two endpoints once in eight million runs
 
 
 def expect_affinity(

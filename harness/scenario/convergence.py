@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from harness import eventually
 from harness.errors import InconclusiveError
 from harness.scenario.cluster import Cluster
-from harness.scenario.record import Sighting
+from harness.scenario.record import SeenValue
 
 V = TypeVar("V")
 
@@ -67,7 +67,7 @@ def wait_for_stable_value(
         seen = wait_for_value(cluster, what, look, is_right)
         if not is_right(seen):
             return seen
-        with contextlib.suppress(InconclusiveError):  # look even if components do not settle
+        with contextlib.suppress(InconclusiveError):  # continue even if components do not settle
             cluster.settle()
         seen = look()
         if is_right(seen):
@@ -76,7 +76,7 @@ def wait_for_stable_value(
                 now = look()
                 return shown(seen if is_right(now) else now)
 
-            cluster.record.sightings[what] = Sighting(time.monotonic(), _changes(cluster), shown(seen), look_again)
+            cluster.record.sightings[what] = SeenValue(time.monotonic(), _changes(cluster), shown(seen), look_again)
             return seen
         if time.monotonic() > deadline:
             return seen
@@ -111,7 +111,7 @@ def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
     since = max(each.at for each in standing.values())
     until = since + quiet * max(1.0, eventually.time_scale())  # faults do not appear sooner on a fast machine
     time.sleep(max(0.0, until - time.monotonic()))  # the quiet time itself
-    with contextlib.suppress(InconclusiveError):  # settle first, as in all other checks of written objects
+    with contextlib.suppress(InconclusiveError):  # settle first, as all other checks of written objects do
         cluster.settle()
     for what, each in standing.items():
         cluster.expect_equal(f"{what}, left alone", expected=each.value, observed=each.look_again())

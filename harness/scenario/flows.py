@@ -51,7 +51,7 @@ def expect_flow_moves(
 def expect_flow_answered(
     cluster: Cluster, service: Service, client: ClientRef, pods: AbstractSet[Pod], **address: Any
 ) -> Iterator[None]:
-    """Expect one of these pods to answer a UDP flow after the block. The flow (fixed source port) starts before it.
+    """Expect one of these pods to answer a UDP flow (fixed source port), begun before the block, after the block.
 
     The flow need not be answered before the block. `address` holds arguments of `expect_traffic`.
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from harness.backends.protocols import Probing, SeesIdleProxies
+from harness.backends.protocols import DetectsIdleProxies, Probing
 from harness.errors import UsageError
 from harness.eventually import NotYetError, eventually, time_scale
 from harness.judging import verdict
@@ -30,8 +30,8 @@ from harness.scenario.service import Service
 from harness.scenario.service_address import named
 from harness.scenario.steps import step
 
-IN_FLIGHT = 32  # probes sent at once, if answers are expected
-MANY_IN_FLIGHT = 256  # probes sent at once, for load or for very many probes
+IN_FLIGHT = 32  # maximum number of unanswered probes if answers are expected
+MANY_IN_FLIGHT = 256  # maximum number of unanswered probes for load tests and very many probes
 FIRST_ROUND = 4  # probes per client in a round of polling
 SECOND_ROUND = 28  # probes after a right first round, which may have missed endpoints that are no longer expected
 FEW = 4  # maximum number of pods for which a second round reaches all pods
@@ -125,7 +125,7 @@ def wait_for_packets(
 ) -> Waited:
     """Wait for the expected outcomes, even if components have not settled."""
     wrong_until = 0.0
-    sees_idle = cluster.backend.find(SeesIdleProxies)
+    sees_idle = cluster.backend.find(DetectsIdleProxies)
     mismatch, in_vain = _Mismatch(""), sees_idle.watch_idle() if sees_idle else str
     speaking = [path for path in paths if not path.silent]
     second_rounds: list[Observed | _Mismatch] = []

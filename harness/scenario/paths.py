@@ -12,7 +12,7 @@ from harness.model.outcomes import Refused, TimedOut
 from harness.model.workloads import Pod
 from harness.probes.loop import Probe, SocketSource
 
-ANSWER_LIMIT = 0.9  # seconds; the kernel resends a lost SYN after one second, which would hide the loss
+ANSWER_LIMIT = 0.9  # seconds; the kernel retransmits a lost SYN after one second, which would hide the loss
 SILENCE_LIMIT = 0.4  # seconds
 
 

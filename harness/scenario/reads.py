@@ -32,7 +32,7 @@ def expect_no_more_reads(
     cause. Raises `AssertionError`, or `UnavailableError` if the API server does not count reads.
     """
     begin = time.monotonic()
-    cluster.backend.part(RecordsReads).reads(component, since=begin)  # now, as counting may be unavailable
+    cluster.backend.part(RecordsReads).reads(component, since=begin)  # fail early if counting is unavailable
     cluster.restart(component)
     started = cluster.backend.part(RecordsReads).reads(component, since=begin)
     plain = _reads(cluster, component, play, without)

@@ -19,7 +19,7 @@ from harness.scenario.paths import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class SeenValue:
     """A value that was right at time `at` (monotonic seconds), after these numbers of writes and changes."""
 
     at: float
@@ -38,7 +38,7 @@ class Record:
     """Services that have answered a probe. For any other Service, a missing answer proves nothing."""
     pod_names: dict[str, str] = field(default_factory=dict)
     """The names of all pods that ran, including deleted pods, by address."""
-    sightings: dict[str, Sighting] = field(default_factory=dict)
+    sightings: dict[str, SeenValue] = field(default_factory=dict)
     """The last right value of each subject that the scenario has checked."""
     _windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)
     _measured: dict[str, Mapping[str, float]] = field(default_factory=dict)

@@ -24,7 +24,7 @@ class Service:
     object: Object
     ports: tuple[Port, ...]
     virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
-    more_ports: tuple[Port, ...] = ()  # drawn ports, which the scenario does not know
+    more_ports: tuple[Port, ...] = ()  # ports from the draw, which the scenario does not use
     requested_hints: frozenset[str] = frozenset()  # as sent, even if the API server stored another value
 
     @property

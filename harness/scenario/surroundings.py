@@ -113,7 +113,7 @@ class Surroundings:
         try:
             self.backend.api.create("endpointslices", self.twin_namespace, twin)
         except RefusedError as error:
-            if error.response.code != 409:  # it exists
+            if error.response.code != 409:  # it exists already
                 raise
 
     def before_slice(self, obj: Object, namespace: str) -> bool:

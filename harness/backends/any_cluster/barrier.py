@@ -31,7 +31,7 @@ PORT = 7000
 TIMEOUT = 0.9
 
 
-class Asks(Protocol):
+class ProbeSender(Protocol):
     """Sends probes from client pods."""
 
     def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
@@ -41,7 +41,7 @@ class Asks(Protocol):
 class Barrier:
     """One worker's Service that shows the progress of proxies. Its endpoints are dedicated pods."""
 
-    def __init__(self, api: Api, dialer: Asks, namespace: str, labels: Mapping[str, str]) -> None:
+    def __init__(self, api: Api, dialer: ProbeSender, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
         self._dialer = dialer
         self._namespace = namespace
@@ -143,7 +143,7 @@ class Barrier:
         """Write the slice first, then the Service. A proxy with only the new Service would have no endpoint for it."""
         for family in self._addresses:
             wanted = manifests.endpoint_slice(
-                f"{NAME}-{family.lower()}-{self._round % 2}",  # the other endpoint is from the previous round
+                f"{NAME}-{family.lower()}-{self._round % 2}",  # the remaining endpoint is from the previous round
                 NAME,
                 [Endpoint(addresses)],
                 family=family,

@@ -16,8 +16,8 @@ from harness.model.topology import Topology
 from harness.model.workloads import Client, Pod, node_client, pod_client
 
 _NODE_CLIENT_PORTS = 20_480  # the first port of host-network clients; each worker uses two ports
-_TWINS = 3  # twins per client in a pod
-_BARRIER_PODS = 3  # two twins alternate, and one twin may be on a node that is off
+_TWINS = 3  # number of twins of a client's pod
+_BARRIER_PODS = 3  # two alternate, and the third is used if one is on a stopped node
 
 
 class Clients:

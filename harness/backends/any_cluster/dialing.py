@@ -31,11 +31,11 @@ from harness.probes.loop import Probe, Sample
 from harness.probes.probe import REPEATED_SYN
 
 TRIES = 20  # per request: an answer takes 1 ms, a request through the API server 10 ms
-STEADY_TRIES = 10  # per request of steady traffic: with fewer attempts, the time of an answer is more exact
-THREADS = 600  # attempts that expect silence run all at once, since each of them waits
+STEADY_TRIES = 10  # per request of steady traffic: with fewer attempts, the time of an answer is more precise
+THREADS = 600  # attempts that expect no answer run concurrently, since each of them waits
 OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
-GLANCE = 1.0  # the same for `glance`
-ROUNDS = 4  # of repeated attempts that may have reused an earlier connection
+GLANCE = 1.0  # the same time in seconds, for `glance`
+ROUNDS = 4  # for repeated attempts that may have reused an earlier connection
 
 _NO_ROUTE = "ENETUNREACH: the client may have no route, because it has not yet got an answer over this IP family"
 _MET = Unknown("an earlier unanswered attempt may have had the same source port")

@@ -13,10 +13,10 @@ from harness.errors import InconclusiveError
 from harness.eventually import NotYetError, eventually
 from harness.guest import errors
 
-READY_SECONDS = 120.0  # for a pod to run, before the time scale: a node may have to pull the image first
-TROUBLED_SECONDS = 15.0  # for the problem that keeps a pod from running to pass
-LATE_SECONDS = 90.0  # for a kubelet to start work after it reconnects to an API server or on a shared machine
-ADMITTED_SECONDS = 10.0  # for a new namespace to receive its service account
+READY_SECONDS = 120.0  # seconds for a pod to start, before the time scale; a node may have to pull the image
+TROUBLED_SECONDS = 15.0  # seconds in which a problem that prevents a pod from running may end
+LATE_SECONDS = 90.0  # seconds for a kubelet to react after it reconnects to an API server, or on a shared machine
+ADMITTED_SECONDS = 10.0  # seconds until a new namespace has its service account
 END_GRACE = 1  # seconds of grace for an immediate end; with 0 a pod would outlive its object
 
 _THREADS = 16

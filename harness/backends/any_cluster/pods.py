@@ -35,7 +35,7 @@ class ClientPod:
     namespace: str
     name: str
     port: int
-    on_host: bool = False  # host network, where other clients repeat SYNs too
+    on_host: bool = False  # host network, where other clients retransmit SYNs too
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
         """Raises `UnavailableError`."""

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from harness.errors import InconclusiveError
 
-LATE = 8.0  # seconds without any answer until the watch of nodes begins
-LOOK = 1.0  # seconds between its checks
+LATE = 8.0  # seconds without any answer until nodes are watched
+LOOK = 1.0  # seconds between two checks of the watch
 
 BeginWatch = Callable[[], Callable[[], None]]
 """Starts to watch nodes. The returned function is called repeatedly, and raises an error if no answer can arrive."""

@@ -11,7 +11,7 @@ from harness import eventually
 from harness.api.client import Api
 
 QUIET = 0.3  # seconds, before the time scale, without a write
-LONGEST = 10.0  # seconds, before the time scale: endless writes are a fault that scenarios judge
+LONGEST = 10.0  # seconds, before the time scale; endless writes are a fault that scenarios detect
 
 
 class StableSlices:

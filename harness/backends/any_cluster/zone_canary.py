@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 
 from harness.api.client import Api
-from harness.backends.any_cluster.barrier import PORT, TIMEOUT, Asks, word
+from harness.backends.any_cluster.barrier import PORT, TIMEOUT, ProbeSender, word
 from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
@@ -35,7 +35,7 @@ Named = tuple[str, Mapping[str, str]]
 class ZoneCanary:
     """One worker's canary Services, of which only one exists at a time. Their endpoints are two pods of the barrier."""
 
-    def __init__(self, api: Api, dialer: Asks, namespace: str, labels: Mapping[str, str]) -> None:
+    def __init__(self, api: Api, dialer: ProbeSender, namespace: str, labels: Mapping[str, str]) -> None:
         self._api = api
         self._dialer = dialer
         self._namespace = namespace

@@ -15,7 +15,7 @@ from typing import Any, Self
 from harness.api.client import Object
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.agnhost_output import Reader
-from harness.backends.any_cluster.barrier import Asks, word
+from harness.backends.any_cluster.barrier import ProbeSender, word
 from harness.backends.any_cluster.node_evidence import proxy_logs
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
@@ -67,7 +67,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
             self._control_targets.leave_out_external()  # a network plugin may block external traffic to pods
         return self
 
-    def _begin_to_ask(self, begun: contextlib.ExitStack) -> Asks:
+    def _begin_to_ask(self, begun: contextlib.ExitStack) -> ProbeSender:
         sandbox.raise_descriptor_limit()
         nodes = {node.name: list(self.node_addresses(node.name).values()) for node in self.topology.nodes}
         self._plans = plans(list(nodes), self._worker)

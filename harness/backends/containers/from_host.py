@@ -25,7 +25,7 @@ from harness.netns.addresses import Family, NodePlan, family_of
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 
-_SECONDS = 60.0  # for the engine to start it, before the time scale
+_SECONDS = 60.0  # seconds for the engine to start the container, before the time scale
 _LINK = "eth0"
 
 
@@ -52,7 +52,7 @@ def external_client(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C is for the harness
+        start_new_session=True,  # only the harness handles Ctrl-C
     )
     try:
         eventually(

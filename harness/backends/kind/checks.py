@@ -24,11 +24,11 @@ from harness.errors import UnavailableError
 OLDEST_KIND = Version(0, 23, 0)  # the first version that supports mode nftables
 OLDEST_ENGINES = {"docker": (20, 10), "podman": (4, 0)}
 _NFTABLES_KERNEL = (5, 13)
-_NEEDS_CGROUP_2 = Version(1, 35, 0)  # from here on a kubelet refuses to start on cgroup v1
+_NEEDS_CGROUP_2 = Version(1, 35, 0)  # from this version on, a kubelet does not start on cgroup v1
 _OLD = Version(1, 0, 0)
-_DISK = 4_000_000_000  # bytes: a node image unpacked takes 1 GB, and each node some 300 MB
+_DISK = 4_000_000_000  # bytes; an unpacked node image needs 1 GB, and each node about 300 MB
 _MEMORY_PER_NODE = 500_000_000
-_INSTANCES_PER_NODE = 40  # of inotify, for systemd, containerd, kubelet and kube-proxy of a node
+_INSTANCES_PER_NODE = 40  # inotify instances of one node: systemd, containerd, kubelet and kube-proxy
 _INOTIFY = "fs/inotify/max_user_instances"
 INSTANCES_REMEDY = f"`sudo sysctl {_INOTIFY.replace('/', '.')}=512`"
 

@@ -49,7 +49,7 @@ from harness.recipes.installation import Installation, images_in
 from harness.recipes.objects import apply, parse_objects
 from harness.recipes.recipe import Recipe
 
-CREATE_SECONDS = 1200.0  # before the time scale; mostly for the download of the node image over a slow line
+CREATE_SECONDS = 1200.0  # seconds before the time scale, mostly to download the node image over a slow connection
 READY_SECONDS = 300.0
 _LOOK = 0.5
 _TAIL = 12  # lines of kind's output in an error
@@ -205,7 +205,7 @@ class KindCluster:
         installer.apply(self._state.log)
         brings_network = not self.wanted.default_cni and not self._cni
         if brings_network:
-            installer.wait()  # its error explains unready nodes
+            installer.wait()  # an error of the installation explains unready nodes
         self._wait_until_ready(api)
         if not brings_network:
             installer.wait()
@@ -246,7 +246,7 @@ class KindCluster:
             )
         finally:
             running.stop()
-        if not self.kubeconfig.exists():  # kind writes it last
+        if not self.kubeconfig.exists():  # kind writes this file last
             raise explain(running.said(), tools.notes)
         self.kubeconfig.chmod(0o600)
 

@@ -52,10 +52,10 @@ ABILITIES = frozenset(
         Ability.EVERY_REFUSAL,
     }
 )
-START_SECONDS = 180.0  # before the time scale; a static pod takes 5 to 30 s
+START_SECONDS = 180.0  # seconds before the time scale; a static pod starts in 5 to 30 s
 PULL_SECONDS = 600.0
 _LOOK = 0.5
-_ENTER_SECONDS = 10.0  # for an engine to start a command on a node
+_ENTER_SECONDS = 10.0  # seconds for an engine to start a command on a node
 _MANIFESTS, _ASIDE = "/etc/kubernetes/manifests", "/etc/kubernetes"  # one file system, so that a rename is atomic
 _CLIENT = "/run/trafficdist-client"
 _WRITE_CERTIFICATE = "umask 077; " + "; ".join(
@@ -113,7 +113,7 @@ class KindComponents:
         self._may_ask = False
         self._texts: dict[str, str] = {}  # the original manifests of changed static pods
         self._away: set[str] = set()  # static pods whose manifests are moved away
-        self._manager: Object | None = None  # the controller manager that was last started
+        self._manager: Object | None = None  # the manifest of the last started controller manager
         self._proxies = own_proxies or KubeProxies(shell, api)
         self._off: set[str] = set()  # nodes that are switched off
 
@@ -379,7 +379,7 @@ class KindComponents:
         def look() -> bool:
             try:
                 return check()
-            except UnavailableError as error:  # of curl and crictl, while the component starts
+            except UnavailableError as error:  # errors of curl and crictl while the component starts
                 raise AssertionError(str(error)) from None
 
         eventually(look, within=START_SECONDS, every=_LOOK, describe=what, error=UnavailableError)

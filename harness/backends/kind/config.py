@@ -30,7 +30,7 @@ _PATCH = "{{kind: KubeProxyConfiguration, {mode}: {{minSyncPeriod: 100ms}}}}"
 """By default kube-proxy waits for a second between syncs, which delays each wait for a change. Without any wait, the
 proxies of all nodes, which share the CPUs of one machine, would sync after each of many writes."""
 
-_NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # beta, so on by default; before that kube-proxy refuses the mode
+_NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # in this version, the gate is beta and so on by default
 
 
 @dataclass(frozen=True, slots=True)

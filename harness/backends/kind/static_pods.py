@@ -18,7 +18,7 @@ START_LABEL = "trafficdist.dev/start"
 _GATES, _CONTROLLERS, _ELECT = "--feature-gates", "--controllers", "--leader-elect"
 _GRACE = 3  # seconds
 _EVERYTHING = "*"
-_SLICES = "endpointslice"  # its name up to 1.27, and an alias since then
+_SLICES = "endpointslice"  # the controller's name up to 1.27, and an alias since then
 
 
 def with_start(pod: Object, start: int) -> Object:

@@ -9,12 +9,12 @@ pytest_plugins = "pytester"
 FIXTURES = """
 from types import SimpleNamespace
 
-from harness.scenario.record import Record, Sighting
+from harness.scenario.record import Record, SeenValue
 
 class Cluster:
     def __init__(self, lasts):
         self.api = self.backend = SimpleNamespace(writes=0, changes=0)
-        self.record = Record("t", sightings={"hints": Sighting(0.0, (0, 0), "a", lambda: "a" if lasts else "none")})
+        self.record = Record("t", sightings={"hints": SeenValue(0.0, (0, 0), "a", lambda: "a" if lasts else "none")})
     def settle(self): pass
     def expect_equal(self, what, *, expected, observed):
         assert expected == observed, f"{what}: expected {expected}, observed {observed}"
