@@ -77,7 +77,7 @@ def verify(folder: str, suite: str) -> int:
 
     place = place_of(folder).parent
     if not (place / "report.yaml").exists():
-        raise UsageError(f"{place}: there is no report.yaml in it; want the folder of a run that has ended")
+        raise UsageError(f"{place}: has no report.yaml; expected the folder of a run that has ended")
     if code := tell(place, verify(place, catalogue(suite))):
         return code
     click.secho(f"The report in {place} follows from its run: {', '.join(CHECKS)}.", fg="green")

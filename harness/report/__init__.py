@@ -1,1 +1,1 @@
-"""The output of a run: conformance report, page, JUnit, Allure results and summary."""
+"""The output of a run: the conformance report, the HTML page, JUnit XML, Allure results and the summary."""

@@ -1,4 +1,4 @@
-"""Write Allure results at the end of a run, one per case, from the same results as all other reports.
+"""Write Allure results at the end of a run, one result per case, from the same data as all other reports.
 
 Allure identifies cases by `testCaseId` and parameters. Cases with the same id and parameters count as retries.
 """
@@ -38,7 +38,7 @@ def write(
     place: Mapping[str, Any],
     transitions: Numbers,
 ) -> None:
-    """Write results, environment, executor, and the configuration of the report. Raises `DistrustError`."""
+    """Write the results, environment, executor and report configuration. Raises `DistrustError`."""
     for each in (folder.path / "allure-results").glob("*-result.json"):  # from an earlier attempt in this run
         each.unlink()
     for result in (each for each in results if not each.left_out):
@@ -80,7 +80,9 @@ def _result(result: Result, case: CaseResult, settings: Settings) -> dict[str, A
 
 
 def _parameters(case: CaseResult, settings: Settings) -> dict[str, str]:
-    """Return the parameters that distinguish results of one requirement, even in one report of several runs."""
+    """Return the parameters that distinguish the results of one requirement, even if several runs share an Allure
+    report.
+    """
     own = {"case": case.parameters} if case.parameters else {}
     return {
         **own,
@@ -134,7 +136,7 @@ def _evidence(folder: OutputFolder, case: CaseResult) -> list[dict[str, str]]:
 
 
 def _table(folder: OutputFolder, changes: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Write the numbers of steady traffic as a CSV file, which Allure shows as a table, and return the attachment."""
+    """Write the measurements of steady traffic as CSV, which Allure shows as a table, and return the attachment."""
     if not changes:
         return []
     source = f"{uuid.uuid4()}-attachment.csv"
@@ -170,7 +172,7 @@ CONFIGURATION = {
 
 
 def executor(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the executor for Allure's widget: the CI system that the environment names, or a manual run."""
+    """Return the executor for Allure's widget: the CI system named by environment variables, or a manual run."""
     if environment.get("GITHUB_ACTIONS"):
         base = f"{environment.get('GITHUB_SERVER_URL', '')}/{environment.get('GITHUB_REPOSITORY', '')}"
         url = f"{base}/actions/runs/{environment.get('GITHUB_RUN_ID', '')}"

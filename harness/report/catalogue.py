@@ -1,7 +1,7 @@
-"""Write requirements, or mutants with the requirements that kill them, as JSON or as a table.
+"""Format requirements, or mutants with the requirements that kill them, as JSON or as a table.
 
-If the output is not a terminal, a table has one line per row without wrapping, to make names easy to search. On a
-terminal, each name has a separate line.
+Without a terminal, a table has one unwrapped line per row, so that grep finds names. On a terminal, each name is on a
+separate line.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _WIDEST = 100
 _INDENT = "    "
 
 Row = tuple[str, str, tuple[str, ...]]
-"""A name, a short qualifier, and sentences."""
+"""A name, a short qualifier such as the level, and sentences."""
 
 
 def as_json(requirements: Sequence[Requirement], *, of: Sequence[Requirement], suite: Path) -> str:
-    """Return requirements. `of` is the whole catalogue of the suite in the folder `suite`."""
+    """Return requirements as JSON. `of` is the whole catalogue of the suite in the folder `suite`."""
     return _json(
         {
             "suite": {**name_and_version(suite), "catalogueDigest": catalogue_digest(of)},
@@ -38,7 +38,7 @@ def as_json(requirements: Sequence[Requirement], *, of: Sequence[Requirement], s
 
 
 def as_text(requirements: Sequence[Requirement], *, width: int) -> str:
-    """Return requirements as a table, on a terminal by profile. A width of 0 means that there is no terminal."""
+    """Return requirements as a table, grouped by profile on a terminal. A width of 0 means no terminal."""
     if not width:
         return as_lines([_row(each) for each in requirements], width=0)
     rows = {profile: [_row(each) for each in requirements if each.profile == profile] for profile in Profile}
@@ -49,7 +49,7 @@ def as_text(requirements: Sequence[Requirement], *, width: int) -> str:
 def mutants(
     requirements: Sequence[Requirement], patterns: Sequence[str], *, only_killed: bool, form: str, width: int
 ) -> str:
-    """Return all mutants and benign variants, or those that match a pattern, as json or table.
+    """Return all mutants and benign variants, or those that match a pattern, as JSON or as a table.
 
     `only_killed` omits mutants that no requirement kills. Raises `UsageError` for a pattern without a match, and
     `NothingSelectedError` if the result is empty.
@@ -64,7 +64,7 @@ def mutants(
     killers = {name: [each.id for each in requirements if name in each.kills] for name in chosen}
     found = [every[name] for name in chosen if killers[name] or not only_killed]
     if not found:
-        raise NothingSelectedError("no mutant is killed by such a requirement")
+        raise NothingSelectedError("no mutant is killed by these requirements")
     if form == "json":
         listed = [
             {

@@ -1,7 +1,7 @@
-"""Find common causes of failures: a mutant whose fault explains several of them.
+"""Find common causes of failures: mutants whose fault explains several failures.
 
 Each requirement lists the mutants that it kills, and each mutant has a symptom. A mutant is a likely cause if several
-requirements that list the mutant fail with this symptom, and hardly any of them is met. The result is only a hint.
+requirements that list the mutant fail with this symptom, and almost none of them passes. The result is only a hint.
 Causes for which there is no mutant are not found.
 """
 
@@ -16,7 +16,7 @@ from harness.judging.results import Result
 from harness.judging.verdict import Verdict
 
 FEWEST = 2
-"""The minimum number of failures in a group."""
+"""The minimum number of failures with a common cause."""
 
 _FOR_ONE_MET = 4
 """The number of failures that a mutant must explain for each met requirement that the mutant should fail. A real fault
@@ -31,7 +31,7 @@ _MOST_ALIKE = 3  # mutants that explain the same failures
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Ids of requirements that fail as any of these mutants would make them, and pairs of mutant name and fault."""
+    """Requirements that fail with the symptom of these mutants. `faults` are pairs of mutant name and fault."""
 
     requirements: tuple[str, ...]
     mutants: tuple[tuple[str, str], ...]
@@ -75,7 +75,7 @@ def shared(results: Sequence[Result], faults: Mapping[str, tuple[str, str]]) -> 
 
 
 def _seen(results: Sequence[Result], name: str, symptom: str) -> frozenset[str]:
-    """Return the requirements that fail with a mutant's symptom, or none if too many that should kill it are met."""
+    """Return the requirements that fail with a mutant's symptom, or none if too many requirements that kill it pass."""
     killers = [each for each in results if name in each.requirement.kills]
     met = sum(each.verdict is Verdict.PASSED for each in killers)
     failed = (each for each in killers if each.verdict is Verdict.FAILED)

@@ -1,7 +1,7 @@
 """Find verdicts that changed between two nightly runs, and write an issue for each requirement.
 
-The functions are pure. They convert loaded `report.yaml` files, by the name of the place of each run, to changes and
-Markdown. A new requirement is a change only if it is not met. Requirements that a quick run omits are not changes.
+The functions are pure. Their input is the loaded `report.yaml` of each run, by place (the name of the run). A new
+requirement is a change only if it is not met. Requirements that a quick run omits are not changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.model.escaping import for_code, for_line, for_markdown
 Report = Mapping[str, Any]
 
 MOST_ISSUES = 10
-"""If more requirements change, they probably have a common cause, and are reported in a single issue."""
+"""If more requirements change, they probably have a common cause, so a single issue reports all of them."""
 
 MOST_ROWS = 150
 """The maximum number of rows in a table. GitHub allows 65,536 characters in an issue."""
@@ -42,14 +42,14 @@ class VerdictChange:
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """An issue for a change. The title of the same change is the same every night."""
+    """An issue for a change. A change has the same title every night."""
 
     title: str
     body: str
 
 
 def changes(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[VerdictChange]:
-    """Return the changes from `old` to `new`, by requirement and place. Places without old reports have no changes."""
+    """Return the changes from `old` to `new`, by requirement and place. Places without an old report have none."""
     return sorted(
         change for where, report in new.items() if where in old for change in _changes(where, old[where], report)
     )
@@ -87,7 +87,7 @@ def _suite(report: Report) -> str:
 
 
 def new_ones(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[str]:
-    """Return the ids of requirements that are new at some place, with any verdict."""
+    """Return the ids of requirements that are new in some place, whatever their verdict."""
     both = [(old[where], report) for where, report in new.items() if where in old and not _is_quick(old[where])]
     return sorted({name for before, now in both for name in _ids(now) - _ids(before)})
 
@@ -99,7 +99,9 @@ def _ids(report: Report) -> set[str]:
 def as_markdown(
     found: Sequence[VerdictChange], news: Sequence[str] = (), refused: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Return a table of all changes, the ids of new requirements, and the refused reports with a reason each."""
+    """Return Markdown with a table of all changes, the ids of new requirements, and each refused report with its
+    reason.
+    """
     blocks = [_table(found) if found else "No verdict changed."]
     if news:
         more = f" and {len(news) - MOST_ROWS} more" if len(news) > MOST_ROWS else ""

@@ -1,4 +1,4 @@
-"""Show several conformance reports side by side, with a table of features and a table of verdicts that differ.
+"""Compare several conformance reports in a table of features and a table of verdicts that differ.
 
 The functions are pure and convert loaded `report.yaml` files to a Markdown page.
 """
@@ -31,7 +31,7 @@ _WITH_A_PROXY = {Profile.SERVICE_PROXY, Profile.CLUSTER}
 
 
 def judged_by(report: Report) -> str:
-    """Return whether packets or decisions were judged. All reports of older releases judged packets."""
+    """Return what was judged, packets or decisions. All reports of older releases judged packets."""
     return str(report.get("judges", judged.PACKETS))
 
 
@@ -49,10 +49,10 @@ def title_of(report: Report) -> str:
 
 
 def as_markdown(reports: Sequence[Report], refused: Sequence[str] = ()) -> str:
-    """Return tables: of versions and modes, of features, of reactions to changes, and of verdicts that differ.
+    """Return Markdown tables of versions and modes, features, reactions to changes, and verdicts that differ.
 
-    A cell counts requirements: "✓ 12" if all that ran are met, "✗ 3/12" if three of twelve are, with the mark of the
-    worst outcome, and "-" if none ran. For a single report the last table lists the requirements that are not met.
+    A cell counts requirements: "✓ 12" if all that ran passed, "✗ 3/12" if three of twelve passed, and "-" if none ran.
+    The mark is that of the worst outcome. For a single report, the last table lists the requirements that are not met.
     `refused` holds the reason why each report failed verification, or "" if it passed.
     """
     by_id = [{test["id"]: test for test in report["tests"]} for report in reports]
@@ -103,7 +103,7 @@ def key_of_decisions(judges: Iterable[str]) -> list[str]:
 
 
 def _verified(heads: Sequence[str], refused: Sequence[str]) -> list[str]:
-    """Return a line with the first reason for each refused report."""
+    """Return a line for each refused report with its first reason."""
     lines = [f"- Not verified: {head} ({for_markdown(why)})." for head, why in zip(heads, refused, strict=False) if why]
     return [*lines, ""] if lines else []
 
@@ -142,7 +142,7 @@ def _by_number(version: str) -> list[int]:
 
 
 def by_feature(report: Report) -> dict[str, dict[str, str]]:
-    """Return the cell of each feature that ran, by profile and name."""
+    """Return the row of each feature that ran, by profile and name."""
     found: dict[str, dict[str, str]] = {}
     for profile, name in sorted({(each["profile"], name) for each in report["tests"] for name in each["features"]}):
         cell = _feature((each for each in report["tests"] if each["profile"] == profile), name)
@@ -156,7 +156,7 @@ def _feature(tests: Iterable[Mapping[str, Any]], name: str) -> str:
 
 
 def counted(tests: Iterable[Mapping[str, Any]]) -> str:
-    """Return the cell of these tests: "✓ 12", "✗ 3/12", "-"."""
+    """Return the cell for these tests: "✓ 12", "✗ 3/12" or "-"."""
     marks = Counter(mark for test in tests if (mark := _mark(test)) != NOT_RUN)
     if not marks:
         return NOT_RUN

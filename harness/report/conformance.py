@@ -1,7 +1,7 @@
 """Build the conformance report from verdicts, and validate the report against its schema.
 
 Fields up to `succeededProvisionalTests` have the same names and order as in Gateway API reports, for users and scripts
-that know the format. A level without tests is absent.
+that know this format. A level without tests is omitted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from harness.run.run import Run
 API_VERSION = "trafficdist.dev/v1alpha1"
 _LONGEST = 300  # maximum number of characters of the validator's error
 MOST_BYTES = 16 * MEGABYTE
-"""The size limit. A report of the whole suite has a quarter of a megabyte."""
+"""The size limit in bytes. A report of the whole suite has about 250 kB."""
 
 
 def build(
@@ -60,7 +60,7 @@ def build(
 
 
 def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, Any]:
-    """Return the report's values about a run as a whole, which the history also holds. `duration` is in seconds."""
+    """Return the values that describe the run as a whole. The history also records them. `duration` is in seconds."""
     settings, plan = run.settings, run.known_plan() or Plan()
     place = env.environment(settings, run.known_environment())
     reported_version = place["servers"].get("apiserver", "unknown")
@@ -82,7 +82,7 @@ _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Plain(_DUMPER):  # type: ignore[misc]
-    """Writes repeated values without anchors, and puts texts with control characters in quotes."""
+    """A YAML dumper that writes repeated values without anchors and quotes texts with control characters."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         return True
@@ -96,24 +96,24 @@ _Plain.add_representer(str, _text)
 
 
 def as_yaml(report: dict[str, Any]) -> str:
-    """Return the report as text. Raises `DistrustError` if it does not match its schema."""
+    """Return the report as YAML. Raises `DistrustError` if the report does not match its schema."""
     check(report)
     return for_json(yaml.dump(report, Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True))
 
 
 def check(report: Any) -> None:
-    """Validate a report against the schema. Raises `DistrustError` that names a wrong field."""
+    """Validate a report against the schema. Raises `DistrustError` with the path of an invalid field."""
     validator = jsonschema.Draft202012Validator(schema())
     error = jsonschema.exceptions.best_match(validator.iter_errors(report))
     if error is not None:
         said = error.message if len(error.message) <= _LONGEST else f"{error.message[:_LONGEST]}…"
-        raise DistrustError(f"the report does not meet its schema: {error.json_path}: {said}")
+        raise DistrustError(f"the report does not match its schema: {error.json_path}: {said}")
 
 
 def read_report(place: str) -> dict[str, Any]:
-    """Read a report file, or the report in the folder of a run, and check schema, times, ids and paths.
+    """Read a report file, or the report in a run's folder. Check its schema, times, ids and paths.
 
-    Raises `UsageError` with the file and key.
+    Raises `UsageError` with the file and the key.
     """
     path = Path(place) / "report.yaml" if Path(place).is_dir() else Path(place)
     report = strict_yaml.read(path, what="report", most=MOST_BYTES)
@@ -125,26 +125,28 @@ def read_report(place: str) -> dict[str, Any]:
         try:
             datetime.datetime.fromisoformat(time)
         except ValueError as error:
-            raise UsageError(f"report {shown(path)}: key {key}: {time!r} is no time: {error}") from None
+            raise UsageError(f"report {shown(path)}: key {key}: {time!r} is not a time: {error}") from None
     for key, name in (("tests", "id"), ("features", "name"), ("profiles", "name"), ("artifacts", "path")):
         times = Counter(each[name] for each in report[key])
         twice = next((each for each, number in times.items() if number > 1), None)
         if twice is not None:
-            raise UsageError(f"report {shown(path)}: key {key}: {name} {twice[:100]!r} is there twice")
+            raise UsageError(f"report {shown(path)}: key {key}: {name} {twice[:100]!r} occurs twice")
     for each in report["artifacts"]:
         if not is_inside(each["path"]):
-            raise UsageError(f"report {shown(path)}: key artifacts: {each['path'][:100]!r} is no path in its folder")
+            raise UsageError(
+                f"report {shown(path)}: key artifacts: {each['path'][:100]!r} is outside the report's folder"
+            )
     return dict(report)
 
 
 def is_inside(path: str) -> bool:
-    """Return whether the path of an artifact is inside the folder, judging only by the text of the path."""
+    """Return whether the path of an artifact is inside the folder. Only the text of the path is examined."""
     parts = PurePath(path)
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or fault_of_path(path))
 
 
 def read_reports(place: str) -> dict[str, dict[str, Any]]:
-    """Return the reports in a folder of runs, by name of the run. A single run or file has the name "".
+    """Return the reports in a folder of runs, by name of the run. The name is "" for a single run or file.
 
     Raises `UsageError` if there is no report, or for the first invalid report.
     """
@@ -152,7 +154,7 @@ def read_reports(place: str) -> dict[str, dict[str, Any]]:
         return {"": read_report(place)}
     found = {path.parent.name: read_report(str(path)) for path in sorted(Path(place).glob("*/report.yaml"))}
     if not found:
-        raise UsageError(f"{place}: there is no report.yaml in it, nor in a folder of it")
+        raise UsageError(f"{place}: neither this folder nor a folder in it has a report.yaml")
     return found
 
 
@@ -186,7 +188,7 @@ def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -
 
 
 def _level(results: Sequence[Result]) -> dict[str, Any]:
-    """Return statistics of claimed requirements. A MUST without a definite verdict makes the level partial."""
+    """Return the statistics of claimed requirements. A level is partial if a MUST has no definite verdict."""
     counted = [result for result in results if result.reason != "unsupported"]
     if not counted:
         return {}
@@ -248,10 +250,10 @@ def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> di
 
 
 def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
-    """Return the known reasons why the run cannot be certified, or an empty result if it can."""
+    """Return the known reasons why the run cannot be certified. The result is empty if it can."""
     reasons = not_certifiable(run.settings, plan, whole_suite=run.whole_suite, retries=run.retries)
     if env.suite_revision().endswith("-dirty"):
-        reasons.append("the suite is a checkout with changes of its own")
+        reasons.append("the suite is a checkout with uncommitted changes")
     if run.interrupted:
         reasons.append("the run was interrupted")
     return reasons + [f"the suite does not trust itself: {why}" for why in run.distrust]

@@ -1,4 +1,4 @@
-"""The environment and the suite of a run, determined from this machine without network access."""
+"""Describe the environment and the suite of a run, from this machine and without network access."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def suite_version() -> str:
 
 @functools.cache
 def suite_revision() -> str:
-    """Return the suite's git commit, followed by "-dirty" if the checkout has changes, or "" without a checkout."""
+    """Return the git commit of the suite, plus "-dirty" if the checkout has changes, or "" without a checkout."""
     git = shutil.which("git")
     if git is None or not (_ROOT / ".git").exists():
         return ""
@@ -52,7 +52,7 @@ def suite_revision() -> str:
 def suite_of(place: Path, requirements: Iterable[Requirement]) -> dict[str, str]:
     """Return the suite block: name, version, and the digest of the catalogue.
 
-    The published suite has a revision. A custom suite has the version of trafficdist instead.
+    The published suite has a revision. For a custom suite, the version of trafficdist takes its place.
     """
     if place != place_of():
         more = {"harness": suite_version()}
@@ -64,7 +64,7 @@ def suite_of(place: Path, requirements: Iterable[Requirement]) -> dict[str, str]
 
 
 def name_and_version(place: Path) -> dict[str, str]:
-    """Return the name and version of the suite in this folder. For a custom suite, they are those of its package."""
+    """Return the name and version of the suite in this folder. For a custom suite, these are from its package."""
     if place == place_of():
         return {"name": "trafficdist", "version": suite_version()}
     while (place.parent / "__init__.py").exists():
@@ -81,13 +81,13 @@ def _version_of(package: str) -> str:
 
 
 def catalogue_digest(requirements: Iterable[Requirement]) -> str:
-    """Return a digest of the whole catalogue. Runs with equal digests judge equal catalogues."""
+    """Return a digest of the whole catalogue. Runs with equal digests use the same catalogue."""
     rows = [requirement_to_json(each) for each in sorted(requirements, key=lambda each: each.id)]
     return "sha256:" + hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 
 def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment block of the report: this machine, overridden by values of the booted backend."""
+    """Return the report's environment block: values of this machine, overridden by those of the booted backend."""
     own: dict[str, Any] = {
         "backend": settings.backend,
         "topology": settings.topology.name,
@@ -103,7 +103,7 @@ def environment(settings: Settings, reported: Mapping[str, Any]) -> dict[str, An
 
 
 def implementation(settings: Settings) -> dict[str, Any]:
-    """Return the implementation block: the given options, with defaults for the reference."""
+    """Return the implementation block: the options, or the reference's values where options are missing."""
     own = ("The trafficdist authors", "reference", "", suite_version()) if settings.judges_reference else ("",) * 4
     given = (settings.organization, settings.project, settings.url, settings.version)
     values = [theirs or ours for theirs, ours in zip(given, own, strict=True)]

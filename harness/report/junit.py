@@ -1,9 +1,9 @@
 """Write the JUnit XML of a run as a single file, in pytest's newest schema (xunit2).
 
-The class name is the document and the name is the slug, which together form the id of the requirement. Requirements
-that options excluded are absent, as in the report.
+The class name is the document and the name is the slug. Together they form the requirement's id. Requirements that
+options excluded are omitted, as in the report.
 
-JUnit has no warnings. A SHOULD or MAY that is not met is `skipped`, like an expected failure in pytest, and CI systems
+JUnit has no warnings. A SHOULD or MAY that is not met is `skipped`, like an expected failure in pytest, so CI systems
 show the test neither as passed nor as failed. The type of the element names the outcome.
 """
 

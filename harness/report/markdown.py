@@ -1,4 +1,4 @@
-"""Write the summary of a run as Markdown, for a pull request: failures first, each with a map of the connections.
+"""Write the summary of a run as Markdown for a pull request. Failures come first, each with a map of its connections.
 
 The summary fits into a GitHub comment, which is limited to 65,536 characters.
 """
@@ -22,7 +22,7 @@ from harness.report.page.page import code_of
 from harness.report.summary import conclusion
 
 MOST_WHOLE = 35_000
-"""The maximum number of characters of failures shown in full, with a map. Further failures get one line each."""
+"""The maximum number of characters of failures shown in full, with a map. Each further failure gets one line."""
 
 MOST_LINES = 20
 """The maximum number of lines in a list. The report has the complete list."""
@@ -33,7 +33,7 @@ _LONGEST = 200  # characters of a message
 
 
 def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: Mapping[Key, Story]) -> str:
-    """Return the summary, which consists of the conclusion, the failures, and the numbers."""
+    """Return the summary: the conclusion, the failures and the counts."""
     chosen = [each for each in results if not each.left_out]
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     said = conclusion(results, code_of(results, report), "", report["run"].get("certifiableReasons", ()))
@@ -57,7 +57,7 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
 
 
 def _failure(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes) -> Iterator[str]:
-    """Yield a failure: the sentence, the message, the map of the first failed window, and a collapsed explanation."""
+    """Yield a failure: its sentence, message, the map of the first failed window, and a collapsed explanation."""
     requirement, worst = result.requirement, result.worst
     parameters = f" [{for_markdown(worst.parameters)}]" if worst.parameters else ""
     yield f"**`{for_code(requirement.id)}`**{parameters} ({requirement.level}): {for_markdown(requirement.sentence)}"

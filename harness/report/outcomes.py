@@ -1,4 +1,4 @@
-"""The presentation of each outcome of a requirement, shared by the terminal output and all reports."""
+"""How the terminal and all reports present each outcome of a requirement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Style = Literal["", "bold", "green", "red", "yellow", "faint"]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How one outcome is shown."""
+    """The presentation of one outcome."""
 
     mark: str
     plain_mark: str  # used if the encoding lacks the mark
@@ -37,7 +37,7 @@ SHOWN: Mapping[Outcome, Shown] = {
         ids="failedTests", always=True, heading="Not met", category="Requirement not met", junit="failure",
     ),
     Outcome.INCONCLUSIVE: Shown(
-        "?", "?", "yellow", "unclear", "it could not be told", "Inconclusive", "broken",
+        "?", "?", "yellow", "unclear", "inconclusive", "Inconclusive", "broken",
         ids="inconclusiveTests", heading="Inconclusive", category="Inconclusive", junit="error",
     ),
     Outcome.WARNING: Shown(
@@ -63,10 +63,10 @@ categories distinguish warnings from notes. JUnit shows warnings and notes like 
 """
 
 UNMET = tuple(each for each in SHOWN if each not in (Outcome.MET, Outcome.NOT_RUN))
-"""Outcomes that need a reader's attention, with the worst outcome first."""
+"""Outcomes that need attention, with the worst outcome first."""
 
 COLUMNS = (Outcome.MET, *UNMET, Outcome.NOT_RUN)
-"""Outcomes in the order in which tables of numbers show them."""
+"""Outcomes in the order of the columns of counts."""
 
 MARKS = {outcome: shown.mark for outcome, shown in SHOWN.items()}
 PLAIN_MARKS = {outcome: shown.plain_mark for outcome, shown in SHOWN.items()}

@@ -1,7 +1,7 @@
-"""The form in which `trafficdist shelf add` publishes a report, which is small enough to store many in a repository.
+"""The form in which `trafficdist shelf add` publishes a report: small enough to store many reports in a repository.
 
-A published report omits the observations of passed tests, which the history also records. A single file, evidence.txt,
-contains excerpts from the evidence for each test that did not pass. It has a heading for each original file.
+A published report omits the observations of passed tests, because the history also records them. One file,
+evidence.txt, has excerpts of the evidence for each test that did not pass, with a heading for each original file.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from harness.judging.verdict import Verdict
 
 EVIDENCE = "evidence.txt"
 MOST_BYTES = 100_000
-"""The limit for evidence.txt."""
+"""The size limit of evidence.txt, in characters."""
 
 _MARK = "==== "
 _HEADING = re.compile(rf"^{_MARK}(evidence/.+)\n", re.MULTILINE)
 
 
 def test_values(test: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a test in a published report. `test` holds the values in the original report."""
+    """Return a test's values in a published report. `test` holds the values in the original report."""
     if test["verdict"] == Verdict.PASSED:
         cases = {"cases": [_without(case, "observed") for case in test["cases"]]} if "cases" in test else {}
         return {**_without(test, "observed"), "evidence": [], **cases}
@@ -34,23 +34,23 @@ def _without(values: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def heading(path: str) -> str:
-    """Return the line above the excerpt from a file, with its newline."""
+    """Return the heading above an excerpt, including its newline."""
     return f"{_MARK}{path}\n"
 
 
 def as_excerpt(text: str) -> str:
-    """Return the text with all lines escaped that look like headings."""
+    """Return the text with all lines escaped that would look like headings."""
     return re.sub(f"^(?={_MARK})", " ", text, flags=re.MULTILINE)
 
 
 def excerpts(folder: Path) -> dict[str, str]:
-    """Return the excerpts in a published report's folder by file path. The folder of a run has no excerpts."""
+    """Return the excerpts in a published report's folder, by file path. An unpublished run has no excerpts."""
     _, *found = _HEADING.split(_text(folder))
     return dict(zip(found[::2], found[1::2], strict=True))
 
 
 def first_lines(folder: Path, tests: Iterable[str]) -> dict[str, int]:
-    """Return the first line of each test's evidence in evidence.txt, for all tests that have evidence."""
+    """Return the first line of each test's evidence in evidence.txt. Tests without evidence are omitted."""
     wanted, found = set(tests), dict[str, int]()
     for number, line in enumerate(_text(folder).split("\n"), 1):
         if line.startswith(f"{_MARK}evidence/"):
@@ -61,7 +61,7 @@ def first_lines(folder: Path, tests: Iterable[str]) -> dict[str, int]:
 
 
 def _text(folder: Path) -> str:
-    """Return the text of evidence.txt, or "" if the file does not exist or was not written by `shelf add`."""
+    """Return the text of evidence.txt, or "" if the file does not exist or `shelf add` did not write it."""
     place = folder / EVIDENCE
     if place.is_symlink() or not place.is_file() or place.stat().st_size > MOST_BYTES:
         return ""

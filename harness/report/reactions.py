@@ -1,4 +1,4 @@
-"""The numbers of steady traffic, shown as a list in `report.yaml`, a table in Allure, and columns in comparisons."""
+"""Measurements of steady traffic: a list in `report.yaml`, a table in Allure, and columns in comparisons."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from harness.judging.transitions import reaction_ms, transitions
 
 COLUMNS = (
     "client", "asked", "longest gap, ms", "longest pause, ms", "timed out", "refused", "unknown",
-    "answers of a wrong set", "answers of removed endpoints", "change", "first right answer, ms", "all right from, ms",
+    "wrong answers", "answers from removed endpoints", "change", "first correct answer, ms", "all correct from, ms",
 )  # fmt: skip
 
 
 Numbers = Mapping[Key, Sequence[Mapping[str, Any]]]
-"""The numbers of all steady traffic, by case."""
+"""The measurements of all steady traffic, by case."""
 
 
 def by_case(judged: Judged) -> dict[Key, list[dict[str, Any]]]:
-    """Return the numbers of each case with steady traffic."""
+    """Return the measurements of each case with steady traffic."""
     found = {key: transitions(story) for key, story in judged.stories.items()}
     return {key: each for key, each in sorted(found.items()) if each}
 
@@ -37,7 +37,7 @@ def listed(numbers: Numbers) -> list[dict[str, Any]]:
 
 
 def rows(transition: Mapping[str, Any]) -> list[list[Any]]:
-    """Return a line per client and change, with a cell per column of `COLUMNS`. Missing values are ""."""
+    """Return a row per client and change, with a cell for each of `COLUMNS`. Missing values are ""."""
     return [
         [
             client["client"], client["asked"], client["longestGapMs"], client["longestPauseMs"],
@@ -59,7 +59,7 @@ def as_csv(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def by_kind(report: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return the median and the longest reaction to each kind of change, in ms."""
+    """Return the median and the longest reaction time for each kind of change, in ms."""
     found: dict[str, list[float]] = defaultdict(list)
     for transition in report.get("transitions", ()):
         for client in transition["clients"]:

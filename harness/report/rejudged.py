@@ -1,4 +1,4 @@
-"""Derive the verdicts of a run again from its history, without a cluster or a network, for `trafficdist judge`.
+"""Derive the verdicts of a run again from its history, without a cluster or network, for `trafficdist judge`.
 
 `trafficdist verify` and the page of a run also use this module.
 """
@@ -27,34 +27,34 @@ from harness.report.summary import Line, summary
 from harness.run.folder import DEFAULT_PARENT
 
 HISTORIES = ("run.jsonl", "run.jsonl.xz")
-"""The possible names of a history in the folder of a run."""
+"""The possible names of the history file in a run's folder."""
 
 _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
 
 
 def place_of(run: str) -> Path:
-    """Return the history of a run, or the folder with its parts if the run was killed. Raises `UsageError`."""
+    """Return the path of a run's history, or the folder with its parts if the run was killed. Raises `UsageError`."""
     path = Path(run)
     if run == "latest" and not is_there(path):
         path = Path(DEFAULT_PARENT) / run
     if not is_there(path):
-        raise UsageError(f"{shown(path)}: there is no such folder or file; want the folder of a run, or its run.jsonl")
+        raise UsageError(f"{shown(path)}: no such folder or file; expected the folder of a run, or its run.jsonl")
     if not path.is_dir():
         return path
     found = next((path / name for name in HISTORIES if (path / name).exists()), path / ".parts")
     if (found.is_dir() and not list(found.glob("history-*.jsonl"))) or not found.exists():
-        raise UsageError(f"{path}: there is no run.jsonl in it; want the folder of a run, or its run.jsonl")
+        raise UsageError(f"{path}: has no run.jsonl; expected the folder of a run, or its run.jsonl")
     return found
 
 
 def derive(history: Path) -> tuple[Recorded, Judged]:
-    """Read a history, or the parts of a history in a folder, and return the derived results. Raises `UsageError`."""
+    """Read a history, or the parts in a folder, and derive the results. Raises `UsageError`."""
     recorded = read_parts(history.glob("history-*.jsonl")) if history.is_dir() else read(history)
     return recorded, judge(recorded.records, history)
 
 
 def differences(judged: Judged, report: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield differences of the derived verdicts and messages from the history, and from the report if there is one."""
+    """Yield each derived verdict or message that differs from the history, or from the report if it exists."""
     results = judged.derived()
     yield from _differences(_verdicts(judged.stated()), _verdicts(results), "the history states")
     if report is not None:
@@ -63,7 +63,7 @@ def differences(judged: Judged, report: Mapping[str, Any] | None) -> Iterator[st
 
 
 Verdicts = Mapping[str, tuple[str, str, str]]
-"""The verdict, reason and message by requirement, and by case if it has several."""
+"""The verdict, reason and message of each requirement, and of each case if the requirement has several."""
 
 
 def _verdicts(results: Iterable[Result]) -> Verdicts:
@@ -91,7 +91,7 @@ def _differences(stated: Verdicts, derived: Verdicts, who: str) -> list[str]:
 
 
 def show(run: str, form: str, *, strict: bool = False) -> int:
-    """Judge a run, print the results as text, json or yaml, and return the exit code. Raises `UsageError`."""
+    """Judge a run again, print the results as text, JSON or YAML, and return the exit code. Raises `UsageError`."""
     found = _judge(place_of(run), strict=strict)
     if form == "text":
         for line in found.lines():
@@ -113,18 +113,18 @@ def _judge(path: Path, *, strict: bool) -> _Found:
 
 
 def _check_digest(path: Path, recorded: Recorded, report: Mapping[str, Any]) -> None:
-    """Compare the digest of the history with the report. Digests inside the history alone could be forged."""
+    """Compare the digest of the history with the report, because digests in the history alone could be forged."""
     stated = {each["path"]: each["sha256"] for each in report["artifacts"]}.get(HISTORIES[0])
     if stated != recorded.sha256:
         raise UsageError(
-            f"{path}: is not the history that report.yaml beside it was made with: its SHA-256 is {recorded.sha256}, "
-            f"and the report has {stated or 'none'}; one of both was changed after the run"
+            f"{path}: report.yaml in the same folder belongs to another history: the SHA-256 here is "
+            f"{recorded.sha256}, and the report has {stated or 'none'}; one of the files was changed after the run"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A run that was judged again, and the differences from the recorded verdicts."""
+    """A run that was judged again, with the differences from the recorded verdicts."""
 
     path: Path
     recorded: Recorded
@@ -150,7 +150,7 @@ class _Found:
     def lines(self) -> Iterator[Line]:
         yield Line(f"{self.path}: {len(self.recorded.records)} records, all unchanged since they were written", "bold")
         if not self.recorded.complete:
-            yield Line("The run did not end, or one of its workers died: this judges what was written.", "yellow")
+            yield Line("The run did not end, or a worker was killed: only the recorded part is judged.", "yellow")
         yield Line(self._counts())
         yield Line("")
         distrust, results = self.judged.distrust, self.judged.derived()

@@ -1,7 +1,7 @@
 """The command at the end of a failure message, which runs one requirement again with the same settings.
 
-The command has all options that can change the verdict. It omits options that other options imply, such as a mode that
-the proxy implies.
+The command has all options that can change the verdict, except those that other options imply (such as a mode implied
+by the proxy).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALWAYS = ("backend", "seed")  # the plugin has no default backend, and the seed
 
 
 def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
-    """Return the command for a case of a run with these arguments. For a custom suite, it is a pytest command."""
+    """Return the command for a case of a run with these arguments. For a custom suite, this is a pytest command."""
     published = case.nodeid.partition("/")[0] == SUITE
     if published or "trafficdist" in arguments[:1]:
         return command(settings, case.requirement, arguments=arguments)
@@ -36,7 +36,7 @@ def again(settings: Settings, case: Case, *, arguments: Sequence[str]) -> str:
 
 
 def command(settings: Settings, requirement_id: str, *, arguments: Sequence[str] = ("trafficdist",)) -> str:
-    """Return the command as a shell line. `arguments` are the arguments of the run, which may name another suite."""
+    """Return the command as a shell line. `arguments` are those of the run, which may name another suite."""
     suite = _suite(arguments)
     words = ["trafficdist", "run", *(["--suite", suite] if suite else []), "--run-test", requirement_id]
     given = _given(settings)
@@ -75,7 +75,7 @@ def _given(settings: Settings) -> Mapping[Option, Any]:
 
 
 def _decisive(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the settings from these options that can change a verdict, or None if the options are now invalid."""
+    """Return those of the settings that can change a verdict, or None if the options have become invalid."""
     try:
         resolved = resolve(given, environment={}).to_json()
     except UsageError:

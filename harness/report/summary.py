@@ -1,6 +1,7 @@
-"""Write the header and the summary of a run: counts, failures with reasons, skipped requirements, and the report.
+"""Format the header and the summary of a run: counts, failures with reasons, skipped requirements, and the report's
+path.
 
-The functions return lines of text with a style.
+The functions return lines of text with styles.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from harness.settings.settings import Settings
 from harness.variation.axes import when_it_fails
 
 NOTES_ON_HINTS = {
-    "hintsChangeSomething": "hints have no effect here: every endpoint is used with and without them. Is the feature "
-    "enabled?",
-    "changesOfHintsAreFollowed": "the proxy follows hints of a new EndpointSlice, but not changed hints of an existing "
-    "one. Does it compare endpoints without their hints?",
+    "hintsChangeSomething": "hints have no effect here: every endpoint receives traffic with and without hints. Is the "
+    "feature enabled?",
+    "changesOfHintsAreFollowed": "the proxy applies the hints of a new EndpointSlice, but ignores changes to the hints "
+    "of an existing slice. Does it ignore hints when it compares endpoints?",
 }
-"""The notes to show if a fact about the environment is false, by the name of the fact."""
+"""The notes to show if a fact about the environment is false, by name of the fact."""
 
 _SLOW = 5.0  # minimum seconds of a convergence to be shown
 _MOST_LINES = 60  # maximum number of characters of an explanation; the evidence has the whole text
 _REASONS = {
     SkipReason.UNSUPPORTED: "the implementation does not claim it",
-    SkipReason.INELIGIBLE: "the cluster is not suited for it",
-    SkipReason.UNAVAILABLE: "this machine or backend cannot do it",
-    SkipReason.DESELECTED: "an option ended the run before it",
+    SkipReason.INELIGIBLE: "the cluster does not meet its needs",
+    SkipReason.UNAVAILABLE: "this machine or backend does not support it",
+    SkipReason.DESELECTED: "the run ended early because of an option",
 }
 
 
@@ -54,9 +55,9 @@ class Line:
 def header(
     settings: Settings, *, version: str, reasons: Sequence[str], folder: str, workers: str = "none", quick: str = ""
 ) -> list[Line]:
-    """Return the settings of a run.
+    """Return the settings of a run as lines.
 
-    `reasons` explain why the run cannot certify, `quick` is the selection of a quick run.
+    `reasons` explain why the run cannot be certified. `quick` describes the selection of a quick run.
     """
     nodes = " ".join(node.name for node in settings.topology.nodes)
     features = "all" if settings.claims_everything else ", ".join(["core", *settings.supported_features])
@@ -71,7 +72,7 @@ def header(
         *([("quick", quick)] if quick else []),
         ("workers", workers),
         ("seed", str(settings.seed)),
-        ("certifiable", "no: " + "; ".join(reasons) if reasons else "yes, if each MUST is met"),
+        ("certifiable", "no: " + "; ".join(reasons) if reasons else "yes, if every MUST is met"),
         ("results", folder),
     ]
     if settings.time_scale != 1.0:
@@ -80,7 +81,7 @@ def header(
 
 
 def _judged(settings: Settings) -> str:
-    """Return all judged components, or only the proxy for the reference."""
+    """Return all judged components. If the reference provides the others, return only the proxy."""
     proxy = f"{f'mutant {settings.mutant}' if settings.mutant else settings.proxy}, mode {settings.mode}"
     proxy += f", DNS server {settings.dns}" if settings.dns != REFERENCE else ""
     chosen = settings.components
@@ -93,9 +94,10 @@ def _judged(settings: Settings) -> str:
 def summary(
     results: Sequence[Result], *, code: ExitCode, report: str, reasons: Sequence[str], distrust: Sequence[str]
 ) -> list[Line]:
-    """Return the summary. `reasons` explain why the run cannot certify, `distrust` lists faults of the suite itself.
+    """Return the summary. `reasons` explain why the run cannot be certified. `distrust` lists faults of the suite
+    itself.
 
-    `report` is the path of the file, or "" if the file could not be written.
+    `report` is the path of the report, or "" if it could not be written.
     """
     chosen = [result for result in results if not result.left_out]
     return [
@@ -183,7 +185,7 @@ def _left_out(results: Sequence[Result]) -> Iterator[Line]:
     numbers = left_out(results)
     if numbers:
         things = ", ".join(f"{number} ({thing})" for thing, number in sorted(numbers.items()))
-        yield Line(f"Left out by the options of this run: {things}", "faint")
+        yield Line(f"Excluded by the options of this run: {things}", "faint")
         yield Line("")
 
 
@@ -197,7 +199,7 @@ def _failures(results: Sequence[Result]) -> str:
 
 
 def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str]) -> Iterator[Line]:
-    """Yield the conclusion of the run. `report` is the path of the report, or "" if there is no report."""
+    """Yield the conclusion of the run. `report` is the report's path, or "" if there is none."""
     chosen = [result for result in results if result.selected]
     style: Style = "green" if code == ExitCode.PASSED else "yellow" if code >= ExitCode.INCONCLUSIVE else "red"
     if code == ExitCode.PASSED and all(result.outcome is Outcome.MET for result in chosen):
@@ -213,7 +215,7 @@ def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: 
     if slowest and slowest[0] >= _SLOW:
         yield Line(f"The slowest change took {slowest[0]:.1f} s to take effect, in {slowest[1]}.", "faint")
     if reasons:
-        yield Line(f"No certificate can rest on this run: {'; '.join(reasons)}.", "faint")
+        yield Line(f"This run cannot be certified: {'; '.join(reasons)}.", "faint")
     if report:
         yield Line(f"Report: {report}")
         yield Line(f"Page:   {report.rpartition('/')[0] or '.'}/{PAGE}")

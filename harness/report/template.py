@@ -1,6 +1,6 @@
 """The template engine of HTML pages, and their common style.
 
-The engine escapes all texts, and makes control characters visible.
+The engine escapes all texts and shows control characters in visible form.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Verify that everything in a report follows from the history of the run and the catalogue.
 
-Each check has a name, and reports each difference in a sentence. The checks cannot detect that somebody has rewritten
-the report and the history including all digests, so a report is only as trustworthy as its publisher.
+Each check has a name, and yields a sentence for each difference. The checks cannot detect a report and a history that
+were rewritten together with all digests. A report is therefore only as trustworthy as its publisher.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from harness.run.plan import Plan
 
 NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 60.0
-"""The tolerance between times of the report and the history. Reports are written after the last record."""
+"""The tolerance between times in the report and in the history. Reports are written after the last record."""
 
 RELEASE = "release"
-"""The name of the version check. A report that fails only this check is valid, but its version is not installable."""
+"""The name of the version check. A report that fails only this check is valid, but was made by another version."""
 
 _RELEASED = re.compile(r"\d+(\.\d+)+")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason why a report is refused, with the name of the check and a sentence."""
+    """A reason why a report is refused: the name of the check and a sentence."""
 
     check: str
     text: str
@@ -58,11 +58,11 @@ class Evidence:
     judged: Judged
     catalogue: Mapping[str, Requirement]
     results: Sequence[Result]
-    """The derived results, for the requirements of the catalogue."""
+    """The results derived from the history, for the requirements of the catalogue."""
 
 
 def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
-    """Return the reasons why the report in a folder is refused; empty if it is accepted."""
+    """Return the reasons why the report in a folder is refused. The result is empty if the report is accepted."""
     try:
         report = conformance.read_report(str(folder / "report.yaml"))
     except UsageError as error:
@@ -72,7 +72,7 @@ def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
 
 @gc_paused()
 def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement]) -> list[Refusal]:
-    """Return the reasons why a report that was read from a folder, and matches its schema, is refused."""
+    """Return the reasons why a report is refused. The report was read from a folder, and matches its schema."""
     history = next((folder / name for name in HISTORIES if (folder / name).exists()), None)
     if history is None:
         return [Refusal("history", f"{folder} has no {HISTORIES[0]}: nothing can be derived again")]
@@ -89,14 +89,14 @@ def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requir
 
 def _history(run: Evidence) -> Iterator[str]:
     if not run.recorded.complete:
-        yield "the history of a worker has no end"
+        yield "the history of a worker is incomplete"
     begun = [each["worker"] for each in run.recorded.records if each["kind"] == "begin" and each.get("worker")]
     named = run.recorded.records[0].get("merged", [])
     if sorted(begun) != sorted(named):
-        yield f"it names workers {', '.join(named)}, and has records of {', '.join(begun)}"
+        yield f"it names workers {', '.join(named)}, but has records of {', '.join(begun)}"
     yield from run.judged.contradictions
     if not run.judged.report:
-        yield "it lacks the facts about the run: an older release made it"
+        yield "it lacks the facts about the run, because an older release wrote it"
 
 
 def _artifacts(run: Evidence) -> Iterator[str]:
@@ -119,11 +119,11 @@ def _suite(run: Evidence) -> Iterator[str]:
     suite = run.report["suite"]
     version = suite["harness"] if "harness" in suite else suite["version"]
     if version != suite_version():
-        yield f"trafficdist {version} made it, and this is {suite_version()}: verify it with {version}"
+        yield f"trafficdist {version} made it, but this is version {suite_version()}: verify it with {version}"
     if suite.get("revision", "").endswith("-dirty"):
         yield "the suite was a checkout with uncommitted changes"
     if suite["catalogueDigest"] != catalogue_digest(run.catalogue.values()):
-        yield "its catalogue is not that of the installed suite: take the release that made the run"
+        yield "its catalogue is not that of the installed suite: install the release that made the run"
 
 
 def is_released(report: Mapping[str, Any]) -> bool:
@@ -133,7 +133,7 @@ def is_released(report: Mapping[str, Any]) -> bool:
 
 def _release(run: Evidence) -> Iterator[str]:
     if not is_released(run.report):
-        yield f"{run.report['suite']['version']} is no released version of a suite"
+        yield f"{run.report['suite']['version']} is not a released version of a suite"
 
 
 def _catalogue(run: Evidence) -> Iterator[str]:
@@ -142,9 +142,9 @@ def _catalogue(run: Evidence) -> Iterator[str]:
         yield f"the suite has no requirement {name}"
     asked = {each.requirement.id for each in run.results if not each.left_out}
     for name in sorted(asked - tested):
-        yield f"{name} is in the history, and missing in the report"
+        yield f"{name} is in the history, but not in the report"
     for name in sorted(run.catalogue.keys() - {each.requirement.id for each in run.results}):
-        yield f"{name} is a requirement of the suite, and missing in the history"
+        yield f"{name} is a requirement of the suite, but not in the history"
     for test in run.report["tests"]:
         if test["id"] in run.catalogue:
             yield from _described(test, run.catalogue[test["id"]])
@@ -159,22 +159,22 @@ def _described(test: Mapping[str, Any], requirement: Requirement) -> Iterator[st
     }
     for key, value in true.items():
         if test.get(key, "") != value:
-            yield f"{test['id']} has {key} {test.get(key, '')}, and in the catalogue {value}"
+            yield f"{test['id']} has {key} {test.get(key, '')}, but the catalogue has {value}"
 
 
 def _verdicts(run: Evidence) -> Iterator[str]:
     yield from differences(run.judged, run.report)
     for name, why in run.judged.causes().items():
         if why in _NOT_DERIVED:
-            yield f"{name} has {why}: this follows from no observation"
+            yield f"{name} has {why}: no observation proves this"
 
 
 _NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
-"""Causes of good verdicts that do not follow from an observation."""
+"""Causes of good verdicts that no observation proves."""
 
 
 def _tests(run: Evidence) -> Iterator[str]:
-    """Yield the values of tests that differ from the history, except verdicts: times, counts and evidence.
+    """Yield the values of tests, except verdicts, that differ from the history: times, counts and evidence.
 
     A published report omits some of these values.
     """
@@ -188,11 +188,11 @@ def _tests(run: Evidence) -> Iterator[str]:
     listed = {each["path"] for each in run.report["artifacts"]}
     for test in run.report["tests"]:
         for path in sorted(set(test["evidence"]) - listed):
-            yield f"{test['id']} has evidence {path}, which is no artifact"
+            yield f"{test['id']} has evidence {path}, which is not an artifact"
 
 
 _COMPARED_ELSEWHERE = {"id", "as", "level", "profile", "features", "verdict", "reason", "message"}
-"""The input of the checks `catalogue` and `verdicts`."""
+"""Keys that the checks `catalogue` and `verdicts` compare."""
 
 
 def _causes(run: Evidence) -> Iterator[str]:
@@ -212,7 +212,7 @@ def _first_difference(stated: Any, derived: Any) -> str:
         return f"{key}: {_first_difference(stated.get(key), derived.get(key))}"
     if isinstance(stated, list) and isinstance(derived, list) and len(stated) == len(derived):
         return _first_difference(*next(pair for pair in zip(stated, derived, strict=True) if pair[0] != pair[1]))
-    return f"the report has {stated!r}, and {derived!r} follows from the history"
+    return f"the report has {stated!r}, but {derived!r} follows from the history"
 
 
 def _features(run: Evidence) -> Iterator[str]:
@@ -224,16 +224,16 @@ def _features(run: Evidence) -> Iterator[str]:
     for result in run.results:
         lacking = sorted(undeclared & {each.name for each in result.requirement.features})
         if lacking and not result.left_out and result.reason != SkipReason.UNSUPPORTED:
-            yield f"{result.requirement.id} ran, and its feature {', '.join(lacking)} is not declared"
+            yield f"{result.requirement.id} ran, but its feature {', '.join(lacking)} is not declared"
         if result.reason == SkipReason.UNSUPPORTED and not (lacking or _ruled_out(result.requirement)):
-            yield f"{result.requirement.id} is unsupported, and all its features are declared"
+            yield f"{result.requirement.id} is unsupported, but all its features are declared"
     exempt = sorted(each for each in undeclared & known.keys() if known[each].core)
     if exempt:
         yield f"core features are not declared: {', '.join(exempt)}"
 
 
 def _ruled_out(requirement: Requirement) -> bool:
-    """Return whether a requirement may be skipped although all its features are declared."""
+    """Return whether a requirement may be skipped even if all its features are declared."""
     return bool(requirement.as_ or requirement.unless or requirement.since)
 
 
@@ -247,13 +247,13 @@ def _run(run: Evidence) -> Iterator[str]:
     if run.judged.interrupted or said.get("interrupted"):
         yield "the run was interrupted"
     if not said["certifiable"]:
-        yield f"no certificate can rest on it: {'; '.join(said['certifiableReasons'])}"
+        yield f"the run cannot be certified: {'; '.join(said['certifiableReasons'])}"
     else:
         given = {name: _given(said["arguments"], name) for name in _NEVER_CERTIFIABLE}
         narrowed = [f"--{name} {value}" for name, value in given.items() if value]
         if "quick" in said or {"--quick", "--td-quick"} & set(said["arguments"]):
             narrowed.append("--quick")
-        yield from (f"it was run with {each}, and is marked as certifiable" for each in narrowed)
+        yield from (f"it was run with {each}, but is marked as certifiable" for each in narrowed)
     if said["timeScale"] != 1:
         yield f"its times were scaled by {said['timeScale']}"
 
@@ -262,7 +262,7 @@ _NEVER_CERTIFIABLE = ("mutant", "run-test", "skip-tests")
 
 
 def _given(arguments: Sequence[str], name: str) -> str:
-    """Return the last value of an option in arguments of the command or of pytest, or "" if it is absent."""
+    """Return the last value of an option in the arguments of the command or of pytest, or "" if it is absent."""
     last = ""
     for argument, after in itertools.pairwise([*arguments, ""]):
         option, sign, value = argument.partition("=")
@@ -281,7 +281,7 @@ def _times(run: Evidence) -> Iterator[str]:
     if abs(ended - last["wall"]) > CLOCK_SECONDS:
         yield "its date differs from the end of the history"
     if abs(seconds - (last["mono"] - first["mono"])) > CLOCK_SECONDS:
-        yield f"it took {seconds} s, and the history {last['mono'] - first['mono']:.0f} s"
+        yield f"it took {seconds} s, but the history covers {last['mono'] - first['mono']:.0f} s"
 
 
 def _identity(run: Evidence) -> Iterator[str]:
@@ -291,7 +291,7 @@ def _identity(run: Evidence) -> Iterator[str]:
     for name in (*NAMES, "url"):
         given = _given(run.report["run"]["arguments"], name)
         if given and run.report["implementation"][name] != given:
-            yield f"the implementation has {name} {run.report['implementation'][name]}, and the option was {given}"
+            yield f"the implementation has {name} {run.report['implementation'][name]}, but the option was {given}"
     for name, value in run.judged.report.items():
         yield from _difference(name, run.report.get(name), value)
 
@@ -316,4 +316,4 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
     "times": _times,
     "identity": _identity,
 }
-"""The checks by name, in the order in which refusals are shown. The check `schema` precedes all of them."""
+"""The checks by name, in the order in which refusals are shown. The check `schema` runs before all of them."""

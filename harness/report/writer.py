@@ -1,4 +1,4 @@
-"""Write all output of a run. The conformance report is written last, because it holds digests of the other files."""
+"""Write all output of a run. The conformance report comes last, because it holds digests of the other files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from harness.run.run import Run
 
 @gc_paused()
 def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded: Recorded) -> Path:
-    """Write history, JUnit, Allure, the page and the report. Returns the report's path.
+    """Write the history, JUnit XML, Allure results, page and report. Return the report's path.
 
-    `recorded` holds the records of the run's processes, and `judged` the results derived from these records. Raises
+    `recorded` holds the records of the run's processes, and `judged` the results derived from them. Raises
     `DistrustError` for the first file that cannot be written.
     """
     duration = time.monotonic() - run.started_at

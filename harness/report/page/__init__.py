@@ -1,1 +1,1 @@
-"""The page of a run: a single HTML file with pictures, which needs neither a network nor a server."""
+"""The page of a run: a single HTML file with diagrams. Viewing it needs neither a network nor a server."""

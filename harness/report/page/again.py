@@ -1,4 +1,4 @@
-"""Write the page of a run that has ended, from the folder of the run."""
+"""Write the page of a run that has ended, from the run's folder."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class FormerRun:
 
 
 def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
-    """Read the folder of a run that has ended, with the sentences of the catalogue. Raises `UsageError`."""
+    """Read the folder of a run that has ended. Sentences come from the catalogue. Raises `UsageError`."""
     history = place_of(run)
     folder = history.parent
     if history.name not in HISTORIES or not (folder / "report.yaml").exists():
-        raise UsageError(f"{folder}: there is no report.yaml beside run.jsonl; want the folder of a run that has ended")
+        raise UsageError(f"{folder}: has no run.jsonl with a report.yaml; expected the folder of a run that has ended")
     report = read_report(str(folder))
     _, judged = derive(history)
     known = {each.id: each for each in catalogue}
@@ -65,7 +65,7 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
 
 
 def evidence_in(folder: Path) -> Callable[[str], str | None]:
-    """Return a function that reads a file in a folder by path. It returns None for outside paths and binary files."""
+    """Return a function that reads a file in a folder by path. It returns None for paths outside and binary files."""
     root = folder.resolve()
 
     def text_of(path: str) -> str | None:

@@ -1,7 +1,7 @@
 """The map of a cluster: zones with their nodes, the clients and pods on each node, and the connections between them.
 
-The page shows the map as nested boxes. In Markdown it is a Mermaid diagram, which GitHub renders as a picture, while
-GitHub removes SVG and data URLs.
+The HTML page shows the map as nested boxes. In Markdown the map is a Mermaid diagram, because GitHub renders Mermaid
+but removes SVG and data URLs.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from harness.model.workloads import Client, ClientKind
 NOWHERE = "elsewhere"
 TIMES = "\N{MULTIPLICATION SIGN}"
 MOST_ARROWS = 24
-"""If a diagram would have more arrows, right answers are omitted to keep the picture readable."""
+"""If a diagram would have more arrows, correct answers are omitted to keep it readable."""
 
 
 class Kind(enum.StrEnum):
-    """The kind of a connection, in the order in which a map shows them."""
+    """The kind of a connection, in the order of a map's legend."""
 
     RIGHT = "right"
     UNKNOWN = "unknown"
@@ -51,7 +51,7 @@ _PLAIN = re.compile(rf"[^\w .:/(){TIMES}-]")
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a client reached. `to` is a pod, or if `of_pod` is false an outcome such as "timed out"."""
+    """The results of a client's connections. `to` is a pod or, if `of_pod` is false, an outcome such as "timed out"."""
 
     kind: Kind
     client: str
@@ -62,7 +62,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, with its clients by name and the pods on it. `beside` are running pods that play no role."""
+    """A node, with its clients by name and its pods. `beside` lists running pods without a role in the scenario."""
 
     name: str
     clients: Mapping[str, str]
@@ -79,7 +79,7 @@ class ClusterMap:
 def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str] = ()) -> tuple[str, str]:
     """Return the node and kind of a client from its label, or `NOWHERE` if the node is unknown.
 
-    A label is `str(Client)` or "pod NAME". The name of a query may follow after " in ".
+    A label is `str(Client)` or "pod NAME", optionally followed by " in " and the name of a query.
     """
     known = _clients_on(tuple(nodes))
     for name in (label, label.partition(" in ")[0]):
@@ -98,7 +98,7 @@ def _clients_on(nodes: tuple[str, ...]) -> dict[str, tuple[str, str]]:
 
 
 def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
-    """Return the node of a pod from the pod's name: NODE for the first pod on a node, then NODE-2, and so on."""
+    """Return the node of a pod from its name: NODE for the first pod on a node, then NODE-2, and so on."""
     for name in (pod, pod.partition(":")[0]):
         if name in nodes:
             return name
@@ -111,7 +111,7 @@ def place_of_pod(pod: str, nodes: Sequence[str]) -> str:
 def map_of(
     nodes: Sequence[tuple[str, str]], pods: Sequence[str], rows: Sequence[Row], *, beside: Sequence[str] = ()
 ) -> ClusterMap:
-    """Return the map of a grid with columns `pods`. `nodes` maps names to zones, `beside` are other running pods."""
+    """Return the map of a grid with columns `pods`. `nodes` maps names to zones. `beside` lists other running pods."""
     names = [name for name, _ in nodes]
     clients = {row.client: place_of_client(row.client, names, [*pods, *beside]) for row in rows}
     homes = {pod: place_of_pod(pod, names) for pod in (*pods, *beside)}
@@ -172,5 +172,5 @@ def _label(client: str, what: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text in which all characters with a meaning in Mermaid are escaped as numbers."""
+    """Escape all characters that have a meaning in Mermaid as numbers."""
     return _PLAIN.sub(lambda found: f"#{ord(found[0])};", text)

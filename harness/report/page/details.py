@@ -1,4 +1,4 @@
-"""The details of one requirement on the page: the cases, and the windows of each case with pictures."""
+"""The details of one requirement on the page: its cases, and each case's observation windows as diagrams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.report.page.lanes import Timeline, timeline_of
 from harness.variation.axes import when_it_fails
 
 Nodes = Sequence[tuple[str, str]]
-"""Names of nodes with their zones."""
+"""The zone of each node, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case of a requirement. `numbers` holds lines of `reactions.COLUMNS` for each steady traffic.
+    """One case of a requirement. `numbers` holds rows of `reactions.COLUMNS` for each steady traffic.
 
     `why` is the explanation without the parts that the page shows separately.
     """
@@ -76,7 +76,7 @@ def case_of(
 
 
 def _why(case: CaseResult, story: Story) -> str:
-    """Return the explanation without grids, messages and the command, which the page shows separately."""
+    """Return the explanation without grids, messages and the command, which the page shows elsewhere."""
     text = without_command(case)
     for each in story.windows:
         if each.judgement and each.judgement.grid:
@@ -100,7 +100,7 @@ def _window(story: Story, window: WindowStory, nodes: Nodes) -> Window:
         window.title,
         judgement is not None and judgement.verdict is Verdict.PASSED,
         judgement is not None,
-        judgement.message if judgement else "it was not judged, since the scenario ended before",
+        judgement.message if judgement else "not judged, because the scenario ended earlier",
         shown,
         rows,
         map_of(nodes, columns, rows, beside=running),

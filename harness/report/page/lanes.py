@@ -1,4 +1,4 @@
-"""The timeline of steady traffic: a lane for each client shows the answering pods, losses and gaps over time."""
+"""The timeline of steady traffic: each client has a lane with the answering pods, losses and gaps over time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from harness.model.outcomes import Reached, Refused, TimedOut, Unknown
 INTERVALS = 72
 _EDGE = 1e-6  # tolerance as a fraction of an interval, for floats on its border
 MOST_CHANGES = 40
-"""The maximum number of changes with a line of text."""
+"""The maximum number of changes that get a line of text."""
 
 _NAMES = {TimedOut: "timed out", Refused: "refused", Unknown: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The answers in an interval: the worst kind, the pod that answered most, and all of them as text."""
+    """The answers in an interval: the worst kind of answer, the pod that answered most, and a text with all answers."""
 
     kind: str = ""  # "lost", "wrong", "right", or "" without an answer
     pod: str = ""
@@ -32,9 +32,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The lane of each client, and its gaps as texts. Intervals have the numbers of the changes written in them.
+    """The lane and the gaps of each client. `written` holds the numbers of the changes written in each interval.
 
-    `took_up` are the intervals in which all components had processed the changes. `times` are the ends of the axis.
+    `took_up` holds the intervals in which all components finished processing the changes. `times` are the axis's ends.
     """
 
     lanes: dict[str, list[Interval]]

@@ -1,7 +1,6 @@
-"""Create the page of a run from its report, its results, and the stories in its history.
+"""Create the page of a run from its report, its results, and the recorded cases in its history.
 
-Collapsed parts are compressed to keep the page of a whole run small. The page unpacks a part when a reader opens the
-part.
+Collapsed parts are compressed to limit the size of the page. The browser decompresses a part when a reader opens it.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from harness.report.template import environment, file, style
 _PACKAGE = "harness.report.page"
 
 MOST_OPEN = 40
-"""The maximum number of failures that are initially open. Other failures are collapsed, like passed requirements."""
+"""The maximum number of failures that are open at first. Other failures are collapsed, like passed requirements."""
 
 MOST_EVIDENCE = 60_000
 MOST_EVIDENCE_OF_ALL = 6_000_000
-"""The maximum number of characters of all evidence in the page. The folder of the run has the complete evidence."""
+"""The maximum number of characters of evidence in the page. The run's folder has the complete evidence."""
 
 SLOWEST = 10
 MOST_NAMED = 12
@@ -46,7 +45,7 @@ MOST_NAMED = 12
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the list: a requirement, its details, and the compressed details if they are collapsed."""
+    """A row of the list: a requirement and its details, which are compressed if collapsed."""
 
     result: Result
     mark: str
@@ -58,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A table of requirements with the same cases. Rows are requirements, and columns are parameters."""
+    """A table of requirements that have the same cases. Rows are requirements, and columns are parameters."""
 
     document: str
     columns: tuple[str, ...]
@@ -72,7 +71,7 @@ def as_html(
     numbers: reactions.Numbers,
     read: Callable[[str], str | None] = lambda _: None,
 ) -> str:
-    """Return the page. `read` returns the text of an evidence file by its path in the run's folder, if it exists."""
+    """Return the page. `read` returns the text of an evidence file by its path in the run's folder, or None."""
     chosen = sorted((each for each in results if not each.left_out), key=_order)
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     engine = environment(_PACKAGE)
@@ -142,7 +141,7 @@ def _counted(results: Iterable[Result], key: Callable[[Result], str]) -> list[tu
 
 
 def durations(results: Iterable[Result]) -> list[tuple[str, float, float]]:
-    """Return documents with their seconds and share of the total, with the longest first."""
+    """Return documents with their seconds and share of the total, longest first."""
     seconds: dict[str, float] = defaultdict(float)
     for each in results:
         seconds[each.requirement.document] += each.duration
@@ -171,7 +170,7 @@ def matrices(results: Iterable[Result]) -> list[Matrix]:
 
 
 def _evidence(result: Result, read: Callable[[str], str | None], room: int) -> list[tuple[str, str]]:
-    """Return a requirement's files by path, with texts of at most `room`. Files about packet paths come first."""
+    """Return a requirement's files by path, up to `room` characters. Files about packet paths come first."""
     every = {path for case in result.cases for path in case.evidence}
     found = []
     for path in sorted(every, key=lambda path: ("/path-" not in path, not _is_path(path), path)):
@@ -187,5 +186,5 @@ def _is_path(path: str) -> bool:
 
 
 def _packed(body: str) -> str:
-    """Return a part of the page in a form that browsers can unpack (zlib, encoded as base64)."""
+    """Compress a part of the page for decompression in the browser (zlib, encoded as base64)."""
     return base64.b64encode(zlib.compress(body.encode())).decode()

@@ -208,7 +208,7 @@ def test_killed_run_is_judged_up_to_its_last_record(run: Path) -> None:
     (run / "report.yaml").unlink()
     result = judge(run)
     assert result.exit_code == 1
-    assert "The run did not end, or one of its workers died" in result.output
+    assert "The run did not end, or a worker was killed" in result.output
 
 
 def test_yaml_output_is_equal(run: Path) -> None:
@@ -360,4 +360,4 @@ def test_folder_without_a_history_is_refused(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "empty").mkdir()
     result = judge(place)
     assert result.exit_code == 4
-    assert "want the folder of a run, or its run.jsonl" in result.output
+    assert "expected the folder of a run, or its run.jsonl" in result.output

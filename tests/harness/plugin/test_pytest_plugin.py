@@ -261,7 +261,7 @@ def test_requirements_excluded_by_options_are_counted_and_not_listed(certify: An
     run = certify("passes", "fails", "unavailable", options=options)
     assert (run.code, run.verdicts) == (0, {"passes": "passed"})
     assert run.report["run"]["deselected"] == {"not named by --run-test": 2}
-    assert "Left out by the options of this run: 2 (not named by --run-test)\n" in run.text
+    assert "Excluded by the options of this run: 2 (not named by --run-test)\n" in run.text
     assert "KEP-1/fails" not in run.text
     assert (run.folder / "junit.xml").read_text().count("<testcase") == 1
     assert len(list((run.folder / "allure-results").glob("*-result.json"))) == 1

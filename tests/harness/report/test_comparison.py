@@ -108,7 +108,7 @@ def test_only_requirements_that_differ_are_listed() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "cannot be read"), ("{", "is not YAML"), ("kind: Pod\n", "does not meet its schema")],
+    [(None, "cannot be read"), ("{", "is not YAML"), ("kind: Pod\n", "does not match its schema")],
 )
 def test_invalid_report_is_named_and_refused(tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "report.yaml"

@@ -178,7 +178,7 @@ def test_narrowing_makes_a_run_not_certifiable(options: dict[str, Any], reason: 
 
 def test_a_changed_checkout_does_not_certify(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "suite_revision", lambda: "a" * 40 + "-dirty")
-    assert "the suite is a checkout with changes of its own" in report(*results("passed"))["run"]["certifiableReasons"]
+    assert "the suite is a checkout with uncommitted changes" in report(*results("passed"))["run"]["certifiableReasons"]
 
 
 def test_the_worst_case_decides() -> None:

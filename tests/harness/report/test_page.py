@@ -239,7 +239,7 @@ def test_a_run_without_its_report_is_refused(run: Run) -> None:
     (run.folder / "report.yaml").unlink()
     done = CliRunner().invoke(main, ["report", str(run.folder)])
     assert done.exit_code == 4
-    assert "there is no report.yaml beside run.jsonl" in done.output
+    assert "has no run.jsonl with a report.yaml" in done.output
 
 
 def test_evidence_outside_of_the_folder_is_not_shown(run: Run, tmp_path: Path) -> None:

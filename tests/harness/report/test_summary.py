@@ -70,7 +70,7 @@ i KEP-3015/any-way  (MAY)
     no route
 
 Not run
-\N{EN DASH} 1 unavailable: this machine or backend cannot do it
+\N{EN DASH} 1 unavailable: this machine or backend does not support it
     1 x no IPv6
 
 1 MUST requirement is not met (exit code 1).
