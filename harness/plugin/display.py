@@ -1,6 +1,6 @@
-"""Write progress as permanent lines. On a terminal, the current state is drawn below these lines and updated.
+"""Write progress as permanent lines. On a terminal, the current state is drawn and updated below these lines.
 
-If the output is not a terminal with cursor control, a line shows the state after some seconds without output.
+If the output is not a terminal with cursor control, a line shows the state after each period without output.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Status:
 
     @property
     def summed_up(self) -> str:
-        """The state without the running tests, in a few words."""
+        """Return the state in a few words, without the running tests."""
         if not self.total:
             return self.phase
         left = "" if self.left is None else f", {spoken(self.left)} left"
@@ -61,13 +61,13 @@ class Status:
 
     @property
     def text(self) -> str:
-        """The whole state in one line."""
+        """Return the complete state in one line."""
         shown = [f"{name} ({seconds:.0f} s)" for name, seconds in self.running[:_MOST_SHOWN]]
         return self.summed_up + (f"; still running: {', '.join(shown)}" if shown else "")
 
 
 def spoken(seconds: float) -> str:
-    """Return a rounded, human-readable duration."""
+    """Return a rounded duration for humans."""
     return f"about {seconds:.0f} s" if seconds < 100 else f"about {seconds / 60:.0f} min"
 
 
@@ -79,7 +79,7 @@ def _beside_capture(file: Any) -> Any:
         return file
 
 
-class _Whole:
+class _Unwrapped:
     """A line for rich that is not wrapped. Rich's `soft_wrap` would also affect the drawing below the line."""
 
     def __init__(self, line: Line) -> None:
@@ -91,7 +91,7 @@ class _Whole:
 
 
 class Silence:
-    """Thread that calls `say` after some time without output."""
+    """Thread that calls `say` after each period without output."""
 
     def __init__(self, say: Callable[[], None]) -> None:
         self._say = say
@@ -118,7 +118,7 @@ class Silence:
 
 @contextlib.contextmanager
 def never_silent(say: Callable[[str], None], what: str) -> Iterator[Callable[[str], None]]:
-    """Yield a `say` for a long block with little output; it also prints `what` after each silence."""
+    """Yield a `say` for a long block with little output. `what` is also printed after each period without output."""
     began = time.monotonic()
     silence = Silence(lambda: say(f"… {what}, {time.monotonic() - began:.0f} s"))
 
@@ -133,7 +133,7 @@ def never_silent(say: Callable[[str], None], what: str) -> Iterator[Callable[[st
 
 
 class Display:
-    """Writer that uses pytest's reporter, or rich while there is something to draw below the lines."""
+    """Writer of lines: rich while a state is drawn below the lines, otherwise pytest's reporter."""
 
     def __init__(self, terminal: Any, status: Callable[[], Status]) -> None:
         self._terminal = terminal
@@ -166,7 +166,7 @@ class Display:
         return True
 
     def start(self) -> None:
-        """Begin to show the state."""
+        """Start to show the state."""
         self._own = _beside_capture(self._file)
         if not self.draws:
             self._silence = Silence(self._say)
@@ -207,7 +207,7 @@ class Display:
     def write(self, line: Line) -> None:
         """Write a permanent line without wrapping. The terminal continues a long line in the next row."""
         if self._live is not None:
-            self._live.console.print(_Whole(line), crop=False)
+            self._live.console.print(_Unwrapped(line), crop=False)
             return
         with self._lock:
             self._terminal.write_line(line.text, **_MARKUP[line.style])

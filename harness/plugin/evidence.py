@@ -1,6 +1,7 @@
 """Gather evidence from a scenario's fixtures before they are torn down.
 
-Any fixture value may have the following optional methods. An error in one of these methods does not break the run.
+The value of any fixture may have the following optional methods. An error in one of these methods does not fail the
+run.
 
     evidence() -> file names and texts (or bytes), as a mapping or as successive pairs
                                                        after a failure: rules, slices, nodes, requests, logs
@@ -56,7 +57,7 @@ def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = F
 
 
 def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
-    """Return the evidence that a fixture provides in time. Each text is shortened to a readable size."""
+    """Return the evidence that a fixture provides within the time limit. Each text is shortened to a readable size."""
     asked = getattr(value, "evidence", None) or _explained(value)
     if not callable(asked):
         return {}
@@ -77,7 +78,7 @@ def _texts(value: Any, fixture: str) -> dict[str, str | bytes]:
         gathering.join(SECONDS)
     texts = dict(found)
     if gathering.is_alive():
-        texts[missing] = f"the rest did not come within {SECONDS:g} s"
+        texts[missing] = f"the remaining evidence was not ready within {SECONDS:g} s"
     return texts
 
 

@@ -1,6 +1,7 @@
-"""Run disruptive requirements, which change a shared cluster or read its metrics, last and one at a time.
+"""Run disruptive requirements last and one at a time, because they change a shared cluster or read its metrics.
 
-Workers are processes, so each test locks a file of the run. Disruptive tests take an exclusive lock, others a shared.
+Workers are processes, so each test locks a file of the run. Disruptive tests take an exclusive lock, other tests a
+shared lock.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ DISRUPTIVE = frozenset(
         Ability.UNDISTURBED,
     }
 )
-"""Abilities whose use interferes with scenarios of other workers in either direction. Metrics count all traffic."""
+"""Abilities that disturb the scenarios of other workers, or are disturbed by them. Metrics count all traffic."""
 
 GROUP = "disruptive"
 """The group of pytest-xdist that sends all disruptive tests to one worker."""
@@ -40,7 +41,9 @@ def disrupts(needs: Needs) -> bool:
 
 @contextlib.contextmanager
 def turn(file: Path, *, exclusive: bool) -> Iterator[None]:
-    """Wait until no disruptive test runs, or with `exclusive` until no test runs, and hold that state in the block."""
+    """Wait until no disruptive test runs, or with `exclusive` until no test runs. Other tests wait while the block
+    runs.
+    """
     with file.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         yield

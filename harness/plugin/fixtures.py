@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from harness.scenario.cluster import Cluster
 
 COLLECTIONS = (10_000, 20, 20)
-"""Thresholds of the garbage collector. Probes create many objects without reference cycles."""
+"""Thresholds of the garbage collector, which are high because probes create many objects without reference cycles."""
 
 
 class Backends:
-    """The booted backends of a session, by topology. Each backend is booted at its first use."""
+    """The booted backends of a session, by topology. Each backend boots at its first use."""
 
     def __init__(self, run: Run | None) -> None:
         self._run = run
@@ -63,7 +63,7 @@ class Backends:
         return booted
 
     def releases(self, topology: Topology, draw: Draw = PLAIN) -> Releases | None:
-        """Return the record of components that scenarios changed, or None if workers share the components."""
+        """Return the record of components that scenarios changed, or None if workers share these components."""
         shared = self._run is not None and self._run.target and self._run.worker
         return None if shared else self._releases.setdefault((topology.name, draw[axes.NAMES]), {})
 
@@ -89,7 +89,7 @@ def backends(request: pytest.FixtureRequest) -> Iterator[Backends]:
 
 
 def _boot(run: Run | None, topology: Topology, draw: Draw) -> Backend:
-    """Boot a cluster of this topology, or this worker's share of the real one."""
+    """Boot a cluster of this topology, or return this worker's share of the real cluster."""
     if run is not None and run.target:
         from harness.run.real_cluster import boot  # noqa: PLC0415
 
@@ -132,7 +132,7 @@ def _numbers() -> Iterator[int]:
 
 @pytest.fixture
 def generation(request: pytest.FixtureRequest) -> Generation | None:
-    """The cases that a test generates, or None to use the cases of the suite."""
+    """The cases that the generating test runs, or None for the cases of the suite."""
     made: Generation | None = getattr(request, "param", None)
     return made
 
@@ -154,10 +154,10 @@ def new_cluster(
     def make(wanted: Topology) -> Cluster:
         topology = run.settings.topology_for(wanted) if run is not None else wanted
         if topology is None and run is not None and run.target:
-            raise IneligibleError(f"the cluster is not of topology {wanted.name}")
+            raise IneligibleError(f"the cluster does not have topology {wanted.name}")
         if topology is None:
             nodes = " ".join(node.name for node in wanted.nodes)
-            raise IneligibleError(f"the selected topology does not have {nodes} in their zones")
+            raise IneligibleError(f"the selected topology lacks nodes {nodes} or has them in other zones")
         marker = request.node.get_closest_marker("requirement")
         test = marker.args[0].id if marker is not None else request.node.nodeid
         namespace = f"{_prefix(run)}{next(_numbers)}"

@@ -1,8 +1,9 @@
-"""A smoke test that runs before all tests. It checks whether hints have any effect, even if they are added later.
+"""A smoke test before all other tests. It checks whether hints have an effect, including hints added to an existing
+slice.
 
-Most proxies that ignore hints do so silently: a feature gate is off, or packets bypass the data plane that is judged.
-Others ignore hints when they compare endpoints, and see no change. Then dozens of failures have one cause, which the
-report should state first. The result is a note, and does not affect any verdict.
+Proxies that ignore hints usually do so silently: a feature gate is off, or packets bypass the judged data plane. Others
+ignore hints when they compare endpoints, so they miss a change of hints. Dozens of failures then have one cause, which
+the report should state first. The result is a note and does not affect verdicts.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ PROBES = 24  # all probes reach the same of two endpoints by chance once in 16 m
 
 
 def hint_facts(backend: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
-    """Return whether hints keep traffic away from an endpoint in another zone, for the report. {} means unknown.
+    """Return whether hints keep traffic away from an endpoint in another zone, for the report. {} means that it is
+    unknown.
 
-    If added hints have no effect, a slice that has hints from the beginning is tested. `namespace` is created for the
-    test and deleted afterwards. Services request hints by the field, or by annotations on an older API server.
+    If added hints have no effect, the test creates a slice with hints. `namespace` is created for the test and deleted
+    afterwards. Services request hints by the field, or by annotations on an older API server.
     """
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
@@ -93,6 +95,8 @@ def _comes_to(backend: Backend, probe: Probe, wanted: set[str]) -> bool:
         return {each.pod if isinstance(each, Reached) else "" for each in answers} == wanted
 
     try:
-        return eventually(seen, within=WITHIN, every=0.05, describe="an answer to the first question")
+        return eventually(
+            seen, within=WITHIN, every=0.05, describe="an answer from the expected endpoints of the smoke test"
+        )
     except NotYetError:
         return False

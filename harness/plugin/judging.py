@@ -23,7 +23,7 @@ from harness.judging.verdict import Judgement, SkipReason, Verdict
 from harness.run.shortage import shortage, why_it_cannot_go_on
 
 PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
-"""Our names for pytest's outcomes."""
+"""The project's names for pytest's outcomes."""
 
 _SKIPPED = {UnavailableError: SkipReason.UNAVAILABLE, IneligibleError: SkipReason.INELIGIBLE}
 
@@ -32,7 +32,8 @@ _SKIPPED = {UnavailableError: SkipReason.UNAVAILABLE, IneligibleError: SkipReaso
 def translated(phase: str) -> Iterator[None]:
     """Convert every exception of a phase to an exception that pytest's reporters understand.
 
-    Assertions are failures, skips are skips, and anything else is an error. Lack of files, memory or disk is distrust.
+    Failed assertions are failures, skips are skips, and any other exception is an error. A lack of files, memory or
+    disk space is distrust.
     """
     try:
         with _by_kind(phase):
@@ -79,9 +80,10 @@ def _is_time_limit(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
-    """Before a failure is reported, check all threads and call `check_instruments()` of every fixture. May raise.
+    """Before a failure is reported, check all threads and call `check_instruments()` of every fixture. May raise any
+    error.
 
-    A proxy that has exited gives no answers, but its silence is not evidence about its routing.
+    A proxy that has exited answers nothing, which is not evidence about its routing.
     """
     try:
         yield
@@ -95,7 +97,7 @@ def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
 
 
 def recheck(fixtures: Mapping[str, Any]) -> None:
-    """Check at the end of a scenario that the last observed values still hold. Raises `AssertionError`."""
+    """At the end of a scenario, check that the last observed values are still observed. Raises `AssertionError`."""
     from harness.scenario.convergence import recheck  # noqa: PLC0415  only tests with a cluster need it
     from harness.scenario.record import Record  # noqa: PLC0415
 
@@ -122,7 +124,7 @@ def judge(report: pytest.TestReport, error: BaseException | None, case: Case) ->
 
 
 def sentence(error: BaseException | None) -> str:
-    """Return the first line of an exception, prefixed with its type if the type is not defined by us."""
+    """Return the first line of an exception, prefixed with its type unless the project defines the type."""
     if error is None:
         return "the test failed without a message"
     first = first_line(str(error))
@@ -132,7 +134,7 @@ def sentence(error: BaseException | None) -> str:
 
 
 def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
-    """Return the whole text of an exception, with its source location unless the text is sufficient."""
+    """Return the complete text of an exception, with its source location unless the text alone is sufficient."""
     text = str(error).strip() if error is not None else ""
     if isinstance(error, HarnessError):
         return text
@@ -160,7 +162,7 @@ def end_of(error: BaseException | None) -> EndedError | None:
 
 
 def logs_of(error: BaseException | None) -> Mapping[str, str]:
-    """Return the logs that this error holds, by file name, if a cluster failed to boot."""
+    """Return the logs in this error by file name, if a cluster failed to boot."""
     while error is not None:
         if isinstance(error, HarnessError) and error.logs:
             return error.logs
@@ -169,9 +171,11 @@ def logs_of(error: BaseException | None) -> Mapping[str, str]:
 
 
 def why_it_stopped(error: BaseException) -> str:
-    """Return why a process of the run cannot continue, or "" if the reason is unknown, which is a defect."""
+    """Return why a process of the run cannot continue. "" means that the reason is unknown, which is a bug of the
+    suite.
+    """
     if isinstance(error, EOFError):  # raised by execnet
-        return "a worker exited while it started"
+        return "a worker exited during its start"
     return why_it_cannot_go_on(error) or (sentence(error) if isinstance(error, HarnessError) else "")
 
 
@@ -180,7 +184,7 @@ def judgement_of(error: BaseException | None) -> Judgement | None:
 
 
 def _why_skipped(error: BaseException | None) -> tuple[str, str]:
-    """Return the skip reason and its details. A skip that none of our errors caused is `unavailable`."""
+    """Return the skip reason and its details. The reason is `unavailable` unless one of our errors caused the skip."""
     for each in (error, getattr(error, "__cause__", None)):
         for kind, reason in _SKIPPED.items():
             if isinstance(each, kind):

@@ -1,6 +1,6 @@
-"""Read the results of all tests from the history during a run. At the end, write reports and set the exit code.
+"""Read the results of all tests from the history during a run. At its end, write reports and set the exit code.
 
-Workers write the history. The controller adds cases without a result after a crash of a worker or an early end.
+Workers write the history. The controller adds the cases that have no result after a worker crash or an early end.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Ledger:
         return self._judge.judged
 
     def _result_of(self, case: Case, judged: Judged) -> CaseResult:
-        """Return the result of a case. A case that passed counts only after its tear-down has ended."""
+        """Return the result of a case. A passed case counts only after its tear-down has ended."""
         key = (case.requirement, private(case.parameters))
         known = replace(judged.case(key), nodeid=case.nodeid) if key in judged.cases else None
         if known is None or (known.verdict == Verdict.PASSED and key not in judged.seconds):
@@ -88,7 +88,7 @@ class Ledger:
         result.never_began = True
         if self._run.settings.fail_fast and not self._run.interrupted and not self._run.distrust:
             result.verdict, result.reason = Verdict.SKIPPED, SkipReason.DESELECTED
-            result.message = "not run: --fail-fast stopped the run before it"
+            result.message = "not run: --fail-fast stopped the run earlier"
         else:
             result.verdict = Verdict.INCONCLUSIVE
             result.message = result.explanation = f"not run: {self._stopped or 'the run ended before it'}"
@@ -99,7 +99,7 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record facts that the history lacks: distrust, crashes, and failures of tests without a requirement."""
+        """Record facts missing in the history: distrust, crashes, and failures of tests without a requirement."""
         self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
         if distrust := dict(report.user_properties).get(DISTRUST):
             self._distrust(str(distrust))
@@ -112,7 +112,7 @@ class Ledger:
             self._end_if_decided()
 
     def _end_if_decided(self) -> None:
-        """End the session when its exit code can no longer be 0. pytest's own limit would also count warnings."""
+        """End the session once its exit code can no longer be 0. pytest's own limit would also count warnings."""
         begun = [each for each in self.results() if not all(case.never_began for case in each.cases)]
         found = situation(begun, strict=self._run.settings.warnings_as_errors)
         if not (found.failed or found.inconclusive or self._other_failures):
@@ -138,7 +138,7 @@ class Ledger:
             self._distrust(f"{report.nodeid or 'the suite'} could not be collected")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Distinguish Ctrl-C from pytest's own ways to stop, which use the same exception."""
+        """Distinguish Ctrl-C from pytest's own stops, which use the same exception."""
         self._stopped = str(excinfo.value)
         by_hand = type(excinfo.value) in (KeyboardInterrupt, pytest.exit.Exception)
         if by_hand or "keyboard-interrupt" in self._stopped:  # xdist uses the second text for a worker
@@ -156,14 +156,14 @@ class Ledger:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """End the run if a worker exited because it could not continue. The worker has printed the reason."""
+        """End the run if a worker exited because it could not continue. The worker has already printed the reason."""
         if error and error != "keyboard-interrupt" and _ended_itself(node.gateway):
-            self._distrust(f"worker {node.gateway.id} could not go on")
+            self._distrust(f"worker {node.gateway.id} could not continue")
             self._session.config.pluginmanager.getplugin("dsession").shouldstop = self._run.distrust[-1]
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None]:
-        """Write all reports, even after errors in the clean-up, then set the exit code."""
+        """Write all reports even if the clean-up failed, then set the exit code."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  it must not prevent the report
@@ -197,7 +197,9 @@ class Ledger:
         self._run.when_decided(self.exit_code)
 
     def _write(self, results: list[Result]) -> None:
-        """Write the reports. If a signal arrives meanwhile, write them again, because they state "not interrupted"."""
+        """Write the reports. If a signal arrives meanwhile, write them again, because the first version states "not
+        interrupted".
+        """
         while not self._run.sealed:
             said = self._run.interrupted
             self.report = write_reports(self._run, results, self._judged(), self._parts.recorded())
@@ -215,7 +217,7 @@ class Ledger:
 
 
 def _ended_itself(gateway: Any) -> bool:
-    """Return whether a worker whose pipe is closed exited because it could not continue: see `Recorder`."""
+    """Return whether a worker with a closed pipe exited because it could not continue: see `Recorder`."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         return bool(gateway._io.popen.wait(_END_SECONDS) == ExitCode.DISTRUST)
     return False

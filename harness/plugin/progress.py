@@ -1,7 +1,7 @@
 """Show a run on the terminal: its settings, a line for each requirement, and the summary.
 
-pytest's own reporter is quiet, but still writes the lines, so that capture, colour and NO_COLOR work as everywhere in
-pytest. With -v it reports as usual, with our header and summary.
+pytest's own reporter prints no progress, but still writes our lines, so that capture, colour and NO_COLOR work as
+usual. With -v it reports as usual, and our header and summary are added.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class Progress:
         )
 
     def pytest_report_header(self) -> list[str]:
-        """With -v, return the settings for pytest's own header."""
+        """With -v, return the settings as lines of pytest's header."""
         return [line.text for line in self._header() if line.text]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Without -v, show the state until there are lines."""
+        """Without -v, show the state until there are permanent lines."""
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
         if terminal is None:
             return
@@ -85,12 +85,12 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
-        """Without -v, show the settings after collection, when the selected names are known to exist."""
+        """Without -v, show the settings after collection, when the names in the options have been checked."""
         self._show_header()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:
-        """Without -v, show the settings in a run with workers, because the workers collect the tests."""
+        """Without -v, show the settings of a run with workers, because only the workers collect the tests."""
         self._show_header()
 
     def _show_header(self) -> None:
@@ -106,7 +106,7 @@ class Progress:
     ) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
         """Suppress pytest's progress letters and list of failures for tests of requirements.
 
-        With -v, assign warnings and notes to separate categories, because pytest would count them as failures.
+        With -v, count warnings and notes in separate categories, because pytest would count them as failures.
         """
         if not isinstance(report, pytest.TestReport):
             return None
@@ -134,7 +134,7 @@ class Progress:
         cases, now = self._planned(), time.monotonic()
         wanted = {case.requirement for case in cases.values() if case.to_run}
         if self._eta is None or not wanted:
-            what = "workers start and collect" if self._run.distributed else "collecting"
+            what = "starting workers and collecting tests" if self._run.distributed else "collecting"
             return Status(f"{what}, {now - self._began:.0f} s")
         running = sorted(self._eta.running.copy().items(), key=lambda each: each[1])
         named = [(_name(cases[nodeid]), now - since) for nodeid, since in running if nodeid in cases]
@@ -192,7 +192,7 @@ class Progress:
 class Eta:
     """Estimator of the end of a run, from the expected seconds by node id. `at_once` cases run in parallel.
 
-    `ending` is the time after the last case, for closing clusters and writing reports.
+    `ending` is the time in seconds after the last case, for closing clusters and writing reports.
     """
 
     def __init__(self, expected: Mapping[str, float], *, at_once: int, ending: float = 0.0) -> None:
@@ -215,8 +215,8 @@ class Eta:
     def left(self, now: float) -> float:
         """Return the estimated seconds until the end of the run.
 
-        Expected durations are scaled by the ratio of actual to expected time of all ended and running cases, because
-        the machine may be busy, and workers slow each other down.
+        The expected durations are scaled by the ratio of actual to expected time of all ended and running cases. The
+        ratio covers a busy machine and workers that slow each other down.
         """
         running, todo = self.running.copy(), self._todo.copy()  # other threads change the two mappings
         late = {each: now - since for each, since in running.items() if now - since > todo.get(each, 0.0)}
@@ -227,7 +227,7 @@ class Eta:
 
 
 def _line(result: Result, display: Display) -> str:
-    """Return the line of a requirement. On a terminal a long reason is truncated, but the id is never."""
+    """Return the line of a requirement. On a terminal a long reason is truncated, but an id is always complete."""
     marks = MARKS if display.can_write("".join(MARKS.values())) else PLAIN_MARKS
     text = f"  {marks[result.outcome]} {result.requirement.id}"
     width = min(display.width, _WIDEST)
@@ -253,7 +253,7 @@ def _silence_xdist(config: pytest.Config) -> None:
 
 
 def _short(path: str) -> str:
-    """Return the path relative to the folder if it is inside the folder. An empty path stays empty."""
+    """Return the path relative to the folder if it is inside the folder. An empty path is returned unchanged."""
     if not path:
         return ""
     relative = os.path.relpath(path)

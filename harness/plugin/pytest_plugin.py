@@ -1,7 +1,7 @@
 """The pytest plugin: its options, and the hooks that turn a pytest run into a conformance run.
 
-The plugin is an entry point, so every pytest run on the machine loads this module. The module imports no backend until
-a test needs a backend.
+The plugin is an entry point, so every pytest run on the machine loads this module. Backends are imported only when a
+test needs one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KIND_FACTOR = 4.0  # the upgrade procedure of a KEP replaces the API server, co
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add every option as --td-NAME and as td_NAME in the ini file."""
-    group = parser.getgroup("conformance", "conformance of topology-aware routing (trafficdist)")
+    group = parser.getgroup("conformance", "conformance of topology-aware Service routing (trafficdist)")
     group.addoption("--td-options-file", metavar="FILE", help="YAML file with options, by name without --td-.")
     parser.addini("td_options_file", "YAML file with options for trafficdist")
     for option in OPTIONS:
@@ -116,7 +116,7 @@ def _take_charge(config: pytest.Config) -> None:
 
 
 def _set_workers(config: pytest.Config, run: Run) -> str:
-    """Set the number of xdist workers. Returns the number and a reason, which the header shows."""
+    """Set the number of xdist workers. Return the number and the reason for it, which the header shows."""
     if (asked := getattr(config.option, "numprocesses", None)) is not None:
         return f"{asked or 'none'}: asked for with -n"
     workers = run.settings.workers
@@ -138,7 +138,7 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
 
 
 def _suite(config: pytest.Config) -> Path:
-    """Return the suite's folder: the nearest parent of the tests with a table of needs, else their own folder."""
+    """Return the suite's folder: the nearest parent of the tests with a table of needs, or the tests' own folder."""
     from harness.model.needs import FILE
 
     found = importlib.util.find_spec(SUITE) if config.args[:1] == [SUITE] and config.option.pyargs else None
@@ -154,7 +154,7 @@ def _arguments(config: pytest.Config) -> tuple[str, ...]:
 
 
 def _is_whole_suite(config: pytest.Config) -> bool:
-    """Return whether the collected tests are exactly the published suite."""
+    """Return whether the collected tests are exactly those of the published suite."""
     found = importlib.util.find_spec(SUITE)
     places = [Path(place).resolve() for place in (found.submodule_search_locations or ())] if found else []
     arguments = [argument for argument in config.args if argument != SUITE or not config.option.pyargs]
@@ -192,7 +192,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _limit_scenarios(config: pytest.Config, run: Run) -> None:
-    """Set the time limit of scenarios. The limit is longer if real components are replaced, which takes minutes.
+    """Set the time limit of scenarios. The limit is longer if real components can be replaced, which takes minutes.
 
     A limit from the command line or PYTEST_TIMEOUT takes precedence.
     """
@@ -204,9 +204,9 @@ def _limit_scenarios(config: pytest.Config, run: Run) -> None:
 
 
 def _end_with_controller() -> None:
-    """Request that the kernel kills this worker when its controller dies.
+    """Make the kernel kill this worker when its controller dies.
 
-    Otherwise the worker would continue for seconds, and could create objects during `trafficdist cleanup`.
+    Otherwise the worker would run for several more seconds, and could create objects during `trafficdist cleanup`.
     """
     import ctypes
     import signal
@@ -235,7 +235,7 @@ def _set_up(config: pytest.Config, run: Run) -> None:
             sandbox.enter()
             of_settings(run.settings)
             if len(run.settings.families) == 1:
-                why = f"IP families: it has only {run.settings.families[0]}"
+                why = f"IP families: this machine has only {run.settings.families[0]}"
                 run.lacking = dict.fromkeys(OF_BOTH_FAMILIES, why)
         else:
             _take_cluster(config, run)

@@ -1,6 +1,6 @@
 """Record tests in the process that runs them: plan at collection, judge each phase, and gather evidence.
 
-Each worker writes evidence and a part of the history. The controller reads the result of each test from the history.
+Each worker writes evidence and its own part of the history. The controller reads all results from the history.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from harness.run.shortage import shortage
 from harness.variation.axes import PLAIN
 
 DISTRUST = "trafficdist_distrust"
-"""The user property of a test's report that states why the suite does not trust its own instruments."""
+"""The user property of a test's report that holds why the suite does not trust its own instruments."""
 
 
 class Recorder:
@@ -51,7 +51,7 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Plan the tests. Under xdist only the controller raises a usage error, because it sets the exit code."""
+        """Plan the tests. Under xdist only the controller raises usage errors, because it sets the exit code."""
         try:
             self._make_plan([*items, *self._deselected])
             self._choose_quick(items)
@@ -67,7 +67,7 @@ class Recorder:
             config.hook.pytest_deselected(items=left_out)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Remember tests that -k, -m or --deselect excluded, because the report counts them."""
+        """Record tests that -k, -m or --deselect excluded, because the report counts them."""
         planned = {case.nodeid for case in self._plan.cases}
         self._deselected.extend(
             item for item in items if requirement_of(item) is not None and item.nodeid not in planned
@@ -115,12 +115,14 @@ class Recorder:
             self._plan.quick = quick.choose(asked.values(), self._plan.seconds, self._run.settings)
 
     def _order(self, item: pytest.Item) -> tuple[Any, ...]:
-        """Return a sort key. Tests with the same surroundings run one after the other, because those cost a boot."""
+        """Return a sort key. Tests that need the same cluster run one after the other, because a change of cluster
+        costs a boot.
+        """
         surroundings = drawing.surroundings(self._plan, requirement_of(item))
         return (_is_last(item), self._disrupts(item), surroundings, self._length(item), *_document_of(item))
 
     def _length(self, item: pytest.Item) -> float:
-        """Return a sort key. Workers start the longest tests first, because a long test at the end would run alone."""
+        """Return a sort key. The longest tests start first, because a long test at the end would run alone."""
         requirement = requirement_of(item)
         if not self._run.worker or requirement is None:
             return 0.0
@@ -223,7 +225,7 @@ class Recorder:
                     self._witness(item, result, prefix, judging.logs_of(error))
                 except DistrustError as failure:  # a full disk, for example: the result is still reported
                     distrust = distrust or judging.sentence(failure)
-            # Cases that the plan skips are recorded at the end of the run.
+            # The plan's skipped cases are recorded at the end of the run.
             if case.to_run and (report.when == "call" or result.verdict != Verdict.PASSED):
                 phase, ended_by = judging.PHASES[str(report.when)], judging.judgement_of(error)
                 facts = {"ended_by": ended_by, "number": number, **described(requirement, result)}
@@ -254,20 +256,20 @@ class Recorder:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """End the history of a worker. In a run without workers, the history ends before the reports are written."""
+        """End the history of a worker. Without workers, the history ends before the reports are written."""
         if self._run.worker:
             with contextlib.suppress(OSError):  # a full disk: the controller notices the missing end
                 self._run.close_history()
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Exit if a worker cannot continue for a known reason; xdist would report an internal error."""
+        """Exit if a worker cannot continue for a known reason. Otherwise xdist would report an internal error."""
         told = judging.why_it_stopped(excinfo.value) if self._run.worker else ""
         if told:
             os.write(2, f"error: worker {self._run.worker}: {told}\n".encode())
             os._exit(ExitCode.DISTRUST)
 
     def _loss(self, error: BaseException | None) -> str:
-        """Return why the real cluster is unreachable, or "" if it is reachable. Used after an `InconclusiveError`."""
+        """Return why the real cluster is unreachable, or "" if it is reachable. Called after an `InconclusiveError`."""
         if self._run.target and not self._lost and isinstance(error, InconclusiveError):
             from harness.guest.preflight import lost  # noqa: PLC0415  only runs on a real cluster need it
 
@@ -275,9 +277,9 @@ class Recorder:
         return self._lost
 
     def _witness(self, item: pytest.Item, result: CaseResult, prefix: str, logs: Mapping[str, str]) -> None:
-        """Write the evidence of the fixtures and the `logs` to files whose names begin with a prefix.
+        """Write the fixtures' evidence and the `logs` to files whose names begin with a prefix.
 
-        The prefix prevents a failing tear-down from replacing earlier files.
+        The prefix ensures that the evidence of a failed tear-down does not overwrite earlier files.
         """
         gathered = gather(
             getattr(item, "funcargs", {}),
@@ -322,7 +324,7 @@ def _is_last(item: pytest.Item) -> bool:
 
 
 def _document_of(item: pytest.Item) -> tuple[bool, str, int]:
-    """Return a sort key by document. The order within each document is kept."""
+    """Return a sort key by document. Sorting by this key keeps the order within each document."""
     requirement = requirement_of(item)
     kind, _, number = requirement.document.partition("-") if requirement is not None else ("", "", "")
     return requirement is None, kind, int(number or 0)
@@ -339,12 +341,12 @@ def _is_kept(result: CaseResult, keep: str) -> bool:
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON form of a value, which makes the report equal to the history."""
+    """Return a value as it would be read from JSON, so that the report equals the history."""
     return dict(json.loads(json.dumps(value, default=str)))
 
 
 def _ended() -> str:
-    """Return the thread of the embedded cluster that has ended unexpectedly, or "" if no thread has."""
+    """Return the error of a thread of the embedded cluster that ended unexpectedly, or "" if all threads run."""
     try:
         threads.require()
     except DistrustError as error:

@@ -1,6 +1,6 @@
-"""Repeat a failed test with fewer drawn values, to name the values that matter.
+"""Repeat a failed test with fewer drawn values, to find the values that matter.
 
-The repetitions never change the verdict. Their observations go to a file that nobody judges.
+The repetitions never change the verdict. Their observations go to a separate file that is not judged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Shrinker:
         self._left = SECONDS * time_scale()
 
     def shrink(self, item: pytest.Item, draw: Draw, following: pytest.Item | None) -> Draw | None:
-        """Return the smallest draw with which a test still fails, or None if there was no time to find out."""
+        """Return the smallest draw with which a test still fails, or None if the time limit was reached."""
         return shrunk(draw, lambda fewer: self._fails(item, fewer, following))
 
     def _fails(self, item: pytest.Item, draw: Draw, following: pytest.Item | None) -> bool | None:
@@ -48,7 +48,7 @@ class Shrinker:
 
 
 def _fails(item: pytest.Item, following: pytest.Item | None) -> bool:
-    """Run a test without reports, and return whether an expectation was not met."""
+    """Run a test without reports, and return whether it failed because of an unmet expectation."""
     state = item.session._setupstate  # pytest has no other way to repeat a test
     try:
         item._initrequest()  # type: ignore[attr-defined]

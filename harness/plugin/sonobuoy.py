@@ -1,6 +1,6 @@
 """A pytest plugin that reports the progress of a run to Sonobuoy's worker, for `sonobuoy status`.
 
-No other part depends on this plugin. After several errors it stops, and no error affects the run.
+No other part depends on this plugin. It stops after several errors, and errors do not affect the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_ERRORS = 3
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the plugin in the controller, the process that has the results of all workers."""
+    """Register the plugin in the controller, which has the results of all workers."""
     run, ledger = run_of(config), config.pluginmanager.getplugin("trafficdist_ledger")
     port = os.environ.get("SONOBUOY_PROGRESS_PORT", "")
     if run is not None and ledger is not None and port:
@@ -57,7 +57,7 @@ class SonobuoyProgress:
         self._send("reports are written")
 
     def update(self, message: str) -> dict[str, Any]:
-        """Return the update for the worker."""
+        """Return the update as Sonobuoy's worker expects it."""
         plan = self._run.known_plan() or Plan()
         wanted = {case.nodeid for case in plan.cases if case.to_run}
         cases = [(each, case) for each in self._ledger.results() for case in each.cases if case.nodeid in wanted]

@@ -1,7 +1,7 @@
 """Record the steps, attachments and captured output of tests with allure-pytest's listener.
 
-The listener's own results are not written, because they lack our verdicts and the tests that never ran. Instead, steps
-and attachments are written to the history, and `harness.report.allure` writes all results at the end of the run.
+The listener's own results are discarded, because they lack our verdicts and the tests that never ran. Its steps and
+attachments are written to the history instead, and `harness.report.allure` writes all results at the end of the run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from harness.run.run import Run
 
 
 def watch(config: pytest.Config, run: Run) -> None:
-    """Watch all tests of this process. With --alluredir, allure-pytest's own listener is used."""
+    """Listen to all tests of this process. With --alluredir, allure-pytest's own listener is used."""
     listener = config.pluginmanager.getplugin("allure_listener")
     if listener is None:
         listener = AllureListener(config)
@@ -73,7 +73,7 @@ class _Steps:
 
 
 def _plain(value: Any) -> Any:
-    """Return Allure's objects as lists and dicts, without empty values, and without traces, which are in results."""
+    """Return Allure's objects as lists and dicts, without empty values and traces. Results already have the traces."""
     if isinstance(value, list):
         return [_plain(each) for each in value]
     if hasattr(value, "__dict__"):

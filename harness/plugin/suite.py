@@ -45,7 +45,7 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
 
 
 class _Command:
-    """Marks a run of the `trafficdist` command, informs signal handlers, and translates pytest's usage errors."""
+    """Marks a run of the `trafficdist` command, informs signal handlers, and handles pytest's usage errors."""
 
     __name__ = "trafficdist_command"  # the plugin's name in pytest
 
@@ -64,7 +64,7 @@ class _Command:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
-        """From the end of the tests on, signals no longer interrupt the run."""
+        """Once the tests have ended, signals no longer interrupt the run."""
         try:
             return (yield)
         finally:
@@ -104,8 +104,8 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
 def require_selection(config: pytest.Config, settings: Settings) -> None:
     """Raise `NothingSelectedError` if the run would select nothing, and `UsageError` for unknown names.
 
-    Creating a kind cluster takes a minute, and the plan is only made afterwards. Raises `DistrustError` if the suite
-    cannot be collected.
+    Without this check, a wrong name would only be found after a kind cluster was created, which takes a minute. Raises
+    `DistrustError` if the suite cannot be collected.
     """
     arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]  # neither a run nor workers start
     found = _collect(lambda collector: int(pytest.main(arguments, plugins=[collector])))
@@ -118,7 +118,7 @@ def require_selection(config: pytest.Config, settings: Settings) -> None:
 
 
 def _collect(start: Callable[[_Collector], int]) -> _Collector:
-    """Collect silently. Raises `DistrustError` with pytest's output if that fails."""
+    """Collect without output. If this fails, raise `DistrustError` with pytest's output."""
     collector, output = _Collector(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         code = start(collector)
@@ -146,7 +146,7 @@ class _Collector:
 
 @contextlib.contextmanager
 def _without_options() -> Iterator[None]:
-    """Remove environment variables that set options of a run for the duration of the block."""
+    """Unset environment variables that set options of a run, for the duration of the block."""
     ours = {name: value for name, value in os.environ.items() if name.startswith(("TRAFFICDIST_", "PYTEST_ADDOPTS"))}
     for name in ours:
         del os.environ[name]

@@ -310,7 +310,7 @@ def test_late_evidence_is_abandoned_and_the_verdict_stays(certify: Any) -> None:
     assert (evidence / "first.txt").read_text() == "this came"
     assert 300_000 < (evidence / "large.txt").stat().st_size < 400_100
     assert "letters left out" in (evidence / "large.txt").read_text()
-    assert (evidence / "no-evidence-cluster.txt").read_text() == "the rest did not come within 0.3 s"
+    assert (evidence / "no-evidence-cluster.txt").read_text() == "the remaining evidence was not ready within 0.3 s"
 
 
 @pytest.mark.parametrize("options", [(), ("-n2",)])
