@@ -1,1 +1,1 @@
-"""A run as a whole: the settings, the plan, the output folder, and the real cluster that the run holds."""
+"""A run as a whole: its settings, plan, output folder, and the Lease on a real cluster."""

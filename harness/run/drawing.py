@@ -1,4 +1,4 @@
-"""Draw the values of a run's axes for each of its requirements."""
+"""Choose the drawn value of each variation axis for each requirement of a run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from harness.variation.axes import PLAIN, Draw, parse_draw
 from harness.variation.covering import Subject, Value, draws
 
 _SECOND_FAMILY = "IPv6Services"
-"""The feature of an implementation that serves the second IP family."""
+"""The feature for Services of the second IP family."""
 
 
 def draws_of(requirements: Iterable[Requirement], settings: Settings) -> dict[str, str]:
-    """Return the draw of each requirement, in the form of `parse_draw`.
+    """Return the draw of each requirement, as a text that `parse_draw` reads.
 
-    They depend on the seed, the suite, and what the cluster offers, but not on the selected requirements, so a
-    requirement that runs alone has the same draw.
+    The draws depend on the seed, the suite and the abilities of the cluster, but not on the selected requirements. A
+    requirement therefore has the same draw when it runs alone.
     """
     known = list(requirements)
     if settings.draw:
@@ -34,7 +34,7 @@ def draws_of(requirements: Iterable[Requirement], settings: Settings) -> dict[st
 
 
 def unavailable(requirements: Iterable[Requirement], settings: Settings) -> frozenset[Value]:
-    """Return the values that no requirement of the run can have, on its cluster and with its implementation."""
+    """Return the values that cannot occur in a run, because of its cluster or its implementation."""
     found: set[Value] = set()
     features = {feature for each in requirements for feature in each.features if feature.name == _SECOND_FAMILY}
     if len(settings.families) < 2 or not all(claimed(feature, settings) for feature in features):
@@ -47,6 +47,6 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
 
 
 def surroundings(plan: Plan, requirement: Requirement | None) -> tuple[str, str]:
-    """Return the drawn values that need another cluster, or many other objects."""
+    """Return the drawn values that need a separate cluster or many other objects."""
     draw: Draw = plan.draw_of(requirement.id) if requirement is not None else PLAIN
     return draw[axes.NAMES], draw[axes.NEIGHBOURS] if draw[axes.NEIGHBOURS] == "many" else ""

@@ -1,7 +1,7 @@
 """The expected duration of each requirement.
 
-A run starts the longest requirements first, and uses durations to choose the number of workers and to estimate the
-remaining time. A quick run chooses its requirements by them. They are the same on every machine.
+A run starts the longest requirements first. It also uses durations to choose the number of workers, to estimate the
+remaining time, and to choose the requirements of a quick run. Every machine uses the same durations.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from harness.run.plan import Plan, matches
 from harness.settings.settings import Settings
 
 TYPICAL = 1.5
-"""The estimate in seconds for a requirement of which only the id is known."""
+"""The estimated seconds of a requirement of which only the id is known."""
 
-# A fit to the reference on the embedded cluster, 2026-11: it explains two thirds of the variance of log(seconds).
+# Fitted to runs of the reference on the embedded cluster in 2026-11. The fit explains two thirds of the variance of
+# log(seconds).
 _BASE = {
     Profile.API_SERVER: 0.13,
     Profile.CLUSTER: 0.4,
@@ -41,7 +42,7 @@ _FACTORS = {
 
 
 def estimate(requirement: Requirement, needed: Needs, *, cases: int = 1, declared: float = 0.0) -> float:
-    """Return the estimated seconds of a requirement. `declared` is the value of the test's marker `takes`."""
+    """Return the estimated seconds of a requirement. `declared` is the value of the test's `takes` marker."""
     if declared:
         return declared
     factor = math.prod(each for ability, each in _FACTORS.items() if ability in needed.abilities)
@@ -50,7 +51,7 @@ def estimate(requirement: Requirement, needed: Needs, *, cases: int = 1, declare
 
 
 def before_collection(settings: Settings, suite: Path) -> dict[str, float]:
-    """Return the typical seconds of each requirement in the suite's table of needs that the options may select."""
+    """Return typical seconds for each requirement in the suite's table of needs that the options may select."""
     try:
         known = needs.read(suite)
     except UsageError:  # the suite has no table
@@ -60,7 +61,7 @@ def before_collection(settings: Settings, suite: Path) -> dict[str, float]:
 
 
 def by_case(plan: Plan) -> dict[str, float]:
-    """Return seconds by node id of cases to run. The cases of a requirement share its time equally."""
+    """Return the seconds of each case, by node id. The cases of a requirement have equal shares of its time."""
     cases = [case for case in plan.cases if case.to_run]
     number = Counter(each.requirement for each in cases)
     return {case.nodeid: plan.seconds.get(case.requirement, TYPICAL) / number[case.requirement] for case in cases}

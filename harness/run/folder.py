@@ -1,4 +1,4 @@
-"""The output folder of a run, which is created and checked before the run. Files are written atomically.
+"""The output folder of a run, which is created and checked before the tests. Files are written atomically.
 
     report.yaml  report.html  junit.xml  allure-results/  allurerc.json  run.jsonl  evidence/<document>/<slug>/…
 
@@ -71,19 +71,19 @@ class OutputFolder:
         present = self._present()
         if present and not (self.path / MARK).exists():
             raise DistrustError(
-                f"{self.path} has {present[0].name}, which is not from an earlier run, and would be overwritten. "
+                f"{self.path} has {present[0].name}, which is not from an earlier run and would be overwritten. "
                 "Choose another folder with --output-dir."
             )
 
     def _take(self) -> None:
-        """Lock the mark. The kernel releases it when this process ends."""
+        """Lock the mark file. The kernel releases the lock when this process ends."""
         mark = os.open(self.path / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(mark)
             raise UsageError(
-                f"another run writes into {self.path}; wait until it ends, or choose another folder with --output-dir"
+                f"another run is writing to {self.path}; wait until it ends, or choose another folder with --output-dir"
             ) from None
         self._lock = mark
 
@@ -103,7 +103,7 @@ class OutputFolder:
                 each.unlink()
 
     def abandon(self) -> None:
-        """Remove everything that `prepare` created if nothing was run, and unlock the folder. Idempotent."""
+        """Remove everything that `prepare` created if nothing ran, and unlock the folder. Idempotent."""
         if self._lock < 0:  # the folder belongs to another run
             return
         shutil.rmtree(self.parts, ignore_errors=True)
@@ -118,7 +118,7 @@ class OutputFolder:
         self._let_go()
 
     def write(self, name: str, content: str | bytes) -> Path:
-        """Write a file atomically and without secrets, by writing and renaming a temporary file."""
+        """Write a file atomically, by renaming a temporary file, and without secrets."""
         target = self.path / name
         with _writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ class OutputFolder:
         self.write(name, content)
 
     def leave_part(self, name: str, value: Any) -> None:
-        """Store a value for the controller. Does not create the folder, which is gone if the controller has ended."""
+        """Store a value for the controller. The folder is not created: it is gone if the controller has ended."""
         target = self.parts / f"{name}.json"
         with _writing(target):
             write_whole(target, json.dumps(value))
@@ -149,11 +149,11 @@ class OutputFolder:
         self._let_go()
 
     def keep_parts(self) -> None:
-        """Unlock the folder, but keep the parts for `trafficdist judge`."""
+        """Unlock the folder, but keep the workers' parts for `trafficdist judge`."""
         self._let_go()
 
     def artifacts(self) -> list[dict[str, str]]:
-        """Return all files except the report, with their digests, by path."""
+        """Return the digest of each file, by path, except for the report."""
         found = [path for path in (self.path / "junit.xml", self.path / "run.jsonl") if path.exists()]
         found += [path for path in self.evidence.rglob("*") if path.is_file()]
         return [{"path": str(path.relative_to(self.path)), "sha256": sha256_of(path)} for path in sorted(found)]
@@ -163,7 +163,7 @@ class OutputFolder:
         return latest.readlink().name if latest.is_symlink() and latest.exists() else ""
 
     def _link_latest(self, name: str) -> None:
-        """Point the symbolic link `latest` to this folder if the folder is at the default location."""
+        """Point the symbolic link `latest` to this folder if the folder is in the default location."""
         if self.path.parent.name != DEFAULT_PARENT or not name:
             return
         with _writing(self.path.parent / "latest"):
@@ -183,7 +183,7 @@ def _private(content: str | bytes) -> str | bytes:
 
 
 def write_whole(target: Path, content: str | bytes) -> None:
-    """Write a file atomically. Readers see the whole content or no file. Raises `OSError`."""
+    """Write a file atomically. Readers see either the complete content or no file. Raises `OSError`."""
     data = content.encode() if isinstance(content, str) else content
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
     try:

@@ -1,6 +1,6 @@
-"""The processors and memory that this process may use, within the limits of its control groups.
+"""The processors and memory that this process may use within the limits of its control groups.
 
-A container of a CI system often gets two of 64 processors, while `os.cpu_count` returns 64.
+A container of a CI system often has two of 64 processors, while `os.cpu_count` returns 64.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
 
 
 def _folders(groups: Path, own: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control group (version 2) and its parents.
+    """Yield the folders of this process's control group (version 2) and of its parents.
 
-    In a container the path from the kernel may not exist, and the root is the container's own group.
+    In a container the path that the kernel reports may not exist. The container's own group is then the root.
     """
     path = next((line[3:] for line in _text(own).splitlines() if line.startswith("0::")), "")
     place = groups / path.lstrip("/")
@@ -45,7 +45,7 @@ def _folders(groups: Path, own: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the number of processors that the group may use, or None if there is no limit."""
+    """Return the group's limit of processors, or None without a limit."""
     with contextlib.suppress(ValueError):
         quota, period = map(int, _text(folder / "cpu.max").split())
         return quota / period
@@ -53,7 +53,7 @@ def _quota(folder: Path) -> float | None:
 
 
 def _room(folder: Path) -> int | None:
-    """Return the free bytes up to the group's limit, including droppable caches, or None if there is no limit."""
+    """Return the free bytes up to the group's limit, including reclaimable caches, or None without a limit."""
     with contextlib.suppress(ValueError):
         droppable = _figures(folder / "memory.stat").get("inactive_file", 0)
         return int(_text(folder / "memory.max")) - int(_text(folder / "memory.current")) + droppable

@@ -1,7 +1,7 @@
 """Plan a run at collection: decide which requirements run, and the reason for each requirement that does not run.
 
 The plan contains all collected requirements. A requirement that does not run has one of four reasons (`SkipReason`).
-Reports list these requirements, but only count requirements that options exclude.
+Reports list these requirements, except those that options exclude, which are only counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BY_PYTEST = "by pytest's own options"
 
 @dataclass(slots=True)
 class Plan:
-    """All collected requirements by id, and all cases in the order in which they run."""
+    """All collected requirements by id, and all cases in their order of execution."""
 
     requirements: dict[str, Requirement] = field(default_factory=dict)
     cases: list[Case] = field(default_factory=list)
@@ -38,10 +38,10 @@ class Plan:
     seconds: dict[str, float] = field(default_factory=dict)
     """The expected duration of each requirement."""
     draws: dict[str, str] = field(default_factory=dict)
-    """The draw of each requirement, in the form of `parse_draw`."""
+    """The draw of each requirement, as a text that `parse_draw` reads."""
 
     def draw_of(self, requirement_id: str) -> Draw:
-        """Return the draw of a requirement, or the plain one if the plan has none."""
+        """Return the draw of a requirement. A requirement without a draw has the plain values."""
         return parse_draw(self.draws.get(requirement_id, "plain"))
 
     def cases_of(self, requirement_id: str) -> list[Case]:
@@ -75,14 +75,16 @@ class Plan:
 
 
 def claimed(feature: Feature, settings: Settings) -> bool:
-    """Return whether the implementation claims a feature. Core features are claimed unless exempted by name."""
+    """Return whether the implementation claims a feature. Core features are claimed unless an option exempts them by
+    name.
+    """
     if feature.name in settings.exempt_features:
         return False
     return feature.core or settings.claims_everything or feature.name in settings.supported_features
 
 
 def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, str]:
-    """Return the reason why a requirement does not run, and details, or two empty strings if it runs."""
+    """Return the reason why a requirement does not run, with details, or two empty strings if it runs."""
     for reason, thing in (
         (SkipReason.DESELECTED, _what_deselects(requirement, settings)),
         (SkipReason.UNSUPPORTED, _what_is_not_claimed(requirement, settings)),
@@ -109,14 +111,14 @@ def _what_is_not_claimed(requirement: Requirement, settings: Settings) -> str:
     if unclaimed:
         return ", ".join(unclaimed)
     if requirement.unless in settings.supported_features:
-        return f"ruled out by {requirement.unless}, which is declared"
+        return f"excluded by {requirement.unless}, which is declared"
     if requirement.since and settings.reference_minor < minor_of(requirement.since):
         return f"holds since Kubernetes {requirement.since}"
     return _other_reading(requirement, settings.follow)
 
 
 def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
-    """Return the reason why a cluster cannot run a requirement with these needs, like `reason_to_skip`."""
+    """Return the reason why a cluster cannot run a requirement with these needs, in the form of `reason_to_skip`."""
     lacks = offer.lacks(needed)
     if lacks.abilities:
         return SkipReason.UNAVAILABLE, f"the cluster does not offer {', '.join(sorted(lacks.abilities))}"
@@ -126,14 +128,14 @@ def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
 
 
 def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tuple[str, str]:
-    """Return the reason if a feature cannot be observed on the cluster, like `reason_to_skip`."""
+    """Return the reason if a feature cannot be observed on the cluster, in the form of `reason_to_skip`."""
     found = {lacking[each.name]: each.name for each in requirement.features if each.name in lacking}
     things = [f"{name} cannot be observed on this cluster ({why})" for why, name in sorted(found.items())]
     return (SkipReason.UNAVAILABLE, "; ".join(things)) if things else ("", "")
 
 
 def _other_reading(requirement: Requirement, follow: str) -> str:
-    """Return why a requirement does not apply to implementations that follow `follow`, or "" if it applies."""
+    """Return why a requirement does not apply to an implementation with this value of --follow, or "" if it applies."""
     if requirement.as_ in ("", follow):
         return ""
     if requirement.as_ == "kep":
@@ -165,12 +167,12 @@ def select(
         and (not features or any(feature.name in features for feature in each.features))
     ]
     if not found:
-        raise NothingSelectedError("no requirement matches all patterns and options")
+        raise NothingSelectedError("no requirement satisfies all patterns and options")
     return found
 
 
 def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None:
-    """Raise `UsageError` for unknown requirement ids and features, with the nearest names."""
+    """Raise `UsageError` for an unknown requirement id or feature, with similar names."""
     known = list(requirements)
     check_ids(settings.run_test, known, "--run-test: ")
     check_ids(settings.skip_tests, known, "--skip-tests: ")
@@ -200,11 +202,11 @@ def check_features(names: Sequence[str], known: Sequence[Requirement], option: s
 
 
 EXEMPTED = "core features were exempted"
-"""The beginning of the only reason that does not affect the judged requirements."""
+"""The first words of the only reason that does not change which requirements are judged."""
 
 
 def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:
-    """Return the reasons why this run cannot be certified, or an empty result if it can."""
+    """Return the reasons why this run cannot be certified. The result is empty if it can."""
     exempt = [each.name for each in plan.features() if each.core and each.name in settings.exempt_features]
     not_given = [name for name in ("organization", "project", "version") if not getattr(settings, name)]
     by_hand = any(
@@ -218,20 +220,20 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
         (bool(settings.run_test), "--run-test chose requirements"),
         (settings.quick, f"--quick chose {plan.quick or 'requirements'}"),
         (settings.generation is not None, "--generate or --replay chose scenarios"),
-        (bool(settings.skip_tests), "--skip-tests left requirements out"),
+        (bool(settings.skip_tests), "--skip-tests excluded requirements"),
         (by_hand and not chosen, "requirements were deselected"),
         (bool(exempt), f"{EXEMPTED}: {', '.join(exempt)}"),
         (retries > 0, f"{retries} tests were repeated"),
         (
             bool(not_given) and not settings.judges_reference,
-            f"the implementation is not named: no --{', --'.join(not_given)}",
+            f"the implementation is not identified: missing --{', --'.join(not_given)}",
         ),
     )
     return [text for holds, text in reasons if holds]
 
 
 def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
-    """Return requirement ids that several test functions use. Pairs are (id, test without parameters)."""
+    """Return each requirement id that several test functions use, with the tests. Names of tests have no parameters."""
     tests: dict[str, set[str]] = {}
     for requirement_id, test in ids:
         tests.setdefault(requirement_id, set()).add(test)

@@ -1,7 +1,7 @@
-"""Checks, for each backend, of whether a machine or a cluster meets the prerequisites of a run.
+"""For each backend, the checks of whether a machine or a cluster satisfies the prerequisites of a run.
 
-The checks in this module concern the judged program. They verify that the program is installed, and that the machine
-meets all requirements of its recipe.
+The checks in this module are about the judged program: that it is installed, and that the machine satisfies its
+recipe's requirements.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from harness.backends.kind.checks import Tools
 
 ANY_VALUE: Mapping[str, str] = defaultdict(lambda: "x")
-"""Dummy values for all placeholders of a recipe."""
+"""Placeholder values for checking a recipe."""
 
 _REQUEST_SECONDS = 15.0
 
 
 def examine_run(settings: Settings, *, try_pods: bool, say: Say) -> list[Finding]:
-    """Return the findings for a run with these settings. With `try_pods`, run a pod on each node of a cluster."""
+    """Return the findings for a run with these settings. `try_pods` also runs a pod on each node of a cluster."""
     if settings.backend == "kubeconfig":
         return examine_cluster(settings, try_pods=try_pods, say=say)
     if settings.backend == "kind":
@@ -55,7 +55,7 @@ def examine_run(settings: Settings, *, try_pods: bool, say: Say) -> list[Finding
 
 
 def examine_cluster(settings: Settings, *, try_pods: bool = False, say: Say = print) -> list[Finding]:
-    """Return the findings about a cluster, or a single finding if its API server cannot be reached."""
+    """Return the findings about a cluster, or a single finding if its API server is unreachable."""
     rules = (*permissions.RULES, *(permissions.DISRUPTIVE if settings.allow_disruptive else ()))
     try:
         reached = reach(settings.kubeconfig, settings.context, rules=rules)
@@ -85,7 +85,7 @@ def _of_nodes(server: Server, settings: Settings, nodes: list[Object], names: Na
 
 
 def _version(reached: ReachedServer) -> Finding:
-    """Check that the requirements cover the version of the API server."""
+    """Check that the suite's requirements cover the version of the API server."""
     text = f"{reached.version.get('gitVersion')} at {reached.server}, as {reached.user}"
     try:
         features_of(Release("{}.{}".format(*gate_version(reached.version))))
@@ -97,7 +97,7 @@ def _version(reached: ReachedServer) -> Finding:
 def _control_plane(settings: Settings) -> Iterator[str]:
     if settings.components.real and not settings.components.file:
         control_plane_of(settings)
-        yield f"{settings.control_plane}, all its programs are here"
+        yield f"{settings.control_plane}: all programs are installed"
 
 
 def _dns(settings: Settings) -> list[Finding]:
@@ -114,11 +114,11 @@ def _proxy(settings: Settings) -> Iterator[str | Finding]:
         yield from _recipe("proxy", read_recipe(settings.proxy.file, OF_PROXY))
     elif settings.proxy.kind != REFERENCE:
         of_settings(settings)
-        yield f"{settings.proxy}, with all that mode {settings.mode} needs"
+        yield f"{settings.proxy}, with everything that mode {settings.mode} needs"
 
 
 def _recipe(name: str, recipe: Recipe) -> list[Finding]:
-    """Check that all programs of a recipe are installed, and that the machine meets the recipe's requirements."""
+    """Check that all programs of a recipe are installed, and that the machine satisfies its other requirements."""
     found = [_program(recipe, each.command[0]) for each in (*recipe.cluster_programs, *recipe.programs)]
     if recipe.pods and recipe.pods.cni:
         found.append(replace(_cni(recipe, recipe.pods.cni), name=f"{name}: pods"))
@@ -132,8 +132,8 @@ def _recipe(name: str, recipe: Recipe) -> list[Finding]:
 def _program(recipe: Recipe, command: str) -> Finding:
     place = shutil.which(command, path=search_path())
     if place is None:
-        remedy = "install it, or give its path in key command (CoreDNS: components fetch coredns --from source)"
-        return unusable(f"{recipe.name}: there is no program {command}", remedy)
+        remedy = "install it, or set its path in key command (CoreDNS: components fetch coredns --from source)"
+        return unusable(f"{recipe.name}: program {command} is not installed", remedy)
     return Finding(State.OK, f"{recipe.name} {recipe.version}".rstrip() + f": {place}")
 
 
@@ -148,13 +148,13 @@ def _cni(recipe: Recipe, file: str) -> Finding:
         return unusable(f"the CNI configuration {file}: {error}")
     missing = [each for each in cni.programs(config) if cni.find(each, path) is None]
     if missing:
-        remedy = "install them (containernetworking-plugins), or set their folder in variable CNI_PATH"
-        return unusable(f"there is no plugin {', '.join(missing)} in {path}", remedy)
+        remedy = "install them (containernetworking-plugins), or set their folder in the variable CNI_PATH"
+        return unusable(f"missing plugin {', '.join(missing)} in {path}", remedy)
     return Finding(State.OK, f"{', '.join(cni.programs(config))} in {path}")
 
 
 def _kind(settings: Settings) -> Iterator[str | Finding]:
-    """Check the command kind, the container engine, resources for the nodes, and the parts of a recipe."""
+    """Check the kind command, the container engine, the resources for the nodes, and the files of a recipe."""
     from harness.backends.kind import checks, config  # noqa: PLC0415  only for --backend kind
 
     mode = config.WITHOUT_PROXY if settings.proxy.file else settings.mode
@@ -171,20 +171,20 @@ def _kind(settings: Settings) -> Iterator[str | Finding]:
 
 
 def _installed(tools: Tools, recipe: Recipe) -> Iterator[Finding]:
-    """Check that the engine has the images of a recipe, and that its installation program exists."""
+    """Check that the engine has the images of a recipe, and that the recipe's install command exists."""
     from harness.backends.kind.installer import images_of, require_images  # noqa: PLC0415
 
     assert recipe.installation is not None
     name = "proxy: images"
     try:
         require_images(tools, recipe)
-        yield Finding(State.OK, f"{recipe.name}: all that key kind.images names are here", name=name)
+        yield Finding(State.OK, f"{recipe.name}: all images in key kind.images are available", name=name)
     except UnavailableError as error:
         yield replace(unusable(str(error)), name=name)
     named = [each for each in images_of(recipe) if each not in recipe.installation.images]
     absent = [each for each in dict.fromkeys(named) if not tools.engine.has_image(each)]
     if absent:
-        yield replace(unknown(f"{', '.join(absent)}: {tools.engine.name} has none, nodes pull them"), name=name)
+        yield replace(unknown(f"{', '.join(absent)}: not in {tools.engine.name}; the nodes pull them"), name=name)
     for each in recipe.installation.install[:1]:
         yield replace(_program(recipe, each), name="proxy: install")
 

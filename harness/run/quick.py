@@ -1,9 +1,9 @@
 """Choose the requirements of a quick run, which find as many mutants as possible in half a minute.
 
-A quick run shows a developer the most likely mistakes after each change. Each requirement lists the mutants that it
+A quick run finds a developer's most likely mistakes after each change. Each requirement lists the mutants that it
 finds, and has an expected duration. The algorithm repeatedly adds the requirement with the most new mutants per second
-until no further requirement fits. Every machine runs the same requirements, and a changed verdict therefore reflects a
-change of the implementation.
+until no further requirement fits. All machines run the same requirements, so a changed verdict reflects a changed
+implementation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.run.workers import count_workers, predicted, usual
 from harness.settings.settings import Settings
 
 BUDGET = 30.0
-"""The longest predicted time of a quick run on two processors, in seconds, from the start of its workers."""
+"""The maximum predicted time of a quick run on two processors, in seconds after its workers start."""
 
 TWO_PROCESSORS = Machine(2, 8 * 1024**3)
 
@@ -28,7 +28,7 @@ _LEAST = 0.01  # the minimum seconds of a requirement, because the tables have t
 
 @dataclass(frozen=True, slots=True)
 class Quick:
-    """The chosen ids, the number of all requirements, the numbers of mutants found, and the predicted `seconds`."""
+    """The chosen ids, the number of all requirements, the numbers of mutants, and the predicted `seconds`."""
 
     ids: tuple[str, ...]
     of: int
@@ -47,7 +47,7 @@ class Quick:
         return cls(**{**values, "ids": tuple(values["ids"])})
 
     def reported(self) -> dict[str, Any]:
-        """Return the fields of the report."""
+        """Return the fields for the report."""
         return {
             "requirements": len(self.ids),
             "of": self.of,
@@ -58,9 +58,9 @@ class Quick:
 
 
 def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings: Settings) -> Quick:
-    """Choose among the requirements of a run. A requirement without expected seconds gets the median.
+    """Choose among the requirements of a run. Requirements without expected seconds get the median.
 
-    Raises `UsageError` if there are requirements, but none can be chosen.
+    Raises `UsageError` if there are requirements but none can be chosen.
     """
     kills = {each.id: frozenset(each.kills) for each in asked}
     unknown = usual(seconds)
@@ -68,7 +68,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
     workers = count_workers(settings, takes, TWO_PROCESSORS).number
     chosen = _cover(kills, takes, workers)
     if kills and not chosen:
-        raise UsageError(f"--quick: none of {len(kills)} requirements names a mutant and ends within {BUDGET:g} s")
+        raise UsageError(f"--quick: none of {len(kills)} requirements finds a mutant and ends within {BUDGET:g} s")
     found = {mutant for each in chosen for mutant in kills[each]}
     every = {mutant for mine in kills.values() for mutant in mine}
     expected = _expected(workers, chosen) if chosen else 0.0
@@ -76,7 +76,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
 
 
 def _cover(kills: Mapping[str, frozenset[str]], takes: Mapping[str, float], workers: int) -> dict[str, float]:
-    """Return seconds by id of the requirements that fit, in the order of most new mutants per second."""
+    """Return seconds by id of the requirements that fit, in descending order of new mutants per second."""
     chosen: dict[str, float] = {}
     new = dict(kills)  # by candidate id, the mutants that no chosen requirement finds
     while new := {each: mutants for each, mutants in new.items() if mutants}:

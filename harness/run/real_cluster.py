@@ -80,7 +80,7 @@ class Session:
         self._begun.close()
 
     def _cannot_show(self, api: Api, nodes: list[Object], reached: ReachedServer) -> dict[str, str]:
-        """Return the features, by name, that cannot be observed on this cluster, with the finding that proves it."""
+        """Return the features that cannot be observed on this cluster, by name, with the finding that shows this."""
         server = Server(api, reached, self._settings.release.gates)
         of_nodes = Nodes(server, self._settings.topology, nodes, self.target.names.nodes)
         found = examine([FAMILIES], of_nodes)
@@ -99,7 +99,7 @@ class Session:
         if len(found.nodes) < 2:
             raise UnavailableError(
                 f"of {len(nodes)} nodes, {len(found.nodes)} are ready, take pods and have a zone (label "
-                "topology.kubernetes.io/zone): scenarios need at least two; see `trafficdist doctor`"
+                "topology.kubernetes.io/zone): scenarios need at least two such nodes; see `trafficdist doctor`"
             )
         kind = self._kind
         offered = abilities(
@@ -125,7 +125,7 @@ class Session:
 
 
 def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> KindCluster:
-    """Return the kind cluster of a run, without starting it. Raises `UsageError`."""
+    """Return the kind cluster of a run without creating it. Raises `UsageError`."""
     from harness.backends.kind.cluster import KindCluster  # noqa: PLC0415  only for --backend kind
     from harness.recipes.recipe import OF_PROXY, read_recipe  # noqa: PLC0415
 
@@ -144,7 +144,7 @@ def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> KindClust
 
 
 def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> KubeconfigBackend:
-    """Boot the backend of one worker. Raises `DistrustError` with the remedy."""
+    """Boot the backend of one worker. Raises `DistrustError` with a remedy."""
     target = ClusterTarget.from_json(values)
     try:
         if target.backend == "kind":
@@ -161,7 +161,7 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
 
 @contextlib.contextmanager
 def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
-    """Create and hold the cluster of these settings, and boot a backend in this process."""
+    """Create and hold the cluster of these settings, and boot a backend for it in this process."""
     session = Session(settings, say)
     session.start()
     try:
@@ -188,13 +188,13 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> Kin
 
 
 def _places(target: ClusterTarget, worker: str) -> NetnsLookup:
-    """Return the netns of the node containers. Raises `UnavailableError`."""
+    """Return the network namespaces of the node containers. Raises `UnavailableError`."""
     nodes = {node.name: target.names.nodes[node.name] for node in target.topology.nodes}
     return NetnsLookup(find_engine(), nodes, who=f"trafficdist-{target.run_id}-{worker}-outside")
 
 
 def _release_of_kind(settings: Settings, api: Api, patches: Mapping[str, str]) -> Release:
-    """Return the release of a kind cluster. The version is "" if scenarios request a different patch release."""
+    """Return the release of a kind cluster. The version is "" if scenarios request another patch release."""
     found = parse_version(str(api.request("GET", "/version").body.get("gitVersion", "?")))
     known = found is not None and parse_wanted(patches.get(found.series, found.series)).allows(found)
     return replace(settings.release, version=found.series if found and known else "")

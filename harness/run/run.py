@@ -1,7 +1,7 @@
-"""The state of a run for all parts of the plugin: settings, output folder and plan.
+"""The state of a run that all parts of the plugin share: settings, output folder and plan.
 
-The controller and each xdist worker have separate states. Workers pass data to the controller through the output
-folder, which persists after a worker has ended.
+The controller and each xdist worker have separate states. Workers pass data to the controller through files in the
+output folder, so the data remains after a worker ends.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def history(self) -> History:
-        """This process's part of the history, which is created at the first use.
+        """This process's part of the history, created at first use.
 
         Raises `UsageError` if the file cannot be written.
         """
@@ -66,7 +66,7 @@ class Run:
         return self._history
 
     def interrupt_workers(self) -> None:
-        """Interrupt all workers, because xdist would first wait for the running tests."""
+        """Interrupt all workers. Otherwise xdist would wait for the running tests."""
         for pid in self.worker_pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGINT)
@@ -81,20 +81,20 @@ class Run:
             self._history.close()
 
     def leave_plan(self, plan: Plan) -> None:
-        """Keep the plan. A worker also stores it for the controller. All workers store the same plan."""
+        """Set the plan. A worker also stores it for the controller. All workers have the same plan."""
         self.plan = plan
         if self.worker:
             self.folder.leave_part("plan", plan.to_json())
 
     def known_plan(self) -> Plan | None:
-        """Return the plan, or None until this process or a worker has collected the tests."""
+        """Return the plan, or None before this process or a worker has collected the tests."""
         if self.plan is None and self.distributed:
             for values in self.folder.parts_named("plan"):
                 self.plan = Plan.from_json(values)
         return self.plan
 
     def leave_environment(self, environment: Mapping[str, Any]) -> None:
-        """Keep the facts about the cluster, once, for the report."""
+        """Record the facts about the cluster once, for the report."""
         if not self.environment:
             self.environment = dict(environment)
             if self.worker:
@@ -106,7 +106,7 @@ class Run:
         return self.environment
 
     def leave_end(self, component: str, text: str) -> None:
-        """Inform all processes of the run that a judged component has exited, or no longer responds."""
+        """Inform all processes of the run that a judged component has exited or does not respond."""
         self.folder.leave_part(f"ended-{component}-{self.worker or 'main'}", {component: text})
 
     def known_ends(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""Identify the exhausted resource of a machine or a process: files, processes, memory or disk.
+"""Identify an exhausted resource of a machine or a process: files, processes, memory or disk space.
 
-Any line of any library may raise such an error. The error provides no evidence about the implementation, and the remedy
-is always the same.
+Any line of any library may raise such an error. The error is not evidence about the implementation, and each resource
+has one remedy.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 import errno
 from traceback import extract_tb
 
-_FULL = "there is no room on the disk: free some, or choose another folder with --output-dir"
+_FULL = "the disk is full: free some space, or choose another folder with --output-dir"
 _TEXTS = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
-    errno.EFBIG: "a file is larger than files may be (ulimit -f): raise it",
-    errno.EMFILE: "this process may not open more files (ulimit -n): raise it, or run with fewer workers",
-    errno.ENFILE: "this machine may not open more files (sysctl fs.file-max): raise it",
-    errno.ENOMEM: "there is no memory left: run with fewer workers",
+    errno.EFBIG: "a file exceeds the maximum size (ulimit -f): raise it",
+    errno.EMFILE: "this process cannot open more files (ulimit -n): raise it, or run with fewer workers",
+    errno.ENFILE: "this machine cannot open more files (sysctl fs.file-max): raise it",
+    errno.ENOMEM: "out of memory: run with fewer workers",
 }
 _NO_OUTPUT = {
     errno.EPIPE: "the reader of this run's output has closed it",
     errno.EIO: "the output of this run cannot be written (input/output error)",
 }
-_NO_PROCESSES = "this user may not start more processes or threads (ulimit -u): raise it, or run with fewer workers"
+_NO_PROCESSES = "this user cannot start more processes or threads (ulimit -u): raise it, or run with fewer workers"
 
 
 def shortage(error: BaseException | None) -> str:
-    """Return the exhausted resource and the remedy if a shortage caused this error, or "" otherwise."""
+    """Return the exhausted resource and its remedy if a shortage caused this error, or "" otherwise."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -37,7 +37,7 @@ def shortage(error: BaseException | None) -> str:
 
 
 def why_it_cannot_go_on(error: BaseException) -> str:
-    """Return why a process cannot continue: a shortage or a closed output. Any other error returns ""."""
+    """Return why a process cannot continue: a shortage or a closed output. Return "" for any other error."""
     no_output = _NO_OUTPUT.get(error.errno or 0, "") if isinstance(error, OSError) else ""
     return no_output or shortage(error)
 

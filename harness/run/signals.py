@@ -1,7 +1,7 @@
-"""End a command on Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in the same way, with an uninterrupted clean-up.
+"""Handle Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in the same way, without interrupting the clean-up.
 
-The first signal raises `KeyboardInterrupt`. After the clean-up has begun, each further signal prints a line. Signals
-are ignored while Python exits.
+The first signal raises `KeyboardInterrupt`. Each signal during the clean-up prints a line. Signals are ignored while
+Python exits.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _LOST_SECONDS = 10.0  # after this time another signal raises again, as an inter
 
 
 class Signals:
-    """The reaction of a command to signals. `begin_end` is called when its end begins."""
+    """A command's reaction to signals. `begin_end` is called when the clean-up begins."""
 
     def __init__(self) -> None:
-        """`code` is the exit code that is printed, `late` is called for each signal during the end."""
+        """`code` is the exit code to print, and `late` is called for each signal during the clean-up."""
         self.code = 2
         self.late: Callable[[], object] = lambda: None
         self._ending = False
@@ -41,14 +41,16 @@ class Signals:
         if self._ending or time.monotonic() - self._heard < _LOST_SECONDS:
             self.late()
             with contextlib.suppress(OSError):
-                os.write(self._said, f"\nending already, with exit code {self.code}; Ctrl-\\ ends at once\n".encode())
+                os.write(
+                    self._said, f"\nalready ending, with exit code {self.code}; Ctrl-\\ ends immediately\n".encode()
+                )
             return
         self._heard = time.monotonic()
         raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def heard(self) -> Iterator[None]:
-        """Handle the signals during the block. Ignored signals, as under nohup, stay ignored."""
+        """Handle the signals during the block. Signals that are already ignored, as under nohup, remain ignored."""
         self._said = os.dup(2)  # pytest captures the descriptor itself
         try:
             with _handled({signal.SIGINT: signal.default_int_handler, **_USUAL}, self.hear):
@@ -67,7 +69,7 @@ class Signals:
 
 @contextlib.contextmanager
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise `KeyboardInterrupt` during the block, as Ctrl-C does; only the first of them.
+    """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`, as Ctrl-C does.
 
     `alone` means that the process ends with the block.
     """
@@ -86,9 +88,10 @@ def as_interrupts(*, alone: bool = False) -> Iterator[None]:
 
 
 def hear_controller_alone() -> None:
-    """In a worker, accept one interrupt, and leave SIGTERM and SIGHUP, which all processes receive, to the controller.
+    """In a worker, accept one interrupt. All processes receive SIGTERM and SIGHUP, but only the controller handles
+    them.
 
-    Unlike ignored signals, empty handlers are not inherited by the programs that a worker starts.
+    Programs that a worker starts inherit ignored signals, but not empty handlers.
     """
 
     def interrupt(*_: object) -> None:
@@ -110,7 +113,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @contextlib.contextmanager
 def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iterator[None]:
-    """Set a handler for all signals whose handler is `before`, and restore their handlers afterwards."""
+    """Set a handler for all signals that have the handler `before`, and restore their handlers afterwards."""
     ours: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
         ours = [each for each, usual in before.items() if signal.getsignal(each) == usual or _is_ours(each)]
@@ -127,9 +130,9 @@ def _is_ours(number: signal.Signals) -> bool:
 
 
 def _leave_terminals() -> None:
-    """Redirect descriptors of a closed terminal to /dev/null, because each write would raise an error.
+    """Redirect descriptors of a closed terminal to /dev/null, because every write to it would raise an error.
 
-    `isatty` does not recognise such a terminal.
+    `isatty` does not recognise a closed terminal.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for each in list(Path("/proc/self/fd").iterdir()):

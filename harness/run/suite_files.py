@@ -1,7 +1,7 @@
-"""Find a suite's folder, and the ids and features in its files, without running any of them.
+"""Find a suite's folder, and the ids and features in its files, without importing the files.
 
-Collecting a suite takes seconds, but shell completion must take tenths of a second. So this module searches the text of
-the files for the two calls that define ids and features. A test compares the result with a collection.
+Collecting a suite takes seconds, which is too long for shell completion. This module therefore searches the files' text
+for the two calls that define ids and features. A test compares the result with a collection.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from harness.errors import UsageError
 from harness.model.files import is_there
 
 SUITE = "conformance"
-"""The published suite, which is the default."""
+"""The published suite, which is the default suite."""
 
 _ID = re.compile(r'\brequirement\(\s*"([^"]+/[^"]+)"')
 _FEATURE = re.compile(r'\bFeature\(\s*"([^"]+)"')
 
 
 def place_of(suite: str = SUITE) -> Path:
-    """Return the folder of a suite, given as a package or a path. Raises `UsageError`."""
+    """Return the folder of a suite, which is given as a package or a path. Raises `UsageError`."""
     if suite != SUITE and is_there(suite):  # "conformance" is never a folder here; ./conformance is
         return Path(suite).resolve()
     if all(part.isidentifier() for part in suite.split(".")):

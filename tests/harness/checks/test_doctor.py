@@ -73,7 +73,7 @@ def test_plugins_of_a_cni_configuration_are_looked_for(tmp_path: Path) -> None:
     for file, state, said in (
         ("{folder}/good", State.OK, "wires, of-ip in "),
         ("written.conf", State.OK, "wires in "),
-        ("{folder}/bad", State.UNUSABLE, "there is no plugin knots in "),
+        ("{folder}/bad", State.UNUSABLE, "missing plugin knots in "),
         ("{folder}/odd", State.UNUSABLE, "not JSON: "),
         ("none.conf", State.UNUSABLE, "No such file"),
     ):

@@ -89,7 +89,7 @@ def test_terminal_shows_the_full_name_on_its_own_line() -> None:
         (["KEP-1/*", "KEP-9/*"], 4, "unknown requirement 'KEP-9/*'"),
         (["--feature", "NodeHint"], 4, "unknown feature 'NodeHint'; did you mean NodeHints"),
         (["--level", "PERHAPS"], 4, "error: Invalid value for '--level'"),
-        (["KEP-2/*", "--level", "MAY"], 5, "no requirement matches all patterns and options"),
+        (["KEP-2/*", "--level", "MAY"], 5, "no requirement satisfies all patterns and options"),
         (["--mutants", "skips-zone-teir"], 4, "unknown mutant 'skips-zone-teir'; did you mean skips-zone-tier"),
         (["--mutants", "--feature", "Validation"], 5, "no mutant is killed by these requirements"),
     ],

@@ -136,7 +136,10 @@ AMBIGUOUS: dict[str, tuple[Callable[[Any], object], str]] = {
         for key in ("tests", "features", "profiles", "artifacts")
     },
     **{
-        f"a file at {path!r}": (lambda report, path=path: report["artifacts"][0].update(path=path), "no path in its")
+        f"a file at {path!r}": (
+            lambda report, path=path: report["artifacts"][0].update(path=path),
+            "outside the report",
+        )
         for path in ("../../etc/passwd", "/etc/passwd", "evidence\\..\\x", "a\0b", "x" * 5000)
     },
 }

@@ -75,7 +75,7 @@ def test_second_run_in_a_folder_is_refused_and_changes_nothing(tmp_path: Path) -
     first, second = OutputFolder(tmp_path / "out"), OutputFolder(tmp_path / "out")
     first.prepare()
     first.leave_part("plan", {"of": "the first"})
-    with pytest.raises(UsageError, match=r"another run writes into .*/out; .* --output-dir"):
+    with pytest.raises(UsageError, match=r"another run is writing to .*/out; .* --output-dir"):
         second.prepare()
     second.abandon()
     assert first.parts_named("plan") == [{"of": "the first"}]

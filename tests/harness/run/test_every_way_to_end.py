@@ -177,7 +177,7 @@ def test_worker_killed_at_start_is_started_again(place: Place, dies: Sequence[in
 def test_a_second_run_into_the_same_folder_is_refused(place: Place) -> None:
     run = place.begin("scenario", workers=0)
     second = subprocess.run(place.command(), capture_output=True, text=True, check=False, env=place.environment)
-    assert (second.returncode, "another run writes into" in second.stderr) == (ExitCode.USAGE, True), second.stderr
+    assert (second.returncode, "another run is writing to" in second.stderr) == (ExitCode.USAGE, True), second.stderr
     place.go_on()
     assert (run.end(), set(place.verdicts().values())) == (0, {"passed"}), run.text
     place.expect_clean()

@@ -19,7 +19,7 @@ STRICT = Requirement("KEP-1/strict", "It stays.", SHOULD, (CORE,), "KEP-1, Desig
 
 def test_feature_declared_unsupported_rules_out_a_requirement() -> None:
     settings = resolve({"backend": "netns", "supported-features": ["Graded"]})
-    assert reason_to_skip(STRICT, settings) == (SkipReason.UNSUPPORTED, "ruled out by Graded, which is declared")
+    assert reason_to_skip(STRICT, settings) == (SkipReason.UNSUPPORTED, "excluded by Graded, which is declared")
 
 
 def test_untestable_requirement_is_unavailable_with_the_reason() -> None:

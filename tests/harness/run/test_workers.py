@@ -24,14 +24,14 @@ def settings(**options: Any) -> Any:
 @pytest.mark.parametrize(
     ("processors", "gigabytes", "options", "number", "why"),
     [
-        (2, 8, {}, 4, "2 processors, and requirements wait more than they compute"),
+        (2, 8, {}, 4, "2 processors, and requirements mostly wait"),
         (1, 8, {}, 2, "1 processor, and"),
         (8, 32, {}, 16, "8 processors, and"),
-        (8, 1, {}, 3, "there is memory for 3"),
+        (8, 1, {}, 3, "memory suffices for 3"),
         (2, 0.3, {}, 0, "no memory for more processes"),
         (2, 8, {"proxy": "kube-proxy"}, 2, "real components"),
-        (2, 8, {"backend": "kubeconfig"}, 4, "a cluster that others use"),
-        (2, 8, {"backend": "kind"}, 2, "the nodes of kind share the processors"),
+        (2, 8, {"backend": "kubeconfig"}, 4, "a shared cluster"),
+        (2, 8, {"backend": "kind"}, 2, "the nodes of kind share this machine's processors"),
     ],
 )
 def test_full_run_uses_as_many_workers_as_the_machine_allows(
@@ -44,12 +44,12 @@ def test_full_run_uses_as_many_workers_as_the_machine_allows(
 
 def test_few_requirements_run_without_workers() -> None:
     choice = count_workers(settings(), {"KEP-1/a": 13.0}, Machine(8, 8 * GIGABYTE))
-    assert choice.text == "none: 1 requirement is done sooner without"
+    assert choice.text == "none: 1 requirement is faster without workers"
 
 
 def test_no_more_workers_start_than_shorten_the_run() -> None:
     choice = count_workers(settings(), {f"KEP-1/{each}": 10.0 for each in "abc"}, Machine(8, 8 * GIGABYTE))
-    assert choice.text == "3: more would not end 3 requirements sooner"
+    assert choice.text == "3: more workers would not make 3 requirements faster"
 
 
 def test_chosen_number_of_workers_is_never_slower_than_two() -> None:

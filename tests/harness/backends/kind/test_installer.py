@@ -78,7 +78,7 @@ def test_doctor_reports_images_that_nodes_must_pull(install: Install, tmp_path: 
     given = {"backend": "kind", "proxy": str(tmp_path / "mine.yaml"), "kind-image": "kindest/node:v1.34.3"}
     found = [each for each in examine(CHECKS, resolve(given, environment={})) if each.name.startswith("proxy")]
     assert [(each.state, each.found) for each in found] == [
-        (State.OK, "mine: all that key kind.images names are here"),
-        (State.UNKNOWN, "theirs:1: docker has none, nodes pull them"),
-        (State.UNUSABLE, "mine: there is no program no-such-installer"),
+        (State.OK, "mine: all images in key kind.images are available"),
+        (State.UNKNOWN, "theirs:1: not in docker; the nodes pull them"),
+        (State.UNUSABLE, "mine: program no-such-installer is not installed"),
     ]
