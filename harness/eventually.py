@@ -32,7 +32,7 @@ class NotYetError(AssertionError):
 def set_time_scale(factor: float) -> None:
     """Multiply all time limits by `factor`, for slow machines (`--td-time-scale`). The report contains the factor."""
     if factor <= 0:
-        raise ValueError(f"time scale {factor}: want a number above 0")
+        raise ValueError(f"time scale {factor}: expected a number above 0")
     global _scale  # noqa: PLW0603  one factor for all waits of a process
     _scale = factor
 

@@ -1,10 +1,10 @@
 """A client of the Kubernetes API that uses plain JSON objects.
 
-The official client provides configuration, TLS and credentials. Objects are dicts, because the suite must be able to
-send objects that a typed client refuses to build, and to read fields that a typed client drops.
+The official client provides configuration, TLS and credentials. Objects are dicts, because the suite must send objects
+that a typed client refuses to build, and read fields that a typed client drops.
 
-This module shares no code with `reference.client`, which is a reflector for components and serves the reference without
-the harness. Only the resource paths are common to both modules.
+This module shares no code with `reference.client`, which is a reflector for components and runs without the harness.
+The two modules share only the resource paths.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response of the API server: HTTP status code, JSON body, Warning header texts, and Date header."""
+    """A response of the API server: its HTTP status code, JSON body, Warning header texts, and Date header."""
 
     code: int
     body: Object
@@ -57,7 +57,7 @@ class Response:
 
     @property
     def causes(self) -> list[Object]:
-        """The field errors of a Status with reason Invalid, each in the form `{"reason", "field", "message"}`."""
+        """Return the field errors of a Status with reason Invalid, each as `{"reason", "field", "message"}`."""
         return list((self.body.get("details") or {}).get("causes") or ())
 
 
@@ -86,7 +86,7 @@ def log_of_pod(api: Api, namespace: str, pod: str, **options: str) -> str:
 
 
 def new_record() -> deque[ApiRequest]:
-    """Return an empty record of requests, which keeps only the latest requests."""
+    """Return an empty log of requests, which keeps only the latest ones."""
     return deque(maxlen=_REMEMBERED)
 
 
@@ -102,11 +102,12 @@ class Api:
         asked: deque[ApiRequest] | None = None,
         services: Mapping[str, Any] | None = None,
     ) -> None:
-        """Requests time out after `timeout` seconds. `connections` limits the open connections for parallel requests.
+        """Requests time out after `timeout` seconds. `connections` limits the number of connections for parallel
+        requests.
 
-        New Services get the fields of `services` that they lack. After a 429 response with Retry-After, a
-        request is repeated, within `timeout` in total. The latest requests are appended to `asked`, which
-        several clients may share. Raises `UsageError` if the files cannot be used.
+        Fields of `services` are added to new Services that lack them. After a 429 response with Retry-After, a request
+        is repeated, within `timeout` in total. The latest requests are appended to `asked`, which several clients can
+        share. Raises `UsageError` if the files cannot be used.
         """
         # the official client is slow to import, and unnecessary for users of this module's errors and names
         from harness.api.kubeconfig import client_of  # noqa: PLC0415
@@ -122,12 +123,12 @@ class Api:
 
     @property
     def server(self) -> str:
-        """The URL of the API server."""
+        """Return the URL of the API server."""
         return str(self._configuration.host)
 
     @property
     def configuration(self) -> Any:
-        """The configuration of the official client, with TLS, proxy and credentials."""
+        """Return the configuration of the official client, with TLS, proxy and credentials."""
         return self._configuration
 
     def authentication(self) -> dict[str, str]:
@@ -150,7 +151,9 @@ class Api:
         authenticate: bool = True,
         timeout: float = 0.0,
     ) -> Response:
-        """Send a request, and return the response with any status code. Raises `InconclusiveError` if there is none."""
+        """Send a request, and return the response with any status code. Raises `InconclusiveError` if there is no
+        response.
+        """
         headers = {"Accept": "application/json", **(self.authentication() if authenticate else {})}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -167,7 +170,7 @@ class Api:
         return Response(answer.status, _json(answer.data), warnings, answer.headers.get("date", ""))
 
     def text(self, path: str, *, timeout: float = 0.0) -> str:
-        """Return a text such as /metrics, or "" if the request is refused. Raises `InconclusiveError`."""
+        """Return a plain text such as /metrics, or "" if the request is refused. Raises `InconclusiveError`."""
         answer = self._send("GET", path, headers=self.authentication(), timeout=timeout or self._timeout)
         return str(answer.data.decode(errors="replace")) if answer.status == 200 else ""
 
@@ -184,10 +187,10 @@ class Api:
                 time.sleep(wait)
         except urllib3.exceptions.HTTPError as error:
             shown = path.partition("?")[0]
-            raise InconclusiveError(f"the API server did not answer {method} {shown}: {error}") from error
+            raise InconclusiveError(f"the API server did not respond to {method} {shown}: {error}") from error
 
     def watch(self, resource: str, *, resource_version: str) -> Watch:
-        """Watch all objects of a resource from a version on. Raises `RefusedError` and `InconclusiveError`."""
+        """Watch all objects of a resource from a resource version on. Raises `RefusedError` and `InconclusiveError`."""
         path = path_of(resource)
         headers = {"Accept": "application/json", **self.authentication()}
         query = urlencode({"watch": "true", "resourceVersion": resource_version})
@@ -212,7 +215,7 @@ class Api:
         return self._expect("POST", path_of(resource, namespace), whole)
 
     def replace(self, resource: str, namespace: str, obj: Object) -> Object:
-        """Update a whole object. Raises `RefusedError`."""
+        """Replace an object. Raises `RefusedError`."""
         return self._expect("PUT", path_of(resource, namespace, obj["metadata"]["name"]), obj)
 
     def patch(self, resource: str, namespace: str, name: str, patch: Object, *, subresource: str = "") -> Object:
@@ -235,7 +238,7 @@ class Api:
             raise RefusedError("DELETE", path, response)
 
     def evict(self, namespace: str, name: str, *, grace_seconds: int) -> None:
-        """Evict a pod, as a drain of its node does. Raises `RefusedError` with 404 or 429 (PodDisruptionBudget)."""
+        """Evict a pod, like `kubectl drain`. Raises `RefusedError` with 404 or 429 (PodDisruptionBudget)."""
         options = {"gracePeriodSeconds": grace_seconds}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
         self._expect("POST", path_of("pods", namespace, name, "eviction"), body)
@@ -267,7 +270,7 @@ class Watch:
             self._answer.close()
 
     def stop(self) -> None:
-        """End the watch. Call this method from a thread other than the iterating thread."""
+        """End the watch. Must be called from a different thread than the iterating one."""
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # the watch has already ended
             self._answer.shutdown()
 

@@ -1,12 +1,12 @@
-"""Read kubeconfig files as kubectl does, or a pod's service account.
+"""Read kubeconfig files like kubectl, or a pod's service account.
 
-The official client reads and merges the files. It differs from kubectl in one respect, which this module corrects: if
-several files set a current context, kubectl uses the context in the first file. The client uses the one in the last
-file, even if that is empty.
+The official client reads and merges the files. This module corrects one difference to kubectl: if several files set a
+current context, kubectl uses the context in the first of these files. The client uses the one in the last file, even if
+it is empty.
 
 Certificates and keys from a kubeconfig or a credential plugin are never written to disk. The client would write them to
-the temporary folder, where they stay after `kill -9`. This module keeps them in memory files (memfd), which the kernel
-removes with the process.
+the temporary folder, where they would remain after `kill -9`. This module stores them in memory files (memfd), which
+the kernel removes with the process.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class Kubeconfig:
             raise self._error(str(error)) from None
         except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date, or invalid UTF-8
             said = getattr(error, "strerror", None) or " ".join(str(error).split())
-            raise self._error(f"cannot be read: {said}; name another one with --kubeconfig") from None
+            raise self._error(f"cannot be read: {said}; choose another file with --kubeconfig") from None
         except (AttributeError, KeyError, TypeError):
             raise self._error("is not a kubeconfig") from None
         if merger.config is None:
-            raise self._error("no such file; name one with --kubeconfig")
+            raise self._error("no such file; choose one with --kubeconfig")
         return merger
 
     def _error(self, what: str) -> UsageError:
@@ -92,7 +92,7 @@ class Kubeconfig:
 
 
 class InCluster(Kubeconfig):
-    """The cluster in which this process runs as a pod, with the permissions of the pod's service account."""
+    """The cluster in which this process runs as a pod, with the permissions of its service account."""
 
     def __init__(self, folder: Path = SERVICE_ACCOUNT, *, environment: Mapping[str, str] | None = None) -> None:
         """Raises `UsageError` outside a pod, and in a pod without the service account's files."""

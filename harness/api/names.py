@@ -1,7 +1,7 @@
-"""Translates node names: scenarios use nodes a1, a2, b1 … in zones a, b, c, and a cluster has its own names.
+"""Translates node names. Scenarios use nodes a1, a2, b1 … in zones a, b, c, and a cluster has its own names.
 
-Requests are translated to the cluster's names, and responses to the topology's names, by pure functions of objects. So
-the same scenario runs unchanged on every cluster.
+Requests are translated to the cluster's names, and responses to the topology's names, by pure functions of objects. The
+same scenario therefore runs unchanged on every cluster.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _NODE_PATH = re.compile(r"(/api/v1/nodes/)([^/?]+)")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The cluster's name of each node and each zone of the topology."""
+    """The cluster's name for each node and zone of the topology."""
 
     nodes: Mapping[str, str] = field(default_factory=dict)
     zones: Mapping[str, str] = field(default_factory=dict)
     hostnames: Mapping[str, str] = field(default_factory=dict)
-    """The hostname label of each node of the topology, where it differs from the node's name."""
+    """The hostname label of each node of the topology, if it differs from the node's name."""
 
     @property
     def trivial(self) -> bool:
-        """True if the cluster uses the names of the topology."""
+        """Return whether the cluster uses the topology's names."""
         return all(ours == theirs for each in (self.nodes, self.zones, self.hostnames) for ours, theirs in each.items())
 
     def as_text(self) -> str:
-        """Return a table of the topology's names and the cluster's names."""
+        """Return a table with the topology's names and the cluster's names."""
         kinds = (("node", self.nodes), ("zone", self.zones), ("hostname", self.hostnames))
         return "".join(f"{kind} {ours}: {theirs}\n" for kind, names in kinds for ours, theirs in names.items())
 
@@ -46,7 +46,7 @@ class Names:
         return _translated(value, Names(_inverse(self.nodes), _inverse(self.zones), _inverse(self.hostnames)))
 
     def node(self, name: str) -> str:
-        """Return the cluster's name of a node of the topology."""
+        """Return the cluster's name for a node of the topology."""
         return self.nodes.get(name, name)
 
     def path(self, path: str) -> str:
@@ -106,6 +106,6 @@ def _field(key: str, value: Any, names: Names) -> Any:
 
 
 def _is_node(value: Mapping[str, Any]) -> bool:
-    """Return whether an object is a Node. Items of a list have no kind, but only Nodes have nodeInfo."""
+    """Return whether an object is a Node. Items of a list have no kind, but only Nodes have a nodeInfo."""
     status = value.get("status")
     return value.get("kind") == "Node" or (isinstance(status, dict) and "nodeInfo" in status)

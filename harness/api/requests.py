@@ -1,6 +1,6 @@
-"""Show the API requests of one scenario in kubectl's words: `+1,645 ms  create endpointslice web-1 -n td-3`.
+"""Show a scenario's API requests in the style of kubectl: `+1,645 ms  create endpointslice web-1 -n td-3`.
 
-API clients record their requests. A scenario's requests are those in its Kubernetes namespace, and those that changed
+API clients record their requests. A scenario's requests are those in its Kubernetes namespace, and changes of
 cluster-scoped objects.
 """
 
@@ -22,9 +22,10 @@ _FLAGS = {"labelSelector": "-l ", "fieldSelector": "--field-selector=", "gracePe
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request, with its time (monotonic seconds), status code (0: no response), and client ("": this process).
+    """A request, with its time (monotonic seconds), status code (0 means no response), and client ("" means this
+    process).
 
-    `name` is the object name in the body, if the path contains no name.
+    `name` is the object's name in the body, if the path has no name.
     """
 
     at: float
@@ -37,7 +38,7 @@ class ApiRequest:
 
     @property
     def read(self) -> str:
-        """The read as text, like "get nodes", "list services", "watch pods"; "" for writes and for other paths."""
+        """Return the read as text, like "get nodes" or "watch pods", or "" for writes and other paths."""
         place = _place(self.path)
         if self.method != "GET" or not place.resource:
             return ""
@@ -46,7 +47,7 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The parts of a path of the API."""
+    """The parts of an API path."""
 
     resource: str
     namespace: str = ""
@@ -65,10 +66,10 @@ def as_text(asked: Iterable[ApiRequest], namespace: str, *, zero: float) -> str:
     cut = len(lines) - MOST_LINES
     if cut > 0:
         half = MOST_LINES // 2
-        lines[half:-half] = [f"… {cut} more lines left out …"]
+        lines[half:-half] = [f"… {cut} more lines omitted …"]
     head = [
-        f"Requests of the scenario in namespace {namespace}, and changes of cluster-scoped objects.",
-        "Times are since the start of the scenario.",
+        f"Requests of the scenario in namespace {namespace}, and changes to cluster-scoped objects.",
+        "Times are relative to the start of the scenario.",
         "",
     ]
     return "\n".join([*head, *(lines or ["none"]), ""])

@@ -1,4 +1,4 @@
-"""Binaries of real cluster components, which are fetched by version, cached, and looked up by the adapters.
+"""Binaries of real cluster components: fetched by version, cached, and found by the adapters.
 
 find("kube-proxy", "1.34")    returns the path of a binary, or raises an error with the command that fetches it
 """

@@ -6,11 +6,12 @@
                                        go.mod go.sum   its modules, if it was compiled
         partial/                                       unfinished downloads and compilations
 
-A binary is stored atomically: it is written elsewhere, synced to the disk, and renamed. A version exists if its binary
-exists. Only one process at a time fetches a version, and other processes then find the version in the cache.
+A binary is stored atomically: it is written to a temporary place, synced to the disk, and renamed. A version exists if
+its binary exists. Only one process at a time fetches a version. Other processes wait, and then find the version in the
+cache.
 
-`find` looks first in KUBEBUILDER_ASSETS, a folder with the binaries that envtest's setup installed. Each of them is run
-once to find its version, and again when the file changes.
+`find` first looks in KUBEBUILDER_ASSETS, a folder of binaries that envtest's setup installs. To find its version, each
+of these binaries is run once, and again when the file changes.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Entry:
 
 
 def default_folder() -> Path:
-    """Return the folder of the cache, which depends on the environment."""
+    """Return the folder of the cache, as configured by environment variables."""
     chosen = os.environ.get(ENVIRONMENT)
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -90,7 +91,7 @@ class Cache:
     def put(
         self, component: Binary, version: Version, binary: Path, origin: Origin, beside: Mapping[str, str] | None = None
     ) -> Entry:
-        """Move a binary from `workspace` into the cache atomically. `beside` contains texts of further files."""
+        """Move a binary from `workspace` into the cache atomically. `beside` contains the texts of additional files."""
         folder = self._home(component.name) / version.tag
         with said_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -106,12 +107,12 @@ class Cache:
         return Entry(component.name, version, folder / component.name, origin)
 
     def remove(self, entry: Entry) -> None:
-        """Remove a binary and its files. A process that runs the binary continues."""
+        """Remove a binary and its files. Processes that run the binary are not affected."""
         entry.path.unlink(missing_ok=True)
         shutil.rmtree(entry.path.parent, ignore_errors=True)
 
     def workspace(self, component: str, version: Version, kind: str) -> Path:
-        """Return a work folder on the cache's file system, the same for the same work. Requires the lock."""
+        """Return a work folder on the cache's file system. The same work has the same folder. Requires the lock."""
         folder = self.folder / "partial" / f"{component}-{version.tag}-{kind}"
         with said_plainly(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +120,9 @@ class Cache:
 
     @contextlib.contextmanager
     def locked(self, what: str, *, waiting: Callable[[], None]) -> Iterator[None]:
-        """Lock `what` for this process. Calls `waiting` if another process holds it. The lock ends with the process."""
+        """Lock `what` for this process. Calls `waiting` if another process has the lock. The lock ends with the
+        process.
+        """
         path = self.folder / "locks" / what
         with said_plainly(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,15 +142,15 @@ class Cache:
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
     """Return the path of a component's binary.
 
-    `version` is "1.34.10", "1.34" for the newest installed patch, or "" for the binary in KUBEBUILDER_ASSETS, else the
-    newest installed one. Raises `UsageError` for an invalid name or version, and `UnavailableError` with the command
-    that fetches it.
+    `version` is "1.34.10", or "1.34" for the newest installed patch. "" means the binary in KUBEBUILDER_ASSETS, or else
+    the newest installed version. Raises `UsageError` for an invalid name or version, and `UnavailableError` with the
+    command that fetches the binary.
     """
     return find_entry(component, version, cache=cache).path
 
 
 def find_entry(component: str, version: str = "", *, cache: Cache | None = None) -> Entry:
-    """Return a component's binary with its version and origin; see `find`."""
+    """Return a component's binary with its version and origin, like `find`."""
     known = component_named(component)
     wanted = parse_wanted(version)
     given = asset(known)
@@ -167,13 +170,13 @@ def find_entry(component: str, version: str = "", *, cache: Cache | None = None)
 
 
 def assets_folder() -> Path | None:
-    """Return the folder that KUBEBUILDER_ASSETS names, or None."""
+    """Return the folder in KUBEBUILDER_ASSETS, or None."""
     named = os.environ.get(ASSETS)
     return Path(named).expanduser().absolute() if named else None
 
 
 def asset(component: Binary) -> Entry | None:
-    """Return the component in KUBEBUILDER_ASSETS, or None. Raises `UnavailableError` if the binary shows no version."""
+    """Return the component in KUBEBUILDER_ASSETS, or None. Raises `UnavailableError` if it prints no version."""
     place = assets_folder()
     binary = place / component.name if place else None
     if binary is None or not binary.is_file():
@@ -189,11 +192,11 @@ def _version(component: Binary, binary: Path, changed: int, size: int) -> Versio
 
 @contextlib.contextmanager
 def said_plainly(place: Path) -> Iterator[None]:
-    """Convert file system errors into `UnavailableError` with the remedy."""
+    """Convert file system errors into `UnavailableError` with a remedy."""
     try:
         yield
     except OSError as error:
-        remedy = f"make room, or choose another folder with --cache or {ENVIRONMENT}"
+        remedy = f"free some space, or choose another folder with --cache or {ENVIRONMENT}"
         raise UnavailableError(f"cannot write {error.filename or place}: {error.strerror}; {remedy}") from None
 
 

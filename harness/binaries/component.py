@@ -1,9 +1,9 @@
-"""The components of real clusters that can be fetched, with their modules and version formats.
+"""The components of real clusters that can be fetched, with their Go modules and the formats of their versions.
 
-Kubernetes' own components come from https://dl.k8s.io and from the Go module k8s.io/kubernetes; etcd and kind from
-their releases on GitHub, and from go.etcd.io/etcd/server/v3 and sigs.k8s.io/kind. kind, kubectl, `e2e` and `agnhost`
-are not components of a cluster, but are fetched in the same way. `e2e` is Kubernetes' own networking specs in our
-command `e2e.go`, and `agnhost` the program of its test image.
+Kubernetes' own components are from https://dl.k8s.io and the Go module k8s.io/kubernetes. etcd and kind are from their
+releases on GitHub, and from go.etcd.io/etcd/server/v3 and sigs.k8s.io/kind. kind, kubectl, `e2e` and `agnhost` are not
+components of a cluster, but are fetched in the same way. `e2e` runs Kubernetes' own networking specs with our command
+`e2e.go`, and `agnhost` is the program in Kubernetes' test image.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ASK_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A binary, with its name, its Go module, and the package of its command."""
+    """A binary: its name, its Go module, and the package of its command."""
 
     name: str
     module: str
@@ -29,7 +29,7 @@ class Binary:
     says: re.Pattern[str]
     """A regular expression that finds the version in the output of the binary. The group is the version."""
     staging: str = ""
-    """A staging module of Kubernetes with a tag for each release. Go module proxies often list more versions of it."""
+    """A staging module of Kubernetes with the same tags. Go module proxies often list more versions of it."""
     asked: tuple[str, ...] = ("--version",)
     """The arguments that make the binary print its version."""
     program: str = ""
@@ -37,7 +37,7 @@ class Binary:
 
     @property
     def kubernetes(self) -> bool:
-        """True if the binary is released as a part of Kubernetes."""
+        """Return whether the binary is released as a part of Kubernetes."""
         return self.module == KUBERNETES_MODULE
 
 
@@ -83,7 +83,7 @@ COMPONENTS: dict[str, Binary] = {
 def component_named(name: str) -> Binary:
     """Return the component with this name. Raises `UsageError` with the known names."""
     if name not in COMPONENTS:
-        raise UsageError(f"component {name!r}: want one of {', '.join(COMPONENTS)}")
+        raise UsageError(f"component {name!r}: expected one of {', '.join(COMPONENTS)}")
     return COMPONENTS[name]
 
 

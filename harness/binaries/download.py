@@ -1,8 +1,8 @@
-"""Download a file over HTTP from the first mirror that has the file, and resume an interrupted download.
+"""Download a file over HTTP from the first mirror that has it, and resume interrupted downloads.
 
-The partial file stays on disk, and the next request asks for the rest. A server without range support sends the whole
-file. A file with a wrong SHA-256 checksum is deleted, and downloaded whole if a part was from before. pooch verifies
-checksums, too, but neither resumes downloads nor tries mirrors.
+The partial file remains on disk, and the next request is for the remaining bytes. A server without range support sends
+the complete file. A file with a wrong SHA-256 checksum is deleted, and downloaded again if a part of it was from an
+earlier attempt. pooch also verifies checksums, but does not resume downloads or try mirrors.
 """
 
 from __future__ import annotations
@@ -38,14 +38,16 @@ class NotThereError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Downloads files. `timeout` is in seconds without data. `attempts` limits successive attempts without progress."""
+    """Downloads files. `timeout` is the number of seconds without data. `attempts` limits consecutive attempts without
+    progress.
+    """
 
     timeout: float = 30.0
     attempts: int = 4
     pause: Callable[[float], None] = time.sleep
 
     def text(self, urls: Sequence[str]) -> str:
-        """Download a small text from the first mirror that has the text. Raises `NotThereError`, `UnavailableError`."""
+        """Download a small text from the first mirror that has it. Raises `NotThereError`, `UnavailableError`."""
         return self._first(urls, self._text)
 
     def file(self, urls: Sequence[str], target: Path, sha256: str, watcher: Watcher) -> str:
@@ -69,7 +71,7 @@ class Fetcher:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
-        """Download from one mirror. If the checksum of a resumed file is wrong, download the whole file once more."""
+        """Download from one mirror. If the checksum of a resumed file is wrong, download it again from the start."""
         part = target.with_suffix(".part")
         joined = part.exists()
         while True:
@@ -83,13 +85,14 @@ class Fetcher:
                 raise UnavailableError(
                     f"{url} differs from the publisher's file: its SHA-256 sum is {found}, not {sha256}"
                 )
-            watcher.say("the partial file does not match; downloading the whole file")
+            watcher.say("the partial file does not match; downloading the complete file")
             joined = False
 
     def _complete(self, url: str, part: Path, watcher: Watcher) -> bool:
-        """Download the rest of a file over several connections. Returns whether the file was joined from pieces.
+        """Download the remaining bytes of a file over several connections. Return whether the file was joined from
+        parts.
 
-        A server that sends nothing is not tried again, because another mirror may respond.
+        If a server sends no data, it is not tried again, because another mirror may respond.
         """
         idle, came = 0, False
         while True:
@@ -103,11 +106,11 @@ class Fetcher:
                 came, idle = came or progress, 0 if progress else idle + 1
                 if not came or idle >= self.attempts:
                     raise
-                watcher.say(f"interrupted after {_size_of(part) / 1e6:.1f} MB ({error}); going on")
+                watcher.say(f"interrupted after {_size_of(part) / 1e6:.1f} MB ({error}); resuming")
                 self.pause(min(2.0**idle, 10.0))
 
     def _continue(self, url: str, part: Path, watcher: Watcher) -> None:
-        """Download the rest over one connection."""
+        """Download the remaining bytes over one connection."""
         have = _size_of(part)
         with self._open(url, have) as answer:
             if answer.status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -127,7 +130,7 @@ class Fetcher:
     @contextlib.contextmanager
     def _open(self, url: str, start: int = 0) -> Iterator[http.client.HTTPResponse]:
         if not url.startswith(("http://", "https://")):
-            raise UsageError(f"mirror {url!r}: want one that begins with http:// or https://")
+            raise UsageError(f"mirror {url!r}: expected a URL that begins with http:// or https://")
         headers = {"User-Agent": "trafficdist"} | ({"Range": f"bytes={start}-"} if start else {})
         try:
             request = urllib.request.Request(url, headers=headers)  # noqa: S310  the scheme is checked above

@@ -1,4 +1,4 @@
-"""Fetch a component into the cache, from a release or from source."""
+"""Fetch a component into the cache, from an official release or from source."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from harness.errors import UnavailableError
 from harness.model.files import sha256_of
 
 GROUP = "trafficdist.component_sources"
-"""The entry point group of other component sources. Each is called with the number of parallel compilations."""
+"""The entry point group of additional component sources. Each is called with the number of parallel compilations."""
 
 _MODULE = re.compile(r"(\S+@v\S+): reading")  # the module in an error of Go
 
 
 class GoneError(UnavailableError):
-    """A source lists a version but cannot deliver the version."""
+    """A source lists a version but cannot deliver it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A new binary for the cache, with its origin and further files to store."""
+    """A new binary for the cache, with its origin and additional files."""
 
     binary: Path
     at: str
@@ -46,7 +46,7 @@ class Source(Protocol):
     def resolve(
         self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], Made]]:
-        """Return the version for a request, and a function that creates the binary in a folder. Raises `UsageError`.
+        """Return the version for a request, and a function that creates its binary in a folder. Raises `UsageError`.
 
         `without` lists versions that failed with `GoneError`.
         """
@@ -79,9 +79,9 @@ class FromRelease:
 def fetch(
     component: Binary, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
 ) -> Entry:
-    """Fetch a component unless it is cached; `again` ignores the cache. Raises `UsageError`, `UnavailableError`.
+    """Fetch a component unless it is cached. `again` ignores the cache. Raises `UsageError`, `UnavailableError`.
 
-    A cached version requires neither network nor Go. For "1.34", they would find a newer patch.
+    A cached version requires neither the network nor Go. A fetch of "1.34" would otherwise check for a newer patch.
     """
     known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
     if wanted.exact in known:
@@ -95,7 +95,7 @@ def fetch(
             if best is None:
                 raise
             why = str(error).partition("\n")[0]
-            watcher.say(f"cannot look for a version newer than {component.name} {best}: {why}")
+            watcher.say(f"cannot check for a version newer than {component.name} {best}: {why}")
             return known[best]
         try:
             return _get(component, version, origin, make, cache=cache, watcher=watcher, again=again)
@@ -117,7 +117,7 @@ def _get(
     again: bool,
 ) -> Entry:
     def waiting() -> None:
-        watcher.say(f"{component.name} {version}: waiting for another process that fetches it")
+        watcher.say(f"{component.name} {version}: waiting for another process to fetch it")
 
     with cache.locked(f"{component.name}-{version.tag}", waiting=waiting):
         there = cache.get(component.name, version)

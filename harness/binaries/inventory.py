@@ -33,7 +33,7 @@ def fetch_all(
     component = component_named(names[0])
     wishes = [parse_wanted(text) for text in names[1:] or ("",)]
     if mirrors and origin == "source":
-        raise UsageError("--mirror is for --from release; for sources set GOPROXY")
+        raise UsageError("--mirror is only for --from release; for --from source set GOPROXY")
     came_from = _compiler(jobs) if origin == "source" else FromRelease(Releases(mirrors, Fetcher()))
     found = []
     with Terminal(Console(stderr=True)) as terminal:
@@ -45,7 +45,7 @@ def fetch_all(
 
 
 def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) -> str:
-    """Return a table or JSON of the binaries of these (or all) components in KUBEBUILDER_ASSETS and the cache."""
+    """Return a table or JSON of the binaries of these components (default: all) in KUBEBUILDER_ASSETS and the cache."""
     known = [component_named(name).name for name in names] or list(COMPONENTS)
     entries = [entry for entry in (*_assets(), *cache.entries()) if entry.component in known]
     if form == "json":
@@ -74,11 +74,11 @@ def _compiler(jobs: int = 0) -> Any:
     """Return the source that compiles components. Raises `UnavailableError` if it is not installed."""
     for each in installed(GROUP, "source"):
         return each.load()(jobs)
-    raise UnavailableError("only a checkout of trafficdist compiles components; use --from release")
+    raise UnavailableError("only a checkout of trafficdist can compile components; use --from release")
 
 
 def check(cache: Cache, name: str = "") -> tuple[str, bool]:
-    """Check that binaries are unchanged and can run. Returns a line for each binary, and whether all are intact."""
+    """Check that binaries are unchanged and can run. Return a line for each binary, and whether all are intact."""
     lines = []
     for component in [component_named(name)] if name else COMPONENTS.values():
         try:
@@ -106,7 +106,7 @@ def _trouble(entry: Entry) -> str:
 
 
 def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
-    """Remove the named versions of a component (all versions if none is named), or the whole cache."""
+    """Remove the named versions of a component (all if none is named), or the complete cache."""
     if everything == bool(names):
         raise UsageError("name a component and its versions, or use --all")
     if everything:

@@ -5,8 +5,8 @@
     <mirror>/download/v3.6.4/etcd-v3.6.4-linux-amd64.tar.gz   and   SHA256SUMS          etcd
     <mirror>/download/v0.33.0/kind-linux-amd64   and   kind-linux-amd64.sha256sum       kind
 
-A mirror has the layout of the original. The checksum comes from the same server as the binary, so a mirror that a user
-names is trusted. The mirror's URL determines whether https is used.
+A mirror has the same layout as the original. The checksum is from the same server as the binary, so mirrors are
+trusted. The mirror's URL determines whether https is used.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """The publishers of official binaries. `mirrors` replace the publisher and are tried in order.
+    """The publishers of official binaries. `mirrors` replace the publisher, and are tried in order.
 
-    `listing` is a URL with a list of releases in the format of GitHub's API; "" for GitHub's.
+    `listing` is the URL of a list of releases in the format of GitHub's API, or "" for GitHub's own list.
     """
 
     mirrors: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Releases:
     def resolve(self, component: Binary, wanted: Wanted) -> Version:
         """Return the version for a request. Raises `UsageError` if no version matches."""
         if component.program or not (component.kubernetes or component.name in _ON_GITHUB):
-            raise UsageError(f"official binaries of {component.name} are not fetched: compile it with --from source")
+            raise UsageError(f"official binaries of {component.name} are not available: compile it with --from source")
         if wanted.exact is not None:
             return wanted.exact
         if component.name in _ON_GITHUB:
@@ -62,16 +62,16 @@ class Releases:
         return version
 
     def _resolve_on_github(self, component: Binary, wanted: Wanted) -> Version:
-        """Find a version in GitHub's list of releases, because mirrors have no list of versions."""
+        """Find a version in GitHub's list of releases, because mirrors have no such list."""
         listing = self.listing or f"https://api.github.com/repos/{_ON_GITHUB[component.name]}/releases?per_page=100"
         name = component.name
         try:
             listed = json.loads(self.fetcher.text([listing]))
             versions = [version for each in listed if (version := parse_version(each["tag_name"]))]
         except (ValueError, TypeError, KeyError):
-            raise UnavailableError(f"{listing} is no list of releases; name a full version of {name}") from None
+            raise UnavailableError(f"{listing} is not a list of releases; specify a full version of {name}") from None
         except UnavailableError as error:
-            raise UnavailableError(f"{error}\nwithout that list, name a full version of {name}") from None
+            raise UnavailableError(f"{error}\nwithout that list, specify a full version of {name}") from None
         chosen = wanted.choose(versions)
         if not chosen:
             there = ", ".join(map(str, sorted(versions)))
@@ -79,7 +79,7 @@ class Releases:
         return chosen[0]
 
     def fetch(self, component: Binary, version: Version, folder: Path, watcher: Watcher) -> tuple[Path, str]:
-        """Download a binary to `folder`. Returns its path and URL. Raises `UsageError`, `UnavailableError`."""
+        """Download a binary to `folder`. Return its path and URL. Raises `UsageError`, `UnavailableError`."""
         base, sums, archive = _paths(component, version)
         target = folder / (archive or component.name)
         try:
@@ -114,7 +114,9 @@ class Releases:
 
 
 def _paths(component: Binary, version: Version) -> tuple[str, str, str]:
-    """Return the paths of the binary and of its checksum, and the archive's name, which is "" for a bare binary."""
+    """Return the paths of the binary and of its checksum, and the archive's name, or "" if the binary is not in an
+    archive.
+    """
     if component is ETCD:
         archive = f"etcd-{version.tag}-linux-{architecture()}.tar.gz"
         return f"download/{version.tag}/{archive}", f"download/{version.tag}/SHA256SUMS", archive
@@ -134,7 +136,7 @@ def architecture() -> str:
 
 
 def _sum_in(text: str, name: str) -> str:
-    """Return the only checksum in a file, or the checksum of file `name`. Raises `UnavailableError`."""
+    """Return the only checksum in a file, or the checksum for `name`. Raises `UnavailableError`."""
     for line in text.lower().splitlines():
         words = line.split()
         if words and _SUM.fullmatch(words[0]) and (not name or words[-1].lstrip("*") == name):

@@ -1,4 +1,4 @@
-"""Parse component versions: "1.34.10", "1.34" for the newest patch, "newest" for the newest version of all."""
+"""Parse component versions: "1.34.10", "1.34" for its newest patch, or "newest" for the newest version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MINOR = re.compile(r"v?(\d+)\.(\d+)")
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A full version, ordered as in semver.org. `pre` is "rc.1" for 1.35.0-rc.1."""
+    """A full version, ordered as in Semantic Versioning. `pre` is "rc.1" for 1.35.0-rc.1."""
 
     major: int
     minor: int
@@ -47,7 +47,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A requested version: exact, the newest patch of a minor version, or the newest of all."""
+    """A requested version: an exact version, the newest patch of a minor version, or the newest version."""
 
     text: str
     exact: Version | None = None
@@ -57,13 +57,13 @@ class Wanted:
         return self.text
 
     def allows(self, version: Version) -> bool:
-        """Return whether a version matches the request. A pre-release matches only an exact request."""
+        """Return whether a version matches the request. Pre-releases match only exact requests."""
         if self.exact is not None:
             return version == self.exact
         return not version.pre and self.series in ("", version.series)
 
     def choose(self, versions: Iterable[Version]) -> list[Version]:
-        """Return the matching versions, the newest first."""
+        """Return the matching versions, newest first."""
         return sorted(filter(self.allows, versions), reverse=True)
 
 
@@ -82,6 +82,6 @@ def parse_wanted(text: str) -> Wanted:
         return Wanted(str(version), exact=version)
     minor = _MINOR.fullmatch(text)
     if minor is None:
-        raise UsageError(f"version {text!r}: want one like 1.34.2, 1.34 for its newest patch, or {NEWEST}")
+        raise UsageError(f"version {text!r}: expected one like 1.34.2, 1.34 for its newest patch, or {NEWEST}")
     series = f"{int(minor[1])}.{int(minor[2])}"
     return Wanted(series, series=series)

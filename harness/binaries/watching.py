@@ -1,4 +1,4 @@
-"""Show the progress of fetching a component, as a bar on a terminal or as lines."""
+"""Show the progress of fetching a component: a bar on a terminal, or lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EVERY = 15.0  # seconds between progress lines without a terminal
 
 
 class Watcher:
-    """Receives progress reports, and ignores them."""
+    """Receives progress reports and ignores them."""
 
     def say(self, text: str) -> None:
         """Print a line."""
@@ -41,7 +41,7 @@ class Watcher:
 
 
 class Terminal(Watcher):
-    """Shows a progress bar on a terminal, and otherwise a line every 15 seconds. A context manager."""
+    """Shows a progress bar on a terminal, or a line every 15 seconds elsewhere. Used as a context manager."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

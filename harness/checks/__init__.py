@@ -1,1 +1,1 @@
-"""Checks for missing abilities of a machine or a cluster, with the remedy and the affected requirements."""
+"""Checks of whether a machine or cluster lacks abilities, with the remedy and the affected requirements."""

@@ -1,7 +1,7 @@
 """The types of a check and of its findings.
 
-A run requires some checks and stops at the first failure. `trafficdist doctor` shows the findings of all checks. Each
-check is therefore written only once, as a function from a subject (a machine, a cluster, settings) to findings.
+A run requires some checks and stops at the first failed one. `trafficdist doctor` shows the findings of all checks.
+Both use the same function from a subject (a machine, a cluster, settings) to findings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ S_contra = TypeVar("S_contra", contravariant=True)  # a check of any subject is 
 
 
 class State(enum.StrEnum):
-    """The state of a checked property. `UNKNOWN` is not a failure: the check was impossible, or was not requested."""
+    """The state of a checked property. `UNKNOWN` is not a failure: the check was not possible, or not requested."""
 
     OK = "ok"
     UNKNOWN = "unknown"
@@ -34,8 +34,8 @@ class State(enum.StrEnum):
 class Finding:
     """The result of a check, as a sentence without a full stop.
 
-    `lacks` lists missing abilities and nodes of the topology. `features` lists the features whose requirements
-    cannot be judged. `costs` describes any other loss. A finding without a `name` gets the name of its check.
+    `lacks` lists missing abilities and nodes of the topology. `features` lists the features whose requirements cannot
+    be judged. `costs` describes any other loss. A finding without a `name` has the name of its check.
     """
 
     state: State
@@ -61,9 +61,9 @@ def unusable(found: str, remedy: str = "") -> Finding:
 class Check(Generic[S_contra]):
     """One check of a machine, a cluster or settings.
 
-    `ask` returns a text if the check succeeds, and findings otherwise. An `UnavailableError` becomes a finding
-    whose state is `fault`. Other errors of an API server become findings of state unknown. `remedy` and `costs` are
-    the defaults for findings that set neither. If `gates` is true, the checks after this check depend on it.
+    `ask` returns a text if the check succeeds, and findings otherwise. An `UnavailableError` becomes a finding whose
+    state is `fault`. Other errors of an API server become findings with state unknown. `remedy` and `costs` are
+    defaults for findings that set neither. If `gates` is true, a failure skips all later checks.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Check(Generic[S_contra]):
 
 
 def examine(table: Sequence[Check[S_contra]], subject: S_contra) -> list[Finding]:
-    """Return the findings of all checks, but stop after a failed check that has `gates` set."""
+    """Return the findings of all checks, up to the first failed check with `gates` set."""
     found: list[Finding] = []
     for check in table:
         found += check.findings(subject)
@@ -113,7 +113,7 @@ def require(table: Sequence[Check[S_contra]], subject: S_contra) -> None:
 
 
 def exit_code(findings: Iterable[Finding]) -> ExitCode:
-    """Return 0 if all is well, 11 if something is missing, 12 if no run is possible."""
+    """Return 0 if all checks succeed, 11 if an ability is missing, and 12 if a run is not possible."""
     states = {finding.state for finding in findings}
     if State.UNUSABLE in states:
         return ExitCode.DISTRUST
@@ -122,14 +122,14 @@ def exit_code(findings: Iterable[Finding]) -> ExitCode:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The requirements of a profile that cannot be judged."""
+    """The number of a profile's requirements that cannot be judged."""
 
     profile: Profile
     lost: tuple[str, ...]
     of: int
 
     def sentence(self, *, named: int | None = 3) -> str:
-        """Return the cost as a sentence with the first `named` ids, or with all ids if `named` is None."""
+        """Return the cost as a sentence with the first `named` ids, or with all if `named` is None."""
         shown = self.lost if named is None else self.lost[:named]
         more = f" and {len(self.lost) - len(shown)} more" if len(shown) < len(self.lost) else ""
         verb = "is" if len(self.lost) == 1 else "are"
@@ -143,7 +143,7 @@ def costs(
     requirements: Sequence[Requirement],
     profiles: Collection[Profile],
 ) -> list[Cost]:
-    """Return the combined cost of the findings by profile. Profiles without any loss are omitted."""
+    """Return the combined cost of the findings by profile. Profiles without loss are omitted."""
     lacks = list(findings)
     found = []
     for profile in sorted(profiles):

@@ -1,6 +1,6 @@
 """Check a cluster through its API without changing the cluster.
 
-A check of write access sends a dry run, for which the API server also performs admission and allocation.
+A check of write access sends a dry run, so that the API server also performs admission and allocation.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _DRY_RUN = {"dryRun": "All"}
 _SKEW_SECONDS = 5
 _HEARTBEAT_SECONDS = 40  # a kubelet renews its Lease every 10 s, and counts as lost after 40 s
 _NODE_LEASES = "kube-node-lease"
-_KIND = "--backend kind or netns does"
+_KIND = "--backend kind or netns can"
 _NETNS = "--backend netns has it"
-_PACKETS = "--backend netns has it, and so has root on the machine whose containers the nodes are (docs/kind.md)"
+_PACKETS = "--backend netns has it, as does root on the machine that runs the nodes as containers (docs/kind.md)"
 
 Version = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An API server that responds. `gates` holds the value of option --feature-gates."""
+    """An API server that responds. `gates` is the value of option --feature-gates."""
 
     api: Api
     reached: ReachedServer
@@ -49,7 +49,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes of a cluster. `names` maps nodes of the topology to the matching nodes of the cluster."""
+    """The nodes of a cluster. `names` maps nodes of the topology to the corresponding nodes of the cluster."""
 
     server: Server
     topology: Topology
@@ -60,7 +60,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """A feature gate that requirements depend on, the versions that introduce and enable it, and its features."""
+    """A feature gate that requirements depend on: its features, and the versions that introduce and enable it."""
 
     name: str
     exists: Version
@@ -89,21 +89,21 @@ def is_on(gate: Gate, version: Version, seen: Mapping[str, bool]) -> bool:
 def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, bool] | None = None) -> str | Finding:
     """Check that the feature gates are enabled.
 
-    The states in `seen` have priority over the option `given`, which has priority over the defaults. A component no
-    longer reports a gate that has become permanent, so `seen` may lack it.
+    The states in `seen` take precedence over the option `given`, and the option over the defaults. Components do not
+    report gates that have become permanent, so `seen` may lack them.
     """
     if version == (0, 0):
         return unknown("its version does not say which gates it has")
     off = [gate for gate in GATES if not is_on(gate, version, seen or given or {})]
-    source = f"the defaults of {version[0]}.{version[1]}, since /metrics is not readable"
+    source = f"the defaults of {version[0]}.{version[1]}, because /metrics is not readable"
     if seen or given:
         source = "its metrics" if seen else "--feature-gates"
     if not off:
-        return f"those that matter are on, according to {source}"
-    remedy = "turn them on in API server, controller manager and kube-proxy" + (
-        "" if all(version >= gate.exists for gate in off) else ", at a version that has them"
+        return f"the relevant gates are on, according to {source}"
+    remedy = "turn them on in the API server, controller manager and kube-proxy" + (
+        "" if all(version >= gate.exists for gate in off) else ", in a version that has them"
     )
-    remedy += "" if seen else "; if they are on, name them with --feature-gates"
+    remedy += "" if seen else "; if they are on, set --feature-gates"
     names, features = ", ".join(gate.name for gate in off), frozenset[str]().union(*(gate.features for gate in off))
     return Finding(State.LACKS, f"off or missing: {names}, according to {source}", remedy, features=features)
 
@@ -115,7 +115,7 @@ def _feature_gates(server: Server) -> str | Finding:
 
 def _permissions(server: Server) -> str | list[Finding]:
     if not server.reached.denied:
-        return f"all that a run needs, as {errors.MANIFEST} grants them"
+        return f"everything that a run needs, as granted by {errors.MANIFEST}"
     return [
         Finding(State.LACKS, str(each), costs=f"no requirement, but {each.rule.without}")
         if each.rule.without
@@ -133,24 +133,24 @@ def _other_runs(server: Server) -> str | Finding:
     if record is None and not found:
         return "none, and no leftovers"
     who = record.described(clock.now()) if record is not None else "an earlier run"
-    return unknown(f"{who}, left {found}; the next run removes it", "`trafficdist cleanup` removes it now")
+    return unknown(f"{who}, left {found}; the next run removes it", "`trafficdist cleanup` removes it immediately")
 
 
 _PROXIES = {  # part of the name of a DaemonSet, and when it serves Services; "" for never
     "kube-proxy": "always",
-    "cilium": "serves Services itself where kube-proxy replacement is on",
+    "cilium": "serves Services itself if kube-proxy replacement is on",
     "calico-node": "serves Services itself in eBPF mode",
     "canal": "",
     "kube-router": "serves Services itself with --run-service-proxy",
     "antrea-agent": "serves Services itself (AntreaProxy)",
     "ovnkube-node": "serves Services itself",
-    "kube-ovn": "serves Services itself with its load balancer on",
+    "kube-ovn": "serves Services itself if its load balancer is on",
     "kindnet": "",
     "kube-flannel": "",
     "aws-node": "",
     "weave-net": "",
 }
-_NAME_PROXY = "name it by keys project and version of an options file"
+_NAME_PROXY = "name it with keys project and version in an options file"
 
 
 def check_proxy(daemon_sets: Iterable[Object]) -> str | Finding:
@@ -166,8 +166,8 @@ def check_proxy(daemon_sets: Iterable[Object]) -> str | Finding:
     text = "; ".join(each for _, _, each in sorted(found))
     if any(not other for other, _, _ in found):
         return text
-    none = "no DaemonSet that is known to serve Services" + (f", but {text}" if text else "")
-    return unknown(f"{none}; distributions may build it in", _NAME_PROXY)
+    none = "no DaemonSet of a known proxy" + (f", but {text}" if text else "")
+    return unknown(f"{none}; the distribution may have a built-in proxy", _NAME_PROXY)
 
 
 def _proxy(server: Server) -> str | Finding:
@@ -203,8 +203,8 @@ def _kubelets(nodes: Nodes) -> str | Finding:
     versions = ", ".join(f"{count} x {version}" for version, count in sorted(counts.items()))
     if {gate_version({"gitVersion": each}) for each in counts} == {gate_version(nodes.server.reached.version)}:
         return versions
-    remedy = "list the features that an older proxy does not have under exempt-features in an options file"
-    return unknown(f"{versions}: they differ from the API server, and proxies may differ too", remedy)
+    remedy = "list the features that an older proxy lacks under exempt-features in an options file"
+    return unknown(f"{versions}: they differ from the API server's, and the proxies' versions may differ too", remedy)
 
 
 def _zones(nodes: Nodes) -> str | Finding:
@@ -212,21 +212,21 @@ def _zones(nodes: Nodes) -> str | Finding:
     usable = [each for each in nodes.nodes if takes_pods(each)]
     counts = Counter(manifests.zone_of(each) or "(none)" for each in usable)
     by_zone = ", ".join(f"{zone} {count}" for zone, count in sorted(counts.items()))
-    parts = [f"{len(usable)} of {len(nodes.nodes)} nodes take pods, by zone: {by_zone or 'none'}"]
+    parts = [f"{len(usable)} of {len(nodes.nodes)} nodes accept pods, by zone: {by_zone or 'none'}"]
     parts += [f"{each['metadata']['name']} {_why_not(each)}" for each in nodes.nodes if not takes_pods(each)]
     if len(nodes.names) < 2:  # one zone cannot show topology
-        return unusable("; ".join(parts), f"have nodes that take pods in two zones at least (label {ZONE_LABEL})")
+        return unusable("; ".join(parts), f"at least two zones must have nodes that accept pods (label {ZONE_LABEL})")
     if not set(THREE_ZONES.nodes) <= set(topology.nodes):  # scenarios need these nodes, whatever the option says
-        parts.append(f"only {len(topology.nodes)} are asked for")
+        parts.append(f"only {len(topology.nodes)} are requested")
         topology = THREE_ZONES
     missing = [node.name for node in topology.nodes if node.name not in nodes.names]
     if not missing:
         differ = any(ours != theirs for ours, theirs in nodes.names.items())
         parts += [", ".join(f"{ours} is {theirs}" for ours, theirs in nodes.names.items())] if differ else []
         return "; ".join(parts)
-    parts.append(f"nothing stands for {', '.join(missing)}")
+    parts.append(f"no node for {', '.join(missing)}")
     wanted = " and ".join(str(len([node for node in topology.nodes if node.zone == zone])) for zone in topology.zones)
-    remedy = f"{len(topology.zones)} zones (label {ZONE_LABEL}) with {wanted} nodes have all"
+    remedy = f"{len(topology.zones)} zones (label {ZONE_LABEL}) with {wanted} nodes provide all"
     return Finding(State.LACKS, "; ".join(parts), remedy, lacks=Needs(nodes=frozenset(missing)))
 
 
@@ -242,7 +242,7 @@ def _families(nodes: Nodes) -> str | Finding:
     wanted = manifests.service("trafficdist-doctor", ipFamilyPolicy="PreferDualStack")
     answer = nodes.server.api.request("POST", path_of("services", "default"), wanted, query=_DRY_RUN)
     if answer.code >= 400:
-        return unknown(errors.of_answer(answer, doing="try which families a Service gets"))
+        return unknown(errors.of_answer(answer, doing="check the families of a new Service"))
     of_services = sorted((answer.body.get("spec") or {}).get("ipFamilies") or ())
     cidrs = {cidr for each in nodes.nodes for cidr in (each.get("spec") or {}).get("podCIDRs") or ()}
     of_pods = sorted(by_family(cidrs))
@@ -254,7 +254,7 @@ def _families(nodes: Nodes) -> str | Finding:
 
 
 def _clocks(nodes: Nodes) -> str | list[Finding]:
-    """Check that the clocks of this machine and of the nodes agree with the clock of the API server."""
+    """Check that the clocks of this machine and of the nodes agree with the API server's clock."""
     clock = nodes.server.reached.clock
     ahead, found = clock.ahead.total_seconds(), []
     if abs(ahead) > _SKEW_SECONDS:
@@ -265,39 +265,39 @@ def _clocks(nodes: Nodes) -> str | list[Finding]:
     for node, age in late.items():
         if not -_SKEW_SECONDS < age < _HEARTBEAT_SECONDS:
             when = f"{abs(age):.0f} s {'ago' if age > 0 else 'in the future'}"
-            remedy = "set its clock (NTP), or find out why its kubelet is late"
+            remedy = "set its clock (NTP), or find out why its kubelet renews the Lease late"
             found.append(Finding(State.LACKS, f"node {node} renewed its Lease {when}", remedy))
     nodes_too = f"and {len(late)} nodes" if late else "nodes have no Leases"
     return found or f"within {_SKEW_SECONDS} s of the API server's: this machine, {nodes_too}"
 
 
 def _lease_age(api: Api, clock: ServerClock, node: str) -> float | None:
-    """Return the seconds since a node renewed its Lease, by the node's clock, or None if the node has no Lease."""
+    """Return the seconds since a node renewed its Lease, by the node's clock, or None if it has no Lease."""
     answer = clock.saw(api.request("GET", path_of("leases", _NODE_LEASES, node)))
     renewed = moment((answer.body.get("spec") or {}).get("renewTime")) if answer.code == 200 else None
     return (clock.now() - renewed).total_seconds() if renewed else None
 
 
 _ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
-    ("a run cannot restart or replace its components, or switch nodes off", _KIND,
+    ("a run cannot restart or replace its components, or turn off nodes", _KIND,
      frozenset({Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.RESTART_PROXY, Ability.CHANGE_RELEASE,
                 Ability.STOP_NODES})),
-    ("labels and taints of its nodes stay as they are",
-     "--allow-disruptive, with role trafficdist-disruptive, changes them and puts them back",
+    ("a run does not change labels and taints of its nodes",
+     "--allow-disruptive, with role trafficdist-disruptive, changes and restores them",
      frozenset({Ability.CHANGE_NODES})),
-    ("nodes and pods are what their kubelets report", _NETNS,
+    ("kubelets report the nodes and pods, so a run cannot", _NETNS,
      frozenset({Ability.REPORT_NODES, Ability.CREATE_NODES, Ability.EQUAL_NODES, Ability.REPORT_PODS})),
-    ("kernels of its nodes send one refusal a second (net.ipv4.icmp_ratemask), so that silence may be a refusal",
+    ("its nodes' kernels send one refusal per second (net.ipv4.icmp_ratemask), so a missing reply may be a refusal",
      "--backend kind or netns lifts the limit", frozenset({Ability.EVERY_REFUSAL})),
-    ("no chosen address is routed to a node", _PACKETS, frozenset({Ability.LOAD_BALANCER, Ability.EXTERNAL_IPS})),
-    ("a server has one container for each port", _PACKETS, frozenset({Ability.MANY_PORTS})),
-    ("servers of a run do not use the addresses of nodes", _NETNS, frozenset({Ability.HOST_NETWORK})),
-    ("its API server keeps no record of reads", _NETNS, frozenset({Ability.API_READS})),
-    ("client pods make single requests, and keep no connection or socket", _PACKETS,
+    ("a run cannot route addresses to a node", _PACKETS, frozenset({Ability.LOAD_BALANCER, Ability.EXTERNAL_IPS})),
+    ("a server has a separate container for each port", _PACKETS, frozenset({Ability.MANY_PORTS})),
+    ("servers of a run cannot use the addresses of nodes", _NETNS, frozenset({Ability.HOST_NETWORK})),
+    ("its API server does not record reads", _NETNS, frozenset({Ability.API_READS})),
+    ("client pods send single requests, and keep no connection or socket open", _PACKETS,
      frozenset({Ability.OPEN_CONNECTIONS, Ability.SOURCE_PORTS, Ability.HTTP})),
-    ("it is not part of a cluster, or cannot be reached there", _NETNS, EVERYTHING),
+    ("the component is not part of the cluster, or is not reachable", _NETNS, EVERYTHING),
 )  # fmt: skip
-"""Abilities that clusters may lack, grouped by reason and remedy. The last group holds all remaining abilities."""
+"""Abilities that clusters may lack, grouped by reason and remedy. The last group has all remaining abilities."""
 
 
 def check_abilities(offered: frozenset[Ability]) -> Iterator[str | Finding]:
@@ -313,7 +313,7 @@ def check_abilities(offered: frozenset[Ability]) -> Iterator[str | Finding]:
 
 
 FEATURE_GATES = Check("feature gates", _feature_gates)
-FAMILIES = Check("IP families", _families, "a dual-stack cluster has both")
+FAMILIES = Check("IP families", _families, "a dual-stack cluster has both families")
 
 SERVER: tuple[Check[Server], ...] = (
     Check("permissions", _permissions, f"let a cluster administrator apply {errors.MANIFEST}"),
@@ -321,7 +321,7 @@ SERVER: tuple[Check[Server], ...] = (
     FEATURE_GATES,
     Check("proxy", _proxy),
     Check("admission", _admission,
-          costs="requirements with clients on nodes themselves, or from outside, end inconclusive"),
+          costs="requirements with clients on nodes or outside the cluster end inconclusive"),
 )  # fmt: skip
 
 NODES: tuple[Check[Nodes], ...] = (
@@ -329,6 +329,6 @@ NODES: tuple[Check[Nodes], ...] = (
     Check("zones and nodes", _zones),
     FAMILIES,
     Check("clocks", _clocks, "set it (NTP)",
-          costs="no requirement, but logs of nodes and of the run cannot be put side by side"),
+          costs="no requirement, but times in the logs of nodes and of the run cannot be compared"),
     Check("abilities", lambda nodes: check_abilities(nodes.offered)),
 )  # fmt: skip

@@ -24,12 +24,14 @@ def _limits(_: object) -> str:
     """Raise `UnavailableError` if the limits on open files or processes are too low for any run."""
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != resource.RLIM_INFINITY and files < _FILES:
-        raise UnavailableError(f"a process may open {files} files here, and a run needs {_FILES}: raise `ulimit -Hn`")
+        raise UnavailableError(
+            f"a process can open only {files} files here, but a run needs {_FILES}: raise `ulimit -Hn`"
+        )
     limit = process_limit()
     if limit is not None and limit < _LOOK_BELOW and (free := limit - _tasks()) < _PROCESSES:
         raise UnavailableError(
-            f"this user may start {max(0, free)} more processes or threads, of {limit}, and a run needs {_PROCESSES}: "
-            "raise `ulimit -u`"
+            f"this user can start only {max(0, free)} more processes or threads, of {limit}, but a run needs "
+            f"{_PROCESSES}: raise `ulimit -u`"
         )
     return "enough files and processes"
 
@@ -52,7 +54,7 @@ def _tasks() -> int:
 
 def _namespaces(_: object) -> str:
     sandbox.enter()
-    return "this user can make them"
+    return "this user can create them"
 
 
 def _kernel(families: Sequence[str]) -> Iterator[str | Finding]:
@@ -60,18 +62,18 @@ def _kernel(families: Sequence[str]) -> Iterator[str | Finding]:
     for feature in missing:
         text = kernel.explain([feature])
         if feature == kernel.IPV6 and tuple(families) != ("IPv6",):
-            yield Finding(State.LACKS, text, "--families IPv4 runs without it", features=OF_BOTH_FAMILIES)
+            yield Finding(State.LACKS, text, "--families IPv4 does not need it", features=OF_BOTH_FAMILIES)
         else:
             yield unusable(text)
     if not missing:
-        yield "it has all that nodes, pods and the reference proxy need"
+        yield "it has everything that nodes, pods and the reference proxy need"
 
 
 def _files_of_pods(_: object) -> str:
-    """Check that programs in a pod can have a separate /etc/resolv.conf that names the cluster's DNS server."""
+    """Check that programs in a pod can have their own /etc/resolv.conf with the cluster's DNS server."""
     with contextlib.closing(Namespace.create()) as namespace:
         process.run(namespace, [sys.executable, "-c", ""], files={"/etc/resolv.conf": ""})
-    return "programs in a pod get an /etc/resolv.conf of their own"
+    return "programs in a pod can have their own /etc/resolv.conf"
 
 
 LIMITS: Check[object] = Check("limits", _limits)
@@ -81,8 +83,8 @@ MACHINE: tuple[Check[Sequence[str]], ...] = (
     Check("network namespaces", _namespaces, gates=True),
     Check("kernel", _kernel),
     Check("files of pods", _files_of_pods, fault=State.LACKS,
-          remedy="have an /etc/resolv.conf, and let containers mount: --security-opt apparmor=unconfined",
-          costs="requirements whose clients are programs with a resolv.conf of their own are not judged "
+          remedy="create an /etc/resolv.conf, and let containers mount: --security-opt apparmor=unconfined",
+          costs="requirements whose clients are programs with their own resolv.conf are not judged "
           "(one of profile dns)"),
 )  # fmt: skip
 """The checks for --backend netns. The subject of each check is the list of IP families of the cluster."""

@@ -1,7 +1,7 @@
-"""Requirements that programs in a netns have on this machine. Each requirement is checked by trying it.
+"""Requirements of programs in a netns for this machine. Each is checked by an attempt to use it.
 
-A recipe lists names from `REQUIREMENTS`. A separate process performs the attempts. For an ordinary user, that process
-becomes root of a user namespace, as a run does. Its mounts and the modules that it loaded are released when it ends.
+A recipe lists names from `REQUIREMENTS`. A separate process makes the attempts. For an ordinary user, this process
+becomes root of a user namespace, as in a run. When it ends, its mounts and any modules it loaded are released.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def missing(names: Iterable[str]) -> dict[str, str]:
 
 
 def require(names: Iterable[str], who: str) -> None:
-    """Raise `UnavailableError` with every requirement of `who` that this machine does not meet."""
+    """Raise `UnavailableError` with every requirement of `who` that this machine does not satisfy."""
     if absent := missing(names):
         reasons = "; ".join(f"{name}: {why}" for name, why in absent.items())
-        raise UnavailableError(f"{who} has requirements that this machine lacks: {reasons}")
+        raise UnavailableError(f"{who} has requirements that this machine does not satisfy: {reasons}")
 
 
 @functools.cache
@@ -58,9 +58,9 @@ def _missing(names: tuple[str, ...]) -> dict[str, str]:
     try:
         ended = subprocess.run(trying, cwd="/", capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
     except subprocess.TimeoutExpired as error:
-        raise UnavailableError(f"the requirements cannot be tried: it took longer than {_SECONDS:g} s") from error
+        raise UnavailableError(f"the requirements cannot be checked: this took longer than {_SECONDS:g} s") from error
     if ended.returncode != 0:
-        raise UnavailableError(f"the requirements cannot be tried: {ended.stderr.strip()}")
+        raise UnavailableError(f"the requirements cannot be checked: {ended.stderr.strip()}")
     return dict(json.loads(ended.stdout))
 
 
@@ -78,7 +78,7 @@ class Requirement:
         except (OSError, rtnetlink.NetlinkError) as error:
             number = error.number if isinstance(error, rtnetlink.NetlinkError) else error.errno
             if number in _REFUSED:
-                return f"this user may not use {self.feature.name}: run as root of the machine"
+                return f"this user cannot use {self.feature.name}: run as root of the machine"
             if number in _ABSENT:
                 return kernel.explain([self.feature])
             return f"{self.feature.name} cannot be used: {error}"
@@ -86,13 +86,13 @@ class Requirement:
 
 
 def _be_root(_: Namespace) -> None:
-    """Raise an error unless this process is root of the machine rather than of a user namespace."""
+    """Raise an error unless this process is root of the machine, and not only of a user namespace."""
     if os.geteuid() or sandbox.left():
         raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 def _link(kind: str, namespace: Namespace) -> None:
-    """Request a link of the given kind. EINVAL shows that the kernel knows the kind and only arguments are missing."""
+    """Request a link of this kind. EINVAL means that the kernel supports the kind and only arguments are missing."""
     try:
         rtnetlink.execute(namespace, [rtnetlink.link(kind, f"td-{kind}")])
     except rtnetlink.NetlinkError as error:
@@ -101,7 +101,7 @@ def _link(kind: str, namespace: Namespace) -> None:
 
 
 def _generic(family: str, namespace: Namespace) -> None:
-    """Look up a generic netlink family. The kernel loads the module of the family if possible."""
+    """Look up a generic netlink family. If necessary, the kernel loads the family's module."""
     body = struct.pack("=BBH", _GETFAMILY, 1, 0) + attribute(2, family.encode() + b"\0")  # CTRL_ATTR_FAMILY_NAME
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, _GENERIC) as sock:
         sock.send(message(_CONTROL, 1, 1, body))
@@ -112,7 +112,7 @@ def _generic(family: str, namespace: Namespace) -> None:
 
 
 def _room(wanted: str, _: Namespace) -> None:
-    """Start an isolated process that has a separate instance of the resource `wanted`."""
+    """Start an isolated process with a separate instance of the resource `wanted`."""
     Room("probe", [wanted]).close()
 
 
@@ -140,7 +140,7 @@ _OPTIONS = {
     "hostname": "CONFIG_UTS_NS",
 }
 REQUIREMENTS: Mapping[str, Requirement] = {
-    "root": Requirement(KernelFeature("what only root may", "", ""), _be_root),
+    "root": Requirement(KernelFeature("capabilities of root", "", ""), _be_root),
     "bpf": Requirement(KernelFeature("BPF", "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF", ""), _load_bpf),
     **{
         name: Requirement(KernelFeature(what, _OPTIONS[name], ""), functools.partial(_room, name))

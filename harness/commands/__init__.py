@@ -1,1 +1,1 @@
-"""The commands of `trafficdist`, one per file. Top-level imports are few, so that --help and completion stay fast."""
+"""The commands of `trafficdist`, one per file. Few top-level imports make --help and completion fast."""

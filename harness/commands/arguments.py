@@ -1,6 +1,6 @@
 """Options and arguments of commands, built from `harness.settings.options`, with help headings and completion.
 
-A shell starts a new process for each completion. A completer therefore uses only sources that are fast to read. It
+A shell starts a new process for each completion. A completer therefore uses only sources that it can read quickly. It
 prints nothing on failure, because an error message would appear in the middle of the command line.
 """
 
@@ -89,7 +89,7 @@ def _shown(default: Any) -> str:
 
 
 def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the option values that click passed to a command, under the keys that `resolve` expects."""
+    """Return the option values that click passed to a command, with the keys that `resolve` expects."""
     return {key.replace("_", "-"): value for key, value in options.items()}
 
 
@@ -102,7 +102,7 @@ def as_arguments(option: Option, value: Any) -> list[str]:
 
 
 def completing(names: Names) -> Complete:
-    """Return a completer for names. In a comma-separated list, the completer completes the last item."""
+    """Return a completer for names. In a comma-separated list it completes the last item."""
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, last = incomplete.rpartition(",")
@@ -134,7 +134,7 @@ def mutant_names() -> Iterable[str]:
 
 
 def _documents() -> Iterable[str]:
-    """Return all requirement ids, and for each document the pattern that matches its ids."""
+    """Return all requirement ids, and for each document a pattern that matches its ids."""
     found = suite_files.ids()
     return [*sorted({f"{each.partition('/')[0]}/*" for each in found}), *found]
 

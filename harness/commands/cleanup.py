@@ -15,17 +15,17 @@ from harness.model.extras import require
 from harness.settings.options import BY_NAME, resolve_some
 
 of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
-"""A decorator that adds the options of a run that select the cluster."""
+"""A decorator that adds the run options that select the cluster."""
 
 
 @click.command(epilog=examples("cleanup", "cleanup --context production --run 1a2b3c4d"))
 @of_cluster
 @click.option("--run", metavar="ID", default="", help="Remove only what this run left behind. [all runs]")
-@click.option("--force", is_flag=True, help="Clean up even if a run is in progress; that run will stop.")
+@click.option("--force", is_flag=True, help="Clean up even if a run is active; that run will stop.")
 def cleanup(run: str, force: bool, **options: Any) -> None:
-    """Remove what runs left behind on a cluster, and their kind clusters and containers on this machine.
+    """Remove objects that runs left on a cluster, and their kind clusters and containers on this machine.
 
-    Removes namespaces with the label trafficdist.dev/run and the Lease, and restores nodes with the annotation
+    Removes the Lease and namespaces with the label trafficdist.dev/run, and restores nodes with the annotation
     trafficdist.dev/before. Changes nothing else.
     """
     for line in _clean_up(**resolve_some(options), run=run, force=force):
@@ -80,5 +80,5 @@ def _kind_clusters(run: str) -> list[str]:
         return [f"kind cluster {name} is deleted" for name in remove_leftovers(run, say=tell)]
     except UnavailableError as error:
         if known():
-            tell(f"cannot look for kind clusters: {str(error).partition(chr(10))[0]}")
+            tell(f"cannot list kind clusters: {str(error).partition(chr(10))[0]}")
         return []

@@ -56,12 +56,15 @@ def _cached(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="URL",
     envvar="TRAFFICDIST_MIRROR",
     show_envvar=True,
-    help="Download from here instead of https://dl.k8s.io or GitHub. Repeatable; tried in order.",
+    help="Download from this URL instead of https://dl.k8s.io or GitHub. Repeatable; tried in order.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(min=0), default=0, help="Number of packages to compile at once. [one per processor]"
+    "--jobs",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Number of packages to compile in parallel. [one per processor]",
 )
-@click.option("--again", is_flag=True, help="Fetch it even if it is in the cache.")
+@click.option("--again", is_flag=True, help="Fetch the component even if it is in the cache.")
 @_cached
 def fetch(
     component: str,
@@ -75,7 +78,7 @@ def fetch(
 ) -> None:
     """Fetch one or more versions of a component, and print their paths.
 
-    A VERSION is like 1.34.2, or like 1.34 for its newest patch. Without one, the newest version is fetched.
+    A VERSION is like 1.34.2, or like 1.34 for its newest patch. The default is the newest version.
     """
     from harness.binaries.cache import Cache
     from harness.binaries.inventory import fetch_all
@@ -102,7 +105,7 @@ def list_components(names: Sequence[str], available: bool, form: Literal["table"
 @click.argument("component", default="")
 @_cached
 def check(component: str, folder: Path | None) -> int:
-    """Check that each binary is unchanged and runs. Exits with 1 if not."""
+    """Check that each binary is unchanged and runs. Exits with 1 if a check fails."""
     from harness.binaries import inventory
     from harness.binaries.cache import Cache
 

@@ -29,8 +29,8 @@ _USED = ("backend", "proxy", "dns", "control-plane", "controller", "kubeconfig",
 _STYLES = {"ok": "green", "unknown": "yellow", "lacks": "bold yellow", "cannot": "bold red"}
 _ENDS = {
     0: "All is well.",
-    11: "A run is possible. What is missing leaves requirements unjudged, by name (exit code 11).",
-    12: "No run is possible as it is (exit code 12).",
+    11: "A run is possible, but missing abilities leave some requirements unjudged (exit code 11).",
+    12: "A run is not possible (exit code 12).",
 }
 
 
@@ -45,18 +45,18 @@ _ENDS = {
     "--try",
     "try_pods",
     is_flag=True,
-    help="Run a pod on each node, to check that the image can be pulled; then remove it.",
+    help="Run a pod on each node, to check that the image can be pulled; then remove the pods.",
 )
 @SUITE
-@click.option("-v", "--verbose", is_flag=True, help="List every requirement that cannot be judged.")
+@click.option("-v", "--verbose", is_flag=True, help="List each requirement that cannot be judged.")
 def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
-    """Check a cluster or this machine before a run: what is missing, which requirements that affects, and the remedy.
+    """Check a cluster or this machine before a run. Shows what is missing, the affected requirements, and the remedy.
 
-    Checks for a run with --backend kubeconfig unless --backend is given, or with --backend netns if --proxy names one
-    that the run starts. Writes nothing to the cluster without --try.
-    Environment variables TRAFFICDIST_<OPTION> apply as they do to `trafficdist run`.
+    Checks for a run with --backend kubeconfig. The default is --backend netns if --proxy names a proxy that the run
+    starts. Writes to the cluster only with --try. Environment variables TRAFFICDIST_<OPTION> apply as for `trafficdist
+    run`.
 
-    Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if no run is possible.
+    Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if a run is not possible.
     """
     from harness.checks.check import State, exit_code
     from harness.commands.console import console
@@ -76,7 +76,7 @@ def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The requirements for which costs are computed, the needs of each requirement, and the profiles of the run."""
+    """The requirements to compute costs for, what each of them needs, and the profiles of the run."""
 
     requirements: Sequence[Requirement] = ()
     needs: Mapping[str, Needs] | None = None
@@ -145,4 +145,4 @@ def _costs(findings: Sequence[Finding], suite: Suite, *, named: int | None = 0) 
     found = costs(findings, suite.needs or {}, suite.requirements, suite.profiles)
     yield from (each.sentence(named=named) for each in found)
     if any(each.lacks != Needs() for each in findings) and not suite.needs:
-        yield "unknown: the suite has no table of what its requirements need"
+        yield "unknown: the suite has no table of its requirements' needs"

@@ -1,4 +1,4 @@
-"""Handle errors of all commands uniformly: print one line `error: …`, and map each cause to an exit code."""
+"""Handle the errors of all commands alike: print one line `error: …`, and exit with the code for the cause."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _CODES: tuple[tuple[type[HarnessError], ExitCode], ...] = (
 
 
 class Front(click.Group):
-    """The command `trafficdist`. Subcommands raise errors of the harness, or return an exit code."""
+    """The command `trafficdist`. Its subcommands raise errors of the harness, or return an exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command, and end the process with the exit code of the command."""
+        """Run a command, and end the process with the command's exit code."""
         try:
             with as_interrupts(alone=not (args or kwargs)):
                 status = super().main(*args, **{**kwargs, "standalone_mode": False})
@@ -70,6 +70,6 @@ def tell(text: str) -> None:
 
 
 def examples(*lines: str, codes: str = "") -> str:
-    """Return the examples at the end of a help text, followed by the exit codes in `codes` if any."""
+    """Return the examples at the end of a help text, followed by the meaning of the exit codes in `codes`."""
     shown = "\b\nExamples:\n" + "\n".join(f"  trafficdist {line}" for line in lines)
     return "\n\n".join(filter(None, (shown, codes)))

@@ -1,4 +1,4 @@
-"""The command `trafficdist list`, which lists all requirements and mutants. It needs no cluster."""
+"""The command `trafficdist list`, which lists requirements and mutants. It needs no cluster."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from harness.model.requirements import Level, Profile
 from harness.run import suite_files
 
 _EXAMPLES = examples(
-    "list 'KEP-3015/*' 'AFFINITY/*'               of two documents",
-    "list --level MUST --profile service-proxy    what a proxy must do",
+    "list 'KEP-3015/*' 'AFFINITY/*'               requirements of two documents",
+    "list --level MUST --profile service-proxy    what every proxy must do",
     "list --feature NodeHints --format json       with sentences and sources",
-    "list --mutants 'skips-*'                     faults, and the requirements that detect them",
+    "list --mutants 'skips-*'                     faults, with the requirements that detect them",
 )
 
 
@@ -56,11 +56,11 @@ def list_requirements(
     form: str,
     suite: str,
 ) -> None:
-    """List requirements, all or those whose ids match a PATTERN; * and ? are wildcards.
+    """List all requirements, or those whose ids match a PATTERN; * and ? are wildcards.
 
-    With --mutants, list the faulty implementations that the suite is tested with and the benign variants, which are
-    unusual but correct, each with the requirements that detect it. PATTERN then matches their names, and the other
-    options select among those requirements.
+    With --mutants, list the faulty implementations (mutants) that test the suite and the benign variants, which are
+    unusual but correct. Each mutant has the requirements that detect it. PATTERN then matches names, and the other
+    options select among the requirements.
 
     When the output is not a terminal, the table has one line per entry.
     """

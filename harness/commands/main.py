@@ -38,8 +38,8 @@ def main() -> None:
 def completion(context: click.Context, shell: str) -> None:
     """Print the script that lets a shell complete commands, options and values.
 
-    For one session: `source <(trafficdist completion bash)`, the same with zsh, and in fish
-    `trafficdist completion fish | source`.
+    For one session: `source <(trafficdist completion bash)`, which also works in zsh, or in fish `trafficdist
+    completion fish | source`.
     """
     kind = get_completion_class(shell)
     assert kind is not None

@@ -1,4 +1,4 @@
-"""The commands `trafficdist proxy`, which help to write a recipe for a new proxy and show how far the proxy gets."""
+"""The commands `trafficdist proxy`, which help to write a recipe for a new proxy and to check it step by step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _USED = ("mode", "backend", "control-plane", "kubernetes-version", "feature-gate
 
 @click.group(epilog=examples("proxy init mine.yaml", "proxy check mine.yaml", "proxy check kube-proxy"))
 def proxy() -> None:
-    """Write a recipe for your own proxy, and check how far the proxy gets."""
+    """Write a recipe for your own proxy, and check it step by step."""
 
 
 @proxy.command(
@@ -32,7 +32,8 @@ def proxy() -> None:
         "proxy check reference",
         "proxy check kube-proxy:1.34 --mode iptables",
         "proxy check mine.yaml --backend kind",
-        codes="\b\nExit codes, besides those of `run`:\n   0  all steps hold, and each MUST of the quick run is met\n"
+        codes="\b\nExit codes, in addition to those of `run`:\n"
+        "   0  all steps succeed, and each MUST of the quick run is met\n"
         "   1  a step fails, or a MUST is not met\n  10  a step or a MUST is inconclusive\n"
         "  12  the proxy does not start or does not become ready",
     )
@@ -40,14 +41,14 @@ def proxy() -> None:
 @click.argument("proxy", metavar="PROXY", shell_complete=completer_of(BY_NAME["proxy"]))
 @with_options([BY_NAME[name] for name in _USED])
 def check(proxy: str, **options: Any) -> int:
-    """Check step by step how far a proxy gets, then run the requirements of `run --quick`.
+    """Check a proxy step by step, then run the requirements of `run --quick`.
 
-    PROXY is a recipe, reference, or kube-proxy[:VERSION], as for `run --proxy`. The steps boot two nodes: does the
-    program start, become ready and apply changes; is a Service reached; are hints followed, also when they change? At
-    the first step that fails, the command shows what to look at next, and keeps logs and rules in
-    ./trafficdist-results/checks. On a kind cluster (--backend kind) it stops after the steps.
+    PROXY is a recipe, reference, or kube-proxy[:VERSION], as for `run --proxy`. The steps boot two nodes, and check
+    that the program starts, becomes ready and applies changes, that a Service is reachable, and that hints and changes
+    of hints have an effect. At the first failed step, the command suggests what to examine next, and stores logs and
+    rules in ./trafficdist-results/checks. On a kind cluster (--backend kind) the command stops after the steps.
 
-    A step waits up to 3 s for a change; --time-scale multiplies that. A check makes no proxy certifiable.
+    A step waits up to 3 s for a change, multiplied by --time-scale. A successful check does not certify the proxy.
     """
     settings = resolve({**by_name(options), "proxy": proxy}, backend="netns")
     if settings.backend == "kubeconfig":
@@ -79,18 +80,20 @@ def check(proxy: str, **options: Any) -> int:
 @click.option(
     "--command", metavar="TEXT", help="Command that starts the proxy on a node, with placeholders such as {kubeconfig}."
 )
-@click.option("--mode", metavar="TEXT", default="nftables", help="What it programs: nftables, iptables, ipvs, ebpf.")
+@click.option(
+    "--mode", metavar="TEXT", default="nftables", help="What the proxy programs: nftables, iptables, ipvs, ebpf."
+)
 @click.option(
     "--ready",
     metavar="YAML",
     default="{http: {port: 10256, path: /healthz}}",
-    help="Check that holds when the proxy is ready.",
+    help="Check that succeeds when the proxy is ready.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 def init(
     file: Path, *, name: str | None, version: str, command: str | None, mode: str, ready: str, force: bool
 ) -> None:
-    """Write a recipe with a comment on each key to FILE, for you to edit. [mine.yaml]"""
+    """Write a recipe to FILE, with a comment on each key, for you to edit. [mine.yaml]"""
     from harness.model import strict_yaml
     from harness.recipes.recipe import OF_PROXY, parse_recipe
 
@@ -117,10 +120,10 @@ def init(
 def _check_target(file: Path, *, force: bool) -> None:
     """Raise `UsageError` if the file cannot be written, or if its name is not a valid recipe name."""
     if file.suffix not in (".yaml", ".yml"):
-        raise UsageError(f"proxy file {shown(file)}: want a name that ends in .yaml")
+        raise UsageError(f"proxy file {shown(file)}: expected a name that ends in .yaml")
     if not str(file).isprintable():
-        raise UsageError(f"proxy file {shown(file)}: want a name of printable letters")
+        raise UsageError(f"proxy file {shown(file)}: expected a name of printable letters")
     if is_there(file) and not force:
         raise UsageError(f"proxy file {shown(file)}: exists already; --force overwrites it")
     if not is_there(file.parent):
-        raise UsageError(f"proxy file {shown(file)}: there is no folder {shown(file.parent)}")
+        raise UsageError(f"proxy file {shown(file)}: the folder {shown(file.parent)} does not exist")

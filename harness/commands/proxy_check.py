@@ -1,7 +1,7 @@
 """The steps of `trafficdist proxy check`: boot two nodes with a proxy, and run the hint smoke test on them.
 
-Within seconds, the steps show how far a new proxy or recipe gets. For a failed step, the command shows the error, the
-first error from the proxy's log, the evidence, and a hint for debugging. `run --quick` follows.
+The steps show within seconds what works with a new proxy or recipe. For a failed step, the command shows the error, the
+first error in the proxy's log, the evidence, and a suggestion. `run --quick` follows.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
 
 TWO_ZONES = grid("two_zones", {"a": 1, "b": 1})
-"""The smallest topology that shows whether a proxy follows hints."""
+"""The smallest topology in which hints have an effect."""
 
-STARTS, READY, SYNCED = "the program starts", "it is ready", "it has applied all changes so far"
+STARTS, READY, SYNCED = "the program starts", "it is ready", "all changes are applied"
 INSTALLED = "it is installed"
 REACHED, HINTS, CHANGES = "a Service is reached", "hints are followed", "hints that change later are followed"
 
 _BOOT = {
-    STARTS: "run the command of the recipe by hand; docs/proxies.md lists the placeholders",
-    READY: "a check in `ready` does not hold: is it right, and is `ready_seconds` enough?",
-    SYNCED: "a check in `synced` does not hold for `quiet_seconds` without a break: is it right?",
+    STARTS: "run the recipe's command manually; docs/proxies.md lists the placeholders",
+    READY: "a check in `ready` failed: is it correct, and is `ready_seconds` long enough?",
+    SYNCED: "a check in `synced` did not succeed continuously for `quiet_seconds`: is it correct?",
 }
 _BOOT_ON_KIND = {
     INSTALLED: "the API server must accept `kind.objects`, and the command `kind.install` must succeed",
-    READY: "look at that pod on a cluster that stays (--keep-cluster); is `kind.ready_seconds` enough?",
-    SYNCED: "pods on both nodes must reach a Service at its new endpoint after the endpoint changes",
+    READY: "examine that pod on a cluster that is kept (--keep-cluster); is `kind.ready_seconds` long enough?",
+    SYNCED: "pods on both nodes must be able to use a Service at its new endpoint after the endpoint has changed",
 }
 _SMOKE_TEST = {
     REACHED: "does the proxy watch Services and EndpointSlices (not Endpoints) in all namespaces, and do the rules of "
-    "a node have the cluster IP with both endpoints?",
-    HINTS: "the proxy must read `hints.forZones` of EndpointSlices: is a feature gate off, or a watch of its own Node "
-    "missing? A proxy without hints declares `exempt_features: [ZoneHints]`",
-    CHANGES: "only the hints of the slice change: does the proxy compare endpoints without their hints, and see none?",
+    "a node contain the cluster IP with both endpoints?",
+    HINTS: "the proxy must read `hints.forZones` of EndpointSlices: is a feature gate off, or does it not watch its "
+    "own Node? For a proxy without hints, declare `exempt_features: [ZoneHints]`",
+    CHANGES: "only the hints of the slice change: does the proxy ignore hints when it compares endpoints?",
 }
-"""The conditions of the smoke test in order. Each has a hint for debugging a failure."""
+"""The conditions of the smoke test, in order, each with a suggestion for debugging."""
 
-ENDED = "a proxy must keep running: see the end of its log"
+ENDED = "a proxy must not exit: see the end of its log"
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A failed step, and its evidence as texts by file name."""
+    """A failed step, with its evidence as texts by file name."""
 
     title: str
     error: str
@@ -71,11 +71,11 @@ class _Failed:
 def check(settings: Settings, say: Say) -> ExitCode:
     """Boot a cluster with the proxy of these settings, print a line for each step, and return the exit code.
 
-    Raises `UsageError`, and `UnavailableError` with the remedy.
+    Raises `UsageError`, and `UnavailableError` with a remedy.
     """
     set_time_scale(settings.time_scale)
     made = _made(settings, say)
-    known = "the recipe is valid" if settings.proxy.file else "the proxy is there"
+    known = "the recipe is valid" if settings.proxy.file else "the proxy is installed"
     say(_line("ok", f"{known}: {settings.proxy}, mode {settings.mode} {mark(settings.judges)}".rstrip()))
     with contextlib.ExitStack() as booted:
         outcome = _boot(made, booted, settings, say)
@@ -103,7 +103,7 @@ def _made(settings: Settings, say: Say) -> contextlib.AbstractContextManager[Bac
 def _boot(
     made: contextlib.AbstractContextManager[Backend], booted: contextlib.ExitStack, settings: Settings, say: Say
 ) -> Backend | _Failed:
-    """Boot the cluster, and print the steps that succeeded."""
+    """Boot the cluster, and print each step that succeeded."""
     steps = _BOOT_ON_KIND if settings.backend == "kind" else _BOOT
     found: Backend | _Failed
     try:
@@ -121,7 +121,7 @@ def _boot(
 
 
 def _smoke_test(backend: Backend, settings: Settings, say: Say) -> _Failed | None:
-    """Run the hint smoke test, print the steps that succeeded, and return the step that failed."""
+    """Run the hint smoke test, print each step that succeeded, and return the failed step."""
     begun = time.monotonic()
     facts: dict[str, bool] = {}
     with contextlib.suppress(EndedError):  # found again below
@@ -129,7 +129,7 @@ def _smoke_test(backend: Backend, settings: Settings, say: Say) -> _Failed | Non
     holds = {REACHED: bool(facts), HINTS: facts.get(SOMETHING), CHANGES: facts.get(FOLLOWED)}
     for title, remedy in _SMOKE_TEST.items():
         if title != REACHED and "ZoneHints" in settings.exempt_features:
-            say(_line("-", f"{title}: not checked, the proxy does not claim ZoneHints"))
+            say(_line("-", f"{title}: not checked, because the proxy does not claim ZoneHints"))
         elif holds[title]:
             say(_line("ok", title))
         else:

@@ -1,4 +1,4 @@
-"""The commands that read runs which have ended: `trafficdist judge`, `verify`, `report` and `compare`."""
+"""The commands for runs that have ended: `trafficdist judge`, `verify`, `report` and `compare`."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _EXAMPLES = examples(
 @click.option("--format", "form", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
 @with_options([BY_NAME["warnings-as-errors"]])
 def judge(run: str, form: str, **options: Any) -> int:
-    """Judge a run again from its history alone; needs no cluster, no root and no network.
+    """Judge a run again from its history alone. Needs no cluster, root or network.
 
-    RUN is the folder of a run, its run.jsonl (or .xz), or "latest". The verdict and message of each requirement
-    are derived from the recorded observations and compared with those in the history and in the report.yaml beside it.
+    RUN is the folder of a run, its run.jsonl (or .xz), or "latest". The verdict and message of each requirement are
+    derived from the recorded observations, and compared with the history and with report.yaml in the same folder.
     Results without observations (skips, exceptions) are accepted as recorded, and counted separately.
     """
     from harness.report.rejudged import show
@@ -68,8 +68,8 @@ def verify(folder: str, suite: str) -> int:
 
     Derives each verdict again. Also checks the schema, the history's chain of digests, the digests of all files, the
     catalogue (no requirement missing or duplicate), messages, statistics, profiles, times, the identity of the
-    implementation, and that a certificate can rest on the run. Needs the release that made the run, and no cluster,
-    root or network.
+    implementation, and that the run can be certified. Needs the release that made the run, but no cluster, root or
+    network.
     """
     from harness.plugin.suite import catalogue
     from harness.report.rejudged import place_of
@@ -85,7 +85,7 @@ def verify(folder: str, suite: str) -> int:
 
 
 def tell(place: object, refused: Sequence[Refusal]) -> int:
-    """Print the reason why a report is refused, and return the exit code, which is 0 for an accepted report."""
+    """Print why a report is refused, and return the exit code, which is 0 for an accepted report."""
     from harness.judging.exit_codes import ExitCode
 
     if not refused:
@@ -117,18 +117,20 @@ Exit codes:
     "--output",
     metavar="FILE",
     type=PLACE,
-    help="Write the page there.  [report.html in the folder of RUN]",
+    help="Write the page to this file.  [report.html in the folder of RUN]",
 )
-@click.option("--markdown", is_flag=True, help="Print a summary for a pull request instead, failures first.")
+@click.option(
+    "--markdown", is_flag=True, help="Print a summary for a pull request instead of the page, failures first."
+)
 def report(run: str, output: str | None, *, markdown: bool) -> None:
-    """Write the page of a run again: report.html, one file with pictures that needs no network.
+    """Write the page of a run again: report.html, a single file with diagrams that needs no network.
 
     RUN is the folder of a run with its report.yaml and history, or "latest". Each run writes its page; this command is
-    for earlier runs. With --allure, npx fetches Allure, which also writes one file. The summary in Markdown has maps
-    that GitHub shows as pictures.
+    for earlier runs. With --allure, npx downloads Allure, which also writes a single file. The summary in Markdown has
+    maps that GitHub renders as diagrams.
     """
     if markdown and output:
-        raise click.UsageError("--markdown prints a summary, and does not go with --output")
+        raise click.UsageError("--markdown prints a summary, and cannot be combined with --output")
     from harness.plugin.suite import catalogue
     from harness.report.page.again import read_run, write
 
@@ -163,20 +165,20 @@ Exit codes:
     "--issues",
     metavar="FOLDER",
     type=PLACE,
-    help="As --changes, and write a Markdown file for each issue to open, with the title on its first line.",
+    help="Like --changes, and write a Markdown file for each issue to open, with the title on its first line.",
 )
 def compare(reports: Sequence[str], *, changes: bool, issues: str | None) -> int:
     """Compare reports side by side, as a Markdown page.
 
     Shows which features each implementation supports, and the requirements whose verdicts differ. A REPORT is a
-    report.yaml file or the folder of a run. A report that `trafficdist verify` refuses is marked with the first reason.
+    report.yaml file or the folder of a run. If `trafficdist verify` refuses a report, the page shows the first reason.
 
-    With --changes, there are two REPORTs, which may also be folders of runs, matched by name. A requirement that has
-    vanished is a change. A new requirement is listed, and is a change only if it is not met.
+    With --changes, there are two REPORTs, which may also be folders of runs, matched by name. A removed requirement is
+    a change. A new requirement is listed, and is a change only if it is not met.
     """
     if changes or issues:
         if len(reports) != 2:
-            raise click.UsageError(f"--changes and --issues take two reports, and there are {len(reports)}")
+            raise click.UsageError(f"--changes and --issues need two reports, not {len(reports)}")
         return _changes(reports[0], reports[1], issues)
     from harness.report.comparison import as_markdown
     from harness.report.conformance import read_report
@@ -202,7 +204,7 @@ def _changes(old: str, new: str, issues: str | None) -> int:
 
 
 def _why_refused(places: Sequence[str]) -> list[str]:
-    """Return the first reason why `verify` refuses each report (a file or the folder of a run), or "" if accepted."""
+    """Return the first reason why `verify` refuses each report (a file or a run's folder), or "" if it is accepted."""
     from harness.plugin.suite import catalogue
     from harness.report.verified import verify
 

@@ -20,16 +20,16 @@ _OPTIONS = [each for each in OPTIONS if each.on_command_line]
 _EXAMPLES = examples(
     "run                                     the reference on an embedded cluster",
     "run 'KEP-3015/*' -n 2                   some requirements, in two processes",
-    "run --kubernetes-version 1.31           what the reference claims as of 1.31",
+    "run --kubernetes-version 1.31           the reference as of 1.31",
     "run --proxy kube-proxy --mode iptables  a real proxy in every node",
-    "run --backend kubeconfig                the cluster of $KUBECONFIG",
+    "run --backend kubeconfig                the cluster in $KUBECONFIG",
     codes=EXIT_CODES,
 )
 
 
 class _Run(GroupedCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. For an option that is only valid in an options file, the error says where to set it."""
+        """Parse the arguments. If an option is only valid in an options file, the error states where to set it."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -48,19 +48,19 @@ class _Run(GroupedCommand):
     "--options-file",
     metavar="FILE",
     type=PLACE,
-    help="YAML file of options, named as here without the leading dashes, and of others; see docs/command.md.",
+    help="YAML file with options, named as here without the leading dashes, and further options; see docs/command.md.",
 )
-@click.option("-v", "--verbose", count=True, help="Show the output of pytest too.")
+@click.option("-v", "--verbose", count=True, help="Also show pytest's output.")
 @SUITE
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[IDS] [-- PYTEST ARGUMENTS]")
 def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str], **options: Any) -> int:
     """Run the requirements against an implementation, and write a report.
 
-    IDS select requirements, as --run-test does.
+    IDS select requirements, like --run-test.
 
-    Options can also be set by environment variables TRAFFICDIST_<OPTION> or in an options file, and some only there
-    (docs/command.md lists them). The command line takes precedence over the environment, and the environment over the
-    file.
+    Options can also be set by environment variables TRAFFICDIST_<OPTION> or in an options file. Some options can be set
+    only there (docs/command.md lists them). The command line takes precedence over the environment, and the environment
+    over the file.
     """
     from harness.plugin.suite import run_pytest
 
@@ -75,7 +75,7 @@ def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str]
 
 
 def _ids_first(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Split off the leading requirement ids, which are words that are neither options nor test files."""
+    """Split off the leading requirement ids: the words before the first option or test file."""
     ids = list(itertools.takewhile(lambda each: not each.startswith("-") and not _is_file(each), words))
     return ids, list(words[len(ids) :])
 
@@ -85,6 +85,6 @@ def _is_file(word: str) -> bool:
 
 
 def _default_backend(options_file: str | None) -> list[str]:
-    """Return the option for the embedded cluster, unless the environment or the file sets a backend."""
+    """Return the option for the embedded cluster, unless the environment or the options file sets a backend."""
     settings = resolve({}, options_file=options_file or "")
     return [] if settings.backend else ["--td-backend=netns"]

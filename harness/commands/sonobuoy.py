@@ -1,8 +1,8 @@
 """`python -m harness.commands.sonobuoy RUN-OPTIONS` runs `trafficdist run` as a plugin of Sonobuoy's worker.
 
-The worker waits for a file `done` that contains the path of the results, and reads that file only once. This module
-therefore writes `done` atomically and as its last step, even if the run fails, is interrupted, or is killed. The
-results are a folder that contains `junit.xml`. The worker packs the folder.
+The worker waits for a file `done` that contains the path of the results, and reads it only once. This module therefore
+writes `done` atomically as its last step, even if the run fails, is interrupted, or is killed. The results are a folder
+with a file `junit.xml`, and the worker packs the folder.
 
 The module reads these environment variables of Sonobuoy: SONOBUOY_RESULTS_DIR, SONOBUOY_CONFIG_DIR (which may contain
 an options file), and SONOBUOY_PROGRESS_PORT.
@@ -40,7 +40,7 @@ class Interruptible:
         signal.signal(signal.SIGALRM, lambda *_: self._kill())
 
     def run(self, command: Sequence[str]) -> int:
-        """Run the command until it ends. Returns the exit code, or 128 + N for signal N as a shell does."""
+        """Run the command until it ends. Return the exit code, or 128 + N for signal N, as a shell does."""
         self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603  ours, with the user's options
         if self._told:  # a signal arrived before the start
             self._interrupt()
@@ -62,7 +62,7 @@ class Interruptible:
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str], *, patience: float = PATIENCE) -> int:
-    """Run the suite, ensure that a JUnit file exists, and write `done`. Returns the exit code of the run."""
+    """Run the suite, ensure that a JUnit file exists, and write `done`. Return the exit code of the run."""
     results = Path(environment.get("SONOBUOY_RESULTS_DIR") or "/tmp/results").absolute()  # noqa: S108  Sonobuoy's own
     folder = results / "trafficdist"
     child, code = Interruptible(patience), int(ExitCode.INTERNAL_ERROR)
@@ -89,8 +89,8 @@ def _command(arguments: Sequence[str], environment: Mapping[str, str], folder: P
 
 
 def junit_of_no_run(code: int) -> bytes:
-    """Return a JUnit file with one failed test, for a run that ended before it wrote results."""
-    said = {int(each): text for each, text in MEANINGS.items()}.get(code, "see the log of the plugin")
+    """Return a JUnit file with one failed test, for a run that ended before it wrote its results."""
+    said = {int(each): text for each, text in MEANINGS.items()}.get(code, "see the log of the Sonobuoy plugin")
     suites = ElementTree.Element("testsuites", name="trafficdist")
     suite = ElementTree.SubElement(suites, "testsuite", name="trafficdist", tests="1", errors="1", failures="0")
     case = ElementTree.SubElement(suite, "testcase", classname="trafficdist", name="run", time="0")

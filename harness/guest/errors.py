@@ -1,7 +1,7 @@
 """Translates errors of an API server, a connection, a pod or a node into one line with the remedy.
 
-New users meet these errors in their first hour, and the nested errors of three libraries do not help them. All
-functions here are pure.
+New users see these errors in their first hour, and nested errors from three libraries do not help them. All functions
+here are pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IS_UP = "is the cluster up, and is this the right context (--context)?"
 
 
 def of(error: BaseException, *, server: str = "") -> str:
-    """Return a one-line text of a harness error. `server`: the URL, if known."""
+    """Return a harness error as one line. `server` is the URL, if it is known."""
     if isinstance(error, RefusedError):
         return of_answer(error.response, doing=f"{error.method} {error.path}")
     if isinstance(error.__cause__, http.HTTPError):
@@ -33,7 +33,7 @@ def of(error: BaseException, *, server: str = "") -> str:
 
 
 def is_of_connection(error: BaseException) -> bool:
-    """Return whether an error means that the API server did not answer."""
+    """Return whether an error means that the API server did not respond."""
     return isinstance(error.__cause__, http.HTTPError)
 
 
@@ -55,7 +55,7 @@ def _is_refused_certificate(reason: BaseException) -> bool:
 
 
 def of_answer(answer: Response, *, doing: str = "") -> str:  # noqa: PLR0911  a line for each thing that happens
-    """Return why the API server refused a request; `doing` names the request, as in "create pods"."""
+    """Return why the API server refused a request. `doing` describes the request, for example "create pods"."""
     text = _line(str(answer.body.get("message") or "no reason given"))
     trying = f" to {doing}" if doing else ""
     if answer.code == 401:
@@ -75,21 +75,27 @@ def of_answer(answer: Response, *, doing: str = "") -> str:  # noqa: PLR0911  a 
 
 def _forbidden(text: str, trying: str) -> str:
     if found := re.search(r"exceeded quota: ([^,]+), requested: (.*)", text):
-        return f"resource quota {found[1]} is used up (requested {found[2]}): raise it, or end something else"
+        return (
+            f"resource quota {found[1]} is used up (requested {found[2]}): increase the quota, or delete other objects"
+        )
     return _not_admitted(text, trying) or f"no permission{trying} (403 {text}): {_GRANT}"
 
 
 def _not_admitted(text: str, trying: str) -> str:
-    """Return why admission refused, or "" if it did not: admission also sends 403 to users with the permission."""
+    """Return why admission refused a request, or "" if another part did. Admission also sends 403 to users with the
+    permission.
+    """
     if "must specify limits" in text or "must specify requests" in text or "failed quota" in text:
-        return f"a resource quota requires fields that the suite's pods lack: {text}; exempt {_NAMESPACES} from it"
+        return (
+            f"a resource quota requires fields that the suite's pods do not set: {text}; exempt {_NAMESPACES} from it"
+        )
     if "violates PodSecurity" in text:
         enforce = "pod-security.kubernetes.io/enforce"
         return f"pod security admission refuses a pod: {text}; let {_NAMESPACES} set {enforce} themselves"
     if "admission webhook" in text or "ValidatingAdmissionPolicy" in text:
         return f"an admission policy of the cluster refuses{trying}: {text}; exempt {_NAMESPACES} from it"
     if "being terminated" in text:
-        return f"the namespace is terminating while in use ({text}): is another user cleaning up? Start again"
+        return f"the namespace is terminating while in use ({text}): is another user cleaning up? Start the run again"
     return ""
 
 
@@ -97,12 +103,12 @@ def _server_error(code: int, text: str, trying: str) -> str:
     if "failed calling webhook" in text:
         return f"an admission webhook of the cluster does not answer ({text}): repair or remove it"
     if code in {502, 503, 504}:
-        return f"the API server, or something in front of it, is not available ({code} {text}): {_IS_UP}"
-    return f"the API server failed{trying}: {code} {text}; its log says more"
+        return f"the API server, or a proxy in front of it, is not available ({code} {text}): {_IS_UP}"
+    return f"the API server failed{trying}: {code} {text}; see its log"
 
 
 def of_connection(error: http.HTTPError, *, server: str = "") -> str:
-    """Return why there was no answer. `server` is its URL, for the reader."""
+    """Return why there was no response. `server` is its URL for the message."""
     reason = _innermost(error)
     where = server or _address(error) or "the API server"
     return f"{where}: {_why_no_answer(reason)}"
@@ -117,15 +123,15 @@ def _why_no_answer(reason: BaseException) -> str:  # noqa: PLR0911  a line for e
             return f"the certificate-authority or client certificate of the kubeconfig is invalid ({text}): renew it"
         if _is_refused_certificate(reason):
             return f"it does not accept the client certificate ({text}): {_LOG_IN}"
-        return f"it does not speak TLS as expected ({text}): is this the address of an API server? See `server:`"
+        return f"its TLS handshake failed ({text}): is this the address of an API server? See `server:`"
     if isinstance(reason, http.NameResolutionError) or "Name or service not known" in text:
         return f"its name cannot be resolved: {_IS_UP}"
     if isinstance(reason, http.ConnectTimeoutError | http.ReadTimeoutError | TimeoutError):
-        return f"nothing answers, packets may be dropped (VPN, firewall): {_IS_UP}"
+        return f"no response, packets may be dropped (VPN, firewall): {_IS_UP}"
     if isinstance(reason, http.ProxyError):
-        return f"the HTTP proxy does not let it through ({text}): see HTTPS_PROXY and NO_PROXY"
+        return f"the HTTP proxy blocks the connection ({text}): see HTTPS_PROXY and NO_PROXY"
     if isinstance(reason, ConnectionRefusedError) or "refused" in text:
-        return f"nothing listens there (connection refused): {_IS_UP}"
+        return f"no server listens there (connection refused): {_IS_UP}"
     if "No route to host" in text or "unreachable" in text:
         return f"there is no route to it ({text}): {_IS_UP}"
     return f"the connection ended ({text}): {_IS_UP}"
@@ -136,14 +142,14 @@ def _untrusted(reason: ssl.SSLCertVerificationError) -> str:
     if "expired" in text or "not yet valid" in text:
         return f"its certificate is not valid now ({text}): renew it, or set this machine's clock"
     if "match" in text.lower():
-        return f"its certificate is for another name ({text}): set tls-server-name, or use a name that it has"
+        return f"its certificate is for another name ({text}): set tls-server-name, or use a name in the certificate"
     return (
-        f"its certificate is of an authority that the kubeconfig does not name ({text}): another cluster may have "
-        "this address now; get a new kubeconfig, or mend certificate-authority"
+        f"an authority that is not in the kubeconfig signed its certificate ({text}): another cluster may have "
+        "this address now; get a new kubeconfig, or correct certificate-authority"
     )
 
 
-_REGISTRY = "name a registry that the nodes reach (option image-registry)"
+_REGISTRY = "use a registry that the nodes can reach (option image-registry)"
 
 
 def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
@@ -161,17 +167,21 @@ def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
             return f"{place}: {why}"
     if status.get("phase") == "Failed":
         text = _line(f"{status.get('reason', '')} {status.get('message', '')}")
-        return f"{place} ended ({text or 'no reason given'}): see `kubectl describe`, and the log of its kubelet"
+        return f"{place} ended ({text or 'no reason given'}): see `kubectl describe`, and its kubelet's log"
     return _unscheduled(name, status.get("conditions") or ())
 
 
 def of_kubelet(pod: Object) -> str:
-    """Return a sentence if no kubelet has started a pod, which takes less than a second; "" once a kubelet has."""
+    """Return a sentence if no kubelet has started a pod. Usually the kubelet does so in less than a second. Return ""
+    if it has.
+    """
     status, node = pod.get("status") or {}, (pod.get("spec") or {}).get("nodeName")
     if not node or status.get("startTime") or status.get("containerStatuses") or status.get("podIP"):
         return ""
     name = f"pod {pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
-    return f"{name}: the kubelet of node {node} does not start it: check whether that node is alive, and start again"
+    return (
+        f"{name}: the kubelet of node {node} does not start it: check whether that node is up, and start the run again"
+    )
 
 
 def _waiting(reason: str, text: str, container: Mapping[str, Any], pull: str) -> str:
@@ -181,11 +191,11 @@ def _waiting(reason: str, text: str, container: Mapping[str, Any], pull: str) ->
         "ErrImagePull": f"image {image} cannot be pulled ({text}): {pull}",
         "ImagePullBackOff": f"image {image} cannot be pulled ({text}): {pull}",
         "InvalidImageName": f"image {image} is not a valid image name ({text}): see option image-registry",
-        "ErrImageNeverPull": f"image {image} is not on the node, and may not be pulled: load it there",
+        "ErrImageNeverPull": f"image {image} is not on the node, and its pull policy is Never: load it there",
         "CrashLoopBackOff": f"its container crashes repeatedly ({text}): see `kubectl logs --previous`",
         "CreateContainerConfigError": f"its container cannot be created ({text})",
         "CreateContainerError": f"its container cannot be created ({text})",
-        "RunContainerError": f"its container does not start ({text}): see the log of its kubelet",
+        "RunContainerError": f"its container does not start ({text}): see its kubelet's log",
     }
     return by_reason.get(reason, "")
 
@@ -201,19 +211,21 @@ def _unscheduled(name: str, conditions: Sequence[Mapping[str, Any]]) -> str:
 def of_node(name: str, node: Object | None) -> str:
     """Return why a node cannot run pods, or "" if it can."""
     if node is None:
-        return f"node {name} is gone from the cluster: start again when the cluster's nodes do not change"
+        return f"node {name} was removed from the cluster: start the run again when the cluster's nodes do not change"
     conditions = {each.get("type"): each for each in (node.get("status") or {}).get("conditions") or ()}
     ready = conditions.get("Ready") or {}
     if ready.get("status") != "True":
-        text = _line(str(ready.get("message") or "it reports no condition Ready"))
-        return f"node {name} is not ready ({text}): repair it, or leave it out (--topology), and start again"
+        text = _line(str(ready.get("message") or "it has no condition Ready"))
+        return f"node {name} is not ready ({text}): repair it, or exclude it (--topology), and start the run again"
     if node["metadata"].get("deletionTimestamp"):
-        return f"node {name} is being removed from the cluster: start again when the cluster's nodes do not change"
+        return (
+            f"node {name} is being removed from the cluster: start the run again when the cluster's nodes do not change"
+        )
     return ""
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return the innermost error in a client's nested errors."""
+    """Return the innermost of a client's nested errors."""
     seen: set[int] = set()
     while id(error) not in seen:
         seen.add(id(error))
@@ -230,7 +242,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _address(error: BaseException) -> str:
-    """Return host and port of an error, "" if it has none."""
+    """Return the host and port in an error, or "" if it has none."""
     for each in (error, getattr(error, "reason", None)):
         connection = getattr(each, "conn", None)
         host, port = getattr(connection, "host", None), getattr(connection, "port", None)

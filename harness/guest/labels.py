@@ -1,6 +1,6 @@
 """The labels and names that identify the suite's objects on a cluster.
 
-The suite never changes or removes an object without one of these labels or annotations.
+The suite never changes or removes an object that has none of these labels or annotations.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import string
 from harness.errors import UsageError
 
 RUN_LABEL = "trafficdist.dev/run"
-"""Label of every object that a run creates. The value is the run's id."""
+"""The label of every object that a run creates. Its value is the run's id."""
 
 BEFORE_ANNOTATION = "trafficdist.dev/before"
-"""Annotation with the former state of a node that a run changed (`harness.guest.nodes`)."""
+"""The annotation with the former state of a node that a run changed (`harness.guest.nodes`)."""
 
 NAMESPACE = "trafficdist"
 LEASE = "run"
@@ -32,7 +32,7 @@ def new_run_id() -> str:
 def checked_run_id(text: str) -> str:
     """Return the text. Raises `UsageError` if the text is not a valid run id."""
     if not _ID.fullmatch(text):
-        raise UsageError(f"run id {text!r}: want {_LENGTH} lower-case letters and digits")
+        raise UsageError(f"run id {text!r}: expected {_LENGTH} lower-case letters and digits")
     return text
 
 

@@ -1,7 +1,7 @@
-"""One run at a time on a cluster: the Lease `trafficdist/run`, held during a run.
+"""The Lease `trafficdist/run`, which a run holds so that only one run uses a cluster at a time.
 
-Two runs would change the same nodes and components, and each would report the other's changes as faults. A run that
-takes the Lease also removes the leftovers of earlier runs.
+Two simultaneous runs would change the same nodes and components, and report each other's changes as faults. A run that
+acquires the Lease also removes the leftovers of earlier runs.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def hold(
     sweep: bool = True,
     ends: bool = False,
 ) -> Iterator[Hold]:
-    """Hold the cluster for this run; at the end remove all objects with the run's label, and the Lease.
+    """Hold the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
 
-    A thread renews the Lease `every` seconds. `force` takes the Lease from a run that still holds it. `sweep` removes
-    leftovers of earlier runs once the Lease is held, and reports to `say`. `ends` means that the cluster is deleted
-    next: then nothing is removed from it. Raises `DistrustError`, with the remedy, when another run holds the Lease or
-    the API server denies it.
+    A thread renews the Lease every `every` seconds. `force` takes the Lease from a run that still holds it. `sweep`
+    removes leftovers of earlier runs once the Lease is held, and reports to `say`. `ends` means that the cluster will
+    be deleted, so objects in it are not removed. Raises `DistrustError` with the remedy if another run holds the Lease
+    or the API server denies access to it.
     """
     held = Hold(api, run_id, say)
     held.take(force=force)
@@ -75,7 +75,9 @@ def hold(
 
 
 def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
-    """Return the current or last unreleased holder of the cluster. Raises `DistrustError` if unreadable."""
+    """Return the record of the cluster's current or last holder, unless it was released. Raises `DistrustError` if
+    unreadable.
+    """
     answer = clock.saw(api.request("GET", _LEASE_PATH))
     if answer.code == 404:
         return None
@@ -88,10 +90,10 @@ def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
 
 
 class Hold:
-    """The Lease, held by this run."""
+    """The Lease while this run holds it."""
 
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
-        """Prepare the Lease without sending a request."""
+        """Prepare the Lease. No request is sent."""
         self.run_id = run_id
         self.ended = threading.Event()
         self.lost = ""
@@ -101,12 +103,12 @@ class Hold:
         self._told = False
 
     def take(self, *, force: bool = False) -> None:
-        """Create the Lease, or take over the Lease of a dead run. Raises `DistrustError`."""
+        """Create the Lease, or take it over from a dead run. Raises `DistrustError`."""
         eventually(
             lambda: self._try_to_take(force=force),
             within=_TAKE_SECONDS,
             every=0.2,
-            describe=f"namespace {NAMESPACE} of a run that ended to go away",
+            describe=f"the deletion of namespace {NAMESPACE}, which an ended run left",
             error=DistrustError,
         )
 
@@ -119,7 +121,7 @@ class Hold:
         """Remove the leftovers of other runs."""
         found = leftovers.find(self._api, not_of=self.run_id)
         if found:
-            self._say(f"removing what an earlier run left: {found}")
+            self._say(f"removing leftovers of an earlier run: {found}")
             leftovers.remove(self._api, found, self._say)
 
     def keep(self, every: float) -> None:
@@ -129,9 +131,9 @@ class Hold:
                 self._renew()
 
     def give_back(self) -> None:
-        """Remove what this run created, and the Lease with its namespace if this run owns it. Reports failures.
+        """Remove this run's objects, and if this run holds the Lease, the Lease with its namespace. Reports failures.
 
-        While the namespace is terminating, no Lease can be created in it; the next run removes the rest.
+        A Lease cannot be created while its namespace is terminating. The next run removes any remaining objects.
         """
         deadline = time.monotonic() + _BACK_SECONDS
         done = bool(self.lost)
@@ -143,9 +145,7 @@ class Hold:
                 done = not errors.is_of_connection(error) or time.monotonic() >= deadline
                 if done:
                     why = errors.of(error)
-                    self._say(
-                        f"cleaning up the cluster failed: {why}; when that is repaired, run `trafficdist cleanup`"
-                    )
+                    self._say(f"cleaning up the cluster failed: {why}; then run `trafficdist cleanup`")
                 else:
                     time.sleep(0.2)
 
@@ -160,7 +160,7 @@ class Hold:
             self._api.request("DELETE", _LEASE_PATH, {"preconditions": {"resourceVersion": version}})
 
     def _try_to_take(self, *, force: bool) -> bool:
-        """Try to take the Lease. Returns False if the caller should retry."""
+        """Try to acquire the Lease. Return False if the caller should retry."""
         record = read_lease(self._api, self._clock)
         if not (self._make() if record is None else self._take_over(record, force=force)):
             return False
@@ -197,12 +197,12 @@ class Hold:
             self._record = replace(self._record, version=found.version)  # another client labelled it
             self._write("PUT", replace(self._record, renewed=self._clock.now()))
         elif found is not None:
-            self.lost = f"the cluster was taken by {found.described(self._clock.now())}, during this run"
+            self.lost = f"during this run, another run took over the cluster: {found.described(self._clock.now())}"
         else:
-            self.lost = "the Lease of this run was removed during the run: somebody cleaned up the cluster"
+            self.lost = "the Lease of this run was deleted during the run: another user has cleaned up the cluster"
 
     def _write(self, method: str, record: LeaseRecord) -> bool:
-        """Return whether the Lease was written: False if another client was faster or the namespace is terminating."""
+        """Return whether the Lease was written. False if another client was faster or the namespace is terminating."""
         path = _LEASE_PATH if method == "PUT" else path_of("leases", NAMESPACE)
         answer = self._clock.saw(self._api.request(method, path, record.lease()))
         if answer.code in {404, 409} or _is_terminating(answer):
@@ -215,10 +215,10 @@ class Hold:
 
 
 def in_use(record: LeaseRecord, clock: ServerClock) -> str:
-    """Return one line: the run that holds the cluster, and the remedy."""
+    """Return one line with the run that holds the cluster, and the remedy."""
     return (
         f"the cluster is in use by {record.described(clock.now())}; wait until that run ends, "
-        f"or if it was killed until {record.expires:%H:%M:%S} UTC, when its Lease expires"
+        f"or, if it was killed, until {record.expires:%H:%M:%S} UTC, when its Lease expires"
     )
 
 
@@ -236,13 +236,13 @@ def _accepted(answer: Response, what: str) -> Response:
 
 
 def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
-    """Remove the leftovers of a run, or of all runs, for example after a `kill -9`. Return a line for each action.
+    """Remove the leftovers of a run, or of all runs, for example after `kill -9`. Return a line for each action.
 
-    It reads before it writes, so a cluster without leftovers is not touched. It does not disturb a run in progress: it
-    waits half a minute until the Lease shows whether a run on another machine is dead.
+    The function reads before it writes, so a cluster without leftovers is not changed. It does not disturb a running
+    run: it waits half a minute until the Lease shows whether a run on another machine is dead.
 
-    Touches only objects with a run's label, and nodes with a run's annotation. Raises `DistrustError` while a run is in
-    progress, unless forced, and `RefusedError`.
+    Touches only objects with a run's label, and nodes with a run's annotation. Raises `RefusedError`, and raises
+    `DistrustError` during another run unless forced.
     """
     clock = ServerClock()
     record = read_lease(api, clock)
@@ -256,7 +256,7 @@ def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) 
         return []
     with hold(api, new_run_id(), say=say, force=force, sweep=False):
         done = leftovers.remove(api, found, say)
-    return done + ([f"the Lease of run {record.run} is removed"] if record is not None else [])
+    return done + ([f"the Lease of run {record.run} is deleted"] if record is not None else [])
 
 
 def _wait_until_over(api: Api, record: LeaseRecord, clock: ServerClock, say: Say) -> None:
@@ -265,7 +265,7 @@ def _wait_until_over(api: Api, record: LeaseRecord, clock: ServerClock, say: Say
         return
     if is_of_here(record.process):
         raise DistrustError(_refused(record, clock))
-    say(f"{record.described(clock.now())}, may be alive: its Lease expires at {record.expires:%H:%M:%S} UTC")
+    say(f"{record.described(clock.now())}, may still be running: its Lease expires at {record.expires:%H:%M:%S} UTC")
     while not is_over(record, clock):
         time.sleep(_LOOK_SECONDS)
         seen = read_lease(api, clock)

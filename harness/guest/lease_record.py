@@ -1,9 +1,9 @@
-"""The record in a cluster's Lease that names the Lease's holder, and the clock by which the Lease expires.
+"""The record in a cluster's Lease that identifies the holder, and the clock that decides when the Lease expires.
 
-Times come from the API server, by the Date header of its responses, so wrong clocks of machines do not matter. The
-process in the Lease shows at once that a run on this machine was killed; a run elsewhere is dead when its Lease has
-expired. Process ids are reused, and containers have their own: so the name of a process also has the machine's boot id,
-the pid namespace, and the start time.
+Times are from the Date header of the API server's responses, so wrong clocks of machines do not matter. The process in
+the Lease shows immediately whether a run on this machine was killed. A run on another machine is dead when its Lease
+has expired. Process ids are reused, and containers have separate ids. The name of a process therefore also has the
+machine's boot id, the pid namespace, and the start time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MICRO_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease's content. `process` is the holder's `process_name`, `version` the resourceVersion."""
+    """A Lease's content. `process` is the holder's `process_name`, and `version` the resourceVersion."""
 
     run: str
     holder: str
@@ -52,7 +52,7 @@ class LeaseRecord:
             return datetime.max.replace(tzinfo=UTC)
 
     def lease(self) -> dict[str, Any]:
-        """Return the Lease object with this content. The API server accepts it only in place of `version`."""
+        """Return the Lease object with this content. The API server accepts it only as a replacement of `version`."""
         metadata: dict[str, Any] = {
             "name": LEASE,
             "namespace": NAMESPACE,
@@ -70,9 +70,9 @@ class LeaseRecord:
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
     def described(self, now: datetime) -> str:
-        """Return who holds the Lease, since when, and when it was last renewed."""
+        """Return who holds the Lease, since when, and the time of the last renewal."""
         ago = max(0, round((now - self.renewed).total_seconds()))
-        return f"run {self.run} of {self.holder}, since {self.since:%Y-%m-%d %H:%M:%S} UTC, last heard of {ago} s ago"
+        return f"run {self.run} of {self.holder}, since {self.since:%Y-%m-%d %H:%M:%S} UTC, last renewed {ago} s ago"
 
 
 def lease_record_of(lease: Mapping[str, Any]) -> LeaseRecord:
@@ -102,7 +102,9 @@ def _time(text: Any) -> datetime:
 
 
 class ServerClock:
-    """The API server's clock, exact to a second plus its response time; this machine's clock before any response."""
+    """The API server's clock, exact to a second plus its response time. Before the first response, this machine's
+    clock.
+    """
 
     def __init__(self) -> None:
         self._server_time = datetime.now(UTC)
@@ -133,18 +135,18 @@ def identity() -> str:
 
 
 def process_name() -> str:
-    """Return the name of this process that `has_ended` expects."""
+    """Return the name of this process, in the form that `has_ended` expects."""
     return f"{_place()} {os.getpid()} {start_time(os.getpid())}"
 
 
 def has_ended(named: str) -> bool:
-    """Return whether a named process ran on this machine and has ended; False if that is unknown."""
+    """Return whether a named process ran on this machine and has ended. False if this is unknown."""
     pid, _, began = named.partition(" ")[2].partition(" ")
     return is_of_here(named) and pid.isdecimal() and began.isdecimal() and start_time(int(pid)) != int(began)
 
 
 def is_of_here(named: str) -> bool:
-    """Return whether a named process runs or ran on this machine, in this boot and this pid namespace."""
+    """Return whether a named process runs or ran on this machine, in the current boot and pid namespace."""
     place = _place()
     return bool(place) and named.partition(" ")[0] == place
 

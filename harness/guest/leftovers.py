@@ -1,6 +1,6 @@
-"""Finds the leftovers of runs on a cluster by their labels, and removes them.
+"""Find the leftovers of runs on a cluster by their labels, and remove them.
 
-The module serves cleanups after killed runs and the regular end of a run.
+Used both to clean up after killed runs and at the regular end of a run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PROGRESS_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """The names of namespaces, of nodes that exist in the API only, and of changed nodes."""
+    """The names of namespaces, of nodes that exist only in the API, and of changed nodes."""
 
     namespaces: tuple[str, ...] = ()
     made_nodes: tuple[str, ...] = ()
@@ -36,14 +36,14 @@ class Leftovers:
     def __str__(self) -> str:
         counts = (
             (len(self.namespaces), "namespace"),
-            (len(self.made_nodes), "node of the API only"),
+            (len(self.made_nodes), "node that exists only in the API"),
             (len(self.changed_nodes), "changed node"),
         )
         return ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count) or "nothing"
 
 
 def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
-    """Return the objects of a run, of all runs, or of all runs but `not_of`, without the namespace of the Lease.
+    """Return the objects of one run, of all runs, or of all runs except `not_of`, without the namespace of the Lease.
 
     Raises `RefusedError`.
     """
@@ -61,9 +61,9 @@ def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
 
 
 def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
-    """Remove leftovers, and wait until they are gone. Return a line for each action. Missing objects are ignored.
+    """Remove leftovers, and wait until they are deleted. Return a line for each action. Missing objects are ignored.
 
-    Raises `RefusedError`, and `DistrustError` for a namespace that stays.
+    Raises `RefusedError`, and `DistrustError` if a namespace is not deleted in time.
     """
     done = [f"node {name} is restored" for name in found.changed_nodes if restore_node(api, name)]
     for name in found.made_nodes:
@@ -76,7 +76,7 @@ def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
 
 
 def delete_namespace(api: Api, name: str) -> None:
-    """Begin to delete a run's namespace, unless it is terminating already. Raises `RefusedError`."""
+    """Begin to delete a run's namespace unless it is already terminating. Raises `RefusedError`."""
     try:
         api.delete("namespaces", "", name)
     except RefusedError as error:
@@ -85,9 +85,9 @@ def delete_namespace(api: Api, name: str) -> None:
 
 
 def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
-    """Wait until namespaces are gone, with progress reports. Removes pods by force if their node does not answer.
+    """Wait until namespaces are deleted, and report progress. Pods are deleted by force if their node does not respond.
 
-    Raises `DistrustError` with the reason that a namespace stays.
+    Raises `DistrustError` with the reason why a namespace still exists.
     """
     begin = reported = time.monotonic()
     forced = False
@@ -100,7 +100,7 @@ def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
             namespaces = "a namespace" if len(left) == 1 else f"{len(left)} namespaces"
             more = f" and {len(left) - 3} more" if len(left) > 3 else ""
             some = ", ".join(map(_name, left[:3]))
-            say(f"waiting until {namespaces} are gone ({waited:.0f} s): {some}{more}")
+            say(f"waiting until {namespaces} are deleted ({waited:.0f} s): {some}{more}")
         if waited > _FORCE_SECONDS and not forced:
             forced = True
             for pod in [pod for each in left for pod in api.list("pods", _name(each))]:
@@ -113,7 +113,7 @@ def _stuck(left: Sequence[Object]) -> str:
     conditions = (left[0].get("status") or {}).get("conditions") or ()
     why = next((str(each.get("message")) for each in conditions if each.get("status") == "True"), "no reason reported")
     return (
-        f"namespace {_name(left[0])} is not gone within {_GONE_SECONDS:.0f} s: {why}; "
+        f"namespace {_name(left[0])} was not deleted within {_GONE_SECONDS:.0f} s: {why}; "
         "see `kubectl get namespace -o yaml`, then run `trafficdist cleanup` again"
     )
 

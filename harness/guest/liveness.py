@@ -1,7 +1,7 @@
-"""Checks whether the nodes of a cluster are alive after a failure: observations of a lost node prove nothing.
+"""After a failure, check whether the nodes of a cluster are alive. Observations of a lost node prove nothing.
 
-A control plane takes 40 s to notice that a kubelet is silent, and by then a scenario has ended. Kubelets renew a Lease
-every 10 s, so a wait for the next renewal shows it sooner.
+A control plane takes 40 s to detect that a kubelet does not respond, and a scenario has ended by then. Kubelets renew a
+Lease every 10 s, so waiting for the next renewal is faster.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _NAMESPACE = "kube-node-lease"
 
 
 class NodeWatch:
-    """Checks nodes repeatedly until each has renewed its Lease, or a node is in doubt.
+    """Checks nodes repeatedly until each has renewed its Lease, or a node may be lost.
 
-    `nodes` maps the node names that `api` uses to the cluster's own names. A node without a Lease counts as alive.
+    `nodes` maps the node names in `api` to the cluster's own names. A node without a Lease counts as alive.
     """
 
     def __init__(self, api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> None:
@@ -32,7 +32,9 @@ class NodeWatch:
         self._silent = {name: at for name, at in renewed.items() if at}
 
     def look(self) -> str | None:
-        """Return which node is gone, not ready or silent for too long; "" if all are alive, None while unknown."""
+        """Return which node is gone, not ready, or without renewal for too long. "" means that all are alive, None that
+        this is unknown.
+        """
         if why := not_ready(self._api, self._nodes):
             return why
         self._silent = {name: at for name, at in self._silent.items() if _renewed(self._api, self._nodes[name]) == at}
@@ -42,13 +44,13 @@ class NodeWatch:
             return None
         name = min(self._silent)
         return (
-            f"node {name} does not respond (its kubelet last renewed its Lease at {self._silent[name]}): see "
-            "whether it is up and reaches the API server, then start again"
+            f"node {name} does not respond (its kubelet last renewed its Lease at {self._silent[name]}): check "
+            "whether it is up and reaches the API server, then start the run again"
         )
 
 
 def begin_watch(api: Api, nodes: Callable[[], Mapping[str, str]]) -> Callable[[], None]:
-    """Return a function to call while answers are late; it raises `InconclusiveError` once a node may be lost."""
+    """Return a function to call while replies are late. It raises `InconclusiveError` once a node may be lost."""
     watch = NodeWatch(api, nodes())
 
     def look() -> None:
@@ -65,7 +67,7 @@ def begin_watch(api: Api, nodes: Callable[[], Mapping[str, str]]) -> Callable[[]
 
 
 def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> str:
-    """Watch nodes until a node is known to be gone or silent, and return the reason, or "" if all are alive."""
+    """Watch nodes until one is known to be gone or not responding, and return the reason, or "" if all are alive."""
     watch = NodeWatch(api, nodes, within=within)
     while (why := watch.look()) is None:
         time.sleep(min(1.0, within / 20))
@@ -73,12 +75,12 @@ def doubt(api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS
 
 
 def not_ready(api: Api, nodes: Iterable[str]) -> str:
-    """Return which of these nodes is gone or not ready according to the control plane, or "" if none is."""
+    """Return which of these nodes is gone or not ready according to the control plane, or "" if all are ready."""
     listed = {str(each["metadata"]["name"]): each for each in api.list("nodes")}
     return next(filter(None, (errors.of_node(name, listed.get(name)) for name in nodes)), "")
 
 
 def _renewed(api: Api, node: str) -> str:
-    """Return when the kubelet last renewed its Lease, or "" if there is no Lease or the run may not read it."""
+    """Return when the kubelet last renewed its Lease, or "" if there is no Lease or the run cannot read it."""
     answer = api.request("GET", path_of("leases", _NAMESPACE, node))
     return str((answer.body.get("spec") or {}).get("renewTime") or "") if answer.code == 200 else ""

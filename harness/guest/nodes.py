@@ -1,7 +1,7 @@
-"""Change nodes of someone else's cluster: an annotation keeps their former state until they are restored.
+"""Change nodes of someone else's cluster. An annotation holds a node's former state until the node is restored.
 
-The annotation lets a cleanup restore nodes after a run was killed. Labels and taints that others set in the meantime
-stay.
+With the annotation, a cleanup can restore nodes after a run was killed. Labels and taints that others set in the
+meantime are not changed.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class NodeChange:
 
     @property
     def spec(self) -> Object:
-        """The merge patch of the node's spec."""
+        """Return the merge patch of the node's spec."""
         spec: Object = {} if self.taints is None else {"taints": list(self.taints) or None}
         return spec if self.unschedulable is None else {**spec, "unschedulable": self.unschedulable or None}
 
 
 def change_node(api: Api, name: str, run_id: str, change: NodeChange) -> None:
-    """Change a node of the cluster, and note its former state on it.
+    """Change a node of the cluster, and store its former state in an annotation.
 
-    Raises `RefusedError`. Only for runs that may disrupt the cluster.
+    Raises `RefusedError`. Called only by runs that may disrupt the cluster.
     """
     _over(api, name, lambda node: changed(node, run_id, change))
 
@@ -50,7 +50,7 @@ def restore_node(api: Api, name: str) -> bool:
 
 
 def run_of_node(node: Object) -> str:
-    """Return the id of the run that changed this node, or "" if no run did."""
+    """Return the id of the run that changed this node, or "" if it is unchanged."""
     return str(_word(node).get("run", ""))
 
 
@@ -72,7 +72,7 @@ def changed(node: Object, run_id: str, change: NodeChange) -> Object:
 
 
 def restored(node: Object) -> Object | None:
-    """Return the merge patch for `restore_node`; None if there is nothing to do."""
+    """Return the merge patch for `restore_node`, or None if there is nothing to restore."""
     word = _word(node)
     if not word:
         return None
@@ -84,7 +84,7 @@ def restored(node: Object) -> Object | None:
 
 
 def _word(node: Object) -> dict[str, Any]:
-    """Return the former state from a node's annotation. Ignore unreadable parts: any user may have written them."""
+    """Return the former state from a node's annotation. Unreadable parts are ignored: any user can write them."""
     text = (node["metadata"].get("annotations") or {}).get(BEFORE_ANNOTATION)
     try:
         word = orjson.loads(text or "{}")
@@ -105,12 +105,12 @@ def _patch(node: Object, labels: Mapping[str, str | None], spec: Object, word: s
 
 
 def _by_key(taints: Sequence[Taint]) -> dict[str, Taint]:
-    """Return taints by key and effect, which identify them."""
+    """Return taints by key and effect, which together identify a taint."""
     return {f"{each['key']}:{each.get('effect', '')}": each for each in taints}
 
 
 def _over(api: Api, name: str, patch_for: Callable[[Object], Object | None]) -> bool:
-    """Read a node, patch it, and retry after a conflict. Return whether there was a patch."""
+    """Read a node, patch it, and retry after a conflict. Return whether a patch was necessary."""
     for left in reversed(range(_TRIES)):
         try:
             patch = patch_for(api.get("nodes", "", name))
@@ -123,4 +123,4 @@ def _over(api: Api, name: str, patch_for: Callable[[Object], Object | None]) -> 
                 return False
             raise
         return patch is not None
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("the last attempt returns or raises")

@@ -1,6 +1,6 @@
-"""The permissions of a run on someone else's cluster: `deploy/rbac.yaml` grants them, and a run checks them.
+"""The permissions of a run on someone else's cluster. `deploy/rbac.yaml` grants them, and a run checks them.
 
-The check sends SelfSubjectAccessReviews for each rule, since only the API server can combine all roles.
+The check sends SelfSubjectAccessReviews for each rule, because only the API server can combine all roles.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from harness.guest import errors
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Verbs on resources of an API group, in all namespaces, or on URL `paths` instead.
+    """Verbs on resources of an API group in all namespaces, or on URL `paths`.
 
-    `why` completes "is needed to". `without` names the lost function without the rule; "" if no run is possible.
+    `why` completes the sentence "is needed to". `without` names the function lost without the rule; "" if a run is not
+    possible.
     """
 
     verbs: tuple[str, ...]
@@ -29,13 +30,13 @@ class Rule:
     without: str = ""
 
     def as_rbac(self) -> dict[str, Any]:
-        """Return the rule of a ClusterRole."""
+        """Return the rule as part of a ClusterRole."""
         if self.paths:
             return {"nonResourceURLs": list(self.paths), "verbs": list(self.verbs)}
         return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
 
     def questions(self) -> Iterator[dict[str, Any]]:
-        """Yield the specs of the rule's reviews, one spec for each verb and resource."""
+        """Yield the specs of the rule's access reviews, one spec for each verb and resource."""
         for verb in self.verbs:
             for path in self.paths:
                 yield {"nonResourceAttributes": {"path": path, "verb": verb}}
@@ -54,40 +55,45 @@ _PROXY = Rule(
     why="let client pods open connections",
     without="client pods are reached by port-forward instead",
 )
-_PORT_FORWARD = Rule(("create", "get"), "", ("pods/portforward",), why="do the same where pods/proxy is not granted")
+_PORT_FORWARD = Rule(
+    ("create", "get"),
+    "",
+    ("pods/portforward",),
+    why="open connections from client pods where pods/proxy is not granted",
+)
 
 RULES: tuple[Rule, ...] = (
-    Rule(("create", "delete", "get", "list", "patch"), "", ("namespaces",), why="use namespaces of its own"),
+    Rule(("create", "delete", "get", "list", "patch"), "", ("namespaces",), why="create and delete its own namespaces"),
     Rule(("create", "delete", "get", "update"), "coordination.k8s.io", ("leases",), why="exclude a second run"),
     Rule((*_WRITE, "deletecollection"), "", ("pods",), why="run servers and clients"),
     Rule(_WRITE, "", ("services",), why="send requests to Services"),
     Rule(("get", "patch", "update"), "", ("pods/status", "services/status"), why="report readiness and addresses"),
-    Rule(_WRITE, "discovery.k8s.io", ("endpointslices",), why="read hints, and write slices of its own"),
-    Rule(("get", "list"), "", ("nodes",), why="know zones and addresses"),
+    Rule(_WRITE, "discovery.k8s.io", ("endpointslices",), why="read hints, and write its own slices"),
+    Rule(("get", "list"), "", ("nodes",), why="read zones and addresses"),
     _PROXY,
     _PORT_FORWARD,
-    Rule(("get", "list"), "", ("events",), why="report why something does not start"),
+    Rule(("get", "list"), "", ("events",), why="report why a pod does not start"),
     Rule(
         ("get", "list"),
         "apps",
         ("daemonsets",),
         why="report which proxy is installed",
-        without="the report does not name the proxy that is installed",
+        without="the report does not name the installed proxy",
     ),
     Rule(
         ("get",),
         paths=("/metrics",),
         why="read feature gates and the API server's metrics",
-        without="feature gates are unknown, and must be given with --feature-gates",
+        without="feature gates are unknown, and must be set with --feature-gates",
     ),
 )
-"""The rules of every run; some are optional."""
+"""The rules for every run, some of which are optional."""
 
 DISRUPTIVE: tuple[Rule, ...] = (
     Rule(("patch",), "", ("nodes",), why="move, taint and cordon nodes, and restore them"),
-    Rule(("create",), "", ("pods/eviction",), why="drain nodes of its own pods"),
+    Rule(("create",), "", ("pods/eviction",), why="drain nodes of the run's own pods"),
 )
-"""The additional rules of a run with --allow-disruptive."""
+"""The additional rules for a run with --allow-disruptive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ class Denied:
 
 
 def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
-    """Return the rules that this user lacks, except those with a granted alternative.
+    """Return the rules that this user lacks, except those for which an alternative is granted.
 
     Raises `DistrustError` if a review fails.
     """
@@ -115,12 +121,12 @@ def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
 
 
 def asks_by_port_forward(found: Iterable[Denied]) -> bool:
-    """Return whether client pods are reached by port-forward, since the pod proxy is not granted."""
+    """Return whether the run uses port-forward to client pods, because the pod proxy is not granted."""
     return any(each.rule == _PROXY for each in found)
 
 
 def _without_alternatives(found: Sequence[Denied]) -> list[Denied]:
-    """Drop the denied rule of one path to client pods if the other path is granted; a run needs one of the two."""
+    """Drop the denied rule for one way to reach client pods if the other way is granted. A run needs only one way."""
     rules = {each.rule for each in found}
     if not rules >= {_PROXY, _PORT_FORWARD}:
         return [each for each in found if each.rule != _PORT_FORWARD]
@@ -133,7 +139,7 @@ def _is_allowed(api: Api, question: dict[str, Any]) -> bool:
     if answer.code == 404:  # no such reviews here: a missing permission fails later
         return True
     if answer.code >= 400:
-        raise DistrustError(errors.of_answer(answer, doing="ask for its permissions"))
+        raise DistrustError(errors.of_answer(answer, doing="check its permissions"))
     return bool((answer.body.get("status") or {}).get("allowed"))
 
 

@@ -1,7 +1,7 @@
-"""Check before a run that a cluster is reachable, as which user, and with which permissions.
+"""Before a run, check that a cluster is reachable, the user, and the user's permissions.
 
-One deadline covers all checks, because name resolution, dropped packets, and programs that fetch credentials each have
-their own time limit, which may add up to minutes.
+One deadline covers all checks. Name resolution, dropped packets, and programs that fetch credentials have separate time
+limits, which may add up to minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.guest.lease_record import ServerClock
 from harness.guest.permissions import RULES, Rule
 
 DEADLINE = 20.0
-"""The time limit in seconds for all checks. It is not scaled: a person waits for it."""
+"""The time limit in seconds for all checks. It is not scaled, because a person waits for the result."""
 
 _REQUEST_SECONDS = 8.0
 _BACK_SECONDS = 10.0  # seconds for an API server that is briefly away to return
@@ -31,12 +31,12 @@ T = TypeVar("T")
 
 
 class CredentialsError(UnavailableError):
-    """The API server does not accept the credentials: a retry is useless."""
+    """The API server does not accept the credentials, so a retry cannot help."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReachedServer:
-    """An API server that answers: its URL, its version, the user, and the missing permissions."""
+    """An API server that responds: its URL, its version, the user, and the missing permissions."""
 
     server: str
     version: dict[str, Any]
@@ -67,7 +67,7 @@ def preflight(
 def reach(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> ReachedServer:
-    """Check the cluster, and return the result with all rules that are not granted.
+    """Check the cluster, and return the result, including all rules that are not granted.
 
     Raises `UnavailableError`, and `UsageError` for a wrong kubeconfig.
     """
@@ -91,7 +91,7 @@ def reach(
 
 
 def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -> str:
-    """Return why the run's cluster is unreachable now, in one line; "" if the API server answers this user."""
+    """Return in one line why the run's cluster is unreachable now, or "" if the API server responds to this user."""
     deadline = time.monotonic() + within
     while True:
         try:
@@ -120,13 +120,13 @@ def _ask(api: Api, rules: Sequence[Rule]) -> ReachedServer:
 
 def _no_api_server(server: str, text: str) -> str:
     return (
-        f"{server}: something answers GET /version with {text}, but no Kubernetes API server: is `server:` of the "
+        f"{server}: a server that is not a Kubernetes API server answers GET /version with {text}: is `server:` of the "
         "kubeconfig right, or does a proxy (HTTPS_PROXY) answer for it?"
     )
 
 
 def _user(api: Api) -> str:
-    """Return the user as the API server sees it; servers before 1.28 do not report that."""
+    """Return the user as the API server sees it. Servers before 1.28 do not report users."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     answer = api.request("POST", path, review)
@@ -137,7 +137,7 @@ def _user(api: Api) -> str:
 
 
 def _in_time(work: Callable[[], T], *, within: float, describe: Callable[[], str]) -> T:
-    """Run `work` in a thread, and abandon it at the deadline: a name lookup cannot be cancelled."""
+    """Run `work` in a thread, and abandon it at the deadline, because a name lookup cannot be cancelled."""
     result: Future[T] = Future()
 
     def run() -> None:
@@ -150,7 +150,7 @@ def _in_time(work: Callable[[], T], *, within: float, describe: Callable[[], str
     wait([result], timeout=within)
     if not result.done():
         raise UnavailableError(
-            f"{describe()}: no answer within {within:g} s (a name that does not resolve, packets that are dropped, or "
+            f"{describe()}: no response within {within:g} s (an unresolvable name, dropped packets, or "
             "a program that fetches credentials): is the cluster up, and is this the right context (--context)?"
         )
     return result.result()

@@ -1,6 +1,6 @@
-"""Abilities of a backend beyond creating objects, running pods and probing Services from pods and nodes.
+"""Abilities of a backend in addition to creating objects, running pods, and probing Services from pods and nodes.
 
-The embedded cluster has all abilities. If a requirement needs an ability that a real cluster lacks or does not allow,
+The embedded cluster has all abilities. If a requirement needs an ability that a real cluster lacks or does not permit,
 its verdict is `unavailable`, and the report names the ability.
 """
 

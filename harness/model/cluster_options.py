@@ -1,12 +1,12 @@
-"""Option values about clusters, shared by the packages that parse or use them."""
+"""Option values about clusters that several packages parse or use."""
 
 from __future__ import annotations
 
 NO_CNI = "none"
-"""The value of --cni for a cluster to which the suite adds no network plugin."""
+"""The value of --cni for a cluster in which the suite installs no network plugin."""
 
 OF_BOTH_FAMILIES = frozenset({"IPv6", "DualStack"})
-"""Features that can be observed only on a cluster with both IPv4 and IPv6."""
+"""Features that can only be observed on a cluster with both IPv4 and IPv6."""
 
 AGNHOST = "agnhost"
 """agnhost sends probes from pods, as requested through the API server."""

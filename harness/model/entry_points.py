@@ -1,6 +1,6 @@
 """Find entry points of packages that the harness does not import: commands, mutants, explanations.
 
-The wheel omits some packages that register entry points, such as `tools`. Their entry points are skipped.
+The wheel omits some packages that register entry points, such as `tools`. These entry points are skipped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from pathlib import Path
 
 
 def installed(group: str, name: str | None = None) -> Iterator[EntryPoint]:
-    """Yield the entry points of a group, or those with one name, whose module is installed. Imports none of them."""
+    """Yield the entry points of a group, optionally only those with one name, if their module is installed. Imports
+    none of them.
+    """
     for each in entry_points(group=group):
         if name in (None, each.name) and _is_there(each.module):
             yield each

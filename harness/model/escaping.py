@@ -1,7 +1,7 @@
 """Escape untrusted texts, such as node names, server messages and report fields.
 
-There is one function for each output format. Terminal control codes, and characters that change the reading order, are
-shown as Python escapes.
+There is one function for each output format. Terminal control codes, and characters that change the reading order,
+become Python escapes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def for_json(text: str) -> str:
 
 
 def for_viewer(value: Any) -> Any:
-    """Escape all texts of a JSON value like `for_terminal`: some viewers interpret control codes."""
+    """Escape all texts of a JSON value like `for_terminal`, because some viewers interpret control codes."""
     if isinstance(value, str):
         return for_terminal(value)
     if isinstance(value, Mapping):

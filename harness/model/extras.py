@@ -8,7 +8,7 @@ from harness.errors import UnavailableError
 
 
 def require(*packages: str, extra: str, feature: str) -> None:
-    """Raise `UnavailableError` with the command that installs these packages, if one is missing."""
+    """Raise `UnavailableError` with the command that installs these packages, if any is missing."""
     if missing := [each for each in packages if find_spec(each) is None]:
         raise UnavailableError(
             f"{feature} needs Python package {', '.join(missing)}; install it with `pip install 'trafficdist[{extra}]'`"

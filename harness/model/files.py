@@ -1,7 +1,7 @@
-"""Read files that users name. Errors name the file.
+"""Read files that users name. Errors contain the file's name.
 
-Anything but a regular file of limited size is refused before reading, because a FIFO would block, a device may never
-end, and system calls raise various errors for invalid paths.
+Only regular files of limited size are read. A FIFO would block, a device may never end, and system calls raise various
+errors for invalid paths.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def file_name(name: str) -> str:
 
 
 def is_there(path: str | Path) -> bool:
-    """Return whether a file or folder exists; False also for invalid and inaccessible paths."""
+    """Return whether a file or folder exists. False for invalid and inaccessible paths."""
     return os.path.exists(path)  # noqa: PTH110  pathlib's raises for a name that is too long
 
 
 def content(path: str | Path, *, what: str, most: int) -> bytes:
-    """Return the content of a regular file of at most `most` bytes. Raises `UsageError` that names the file."""
+    """Return the content of a regular file of at most `most` bytes. Raises `UsageError` with the file's name."""
     where = f"{what} {shown(path)}"
     try:
         with open(path, "rb", opener=_open) as file:
@@ -59,12 +59,12 @@ def _open(path: str, flags: int) -> int:
 
 
 def fault_of_path(text: str) -> str:
-    """Return the reason why a text is not a valid path, or ""."""
+    """Return why a text is not a valid path, or ""."""
     name = os.fsencode(text)
     if b"\0" in name:
-        return "a path contains no NUL byte"
+        return "a path must not contain a NUL byte"
     if len(name) >= os.pathconf("/", "PC_PATH_MAX") or any(len(each) > 255 for each in name.split(b"/")):
-        return "a path has at most 4,095 bytes, and each name in it 255"
+        return "a path must have at most 4,095 bytes, and each name in it at most 255"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Pause Python's garbage collector while a large history is read, because repeated scans would be slow."""
+"""Pause Python's garbage collector while a large history is read, because repeated collections would be slow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause the garbage collector for the block."""
+    """Pause the garbage collector during the block."""
     enabled = gc.isenabled()
     gc.disable()
     try:

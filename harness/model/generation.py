@@ -1,8 +1,8 @@
-"""The cases that a run generates, limited by time or by number, from a seed, or the cases in a file.
+"""The cases that a run generates from a seed, limited by time or number, or reads from a file.
 
-Tests with the marker `generates` generate cases. Each test runs in parts, with at least one part per worker, and each
-part creates numbered batches. The content of a batch depends only on the seed and the batch number, so the same seed
-yields the same cases with any number of workers. The time limit determines how many cases run.
+Tests with the marker `generates` generate cases. Each test runs in parts, at least one per worker, and each part
+generates numbered batches. A batch depends only on the seed and its number, so the same seed yields the same cases with
+any number of workers. The time limit determines how many cases run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The cases of a test, limited by seconds or by number (the other limit is 0), or the cases of file `replay`."""
+    """The cases of a test, limited by seconds or number (the other limit is 0), or the cases in the file `replay`."""
 
     seed: int
     seconds: float = 0.0
@@ -39,7 +39,7 @@ class Generation:
         return f"{self.part + 1} of {self.parts}"
 
     def split(self, tests: int, workers: int) -> list[Generation]:
-        """Return the parts of one test, when this number of tests and workers share the time or the cases."""
+        """Return the parts of one test, if this number of tests and workers share the time or the cases."""
         if self.replay:
             return [self]
         if self.cases:
@@ -51,7 +51,7 @@ class Generation:
         return [replace(each, part=part, parts=parts) for part in range(parts)]
 
     def batches(self, size: int) -> Iterator[int]:
-        """Yield the numbers of this part's batches of `size` cases each, until the limit is reached."""
+        """Yield the numbers of this part's batches, with `size` cases each, until the limit is reached."""
         begin = time.monotonic()
         number = self.part
         while number * size < self.cases if self.cases else time.monotonic() - begin < self.seconds:
@@ -60,17 +60,17 @@ class Generation:
 
 
 def check_amount(text: str) -> str:
-    """Return the text if it is a valid time or number of cases. Raises `UsageError`."""
+    """Return the text if it is a valid duration or number of cases. Raises `UsageError`."""
     seconds, cases = amount(text)
     if not 0 < seconds + cases <= max(_MOST, cases):
-        raise UsageError(f"{text!r}: want at least one case, or one second, and at most 24h")
+        raise UsageError(f"{text!r}: expected at least one case, or one second, and at most 24h")
     return text
 
 
 def amount(text: str) -> tuple[float, int]:
-    """Parse a text like 60s, 10m or 500 into seconds and number of cases; one is 0. Raises `UsageError`."""
+    """Parse a text like 60s, 10m or 500 into seconds and a number of cases, one of which is 0. Raises `UsageError`."""
     found = _AMOUNT.fullmatch(text)
     if not found:
-        raise UsageError(f"{text[:100]!r}: want a time like 60s, 10m or 1h, or a number of cases like 500")
+        raise UsageError(f"{text[:100]!r}: expected a time like 60s, 10m or 1h, or a number of cases like 500")
     number, unit = int(found[1]), found[2]
     return (float(number * _SECONDS[unit]), 0) if unit else (0.0, number)

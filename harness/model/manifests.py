@@ -1,4 +1,4 @@
-"""Build minimal valid Kubernetes objects from the fields that matter to a scenario."""
+"""Build minimal valid Kubernetes objects from the fields that a scenario needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAPACITY = "96"  # cores of every node; a component that reads capacity instead 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port of a Service. The pods behind the Service listen on `target` (a number, or a container port name)."""
+    """A port of a Service. The pods of the Service listen on `target` (a number, or a container port name)."""
 
     port: int = 80
     protocol: str = "TCP"
@@ -38,13 +38,13 @@ UDP = Port(protocol="UDP")
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The hints of an endpoint, which name the zones and nodes that should use the endpoint."""
+    """The hints of an endpoint: the zones and nodes that should use the endpoint."""
 
     zones: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
 
     def manifest(self) -> Object:
-        """Return the `hints` field, which contains only the lists that are not empty."""
+        """Return the `hints` field with the lists that are not empty."""
         zones = {"forZones": [{"name": zone} for zone in self.zones]} if self.zones else {}
         nodes = {"forNodes": [{"name": node} for node in self.nodes]} if self.nodes else {}
         return {**zones, **nodes}
@@ -88,7 +88,7 @@ def service(
     labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """Return a Service. Keyword arguments are fields of its spec by their Kubernetes names. `None` omits a field."""
+    """Return a Service. Keyword arguments are fields of its spec with their Kubernetes names. `None` omits a field."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -102,7 +102,7 @@ def service(
 
 
 def with_usual(obj: Mapping[str, Any], usual: Mapping[str, Any]) -> Object:
-    """Return an object with the fields of `usual` added where missing, including nested mappings."""
+    """Return an object with missing fields added from `usual`, also in nested mappings."""
     both = {name for name, value in usual.items() if isinstance(value, Mapping) and isinstance(obj.get(name), Mapping)}
     return {**usual, **obj, **{name: with_usual(obj[name], usual[name]) for name in both}}
 
@@ -193,7 +193,7 @@ def node(place: Node, addresses: Sequence[str], pod_cidrs: Sequence[str]) -> Obj
 
 
 def cpu(milli: int) -> str:
-    """Return thousandths of a CPU in the format of API servers: "4" or "3500m"."""
+    """Return an amount of CPU, given in millicores, in the format of API servers: "4" or "3500m"."""
     return f"{milli}m" if milli % 1000 else str(milli // 1000)
 
 
@@ -231,7 +231,7 @@ def takes_pods(node: Object) -> bool:
 
 
 def refusing_taints(node: Object) -> list[str]:
-    """Return the keys of the taints that keep pods without tolerations away."""
+    """Return the keys of the taints that prevent pods without tolerations."""
     taints = (node.get("spec") or {}).get("taints") or ()
     return [str(each["key"]) for each in taints if each.get("effect") in ("NoSchedule", "NoExecute")]
 

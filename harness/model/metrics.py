@@ -10,12 +10,12 @@ _GATE = re.compile(r'^kubernetes_feature_enabled\{[^}]*?name="(?P<name>[^"]+)"[^
 
 
 def enabled_gates(metrics: str) -> dict[str, bool]:
-    """Return the state (on or off) of each feature gate in a component's metrics."""
+    """Return whether each feature gate in a component's metrics is on."""
     return {found["name"]: found["value"] == "1" for found in _GATE.finditer(metrics)}
 
 
 class Metrics:
-    """All samples of a text in Prometheus format. Raises `ValueError` for other texts."""
+    """All samples of a text in the Prometheus format. Raises `ValueError` for other texts."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -24,7 +24,7 @@ class Metrics:
         self.samples = [each for family in families for each in family.samples]  # names with `_bucket`, `_sum`, …
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """Return the values of all samples that have this name and at least these labels."""
+        """Return the values of all samples with this name and at least these labels."""
         return [
             each.value
             for each in self.samples
@@ -32,7 +32,7 @@ class Metrics:
         ]
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum of these values, or 0 without a sample, because components may omit unused counters."""
+        """Return the sum of these values. It is 0 without a sample, because components may omit unused counters."""
         return sum(self.values(name, **labels))
 
     def has(self, name: str) -> bool:

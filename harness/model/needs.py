@@ -1,6 +1,6 @@
-"""The abilities and nodes that each requirement needs. They determine which requirements a cluster cannot judge.
+"""The abilities and nodes that each requirement needs. They determine which requirements can be judged on a cluster.
 
-The file is generated. A run on the embedded cluster, which has every ability, records what scenarios use. A test
+The file is generated: a run on the embedded cluster, which has every ability, records what scenarios use. A test
 compares the record with the file in the suite's folder.
 """
 
@@ -45,12 +45,12 @@ class Offer:
     nodes: frozenset[str]
 
     def lacks(self, needs: Needs) -> Needs:
-        """Return the needs that are missing."""
+        """Return the needs that this cluster does not satisfy."""
         return Needs(needs.abilities - self.abilities, needs.nodes - self.nodes)
 
 
 def read(place: Path) -> dict[str, Needs]:
-    """Return the needs by requirement from the suite's file, or {} without a file. Raises `UsageError`."""
+    """Return the needs by requirement, from the suite's file, or {} if there is no file. Raises `UsageError`."""
     from harness.model import strict_yaml  # noqa: PLC0415  the plugin loads this module in every pytest run
 
     file = place / FILE
@@ -60,12 +60,12 @@ def read(place: Path) -> dict[str, Needs]:
     try:
         return {name: Needs.from_json(values) for name, values in loaded.items()}
     except (AttributeError, TypeError) as error:
-        raise UsageError(f"{file}: is not a table of needs: {' '.join(str(error).split())}") from None
+        raise UsageError(f"{file}: is not a valid table of needs: {' '.join(str(error).split())}") from None
 
 
 @functools.cache
 def table_for(folder: Path) -> dict[str, Needs]:
-    """Return the needs for the suite that the tests in this folder belong to. Raises `UsageError`."""
+    """Return the needs from the suite of the tests in this folder. Raises `UsageError`."""
     if (folder / FILE).exists() or folder == folder.parent:
         return read(folder)
     return table_for(folder.parent)

@@ -1,7 +1,7 @@
-"""The outcomes of a probe, for both expectations and observations.
+"""The outcomes of a probe, used for both expectations and observations.
 
-A proxy decision Forward / Drop / Reject appears as `Reached` / `TimedOut` / `Refused` at the probe. `Unknown` never
-counts as right or wrong.
+The proxy decisions Forward / Drop / Reject appear as `Reached` / `TimedOut` / `Refused` at the probe. `Unknown` is
+never right or wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A server responded. The values are the pod's name, and the client's address as the pod saw it."""
+    """A server replied. The values are the pod's name, and the client's address as seen by the pod."""
 
     pod: str
     client_address: str = ""
@@ -19,7 +19,8 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The connection was refused at once, by RST, any ICMP unreachable, or a socket-level load balancer in `connect`.
+    """The connection was refused immediately: by RST, an ICMP unreachable message, or a socket-level load balancer in
+    `connect`.
 
     All refusals are equal. `how` is the name of the error.
     """
@@ -29,12 +30,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The probe's time limit expired without a response."""
+    """No reply arrived within the probe's time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The outcome is unknown, for example because the client has no route, or because an unknown server responded."""
+    """The outcome is unknown, for example because the client has no route, or because an unknown server replied."""
 
     why: str
 

@@ -1,4 +1,4 @@
-"""A temporary folder that is removed with its process. The next process removes the folder of a killed process.
+"""A temporary folder that is removed with its process. If the process is killed, the next process removes the folder.
 
 A locked file shows that the process is alive, because the kernel releases the lock when the process ends.
 """
@@ -16,7 +16,7 @@ _ALIVE = "alive"
 
 
 class OwnFolder:
-    """A folder that only this user can access. `close`, or the end of the context manager, removes the folder."""
+    """A folder that only this user can access. `close`, or the end of the context manager, removes it."""
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:
         """Create a folder whose name starts with `prefix`, and remove the folders of dead processes.
@@ -51,7 +51,7 @@ def _sweep(place: Path, prefix: str) -> None:
 
 
 def in_use(folder: Path) -> bool:
-    """Return whether the process of this folder is alive. Returns True also if this user has no access."""
+    """Return whether the process of this folder is alive. Also true if this user has no access."""
     try:
         with (folder / _ALIVE).open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,7 +18,7 @@ HIDDEN = "***"
 SOUNDS_SECRET = re.compile(r"token|passw|secret|credential|private_?key|api_?key|access_?key", re.IGNORECASE)
 
 _SHORTEST = 8
-"""The minimum length of a secret. A secret of letters only, which may be a word, must be half as long again."""
+"""The minimum length of a secret. A secret of letters only may be a word, and must be 50 % longer."""
 
 _USER = r"""[^/\s@"'\\<>]+"""  # with a password, before the host of a URL
 _IN_URL = re.compile(f"://{_USER}@")
@@ -26,7 +26,7 @@ _IN_URL = re.compile(f"://{_USER}@")
 
 @functools.cache
 def _pattern() -> tuple[re.Pattern[str], tuple[str, ...]]:
-    """Return a pattern that matches private data, and the literal words in the pattern."""
+    """Return a pattern that matches private data, and the literal words in this pattern."""
     secrets = [value for name, value in os.environ.items() if SOUNDS_SECRET.search(name) and _is_long(value)]
     in_json = [json.dumps(each)[1:-1] for each in secrets]
     in_xml = [escape(each, {'"': "&quot;"}) for each in secrets]
@@ -51,7 +51,7 @@ def private(text: str) -> str:
 
 
 def _may_tell(text: str, words: Sequence[str]) -> bool:
-    """Return whether a text may contain private data. This check is a hundred times faster than the full pattern."""
+    """Return whether a text may contain private data. This is a hundred times faster than the full pattern."""
     if any(each in text for each in words) or _IN_URL.search(text):
         return True
     small = text.lower()
@@ -70,7 +70,7 @@ def private_values(value: Any) -> Any:
 def without_secrets(value: Any) -> Any:
     """Return an API object without the values of fields and variables whose names suggest secrets.
 
-    The copy of the object that `kubectl apply` stores in an annotation is removed as well.
+    The copy of the object that `kubectl apply` stores in an annotation is also removed.
     """
     if isinstance(value, list):
         return [without_secrets(each) for each in value]

@@ -1,4 +1,4 @@
-"""Find the first error in the log of a program. Later lines are mostly consequences, or a help text."""
+"""Find the first error in a program's log. Later lines are mostly consequences or a help text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Line:
 
 
 def first_error(log: str) -> Line | None:
-    """Return the first line that is an error according to its level, or to its words if it has no level.
+    """Return the first line that is an error by its level, or by its words if it has no level.
 
     For a Python traceback, this is the line with the exception.
     """
@@ -44,12 +44,12 @@ def first_error(log: str) -> Line | None:
 
 
 def fault_in(log: str) -> str:
-    """Describe a program's fault in one line: the first error in its log, or else the last line."""
+    """Describe a program's fault in one line: the first error in its log, or the last line if there is no error."""
     found = first_error(log)
     if found is not None:
         return f"the first error of its log, in line {found.number} of {found.lines}: {found.text}"
     last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
-    return f"its log has no error, and ends with: {last[:_LETTERS]}" if last else "it wrote nothing to its log"
+    return f"its log has no error, and ends with: {last[:_LETTERS]}" if last else "its log is empty"
 
 
 def _is_error(line: str) -> bool:

@@ -31,11 +31,11 @@ DNS_SERVER = "dns-server"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A Kubernetes version ("1.30"; empty for the newest), and the feature gates set on top of its defaults.
+    """A Kubernetes version ("1.30", or "" for the newest), and the feature gates that differ from its defaults.
 
-    `follows` is "kep" or "released": the behaviour if a KEP text and released Kubernetes contradict each other.
-    `node_level` is how the controller chooses Services for node-level topology, like "automatic:missing=10%"; empty for
-    its default. It is used only with gate NodeLevelTopology (KEP-3015 of 2022).
+    `follows` is "kep" or "released": which behavior applies if a KEP text and released Kubernetes contradict each
+    other. `node_level` is how the controller chooses Services for node-level topology, like "automatic:missing=10%", or
+    "" for its default. It is used only with the gate NodeLevelTopology (KEP-3015 of 2022).
     """
 
     version: str = ""
@@ -48,7 +48,7 @@ class Release:
         return " ".join(filter(None, (self.version or "newest", set_by_hand, self.node_level)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for the history."""
+        """Return the values for the history."""
         chosen = {"nodeLevel": self.node_level} if self.node_level else {}
         return {"version": self.version, "gates": dict(self.gates), "follows": self.follows, **chosen}
 
@@ -59,11 +59,11 @@ def release(version: str = "", /, *, node_level: str = "", **gates: bool) -> Rel
 
 
 def parse_gates(texts: tuple[str, ...]) -> dict[str, bool]:
-    """Parse "Name=true" for each gate, as in Kubernetes' --feature-gates. Raises `UsageError`."""
+    """Parse gates like "Name=true", as in Kubernetes' --feature-gates. Raises `UsageError`."""
     gates = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not name or not sign or value.lower() not in ("true", "false"):
-            raise UsageError(f"feature gate {text[:100]!r}: want Name=true or Name=false")
+            raise UsageError(f"feature gate {text[:100]!r}: expected Name=true or Name=false")
         gates[name] = value.lower() == "true"
     return gates

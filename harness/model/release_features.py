@@ -1,7 +1,7 @@
-"""The features that a Kubernetes release lacks, according to its version and feature gates.
+"""The features that a Kubernetes release lacks, by its version and feature gates.
 
 A run of an old release judges the features of that release, and reports all others as unsupported. If a release changed
-behaviour without a gate, the requirement names the version (`since`).
+behavior without a gate, the requirement has the version (`since`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GATES: Mapping[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The condition for a feature: Kubernetes 1.`minor` or newer, and at least one of the gates, if any, is on."""
+    """The condition for a feature: Kubernetes 1.`minor` or newer, with at least one of the gates (if any) on."""
 
     gates: tuple[str, ...] = ()
     minor: int = 0
@@ -89,7 +89,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
 
 
 def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> tuple[str, ...]:
-    """Return the sorted features that a release of these components, or of a whole cluster, lacks.
+    """Return the features, sorted, that a release of these components, or of a whole cluster, lacks.
 
     `version` is like "1.31" or "v1.31.2". An empty or invalid text means the newest version.
     """

@@ -1,6 +1,6 @@
 """A requirement: a sentence that must be true of an implementation, with its source.
 
-The decorator makes a test function the test of a requirement. An id consists of a document and a slug, and is never
+The decorator marks a test function as the test of a requirement. An id consists of a document and a slug, and is never
 reused.
 """
 
@@ -31,7 +31,7 @@ MUST, SHOULD, MAY = Level.MUST, Level.SHOULD, Level.MAY
 
 
 class Profile(enum.StrEnum):
-    """A kind of component that can be certified separately."""
+    """A group of components that is certified separately."""
 
     SERVICE_PROXY = "service-proxy"
     ENDPOINTSLICE_CONTROLLER = "endpointslice-controller"
@@ -42,7 +42,7 @@ class Profile(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature of implementations of a profile. Every implementation must have the core features."""
+    """A feature of the implementations of a profile. Core features are mandatory."""
 
     name: str
     profile: Profile
@@ -69,28 +69,28 @@ class Requirement:
 
     @property
     def document(self) -> str:
-        """The part of the id before the slash, for example KEP-4444."""
+        """Return the part of the id before the slash, for example KEP-4444."""
         return self.id.partition("/")[0]
 
     @property
     def slug(self) -> str:
-        """The part of the id after the slash."""
+        """Return the part of the id after the slash."""
         return self.id.partition("/")[2]
 
     @property
     def section(self) -> str:
-        """The section in `source`, with its document unless that is the document of the id."""
+        """Return the section in `source`. The document precedes it if it is not the document of the id."""
         heading = re.split("[;:]", _ASIDE.sub("", self.source), maxsplit=1)[0]
         return heading.removeprefix(f"{self.document}, ")
 
     @property
     def profile(self) -> Profile:
-        """The profile that all its features belong to."""
+        """Return the profile of all its features."""
         return self.features[0].profile
 
     @property
     def core(self) -> bool:
-        """True if the requirement needs only core features, so that every implementation must meet the requirement."""
+        """Return whether the requirement needs only core features, so that every implementation must satisfy it."""
         return all(feature.core for feature in self.features)
 
 
@@ -112,27 +112,27 @@ def requirement(
     """Mark a test as the test of a requirement.
 
     - `source`: document and section ("KEP-3015, Addition of PreferSameNode").
-    - `as_`: "kep" if only a KEP text requires it, "released" if only released Kubernetes does. A run that follows the
-      other one does not judge it. Empty otherwise.
+    - `as_`: "kep" if only a KEP text requires it, "released" if only released Kubernetes does, or "". A run with the
+      other value of --follow does not judge it.
     - `instead_of`: for `as_="released"`, the id of the contradicting requirement from the KEP text.
     - `kills`: mutants (implementations with one fault) that the test must detect.
     - `unless`: an extended feature; implementations that declare it are exempt.
-    - `since`: the first Kubernetes release that meets it, if there is no feature gate. Components that behave like an
-      older release on request are exempt.
+    - `since`: the first Kubernetes release that satisfies it, if there is no feature gate. Components that behave like
+      an older release on request are exempt.
     - `fixes`: the axes of variation that its sentence or its test fixes, each with the reason.
-    - `last`: judge it after all others, because it also depends on observations in other tests.
+    - `last`: judge it after all other requirements, because it also depends on observations in other tests.
     """
     import pytest  # noqa: PLC0415  commands that need only levels and profiles do not load it
 
     ordered = tuple(sorted(set(features), key=lambda feature: feature.name))
     if not _ID.fullmatch(id):
-        raise UsageError(f"requirement id {id!r}: want a document and a slug, like KEP-3015/node-then-zone")
+        raise UsageError(f"requirement id {id!r}: expected a document and a slug, like KEP-3015/node-then-zone")
     if not ordered or len({feature.profile for feature in ordered}) != 1:
-        raise UsageError(f"requirement {id}: want at least one feature, all of one profile")
+        raise UsageError(f"requirement {id}: expected at least one feature, all of one profile")
     if as_ not in ("", "kep", "released"):
-        raise UsageError(f"requirement {id}: as_ is {as_!r}; want 'kep', 'released' or an empty text")
+        raise UsageError(f"requirement {id}: as_ is {as_!r}; expected 'kep', 'released' or an empty text")
     if since and not re.fullmatch(r"1\.\d+", since):
-        raise UsageError(f"requirement {id}: since is {since!r}; want a release like 1.33")
+        raise UsageError(f"requirement {id}: since is {since!r}; expected a release like 1.33")
     if instead_of and as_ != "released":
         raise UsageError(f"requirement {id}: instead_of is for a requirement with as_='released'")
     return pytest.mark.requirement(

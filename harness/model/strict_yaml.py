@@ -1,8 +1,8 @@
-"""Read untrusted YAML, and reject ambiguous or very large documents, with the line of the error.
+"""Read untrusted YAML. Ambiguous and very large documents are rejected, with the line of the error.
 
-Values are built from the parser's events. PyYAML's own constructor is recursive and crashes the process on a hundred
-kilobytes of brackets, uses the last of two equal keys, and expands aliases without limit. Values are those of JSON:
-numbers with colons (`10:20`) and dates stay texts.
+Values are built from the parser's events. PyYAML's own constructor is recursive and crashes the process on 100 kB of
+brackets, uses the last of two equal keys, and expands aliases without limit. Values are those of JSON: numbers with
+colons (`10:20`) and dates remain texts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_DEPTH = 40
 MAX_VALUES = 100_000
 MAX_DOCUMENTS = 100
 MAX_ALIASED = 10_000
-"""The largest numbers of values: a report of the whole suite has some 15,000 values and no alias."""
+"""The maximum numbers of values. A report of the whole suite has about 15,000 values and no alias."""
 
 _DIGITS = 100  # characters of the longest number
 _PREFIX = "tag:yaml.org,2002:"
@@ -36,18 +36,20 @@ class _RefusedError(Exception):
 
 
 def read(path: str | Path, *, what: str, most: int = MEGABYTE) -> Any:
-    """Read a YAML file of up to `most` bytes. Raises `UsageError` with `what` it is, its path and the fault."""
+    """Read a YAML file of up to `most` bytes. Raises `UsageError` with `what` (the kind of file), its path and the
+    error.
+    """
     return parse(content(path, what=what, most=most), f"{what} {shown(path)}")
 
 
 def read_all(path: str | Path, *, what: str, most: int = MEGABYTE) -> list[Any]:
-    """Read all documents of a YAML file that are not empty. Raises like `read`."""
+    """Read all documents of a YAML file that are not empty. Raises the same errors as `read`."""
     values = _parse(content(path, what=what, most=most), f"{what} {shown(path)}", documents=MAX_DOCUMENTS)
     return [value for value in values if value is not None]
 
 
 def parse(data: str | bytes, where: str) -> Any:
-    """Return the value of a YAML document; None if it is empty. Raises `UsageError` that starts with `where`."""
+    """Return the value of a YAML document, or None if it is empty. Raises `UsageError` that begins with `where`."""
     return next(iter(_parse(data, where, documents=1)), None)
 
 
@@ -147,7 +149,7 @@ class _Reader:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise _RefusedError("a string has half of a surrogate pair", event.start_mark) from None
+            raise _RefusedError("a string has an unpaired surrogate", event.start_mark) from None
         _of_json(event, "str", "int", "float", "bool", "null")
         tag = event.tag or self._scalars.resolve(yaml.ScalarNode, text, event.implicit)
         kind = tag.removeprefix(_PREFIX)
@@ -167,6 +169,6 @@ class _Reader:
 
 
 def _of_json(event: Any, *kinds: str) -> None:
-    """Reject tags of values that JSON does not support."""
+    """Reject tags of values that JSON does not have."""
     if event.tag is not None and event.tag not in ("!", *(_PREFIX + each for each in kinds)):
         raise _RefusedError(f"tag {event.tag[:50]!r} is not supported", event.start_mark)

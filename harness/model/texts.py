@@ -40,7 +40,7 @@ def paragraphs(*texts: str) -> str:
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
-    """Return a text in which known addresses are preceded by a name: `a1 (10.244.1.4)`."""
+    """Return a text with a name before each known address: `a1 (10.244.1.4)`."""
 
     def named(found: re.Match[str]) -> str:
         return f"{names[found[0]]} ({found[0]})" if found[0] in names else found[0]
@@ -49,12 +49,12 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def not_gathered(error: Exception) -> str:
-    """Return a text with the error, to replace evidence that could not be gathered."""
+    """Return a text with the error, in place of evidence that could not be gathered."""
     return f"could not be gathered: {type(error).__name__}: {error}\n"
 
 
 def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
-    """Return the text of `ask`, or a sentence with the error, so that gathering of other evidence continues."""
+    """Return the text of `ask`, or a sentence with the error. Thus gathering other evidence can continue."""
     try:
         return ask()
     except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
@@ -62,7 +62,7 @@ def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
 
 
 def texts_of(who: str, ask: Callable[[], Mapping[str, str]]) -> dict[str, str]:
-    """Return the texts of `ask` by file name. If there are none, file `no-WHO.txt` has the error, if any."""
+    """Return the texts of `ask` by file name. If there are none, the file `no-WHO.txt` has the error, if any."""
     found: dict[str, str] = {}
     said = gathered(lambda: found.update(ask()) or "")
     return found or ({f"no-{who}.txt": said} if said else {})

@@ -13,12 +13,12 @@ REGION_LABEL = "topology.kubernetes.io/region"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 MAX_NODES = 255
-"""The maximum number of nodes that a run creates, because the embedded cluster's address plan has no room for more."""
+"""The maximum number of nodes that a run creates. It is the size of the embedded cluster's address plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, with its zone ("" without zone label), and its allocatable CPU in thousandths of a core."""
+    """A node, with its zone ("" without a zone label) and its allocatable CPU in millicores."""
 
     name: str
     zone: str
@@ -27,7 +27,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The zones and nodes of a cluster. Names of nodes are unique."""
+    """The zones and nodes of a cluster. Node names are unique."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -36,14 +36,14 @@ class Topology:
         names = [node.name for node in self.nodes]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated or not names:
-            raise UsageError(f"topology {self.name!r} needs nodes with different names; repeated: {repeated or 'none'}")
+            raise UsageError(f"topology {self.name!r} must have unique node names; repeated: {repeated or 'none'}")
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def zones(self) -> tuple[str, ...]:
-        """The names of the zones, in the order of their first nodes."""
+        """Return the names of the zones, in the order of their first nodes."""
         return tuple(dict.fromkeys(node.zone for node in self.nodes if node.zone))
 
     def node(self, name: str) -> Node:
@@ -55,10 +55,10 @@ class Topology:
 
 
 def grid(name: str, nodes_per_zone: Mapping[str, int]) -> Topology:
-    """Return a topology with these node counts per zone: `{"a": 2, "b": 1}` gives a1 a2 b1."""
+    """Return a topology with the given number of nodes per zone: `{"a": 2, "b": 1}` yields a1 a2 b1."""
     for zone, count in nodes_per_zone.items():
         if not re.fullmatch(r"[a-z]{1,40}", zone) or count < 1:
-            said = f"zone {zone[:100]!r} with {count} nodes: want up to 40 letters a-z, and at least 1 node"
+            said = f"zone {zone[:100]!r} with {count} nodes: expected up to 40 letters a-z, and at least 1 node"
             raise UsageError(f"topology {name[:100]!r}: {said}")
     return Topology(
         name,
@@ -73,17 +73,17 @@ TOPOLOGIES: Mapping[str, Topology] = {each.name: each for each in (THREE_ZONES, 
 
 
 def parse_topology(text: str) -> Topology:
-    """Parse a name ("three_zones") or zones with node counts ("a=2,b=2,c=1"). Raises `UsageError`."""
+    """Parse a name ("three_zones") or node counts by zone ("a=2,b=2,c=1"). Raises `UsageError`."""
     if text in TOPOLOGIES:
         return TOPOLOGIES[text]
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(zone and sign and re.fullmatch(r"\d{1,20}", count, re.ASCII) for zone, sign, count in pairs):
         raise UsageError(
-            f"unknown topology {text[:100]!r}: want {', '.join(TOPOLOGIES)}, or zones with node counts like a=2,b=2,c=1"
+            f"unknown topology {text[:100]!r}: expected {', '.join(TOPOLOGIES)}, or node counts like a=2,b=2,c=1"
         )
     if len({zone for zone, _, _ in pairs}) < len(pairs):
         raise UsageError(f"topology {text[:100]!r} names a zone twice")
     nodes = sum(int(count) for _, _, count in pairs)
     if nodes > MAX_NODES:
-        raise UsageError(f"topology {text[:100]!r} has {nodes:,} nodes: want at most {MAX_NODES}")
+        raise UsageError(f"topology {text[:100]!r} has {nodes:,} nodes: expected at most {MAX_NODES}")
     return grid(text, {zone: int(count) for zone, _, count in pairs})

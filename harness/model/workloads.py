@@ -38,7 +38,7 @@ class Client:
 
 
 def pod_client(node: str) -> Client:
-    """Return a client in a pod on this node. In expectations, the node's name has the same meaning."""
+    """Return a client in a pod on this node. In expectations, the name of the node also means this client."""
     return Client("pod", node)
 
 

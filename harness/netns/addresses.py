@@ -94,5 +94,5 @@ def families_of(names: Sequence[str]) -> tuple[Family, ...]:
     """Check the names of IP families, and return them in the same order. Raises `UsageError`."""
     known = tuple(family for name in names for family in FAMILIES if family == name)
     if not known or len(known) != len(names) or len(set(known)) != len(known):
-        raise UsageError(f"families {tuple(names)!r}: want IPv4, IPv6 or both, each once")
+        raise UsageError(f"families {tuple(names)!r}: expected IPv4, IPv6 or both, each once")
     return known

@@ -68,7 +68,7 @@ class Loop:
         """Send all probes, and return their outcomes in the same order."""
         _check(probes)
         if in_flight < 1:
-            raise UsageError(f"{in_flight} probes in flight: want at least 1")
+            raise UsageError(f"{in_flight} probes in flight: expected at least 1")
         if not probes:
             return []
         batch = Batch(probes, reactor=self._reactor, answers=self._answers, targets=self._targets)
@@ -88,7 +88,7 @@ class Loop:
         """Send all these probes every `interval` seconds in the background until `Recording.stop` is called."""
         _check(probes)
         if interval <= 0 or not probes:
-            raise UsageError(f"cannot send {len(probes)} probes every {interval} s: want at least one, and a time")
+            raise UsageError(f"cannot send {len(probes)} probes every {interval} s: expected at least one, and a time")
         recording = Recording(tuple(probes), reactor=self._reactor, answers=self._answers, targets=self._targets)
         self._reactor.call(lambda: recording.begin(interval))
         return recording
@@ -108,4 +108,4 @@ class Loop:
 def _check(probes: Sequence[Probe]) -> None:
     for probe in probes:
         if probe.protocol not in ("TCP", "UDP"):
-            raise UsageError(f"cannot probe {probe.protocol!r}: want TCP or UDP")
+            raise UsageError(f"cannot probe {probe.protocol!r}: expected TCP or UDP")

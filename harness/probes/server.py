@@ -47,7 +47,7 @@ class ServerPort:
     def open(self, namespace: SocketSource) -> socket.socket:
         """Return the bound socket; a TCP socket also listens. Raises `OSError` and `UsageError`."""
         if self.protocol not in ("TCP", "UDP") or self.family not in ("IPv4", "IPv6"):
-            raise UsageError(f"cannot serve {self.protocol!r} over {self.family!r}: want TCP or UDP, IPv4 or IPv6")
+            raise UsageError(f"cannot serve {self.protocol!r} over {self.family!r}: expected TCP or UDP, IPv4 or IPv6")
         if self.protocol == "TCP":
             option: SocketOption = (socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)  # for accepted sockets
         elif self.family == "IPv6":

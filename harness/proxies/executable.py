@@ -1,4 +1,4 @@
-"""Run any proxy on every node by a recipe, so that a vendor writes a YAML file instead of code."""
+"""Run any proxy on every node from a recipe, so that a vendor writes a YAML file instead of code."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class ExecutableProxy:
         self._has_cluster_programs = bool(recipe.cluster_programs)
         self._outside: Host | None = None
         self._programs = Programs(plane, recipe)
-        # The suite sees only of programs on nodes whether they are idle.
+        # Only programs on nodes can be observed for idleness.
         self.tells_when_done = any(each.synced for each in recipe.programs) and not self._has_cluster_programs
         self.wiring = self._programs.pods
         self.clients = self._programs.clients
 
     def setup_cluster(self, outside: Host) -> None:
-        """Apply the objects of the recipe. Its cluster programs will run on host `outside`. Raises `StartError`."""
+        """Apply the objects of the recipe. Its cluster programs will run on the host `outside`. Raises `StartError`."""
         self._outside = outside
         self._programs.apply_objects()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the programs of a node. Before the first node, start the cluster programs.
+        """Start the programs of a node. The cluster programs start before the first node's programs.
 
         Raises `UnavailableError` for another release, because the programs have only one version.
         """
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
             raise UnavailableError(f"{self.name} has one version only, which is not release {release}")
-        assert self._outside is not None, "setup_cluster() comes first"
+        assert self._outside is not None, "setup_cluster() must be called first"
         address = next(iter(self._outside.addresses.values()))
         values = {"cluster_cidrs": ",".join(self._pod_cidrs), "mode": self.mode, "address": address}
         if self._has_cluster_programs and not self._programs.running:
@@ -56,7 +56,7 @@ class ExecutableProxy:
         self._programs.start(node, namespace, self._families, values | of_node)
 
     def stop(self, node: str) -> None:
-        """Stop the programs of a node. The rules stay. The cluster programs stop with the last node."""
+        """Stop the programs of a node. The rules remain. The cluster programs stop with the last node's programs."""
         self._programs.stop(node)
         if not self._programs.running:
             self._programs.stop(CLUSTER)
@@ -65,7 +65,7 @@ class ExecutableProxy:
         self._programs.close()
 
     def synced(self) -> bool:
-        """Return whether all checks on all nodes succeed for `quiet_seconds`. This takes up to a second longer."""
+        """Return whether all checks on all nodes succeed for `quiet_seconds`. This takes up to one second longer."""
         return self._programs.synced()
 
     @property

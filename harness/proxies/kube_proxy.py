@@ -1,7 +1,7 @@
 """Run kube-proxy on every node: a binary of any version, configured for a bare netns.
 
-The configuration differs from the defaults only where a netns requires it, or where a default would hide an effect from
-a test. kube-proxy writes no sysctls that exist only in the initial netns, and syncs more than once per second.
+The configuration differs from the defaults only if a netns requires it, or if a default would hide an effect from
+tests. kube-proxy does not write sysctls that exist only in the initial netns, and syncs more than once per second.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _EXECS_CONNTRACK = (1, 31)  # up to this version, kube-proxy runs the program co
 
 
 class KubeProxy:
-    """One kube-proxy per node, in the requested version or in that of a scenario's release."""
+    """One kube-proxy per node, in the requested version or in the version of a scenario's release."""
 
     name = "kube-proxy"
 
@@ -79,7 +79,7 @@ class KubeProxy:
         self._revision = ""  # resource version up to which the proxies have processed all writes
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the proxy of a node, replace a running proxy, and wait until the new proxy is ready."""
+        """Start a node's proxy, or replace it if it is running, and wait until it is ready."""
         of_release = release.version if release.version != self._booted else ""
         entry = find_entry("kube-proxy", of_release or self._asked)
         require(self.mode, entry.version)
@@ -109,7 +109,7 @@ class KubeProxy:
                 return
         process = self._processes.running[node]
         self._processes.stop(node)
-        raise process.broken(f"did not learn the zone of its node in {_STARTS} starts")
+        raise process.broken(f"did not receive the zone of its node in {_STARTS} starts")
 
     def _configuration(self, node: str) -> Path:
         return self._connections.folder / f"{file_name(node)}-configuration.json"
@@ -122,10 +122,10 @@ class KubeProxy:
         return "" if code == 200 else f"/healthz: {code}"
 
     def _knows_its_zone(self, node: str) -> bool:
-        """Return whether the proxy knows the labels of its node. Returns True also for a node without zone.
+        """Return whether the proxy has received the labels of its node. Also true for a node without zone.
 
-        Since 1.34, kube-proxy starts its node watch before it registers the label handlers. If the node arrives
-        in between, the proxy has no zone until the labels change.
+        Since 1.34, kube-proxy starts its node watch before it registers the label handlers. If it receives the node in
+        between, the proxy has no zone until the labels change.
         """
         if not zone_of(self._connections.api.get("nodes", "", node)):
             return True
@@ -145,8 +145,8 @@ class KubeProxy:
     def synced(self) -> bool:
         """Return whether every running proxy has processed all Services and slices written so far.
 
-        kube-proxy watches nodes separately. Of node changes, this method covers only the zone of the proxy's
-        node, which it reads from the log. The call takes up to a second. Raises `EndedError` if a proxy has exited.
+        kube-proxy watches nodes separately. Among node changes, this method covers only the zone of the proxy's node,
+        which it reads from the log. The call takes up to a second. Raises `EndedError` if a proxy has exited.
         """
         self._processes.check()
         if self._revision and self._barrier_objects.revision() == self._revision:
@@ -160,7 +160,7 @@ class KubeProxy:
         return synced
 
     def _zones(self) -> dict[str, str]:
-        """Return the zone label of each node, or "" if it is missing. The result is empty during an outage."""
+        """Return the zone label of each node, or "" without a label. The result is empty during an outage."""
         try:
             nodes = self._connections.api.list("nodes", "")
         except InconclusiveError:
@@ -192,7 +192,7 @@ class KubeProxy:
         return not name or (name in follower.services and name in follower.slices)
 
     def _last_queued(self, node: str) -> dict[str, float] | None:
-        """Return when syncs were last queued, by IP family ("" before 1.33), or None if there is no response."""
+        """Return when syncs were last queued, by IP family ("" before 1.33), or None if there was no response."""
         try:
             answer = http.get(self._connections.namespace(node), "127.0.0.1", METRICS_PORT, "/metrics")
         except OSError:
@@ -201,7 +201,7 @@ class KubeProxy:
         return queued if min(queued.values(), default=0.0) >= self._followers[node].labels_at else None
 
     def _has_synced(self, node: str, queued: dict[str, float]) -> bool:
-        """Return whether syncs that began after the queued times have ended. All times use this machine's clock."""
+        """Return whether syncs that began after they were queued have ended. All times use this machine's clock."""
         follower = self._followers[node]
         follower.update()
         known = follower.syncs
@@ -219,7 +219,7 @@ class KubeProxy:
         return self._processes.explain(node, re.escape(about), about)
 
     def decisions(self, node: str) -> str:  # noqa: ARG002  of any node
-        """Return no decisions, because kube-proxy's log does not list decisions."""
+        """Return "", because kube-proxy's log does not list decisions."""
         return ""
 
     def evidence(self, node: str) -> dict[str, str]:
@@ -232,14 +232,16 @@ class KubeProxy:
 
 
 def require(mode: str, version: Version) -> None:
-    """Raise `UnavailableError` with the remedy if this machine lacks a requirement of the mode."""
+    """Raise `UnavailableError` with the remedy if this machine does not satisfy a requirement of the mode."""
     if mode == "ipvs" and not Path("/proc/net/ip_vs").exists():
         raise UnavailableError(
             "mode ipvs: this kernel has no IP_VS (CONFIG_IP_VS), or it is not loaded: `modprobe ip_vs`, "
             "as root of the machine"
         )
     if mode == "nftables" and version < Version(1, 29, 0):
-        raise UnavailableError(f"kube-proxy {version} has no mode nftables, which came with 1.29; take --mode iptables")
+        raise UnavailableError(
+            f"kube-proxy {version} does not have mode nftables, which was added in 1.29; use --mode iptables"
+        )
     tools = list(_TOOLS[mode])
     if (version.major, version.minor) <= _EXECS_CONNTRACK:
         tools.append("conntrack")
@@ -247,7 +249,7 @@ def require(mode: str, version: Version) -> None:
         if shutil.which(tool, path=search_path()) is None:
             package = _PACKAGES.get(tool, tool)
             raise UnavailableError(
-                f"kube-proxy {version} in mode {mode} runs `{tool}`, which is not here: "
+                f"kube-proxy {version} in mode {mode} runs `{tool}`, which is not installed: "
                 f"on Debian and Ubuntu `apt-get install {package}`"
             )
 
@@ -255,7 +257,7 @@ def require(mode: str, version: Version) -> None:
 def configuration(
     node: str, *, mode: str, version: Version, kubeconfig: Path, pod_cidrs: Sequence[str], gates: dict[str, bool]
 ) -> dict[str, Any]:
-    """Return a KubeProxyConfiguration for a node that is a bare netns."""
+    """Return a KubeProxyConfiguration for a node that is only a netns."""
     if mode == "nftables" and (version.major, version.minor) < (1, 31):
         gates = {"NFTablesProxyMode": True, **gates}
     return {
@@ -276,9 +278,9 @@ def configuration(
         "metricsBindAddress": f"127.0.0.1:{METRICS_PORT}",
         "detectLocalMode": "ClusterCIDR",
         "clusterCIDR": ",".join(pod_cidrs),
-        # Otherwise it writes sysctls, some of which exist only in the first netns, and exits.
+        # Otherwise kube-proxy writes sysctls, some of which exist only in the initial netns, and exits.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
-        # Without loopback, because mode iptables would set route_localnet. 0s would mean the default, one second.
+        # Loopback is excluded, because mode iptables would set route_localnet. 0s would mean the default, one second.
         "nodePortAddresses": ["10.0.0.0/8", "fd00:10::/32"],
         mode: {"minSyncPeriod": "1ms", "syncPeriod": "30s"},
         "oomScoreAdj": 0,

@@ -1,8 +1,9 @@
-"""Read kube-proxy's progress from its log: which barrier objects it has seen, and its last syncs. Write these objects.
+"""Read kube-proxy's progress from its log: the barrier objects that it has seen, and its last syncs. Write barrier
+objects.
 
-Metrics show only when a sync was last queued and last ended, so they cannot distinguish a sync that began before a
-change arrived from a sync that includes the change. The log shows how long each sync took. The lines of
-versions 1.29 to 1.37 at verbosity 4 are:
+Metrics show only when the last sync was queued and when it ended. They cannot distinguish a sync that began before a
+change arrived from a sync that includes the change. The log shows how long each sync took. The lines of versions 1.29
+to 1.37 at verbosity 4 are:
 
     "Skipping service due to ..." service="trafficdist-barrier/c-7"      an event of the Services' watch is handled
     "Error getting endpoint slice cache keys" err="... endpoint slice: c-7"    one of the EndpointSlices' watch
@@ -10,7 +11,7 @@ versions 1.29 to 1.37 at verbosity 4 are:
     "SyncProxyRules complete" ipFamily="IPv4" elapsed="21.6ms"           and are in the kernel
     "Updated proxier node topology labels" labels={...}                  it knows its node's labels
 
-Before 1.31 the lines about syncs lack the IP family.
+Before 1.31 the lines about syncs do not contain the IP family.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6,
 class Syncs:
     """The syncs of one IP family, or of both families if the log does not distinguish them.
 
-    `under_way` counts running syncs. `began` and `ended` are the latest start and end times (Unix).
+    `under_way` is the number of running syncs. `began` and `ended` are the last start and end times (Unix).
     """
 
     under_way: int = 0
@@ -57,7 +58,7 @@ class Syncs:
 
 
 class Follower:
-    """Reads a log that is still growing, starting at the present end."""
+    """Reads a growing log, starting at its current end."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -81,7 +82,7 @@ class Follower:
             self._take(found)
 
     def forget_barrier_objects(self) -> None:
-        """Forget the objects seen so far."""
+        """Forget the objects that were seen."""
         self.services.clear()
         self.slices.clear()
 
@@ -108,7 +109,7 @@ class Follower:
 
 
 def _moment(text: str) -> float:
-    """Parse klog's "1121 08:36:46.123456", in UTC and of this year, as Unix time."""
+    """Parse klog's "1121 08:36:46.123456", in UTC and in the current year, as Unix time."""
     year = datetime.datetime.now(datetime.UTC).year
     return datetime.datetime.strptime(f"{year}{text}+0000", "%Y%m%d %H:%M:%S.%f%z").timestamp()
 
@@ -122,8 +123,8 @@ class BarrierObjects:
     """Writes new Services and EndpointSlices, and deletes the previous ones.
 
     A proxy watches Services and EndpointSlices separately, each in order. A Service without cluster IP and an
-    EndpointSlice without Service do not change any rule. If they appear in a proxy's log, the proxy has received all
-    earlier writes.
+    EndpointSlice without Service change no rule. Once they appear in a proxy's log, the proxy has received all earlier
+    writes.
     """
 
     def __init__(self, api: Api) -> None:
@@ -132,7 +133,7 @@ class BarrierObjects:
         self._last = ""
 
     def revision(self) -> str:
-        """Return the API server's resource version, which changes with each write, or "" during an outage."""
+        """Return the API server's resource version, which each write increases, or "" during an outage."""
         try:
             listed = self._api.request("GET", path_of("services"), query={"limit": "1"})
         except InconclusiveError:
@@ -140,7 +141,7 @@ class BarrierObjects:
         return str((listed.body.get("metadata") or {}).get("resourceVersion") or "")
 
     def write(self) -> tuple[str, str]:
-        """Write a new Service and EndpointSlice. Returns their name and resource version, or "" during an outage."""
+        """Write a new Service and EndpointSlice. Return their name and resource version, or "" during an outage."""
         name = f"c-{next(self._numbers)}"
         try:
             if not self._last:

@@ -1,6 +1,6 @@
 """The protocol of service proxies under test. A proxy runs on nodes and reports when it has processed all writes.
 
-An adapter contains the configuration of a proxy, and the code that reads the proxy's progress.
+An adapter has the configuration of a proxy, and reads the proxy's progress.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SECONDS = 5  # time limit per tool in seconds
 
 
 class Proxy(Protocol):
-    """One implementation on the nodes of one cluster. Methods raise `UnavailableError` with the remedy."""
+    """One implementation on the nodes of one cluster. Methods raise `UnavailableError` with a remedy."""
 
     name: str
     version: str
@@ -38,14 +38,14 @@ class Proxy(Protocol):
     """The kernel mechanism that the proxy programs: nftables, iptables, ipvs, ebpf, or unknown."""
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the proxy of a node, replace a running proxy, and wait until the new proxy is ready.
+        """Start a node's proxy, or replace it if it is running, and wait until it is ready.
 
-        Raises `StartError` with the first error of the log if the proxy does not become ready, and
-        `UnavailableError` if it cannot run as this release.
+        Raises `StartError` with the first error in the log if the proxy does not become ready, and `UnavailableError`
+        if the proxy cannot run as this release.
         """
 
     def stop(self, node: str) -> None:
-        """Stop the proxy of a node if it is running. The rules stay."""
+        """Stop a node's proxy if it is running. The rules remain."""
 
     def close(self) -> None:
         """Stop all proxies, and remove their files. Idempotent."""
@@ -54,7 +54,7 @@ class Proxy(Protocol):
         """Return whether every running proxy has processed all writes so far. Raises `EndedError`."""
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return a node's decision about a Service with the reason, as far as the proxy reports them."""
+        """Return a node's decision about a Service with the reason, if the proxy reports decisions."""
 
     def decisions(self, node: str) -> str:
         """Return all decisions of a node with their reasons, or "" if the proxy does not report decisions."""
@@ -69,7 +69,7 @@ class ReportsUnfinishedWork(Protocol):
 
     @property
     def lacking(self) -> str:
-        """The node and the check that failed in the last call of `synced`, or "" if all checks succeeded."""
+        """Return the node and the check that failed in the last call of `synced`, or "" if all checks succeeded."""
 
 
 MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]
@@ -77,7 +77,9 @@ MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]
 
 
 def rules_of(node: str, namespace: Namespace, mode: str) -> dict[str, str]:
-    """Return the rules of a node by file name, one text per tool of the mode. A text says that its tool is missing."""
+    """Return the rules of a node by file name, with one text per tool of the mode. If a tool is missing, its text says
+    so.
+    """
     commands = _LISTINGS.get(mode, [_NFT, *_IPTABLES])
     return {f"rules-{node}-{command[0]}.txt": _listed(namespace, command) for command in commands}
 
@@ -86,7 +88,7 @@ def _listed(namespace: Namespace, command: Sequence[str]) -> str:
     try:
         ran = process.run(namespace, command, timeout=_SECONDS)
     except UnavailableError:
-        return f"{command[0]} is not on this machine"
+        return f"{command[0]} is not installed on this machine"
     except subprocess.TimeoutExpired:
         return f"{command[0]} did not end within {_SECONDS} s"
     return ran.stdout + ran.stderr

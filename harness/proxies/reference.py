@@ -1,7 +1,7 @@
 """Run the reference proxy of every node in this process.
 
 This adapter imports the reference. The proxies of all nodes share one client, which watches the store of a control
-plane in this process, or any other control plane over HTTPS.
+plane in this process, or another control plane over HTTPS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SERVICES = 50  # number of Services whose decisions are in the evidence
 
 
 class ReferenceProxy:
-    """Runs one `ServiceProxy` per node, with sockets from the node's netns."""
+    """Runs one `ServiceProxy` per node, with sockets in the node's netns."""
 
     name = "reference"
     version = ""
@@ -44,7 +44,7 @@ class ReferenceProxy:
         self._serving.start()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the proxy of a node, and replace a running proxy. The new proxy takes over the rules."""
+        """Start the proxy of a node, or replace a running proxy. A new proxy takes over the existing rules."""
         self.stop(node)
         self._namespaces[node] = namespace
         with namespace.entered():
@@ -77,41 +77,43 @@ class ReferenceProxy:
         """
         for node, proxy in self._running.items():
             if not proxy.running:
-                raise EndedError(f"the proxy on {node} has ended: {proxy.last_error or 'it has not said why'}")
+                raise EndedError(f"the proxy on {node} has ended: {proxy.last_error or 'the reason is unknown'}")
         told = self._remote is None or self._remote.caught_up()
         return told and all(proxy.synced() for proxy in self._running.values())
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of servers and watches, and those of the proxies if they are the reference's own."""
+        """Return the threads of servers and watches, and the proxies' threads if they belong to the reference."""
         proxies = self._running.values() if self._make is ServiceProxy else ()
         watches = () if self._remote is None else self._remote.threads
         return (self._serving.thread, *watches, *(thread for proxy in proxies for thread in proxy.threads))
 
     def explain(self, node: str, namespace: str, service: str) -> str:
         proxy = self._running.get(node)
-        return f"{node}: the proxy is stopped" if proxy is None else proxy.explain(namespace, service)
+        return f"{node}: the proxy has stopped" if proxy is None else proxy.explain(namespace, service)
 
     def decisions(self, node: str) -> str:
         """Return the decisions for the first Services as sentences."""
         proxy = self._running.get(node)
         if proxy is None:
-            return f"{node}: the proxy is stopped; its rules stay in force\n"
+            return f"{node}: the proxy has stopped; its rules stay in force\n"
         names = list(dict.fromkeys(port.partition(":")[0] for port in proxy.decisions()))
         told = [proxy.explain(*name.split("/")) for name in names[:_SERVICES]]
         if len(names) > _SERVICES:
             told.append(f"and {len(names) - _SERVICES} services more")
-        return "\n\n".join(told or ["there is no Service that this proxy is for"]) + "\n"
+        return "\n\n".join(told or ["no Service is handled by this proxy"]) + "\n"
 
     def evidence(self, node: str) -> dict[str, str]:
         """Return the intended rules of a node, and the rules that the kernel lists.
 
-        While the proxy of a node is stopped, only the kernel's rules are returned. These rules stay in effect.
+        While a node's proxy is stopped, only the kernel's rules are returned. They remain in effect.
         """
         proxy = self._running.get(node)
         can_list = shutil.which("nft", path=search_path())
         texts = rules_of(node, self._namespaces[node], self.mode) if can_list else {}
         if proxy is None:
             return texts
-        wanted = f"# As the proxy wants them. As the kernel has them: {', '.join(texts) or 'not listed without nft'}\n"
+        wanted = (
+            f"# As intended by the proxy. As listed by the kernel: {', '.join(texts) or 'not listed without nft'}\n"
+        )
         texts[f"rules-{node}.nft"] = wanted + proxy.ruleset_text()
         return texts

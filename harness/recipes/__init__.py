@@ -1,1 +1,1 @@
-"""Recipes (YAML files that describe programs under test), and the code that runs these programs in netns."""
+"""Recipes: YAML files that describe programs under test. The package also runs these programs in network namespaces."""

@@ -1,8 +1,9 @@
 """Run the plugins of a CNI configuration for one pod, as a container runtime does (CNI specification 1.0.0).
 
-This standard-library program starts in the node's netns for each pod that is added or deleted. `pods: {cni: FILE}` in a
-recipe is shorthand for two commands that run this program. The harness chooses pod addresses in advance. It passes them
-to the plugins through CNI's conventional capabilities `ips`, `ipRanges` and `mac`, if the configuration declares these.
+This program uses only the standard library. It starts in the node's netns for each pod that is added or deleted. `pods:
+{cni: FILE}` in a recipe is shorthand for two commands that run this program. The harness chooses pod addresses in
+advance. They are passed to the plugins through CNI's conventional capabilities `ips`, `ipRanges` and `mac`, if the
+configuration declares these capabilities.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ _LENGTHS = {4: 24, 6: 64}  # of a node's pod CIDR, by IP version
 
 
 class CniError(Exception):
-    """An invalid configuration, a missing plugin, or an error that a plugin returned."""
+    """An invalid configuration, a missing plugin, or an error from a plugin."""
 
 
 class Pod(NamedTuple):
-    """A pod. The fields have the names of the placeholders that provide their values."""
+    """A pod. Its fields are named after the placeholders that provide their values."""
 
     pod: str
     pod_namespace: str
@@ -41,13 +42,13 @@ class Pod(NamedTuple):
 
     @property
     def addresses(self) -> list[ipaddress.IPv4Interface | ipaddress.IPv6Interface]:
-        """The pod's addresses, each with the pod CIDR of the node."""
+        """Return the pod's addresses, each with the prefix length of the node's pod CIDR."""
         given = [ipaddress.ip_address(each) for each in (self.pod_ipv4, self.pod_ipv6) if each]
         return [ipaddress.ip_interface(f"{each}/{_LENGTHS[each.version]}") for each in given]
 
     @property
     def offered(self) -> dict[str, Any]:
-        """The values of `runtimeConfig`, by capability."""
+        """Return the values of `runtimeConfig`, by capability."""
         return {
             "ips": [str(each) for each in self.addresses],
             "ipRanges": [[{"subnet": str(each.network)}] for each in self.addresses],
@@ -56,7 +57,7 @@ class Pod(NamedTuple):
 
     @property
     def arguments(self) -> str:
-        """The value of CNI_ARGS, with the keys that Kubernetes' container runtimes use."""
+        """Return the value of CNI_ARGS, with the keys that Kubernetes' container runtimes use."""
         uid = self.pod_uid
         known = {"NAMESPACE": self.pod_namespace, "NAME": self.pod, "INFRA_CONTAINER_ID": uid, "UID": uid}
         return ";".join(["IgnoreUnknown=1", *(f"K8S_POD_{key}={value}" for key, value in known.items())])
@@ -77,15 +78,15 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def programs(config: Mapping[str, Any]) -> list[str]:
-    """Return the names of all programs in a configuration, which are the plugins and their IPAM plugins."""
+    """Return the names of all programs in a configuration: the plugins and their IPAM plugins."""
     delegated = [each["ipam"]["type"] for each in config["plugins"] if (each.get("ipam") or {}).get("type")]
     return list(dict.fromkeys([*(each["type"] for each in config["plugins"]), *delegated]))
 
 
 def run(verb: str, config: Mapping[str, Any], pod: Pod, kept: Path) -> None:
-    """Add or delete a pod with all plugins of a configuration. File `kept` stores the result until the deletion.
+    """Add or delete a pod with all plugins of a configuration. The file `kept` stores the result until the deletion.
 
-    Raises `CniError` with the name of the failed plugin, or if the pod was assigned unexpected addresses.
+    Raises `CniError` with the name of the failed plugin, or if the pod has unexpected addresses.
     """
     result = json.loads(kept.read_text(encoding="utf-8")) if verb == "DEL" and kept.exists() else None
     for plugin in reversed(config["plugins"]) if verb == "DEL" else config["plugins"]:
@@ -98,7 +99,7 @@ def run(verb: str, config: Mapping[str, Any], pod: Pod, kept: Path) -> None:
     got = sorted(str(ipaddress.ip_interface(each["address"]).ip) for each in (result or {}).get("ips", []))
     wanted = sorted(str(each.ip) for each in pod.addresses)
     if got != wanted:
-        raise CniError(f"the pod got {got}, not {wanted}: does the IPAM plugin have capability ips?")
+        raise CniError(f"the pod got {got}, not {wanted}: does the IPAM plugin have the capability ips?")
 
 
 def _of_plugin(config: Mapping[str, Any], plugin: Mapping[str, Any], pod: Pod, result: Any) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def _call(verb: str, config: Mapping[str, Any], pod: Pod) -> Any:
     name, path = config["type"], os.environ.get("CNI_PATH", USUAL_PATH)
     program = find(name, path)
     if program is None:
-        raise CniError(f"there is no plugin {name} in {path}")
+        raise CniError(f"plugin {name} is not in {path}")
     told = {
         "CNI_COMMAND": verb, "CNI_CONTAINERID": pod.pod_uid, "CNI_NETNS": pod.pod_netns, "CNI_IFNAME": pod.interface,
         "CNI_ARGS": pod.arguments, "CNI_PATH": path,
@@ -136,7 +137,7 @@ def _call(verb: str, config: Mapping[str, Any], pod: Pod) -> Any:
 
 
 def find(name: str, path: str) -> str | None:
-    """Return the path of a plugin in the folders of CNI_PATH, or None if no folder contains the plugin."""
+    """Return the path of a plugin in the folders of CNI_PATH, or None if it is in none of them."""
     return shutil.which(name, path=path)
 
 

@@ -1,4 +1,4 @@
-"""Run any EndpointSlice controller by a recipe, next to the reference API server.
+"""Run any EndpointSlice controller from a recipe, with the reference API server.
 
 The programs of the controller run once per cluster, in a separate netns with access to the API server.
 """
@@ -18,7 +18,7 @@ _PLACE = "controller"
 
 
 class DescribedControlPlane(EmbeddedControlPlane):
-    """The embedded control plane, with programs of a recipe that write EndpointSlices."""
+    """The embedded control plane with a recipe's programs, which write EndpointSlices."""
 
     def __init__(self, release: Release, recipe: Recipe) -> None:
         super().__init__(release)
@@ -36,7 +36,7 @@ class DescribedControlPlane(EmbeddedControlPlane):
         return self._programs.lacking if self._programs else ""
 
     def start_controller(self, release: Release) -> None:
-        """Start the programs, which have only one version. Raises `UnavailableError` for another release."""
+        """Start the programs. They have only one version: raises `UnavailableError` for another release."""
         if (release.version, dict(release.gates)) != (self.release.version, dict(self.release.gates)):
             raise UnavailableError(f"{self._recipe.name} has one version only, which is not release {release}")
         if self._programs is None or self._place is None:
@@ -58,7 +58,7 @@ class DescribedControlPlane(EmbeddedControlPlane):
             self._place.close()
 
     def synced(self) -> bool:
-        """Return whether all checks succeed for `quiet_seconds`. Returns True during an outage.
+        """Return whether all checks succeed for `quiet_seconds`. During an outage the result is True.
 
         Raises `EndedError` if a program has exited unexpectedly.
         """

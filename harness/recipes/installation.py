@@ -1,7 +1,7 @@
 """Parse key `kind` of a recipe: how to install a proxy on a kind cluster, and which workloads must become ready.
 
-On the embedded cluster the suite itself starts programs. On a kind cluster the kubelets start them, so the recipe has
-manifests or an installation command. Everything is validated before a cluster is created.
+On the embedded cluster the suite starts the programs. On a kind cluster the kubelets start them, so the recipe has
+manifests or an installation command. Everything is validated before the cluster is created.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from harness.recipes.values import Command, Line, Mark, Seconds, Text, fill, fil
 
 READY_SECONDS = 180.0
 OF_OBJECTS: Mapping[str, str] = {
-    "server": "the URL of the API server, as nodes reach it",
-    "server_host": "the host of that URL; its port is 6443",
-    "cluster_cidrs": "the CIDRs of all pods, with commas",
-    "service_cidrs": "the CIDRs of cluster IPs, with commas",
-    "mode": "the mode that was asked for",
+    "server": "the URL of the API server, as seen by nodes",
+    "server_host": "the host in that URL; its port is 6443",
+    "cluster_cidrs": "the CIDRs of all pods, separated by commas",
+    "service_cidrs": "the CIDRs of cluster IPs, separated by commas",
+    "mode": "the value of --mode",
 }
 OF_COMMAND: Mapping[str, str] = {
     **OF_OBJECTS,
-    "kubeconfig": "a file that leads to the API server",
+    "kubeconfig": "the path of a kubeconfig for the API server",
     "cluster": "the name of the kind cluster",
 }
 """The placeholders that `objects` and `install` accept."""
@@ -38,7 +38,7 @@ _WORKLOADS = {"daemonset": "DaemonSet", "deployment": "Deployment", "statefulset
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An object that runs pods and must become ready."""
+    """An object that creates pods and must become ready."""
 
     kind: str
     namespace: str
@@ -52,7 +52,7 @@ class Workload:
 class Installation:
     """The steps that replace kube-proxy on a kind cluster, in the order images, objects, command.
 
-    `cni` is the default of --cni: the path of a file, or "none" if the proxy includes a pod network.
+    `cni` is the default of --cni: the path of a file, or "none" if the proxy has its own pod network.
     """
 
     objects: Annotated[tuple[Object, ...], Mark.READ] = ()
@@ -64,11 +64,11 @@ class Installation:
 
     @property
     def daemon_sets(self) -> tuple[Workload, ...]:
-        """The workloads that run a pod on each node, which are the proxies."""
+        """Return the workloads that run a pod on each node, which are the proxies."""
         return tuple(each for each in self.ready if each.kind == "DaemonSet")
 
     def objects_with(self, known: Mapping[str, str]) -> tuple[Object, ...]:
-        """Return the objects with placeholders filled in. Other text in braces is left unchanged."""
+        """Return the objects with placeholders filled in. Other text in braces is unchanged."""
         return tuple(_filled(each, known) for each in self.objects)
 
     def command_with(self, known: Mapping[str, str]) -> list[str]:
@@ -79,7 +79,7 @@ def parse_installation(given: Any, folder: Path) -> Installation:
     """Parse the value of key `kind`. File names are relative to `folder`. Raises `UsageError` with the key."""
     named: Installation = read(given, Installation, "kind", OF_COMMAND)
     if not given.get("objects") and not given.get("install"):
-        raise UsageError("key kind: want objects, install, or both, to install the proxy")
+        raise UsageError("key kind: expected objects, install, or both, to install the proxy")
     objects = parse_objects(given.get("objects", []), folder, "kind.objects")
     ready = tuple(
         Workload(each["kind"], each["metadata"].get("namespace", "default"), each["metadata"]["name"])
@@ -89,8 +89,8 @@ def parse_installation(given: Any, folder: Path) -> Installation:
     ready = _ready(given["ready"]) if "ready" in given else ready
     if not ready:
         raise UsageError(
-            "key kind.ready is missing: name what has to be ready, for example {daemonset: kube-system/mine}; objects "
-            f"of kind {', '.join(_WORKLOADS.values())} are waited for anyway"
+            "key kind.ready is missing: name the workloads to wait for, for example {daemonset: kube-system/mine}; "
+            f"objects of kind {', '.join(_WORKLOADS.values())} are always included"
         )
     archives = (
         _file(each, f"key kind.images[{n}]", folder) if each.endswith(".tar") else each
@@ -113,7 +113,7 @@ def images_in(objects: tuple[Object, ...]) -> list[str]:
 
 def _ready(given: Any) -> tuple[Workload, ...]:
     if not isinstance(given, list) or not given:
-        raise UsageError(f"key kind.ready: want a list of {', '.join(_WORKLOADS)}, each with NAMESPACE/NAME")
+        raise UsageError(f"key kind.ready: expected a list of {', '.join(_WORKLOADS)}, each with NAMESPACE/NAME")
     return tuple(_workload(each, f"kind.ready[{number}]") for number, each in enumerate(given))
 
 
@@ -121,7 +121,7 @@ def _workload(given: Any, where: str) -> Workload:
     kind, named = values.one_key(given, tuple(_WORKLOADS), where)
     namespace, _, name = named.partition("/") if isinstance(named, str) else ("", "", "")
     if not namespace or not name or "/" in name:
-        raise UsageError(f"key {where}.{kind}: want NAMESPACE/NAME, not {values.shown(named)}")
+        raise UsageError(f"key {where}.{kind}: expected NAMESPACE/NAME, not {values.shown(named)}")
     return Workload(_WORKLOADS[kind], namespace, name)
 
 

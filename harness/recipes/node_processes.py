@@ -1,7 +1,7 @@
-"""Run a program on each node: its connection to the API server, its start, its stop and its log.
+"""Run a program on each node: its connection to the API server, its start and stop, and its log.
 
-The adapters of all programs under test use this module. The API server listens on loopback of this process's netns.
-Each netns of a program gets a socket with the same address and port, so the same kubeconfig works in every netns.
+The adapters of all programs under test use this module. The API server listens on loopback in this process's netns. In
+the netns of each program, a socket listens on the same address and port, so that one kubeconfig works in every netns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOOK = 0.01  # seconds between two checks of a starting program
 
 
 class Connections:
-    """Connects programs in any netns to the API server. File `kubeconfig` in `folder` works for all programs."""
+    """Connects programs in any netns to the API server. The file `kubeconfig` in `folder` works for all programs."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
@@ -44,11 +44,11 @@ class Connections:
         self._namespaces: dict[str, Namespace] = {}
 
     def namespace(self, node: str) -> Namespace:
-        """Return the netns of a node. Raises `KeyError` if no program ever ran on the node."""
+        """Return the netns of a node. Raises `KeyError` if no program has run on the node."""
         return self._namespaces[node]
 
     def open(self, node: str, namespace: Namespace) -> None:
-        """Make the API server reachable in the netns of a node, at the API server's usual address. Idempotent."""
+        """Make the API server reachable at its usual address in the netns of a node. Idempotent."""
         if node not in self._namespaces:
             self._plane.listen(_listening(namespace, self._address))
             self._namespaces[node] = namespace
@@ -78,7 +78,9 @@ class NodeProcesses:
     def start(
         self, node: str, namespace: Namespace, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Process:
-        """Run a command on a node, and replace a running one. Does not wait until the program is ready."""
+        """Run a command on a node, and stop a command that already runs there. Does not wait until the program is
+        ready.
+        """
         self.stop(node)
         self._connections.open(node, namespace)
         self._running[node] = process.start(
@@ -87,9 +89,9 @@ class NodeProcesses:
         return self._running[node]
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
-        """Wait until `missing` returns "" (no missing condition). `within` is in seconds before the time scale.
+        """Wait until `missing` returns "", which means that no condition is missing. `within` is in unscaled seconds.
 
-        Stops a program that exits or is not ready in time; raises `StartError` with the first error of its log.
+        Stops a program that exits or is not ready in time, and raises `StartError` with the first error in its log.
         """
         starting, deadline = self._running[node], time.monotonic() + within * time_scale()
         while lacking := missing():
@@ -120,21 +122,21 @@ class NodeProcesses:
             self.stop(node)
 
     def explain(self, node: str, pattern: str, about: str) -> str:
-        """Return the last lines of a node's log that match a regular expression. `about` describes the lines."""
+        """Return the last lines of a node's log that match a regular expression. `about` names their subject."""
         import regex  # noqa: PLC0415  only where something is explained; unlike `re` it can be told to stop
 
         if node not in self._running:
-            return f"{node}: the proxy is stopped"
+            return f"{node}: the proxy has stopped"
         lines = self.log(node).read_text("utf-8", errors="replace").splitlines()
         try:
             found = [line for line in lines if regex.search(pattern, line, timeout=PATTERN_SECONDS)][-LINES:]
         except TimeoutError:
-            return f"{node}: {pattern!r} was still trying to match a line after {PATTERN_SECONDS:g} s: it backtracks"
+            return f"{node}: {pattern!r} did not finish matching a line within {PATTERN_SECONDS:g} s: it backtracks"
         shown = "".join(f"\n  {line.rstrip()}" for line in found)
-        return f"{node}: the last lines of {self._name} about {about}:{shown or ' none'}"
+        return f"{node}: the last log lines of {self._name} about {about}:{shown or ' none'}"
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the log of a node, as text by file name. Empty if no program ever ran on the node."""
+        """Return the log of a node, as text by file name. The result is empty if no program has run on the node."""
         if not self.log(node).exists():
             return {}
         return {f"{self._name}-{node}.log": self.log(node).read_text("utf-8", errors="replace")[-LOG_LETTERS:]}

@@ -1,7 +1,7 @@
-"""Create the API objects of a recipe before its programs start, such as CustomResourceDefinitions and configuration.
+"""Create the API objects of a recipe before its programs start, such as CustomResourceDefinitions and ConfigMaps.
 
-Objects are applied in order, like `kubectl apply --server-side`, so an existing object is changed. After a
-CustomResourceDefinition, the next step waits until its resources are served.
+Objects are applied in order, like `kubectl apply --server-side`, so existing objects are changed. After a
+CustomResourceDefinition, the next object waits until the new resources are served.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _APPLY = "application/apply-patch+yaml"
 
 
 def parse_objects(given: Any, folder: Path, name: str = "objects") -> tuple[Object, ...]:
-    """Parse a list of manifests and of YAML files in a folder into objects. Raises `UsageError` with the key."""
+    """Parse a list of manifests, or of YAML files in a folder, into objects. Raises `UsageError` with the key."""
     if not isinstance(given, list):
-        raise UsageError(f"key {name}: want a list of manifests, or of YAML files with manifests")
+        raise UsageError(f"key {name}: expected a list of manifests, or of YAML files with manifests")
     found = []
     for number, each in enumerate(given):
         key = f"key {name}[{number}]"
@@ -39,7 +39,7 @@ def parse_objects(given: Any, folder: Path, name: str = "objects") -> tuple[Obje
 
 def _check(given: Any, key: str) -> None:
     if not isinstance(given, dict):
-        raise UsageError(f"{key}: want a manifest, a mapping with apiVersion, kind and metadata.name")
+        raise UsageError(f"{key}: expected a manifest, a mapping with apiVersion, kind and metadata.name")
     metadata = given.get("metadata")
     named = metadata if isinstance(metadata, dict) else {}
     wanted = {"apiVersion": given.get("apiVersion"), "kind": given.get("kind"), "metadata.name": named.get("name")}
@@ -55,7 +55,7 @@ def defines_kinds(objects: tuple[Object, ...]) -> bool:
 
 
 def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
-    """Apply the objects in order. Raises `StartError` with `who` (the owner), the object's name, and the reason."""
+    """Apply the objects in order. Raises `StartError` with `who` (their owner), the object's name, and the reason."""
     for each in objects:
         what = f"{who}: object {each['kind']} {each['metadata']['name']}"
         path = _path_of(api, each, what)
@@ -68,17 +68,19 @@ def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
 
 
 def _path_of(api: Api, manifest: Object, what: str) -> str:
-    """Return the URL path of an object, according to the API server's discovery."""
+    """Return the URL path of an object, from the API server's discovery."""
     version, metadata = manifest["apiVersion"], manifest["metadata"]
     served = next((each for each in _served(api, version) if each["kind"] == manifest["kind"]), None)
     if served is None:
-        raise StartError(f"{what}: the API server serves no such kind in {version}", exited=True)
+        raise StartError(f"{what}: the API server does not serve this kind in {version}", exited=True)
     namespace = f"/namespaces/{quote(metadata.get('namespace', 'default'), safe='')}" if served["namespaced"] else ""
     return f"{_root(version)}{namespace}/{served['name']}/{quote(metadata['name'], safe='')}"
 
 
 def _served(api: Api, version: str) -> list[Object]:
-    """Return the resources of a group and version without subresources. Empty if the version is not served."""
+    """Return the resources of a group and version without subresources. The result is empty if the version is not
+    served.
+    """
     answer = api.request("GET", _root(version))
     listed = answer.body.get("resources") or () if answer.code == 200 else ()
     return [each for each in listed if "/" not in each["name"]]
@@ -102,7 +104,7 @@ def _await_served(api: Api, path: str, what: str) -> None:
             return False
         spec = found["spec"]
         for version in [f"{spec['group']}/{each['name']}" for each in spec["versions"] if each.get("served")]:
-            lacking = f"{version} in what the API server serves"
+            lacking = f"the API server to serve {version}"
             if all(each["kind"] != spec["names"]["kind"] for each in _served(api, version)):
                 return False
         return True

@@ -1,8 +1,8 @@
-"""Create pod interfaces with the commands of a recipe, for a data plane that manages them.
+"""Create pod interfaces with the commands of a recipe, for a data plane that manages pod interfaces.
 
-Some data planes work at the pod's attachment, such as a BPF program on the pod's interface, or a switch port. They
-create that interface, like a CNI plugin or a node agent does. The harness creates the pod's netns and chooses
-addresses, like a container runtime and IPAM. It passes the names and addresses of the interface to the commands.
+Some data planes work at the pod's interface, for example as a BPF program or a switch port. They create that interface,
+like a CNI plugin or a node agent. The harness creates the pod's netns and chooses addresses, like a container runtime
+and IPAM, and passes the interface's names and addresses to the commands.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ OF_POD: Mapping[str, str] = {
     "pod": "the name of the pod that is attached or detached",
     "pod_namespace": "its namespace",
     "pod_uid": "its UID",
-    "pod_netns": "a path of its netns",
-    "pod_ipv4": "the address that it is to have, empty in a cluster without IPv4",
-    "pod_ipv6": "the same of IPv6",
-    "pod_mac": "a MAC address that no other pod has",
-    "interface": "the name that its interface is to have",
-    "host_interface": "a name for the node's end of the link that no other pod's has",
+    "pod_netns": "the path of the pod's netns",
+    "pod_ipv4": "the IPv4 address to assign, empty in a cluster without IPv4",
+    "pod_ipv6": "the IPv6 address to assign, empty in a cluster without IPv6",
+    "pod_mac": "a unique MAC address for the pod",
+    "interface": "the name of the pod's interface",
+    "host_interface": "a unique name for the node's end of the link",
 }
-"""The placeholders that are available only to the commands of `pods`."""
+"""Placeholders that only the commands of `pods` accept."""
 
 INTERFACE = "eth0"
 SECONDS = 10.0  # seconds until a command must have ended
@@ -42,14 +42,14 @@ _TRY_SECONDS = 0.2
 _CLOSED_PORT = 9
 
 Run = Callable[[str, str, tuple[str, ...], Mapping[str, str], float], None]
-"""Runs a command on a node, with its purpose, more values and time limit. Raises `InconclusiveError`."""
+"""Runs a command on a node, given its purpose, additional values and the time limit. Raises `InconclusiveError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodCommands:
-    """The commands of a recipe. If `detach` is missing, the interface is deleted with the pod's netns.
+    """The commands of a recipe. Without `detach`, the interface is deleted together with the pod's netns.
 
-    `cni` is the path of the CNI configuration that the commands use, with placeholders, or "".
+    Return the path of the CNI configuration that the commands use, with placeholders, or "".
     """
 
     attach: Command
@@ -66,7 +66,7 @@ def by_cni(file: str) -> PodCommands:
 
 
 class PodInterfaces:
-    """Attaches and detaches pods with commands. A pod counts as attached when it answers its node."""
+    """Attaches and detaches pods with commands. A pod is attached when it replies to its node."""
 
     def __init__(self, commands: PodCommands, run: Run, namespace_of: Callable[[str], Namespace]) -> None:
         """`namespace_of` returns the netns of a node."""
@@ -100,13 +100,13 @@ class PodInterfaces:
         self._run_there(port.pod.node, f"{verb} {_named(port)}", command, _values(port), SECONDS)
 
     def _await_answer(self, port: Port) -> None:
-        """Wait until the pod answers its node on each of the pod's addresses."""
+        """Wait until the pod replies to its node on each of its addresses."""
         node = self._namespace_of(port.pod.node)
         for address in port.pod.addresses.values():
             eventually(
                 lambda address=address: _answers(node, address),  # type: ignore[misc]
                 within=_ANSWER_SECONDS,
-                describe=f"{_named(port)}, which is said to be attached, to answer its node at {address}",
+                describe=f"{_named(port)}to reply to its node at {address}, after its attachment",
                 error=InconclusiveError,
             )
 
@@ -131,7 +131,7 @@ def _values(port: Port) -> dict[str, str]:
 
 
 def _answers(node: Namespace, address: str) -> bool:
-    """Return whether a host promptly refuses a connection to an address, where no program listens."""
+    """Return whether a host promptly refuses a connection to an address where no program listens."""
     with node.socket(NUMBERS["IPv6" if ":" in address else "IPv4"], socket.SOCK_STREAM) as asking:
         asking.settimeout(_TRY_SECONDS)
         return asking.connect_ex((address, _CLOSED_PORT)) == errno.ECONNREFUSED

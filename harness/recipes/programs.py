@@ -1,6 +1,6 @@
-"""Run the programs of a recipe, in one or several netns, with their files, checks and logs.
+"""Run the programs of a recipe, in one or several network namespaces, with their files, checks and logs.
 
-Only the checks show when the programs have processed all writes. All checks must succeed continuously for a while,
+Only the checks show when the programs have processed all writes. All checks must succeed continuously for some time,
 because the latest writes may not have arrived before the first check.
 """
 
@@ -33,13 +33,13 @@ EXPLAIN_SECONDS = 5.0  # time limit for the command of `explain`, in seconds
 LINES = 40  # maximum number of output lines of a command in an explanation
 SERVICES = 10  # maximum number of Services for which the evidence has the output of the `explain` command
 CLUSTER = "cluster"
-"""The name that represents the cluster programs in place of a node's name, in file names and errors."""
+"""The place of the cluster programs in file names and errors, where other programs have a node's name."""
 
 _LOOK = 0.01
 
 
 class _Part:
-    """One program of the recipe, in all places where it runs. A place is named after its node or pod."""
+    """One program of the recipe in all its places. A place is named after a node or pod."""
 
     def __init__(self, connections: Connections, program: Program) -> None:
         self.program = program
@@ -69,7 +69,9 @@ class _Part:
         return ""
 
     def evidence(self, where: str, folder: Path) -> dict[str, str]:
-        """Return the program's log and files, as texts by file name. Empty if the program never ran in this place."""
+        """Return the program's log and files, as texts by file name. The result is empty if the program has not run in
+        this place.
+        """
         files = [name for name, _ in self.program.files] if where in self._places else []
         texts = {f"{self.program.name}-{where}-{name}": (folder / name).read_text("utf-8") for name in files}
         return texts | self.processes.evidence(where)
@@ -96,7 +98,7 @@ class Programs:
 
     @property
     def running(self) -> bool:
-        """True if programs are running on any node."""
+        """Return whether programs are running on any node."""
         return any(part.processes.running for part in self._parts)
 
     def apply_objects(self) -> None:
@@ -109,8 +111,8 @@ class Programs:
     def start(self, where: str, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
         """Replace the programs in a netns. Each program starts when the previous program is ready.
 
-        `values` fills placeholders of this recipe kind. On failure, all stop. Raises `StartError` with the first error
-        of a log.
+        `values` fills placeholders of this kind of recipe. If a program fails to start, all stop. Raises `StartError`
+        with the first error in a log.
         """
         self._filled[where] = {**values, **self._values(where, namespace, families)}
         self._start(where, self._parts, namespace, self._filled[where])
@@ -126,7 +128,7 @@ class Programs:
             raise
 
     def _room(self, where: str) -> Room | None:
-        """Return the isolated environment of a node. It persists when programs restart, as a machine would."""
+        """Return the isolated environment of a node. Like a machine, it persists when programs restart."""
         if self._recipe.isolation and where not in self._rooms:
             try:
                 self._rooms[where] = Room(where, self._recipe.isolation)
@@ -163,7 +165,7 @@ class Programs:
         self._connections.close()
 
     def synced(self) -> bool:
-        """Return whether all checks succeed in all places for `quiet_seconds`. This takes up to a second longer.
+        """Return whether all checks succeed in all places for `quiet_seconds`. This takes up to one second longer.
 
         Raises `EndedError` if a program has exited unexpectedly.
         """
@@ -192,7 +194,7 @@ class Programs:
             pattern = explain.filled(values)
             return "\n".join(part.processes.explain(where, pattern, about) for part in self._parts)
         lines = self._answer(where, explain.filled(values)).splitlines()
-        more = [f"and {len(lines) - LINES} lines more, in decisions-{where}.txt"] if len(lines) > LINES else []
+        more = [f"and {len(lines) - LINES} more lines, in decisions-{where}.txt"] if len(lines) > LINES else []
         return "\n  ".join([f"{where}: {self._recipe.name} about {about}, by command:", *lines[:LINES], *more])
 
     def decisions(self, where: str) -> str:
@@ -218,7 +220,7 @@ class Programs:
         except UnavailableError as error:
             return str(error)
         except subprocess.TimeoutExpired:
-            return f"it did not end within {EXPLAIN_SECONDS:g} s"
+            return f"the command did not end within {EXPLAIN_SECONDS:g} s"
         how = f"\n(it ended with {ended.returncode})" if ended.returncode else ""
         return f"{ended.stdout}{ended.stderr}"[:LOG_LETTERS].strip() + how
 
@@ -227,19 +229,18 @@ class Programs:
         return room.entering(command) if room else command
 
     def _environment(self, where: str) -> dict[str, str]:
-        """Return the environment variables of a command, which are those of the first program."""
+        """Return the environment variables of a command, which are the first program's."""
         log = str(self._parts[0].processes.log(where))
         return self._parts[0].environment({**self._filled[where], "log_file": log})
 
     def namespace(self, where: str) -> Namespace:
-        """Return the netns of a place in which programs have run."""
+        """Return the netns of a place where programs have run."""
         return self._connections.namespace(where)
 
     def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
         """Fill in a command, including the values in `more`, and wait until it ends. All pods of a place share one log.
 
-        `within` is in seconds before the time scale. Raises `InconclusiveError` with the first error of the
-        log.
+        `within` is in unscaled seconds. Raises `InconclusiveError` with the first error in the log.
         """
         values = {**self._filled[where], **more}
         filled = self._entering(where, [fill(part, values) for part in command])
@@ -256,7 +257,7 @@ class Programs:
         return self._connections.folder / f"pods-{where}.log"
 
     def evidence(self, where: str) -> dict[str, str]:
-        """Return the logs and files of the programs, as texts by file name. Empty if no program ever ran."""
+        """Return the logs and files of the programs, as texts by file name. It is empty if no program has run."""
         folder = self._connections.folder / where
         texts = {name: text for part in self._all for name, text in part.evidence(where, folder).items()}
         log = self._log_of_pods(where)

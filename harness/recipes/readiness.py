@@ -1,6 +1,6 @@
-"""Check whether a program is ready, and whether it has processed all changes.
+"""Check whether a program is ready and whether it has processed all changes.
 
-Each check returns the missing condition as a text, or "". Checks are plain values. Only `missing` has effects.
+Each check returns the missing condition as a text, or "". Checks are values without state. Only `missing` has effects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.netns.namespace import Namespace
 from harness.recipes.values import HttpCode, Key, Line, Pattern, Port, Text, UrlPath
 
 PATTERN_SECONDS = 0.5
-"""The time limit for one search of a log, because a regular expression may backtrack indefinitely."""
+"""The time limit in seconds for one search of a log, because a regular expression may backtrack indefinitely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ProgramPlace:
     log_begin: int = 0  # length of the output of earlier programs on the same node, in bytes
 
     def text(self) -> str:
-        """Return the program's log, without the output of earlier programs."""
+        """Return the program's log, without the output of earlier starts."""
         with self.log.open("rb") as file:
             file.seek(self.log_begin)
             return file.read().decode(errors="replace")
@@ -34,7 +34,7 @@ class ProgramPlace:
 
 @dataclass(frozen=True, slots=True)
 class HttpCheck:
-    """Check that an HTTP server on the node's loopback returns this status code and a body with this text."""
+    """Check that an HTTP server on the node's loopback returns this status code, and this text in the body."""
 
     port: Port
     path: UrlPath = "/healthz"
@@ -55,7 +55,7 @@ class HttpCheck:
 
 @dataclass(frozen=True, slots=True)
 class MetricsCheck:
-    """Check metrics. Those in `zero` must be 0. In pairs of `not_after`, the first must not exceed the second."""
+    """Check metrics. Those in `zero` must be 0. In each pair of `not_after`, the first must not exceed the second."""
 
     port: Port
     path: UrlPath = "/metrics"
@@ -100,7 +100,7 @@ class LogCheck:
         try:
             found = regex.search(self.pattern, place.text(), regex.MULTILINE, timeout=PATTERN_SECONDS)
         except TimeoutError:
-            return f"{self.pattern!r} was still trying to match the log after {PATTERN_SECONDS:g} s: it backtracks"
+            return f"{self.pattern!r} did not finish matching the log within {PATTERN_SECONDS:g} s: it backtracks"
         return "" if found else f"no line of the log matches {self.pattern!r}"
 
 

@@ -1,7 +1,7 @@
 """Read and validate a recipe: a YAML file that describes how to run a proxy, DNS server or controller.
 
 Every error names the file and the key. Commands, environment variables and files may contain placeholders in braces,
-which are filled in for each node, or for the pod of the DNS server. Nothing starts before validation.
+which are filled in for each node, or for the pod of the DNS server. The recipe is validated before any program starts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from harness.recipes.values import (
 )
 
 CRDS = "crds"
-"""The name of a requirement: the API server supports CustomResourceDefinitions, which the programs create."""
+"""A requirement of a recipe: the API server must support CustomResourceDefinitions, which the programs create."""
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
@@ -51,13 +51,13 @@ _KEYS = (
 )  # fmt: skip
 _OF_PROGRAM = ("command", "environment", "files", "ready", "ready_seconds", "synced")
 _OF_EMBEDDED = ("quiet_seconds", "requires", "isolation", "explain", "objects", "cluster_programs", "pods")
-"""Keys that are meaningless in a recipe without programs that the suite starts."""
+"""Keys that have no effect in a recipe without programs that the suite starts."""
 _PLACEHOLDERS = {
     "kubeconfig": "a kubeconfig file for the API server",
     "server": "the URL of the API server",
-    "netns": "a path of the program's netns, for nsenter --net=PATH",
+    "netns": "the path of the program's netns, for nsenter --net=PATH",
     "service_cidrs": "the CIDRs of cluster IPs, separated by commas",
-    "log_file": "the log; stdout and stderr go there too",
+    "log_file": "the log, to which stdout and stderr also go",
     "folder": "a folder for the program's files",
 }
 OF_SERVICE: Mapping[str, str] = {
@@ -65,15 +65,15 @@ OF_SERVICE: Mapping[str, str] = {
     "service": "the name of the Service",
     "cluster_ip": "the first cluster IP of the Service, empty if it has none",
 }
-"""The placeholders that are available only in `explain`, with their meanings."""
+"""The placeholders that only `explain` accepts, with their meanings."""
 
 _OF_REQUIREMENTS = ("clusterIP", "clusterIPs", "externalName", "ports", "selector", "type")
-"""Fields of a Service's spec that requirements set explicitly."""
+"""Fields of a Service's spec that each requirement sets explicitly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of recipe, with its name and the keys and placeholders that are specific to this kind."""
+    """A kind of recipe: its name, and its specific keys and placeholders."""
 
     name: str
     own_keys: tuple[str, ...]
@@ -90,7 +90,7 @@ class Kind:
         return {**self.own_placeholders, **_PLACEHOLDERS}
 
     def placeholders_with(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Return the placeholders of a command that is not a program. They include `more`, but no log file."""
+        """Return the placeholders of a command that is not a program. They include `more`, but not the log file."""
         return {name: what for name, what in {**more, **self.placeholders}.items() if name != "log_file"}
 
 
@@ -102,22 +102,22 @@ OF_PROXY = Kind(
         "node_ip": "the node's first address",
         "cluster_cidrs": "the CIDRs of all pods, separated by commas",
         "mode": "the value of --mode",
-        "address": "the address at which nodes reach the cluster's programs",
+        "address": "the address at which nodes reach the cluster programs",
     },
 )
 OF_CLUSTER = Kind("proxy", (), {name: OF_PROXY.own_placeholders[name] for name in ("cluster_cidrs", "mode", "address")})
-"""The kind of the entries of `cluster_programs`, which run once per cluster and not on a node."""
+"""The kind for entries of `cluster_programs`, which run once per cluster, and not on a node."""
 OF_DNS = Kind(
     "DNS",
     ("objects",),
-    {"pod_ips": "the addresses of its pod, separated by commas", "zone": "the cluster domain, without a final dot"},
+    {"pod_ips": "the addresses of the pod, separated by commas", "zone": "the cluster domain, without a trailing dot"},
 )
 OF_CONTROLLER = Kind("controller", ("follows", "objects"), {})
 
 
 @dataclass(frozen=True, slots=True)
 class ByLog:
-    """Explains a decision with the log lines that match a regular expression. Placeholder values are escaped."""
+    """Explains a decision by log lines that match a regular expression. Placeholder values are escaped."""
 
     pattern: PatternTemplate
 
@@ -128,7 +128,7 @@ class ByLog:
 
 @dataclass(frozen=True, slots=True)
 class ByCommand:
-    """Explains a decision with the output of a command that reads the data plane's state in the node's netns."""
+    """Explains a decision by the output of a command that reads the data plane's state in the node's netns."""
 
     command: Command
 
@@ -157,9 +157,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A proxy, DNS server or controller that consists of one or more programs, which start in order.
+    """A proxy, DNS server or controller: one or more programs that start in order.
 
-    Before the programs, the `objects` are applied and the `cluster_programs` are started, once per cluster. On a
+    Before the programs start, the `objects` are applied and the `cluster_programs` are started, once per cluster. On a
     kind cluster the `installation` replaces the objects and all programs. A recipe may have only an `installation`.
     """
 
@@ -184,12 +184,12 @@ class Recipe:
 
     @property
     def defines_kinds(self) -> str:
-        """The key that requires CustomResourceDefinitions, "objects" or "requires", or "" if there is no such key."""
+        """Return the key that requires CustomResourceDefinitions, "objects" or "requires", or "" if neither does."""
         return "objects" if defines_kinds(self.objects) else "requires" if CRDS in self.requires else ""
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The names of all machine requirements, which follow from `requires` and `isolation`."""
+        """Return the names of all requirements for the machine, which follow from `requires` and `isolation`."""
         return tuple(each for each in dict.fromkeys((*self.requires, *self.isolation)) if each != CRDS)
 
 
@@ -207,7 +207,7 @@ def read_recipe(path: str, kind: Kind) -> Recipe:
 def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
     """Parse a recipe. File names are relative to `folder`. Raises `UsageError` with the key and the allowed values."""
     if not isinstance(loaded, dict):
-        raise UsageError(f"want a mapping of keys to values, not {type(loaded).__name__}")
+        raise UsageError(f"expected a mapping of keys to values, not {type(loaded).__name__}")
     for key in loaded:
         if key in OF_PROXY.keys and key not in kind.keys:
             raise UsageError(f"key {key} is for recipes of proxies; allowed here: {', '.join(kind.keys)}")
@@ -232,16 +232,18 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
 
 
 def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
-    """Return the programs of a list, or the single program with top-level keys, which is named after the recipe."""
+    """Return the programs in the list, or a single program from top-level keys, which is named after the recipe."""
     at_top = {key: loaded[key] for key in _OF_PROGRAM if key in loaded}
     if "kind" in loaded and not {"programs", "command"} & loaded.keys():
         for key in (*at_top, *(each for each in _OF_EMBEDDED if each in loaded)):
-            raise UsageError(f"key {key}: is for programs of the embedded cluster, and there is no command (key kind)")
+            raise UsageError(
+                f"key {key}: is for programs on the embedded cluster, but the recipe has only key kind and no command"
+            )
         return ()
     if "programs" not in loaded:
         return (read({"name": loaded["name"], **at_top}, Program, "", kind.placeholders),)
     if at_top:
-        raise UsageError(f"key {next(iter(at_top))}: each of the programs has its own")
+        raise UsageError(f"key {next(iter(at_top))}: must be set in each of the programs")
     return _listed(loaded, "programs", kind)
 
 
@@ -262,7 +264,7 @@ def _refuse_twice(names: list[str], what: str) -> None:
 
 def _pods(value: Any, kind: Kind, folder: Path) -> PodCommands:
     if not isinstance(value, dict):
-        raise UsageError(f"key pods: want cni, or attach and optionally detach, not {values.shown(value)}")
+        raise UsageError(f"key pods: expected cni, or attach and optionally detach, not {values.shown(value)}")
     allowed = kind.placeholders_with(OF_POD)
     if "cni" in value:
         values.refuse_unknown(value, ("cni",), "key pods, with cni: ")
@@ -276,14 +278,14 @@ def _pods(value: Any, kind: Kind, folder: Path) -> PodCommands:
 def _services(value: Any) -> dict[str, Any]:
     """Return the fields that are added to every Service, in manifest form."""
     if not isinstance(value, dict):
-        raise UsageError(f"key services: want a mapping, not {values.shown(value)}")
+        raise UsageError(f"key services: expected a mapping, not {values.shown(value)}")
     values.refuse_unknown(value, ("annotations", "labels", "spec"), "key services: ")
     spec = value.get("spec", {})
     if not isinstance(spec, dict):
-        raise UsageError(f"key services.spec: want a mapping, not {values.shown(spec)}")
+        raise UsageError(f"key services.spec: expected a mapping, not {values.shown(spec)}")
     for name in spec:
         if name in _OF_REQUIREMENTS:
-            raise UsageError(f"key services.spec: {name} is set by each requirement")
+            raise UsageError(f"key services.spec: each requirement sets {name}")
     texts = tuple[tuple[values.Key, values.Text], ...]
     metadata = {
         name: dict(read(value[name], texts, f"services.{name}")) for name in ("annotations", "labels") if name in value

@@ -3,8 +3,8 @@
 Each error names the key, the invalid value and the allowed values.
 
 The fields of a dataclass are the allowed keys of a mapping. The field types restrict the values, and a `Rule` in
-`Annotated` adds further restrictions. No library meets our needs: the errors of msgspec lack the invalid value, the
-allowed keys, and nested keys. pydantic needs 10 MB, and 0.1 s in each process that reads a recipe.
+`Annotated` adds restrictions. No library is suitable. The errors of msgspec lack the invalid value, the allowed keys,
+and nested keys. pydantic needs 10 MB, and 0.1 s in each process that reads a recipe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Annotated, Any
 from harness.errors import UsageError
 
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
-"""Matches a doubled brace, or a name in braces. The group is the name."""
+"""Matches a doubled brace, or a name in braces, which is the group."""
 
 LONG = 100
 """The maximum length of a name, and of an invalid value in an error message."""
@@ -33,7 +33,7 @@ _LONGEST_PATTERN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A restriction in addition to the type. `check` returns whether a value is valid, or an error text."""
+    """A restriction in addition to the type. `check` returns whether a value is valid, or a text with the error."""
 
     want: str
     check: Callable[[Any], bool | str] = bool
@@ -41,16 +41,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class OneKey:
-    """A mapping with exactly one of these keys. Each key has the dataclass of its value.
+    """A mapping with exactly one of these keys. The dataclass of each key describes its value.
 
-    If the dataclass has only one field, the value is the field's value.
+    If the dataclass has only one field, the value is that field's value.
     """
 
     kinds: Mapping[str, type]
 
 
 class Mark(enum.Enum):
-    """A marker for a type in `Annotated`: a text with placeholders, or a value that was parsed earlier."""
+    """A marker for a type in `Annotated`: either a text with placeholders, or a value that is already parsed."""
 
     TEMPLATE = enum.auto()
     READ = enum.auto()
@@ -100,16 +100,17 @@ Seconds = Annotated[float, Rule("seconds from 0 to 600", lambda seconds: 0 <= se
 Port = Annotated[int, Rule("a number from 1 to 65535", lambda port: 0 < port < 65536)]
 HttpCode = Annotated[int, Rule("a number from 100 to 599", lambda code: 100 <= code < 600)]
 UrlPath = Annotated[
-    str, Rule("a URL path: / and ASCII letters without spaces", lambda path: bool(re.fullmatch(r"/[!-~]{0,999}", path)))
+    str,
+    Rule("a URL path: / and ASCII characters without spaces", lambda path: bool(re.fullmatch(r"/[!-~]{0,999}", path))),
 ]
 
 _WORDS: Mapping[Any, str] = {str: "one text", int: "a whole number", float: "a number", tuple: "a list of texts"}
 
 
 def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = None) -> Any:
-    """Convert the YAML value at key `where` to a type. `allowed` lists the placeholders allowed in templates.
+    """Convert the YAML value at key `where` to a type. `allowed` lists the placeholders that templates may use.
 
-    A number in place of a text is converted to digits. Raises `UsageError`.
+    A number is accepted as a text of its digits. Raises `UsageError`.
     """
     allowed = allowed or {}
     marks = getattr(kind, "__metadata__", ())
@@ -130,7 +131,7 @@ def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = 
     unfit = value is None or isinstance(value, (dict, list) if origin is str else (dict, bool))
     if unfit or not isinstance(value, takes):
         want = _WORDS[origin] if origin in (str, int) or not rules else rules[-1].want
-        raise UsageError(f"key {where}: want {want}, not {shown(value)}")
+        raise UsageError(f"key {where}: expected {want}, not {shown(value)}")
     if origin is tuple:
         found: Any = tuple(read(each, arguments[0], f"{where}[{n}]", allowed) for n, each in enumerate(value))
     else:
@@ -140,7 +141,7 @@ def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = 
     for rule in rules:
         holds = rule.check(found)
         if holds is not True:
-            said = f"{shown(value)}{holds}" if holds else f"want {rule.want}, not {shown(value)}"
+            said = f"{shown(value)}{holds}" if holds else f"expected {rule.want}, not {shown(value)}"
             raise UsageError(f"key {where}: {said}")
     return found
 
@@ -148,7 +149,7 @@ def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = 
 def _read_object(value: Any, kind: Any, where: str, allowed: Mapping[str, str]) -> Any:
     prefix = f"key {where}: " if where else ""
     if not isinstance(value, dict):
-        raise UsageError(f"{prefix}want a mapping of keys to values, not {shown(value)}")
+        raise UsageError(f"{prefix}expected a mapping of keys to values, not {shown(value)}")
     fields = dataclasses.fields(kind)
     refuse_unknown(value, [each.name for each in fields], prefix)
     for each in fields:
@@ -160,7 +161,7 @@ def _read_object(value: Any, kind: Any, where: str, allowed: Mapping[str, str]) 
 
 
 def _read_value_of(value: Any, kind: Any, where: str, allowed: Mapping[str, str]) -> Any:
-    """Return a dataclass. If the dataclass has a single field, the value is the field's value."""
+    """Return a dataclass. If it has a single field, the value is that field's value."""
     fields = dataclasses.fields(kind)
     if len(fields) > 1:
         return _read_object(value, kind, where, allowed)
@@ -171,7 +172,7 @@ def _read_value_of(value: Any, kind: Any, where: str, allowed: Mapping[str, str]
 def _read_pairs(value: Any, kinds: Sequence[Any], where: str, allowed: Mapping[str, str]) -> Any:
     """Return the key-value pairs of a mapping, in order."""
     if not isinstance(value, dict):
-        raise UsageError(f"key {where}: want a mapping of names to texts, not {shown(value)}")
+        raise UsageError(f"key {where}: expected a mapping of names to texts, not {shown(value)}")
     name_kind, text_kind = kinds
     return tuple(
         (read(name, name_kind, where), read(text, text_kind, f"{where}.{name}", allowed))
@@ -195,7 +196,7 @@ def refuse_unknown(given: Mapping[Any, Any], allowed: Sequence[str], prefix: str
 def one_key(value: Any, allowed: Sequence[str], where: str) -> tuple[str, Any]:
     """Return the key and the value of a mapping that must have exactly one of these keys."""
     if not isinstance(value, dict) or len(value) != 1:
-        raise UsageError(f"key {where}: want {' or '.join(allowed)}, not {shown(value)}")
+        raise UsageError(f"key {where}: expected {' or '.join(allowed)}, not {shown(value)}")
     refuse_unknown(value, allowed, f"key {where}: ")
     ((key, given),) = value.items()
     return key, given
@@ -211,7 +212,9 @@ def _refuse_unknown_placeholder(text: str, where: str, allowed: Mapping[str, str
     for found in PLACEHOLDER.finditer(text):
         if found[1] is not None and found[1] not in allowed:
             names = ", ".join(f"{{{name}}}" for name in allowed)
-            raise UsageError(f"key {where}: unknown placeholder {{{found[1]}}}; allowed: {names}; {{{{ for a brace")
+            raise UsageError(
+                f"key {where}: unknown placeholder {{{found[1]}}}; allowed: {names}; write {{{{ for a brace"
+            )
 
 
 def literal(text: str) -> str:

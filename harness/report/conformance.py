@@ -154,7 +154,7 @@ def read_reports(place: str) -> dict[str, dict[str, Any]]:
         return {"": read_report(place)}
     found = {path.parent.name: read_report(str(path)) for path in sorted(Path(place).glob("*/report.yaml"))}
     if not found:
-        raise UsageError(f"{place}: neither this folder nor a folder in it has a report.yaml")
+        raise UsageError(f"{place}: no report.yaml in this folder or its subfolders")
     return found
 
 

@@ -1,1 +1,1 @@
-"""Convert options into settings: the implementation under test, its claims, and its adapters."""
+"""Convert options into settings: the judged implementation, its claims, and its adapters."""

@@ -1,6 +1,6 @@
 """The default claims of an implementation: features, source (KEP or released), profile and mode.
 
-The harness knows the feature gate history of the reference and of kube-proxy. A run of an old version therefore judges
+The module has the feature gate history of the reference and of kube-proxy. A run of an old version therefore judges
 only the features of that version. An explicit option always takes precedence.
 """
 
@@ -27,7 +27,7 @@ REAL_CLUSTERS = ("kubeconfig", "kind")
 """The backends whose clusters include a control plane and a proxy."""
 
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
-"""The kernel mechanisms that proxies program. The first is the default. Gateway API reports have the same field."""
+"""The kernel mechanisms that proxies program, with the default first. Gateway API reports have the same field."""
 
 CONVERGES_WITHIN = 5.0
 """The seconds in which the reference and kube-proxy apply a change with our configuration. No document specifies it."""
@@ -46,7 +46,7 @@ _KUBE_PROXY_HAS = (
 
 @dataclass(frozen=True, slots=True)
 class ChosenProxy:
-    """The proxy selected by --proxy: its kind, and the version of kube-proxy or the file of a recipe."""
+    """The proxy selected by --proxy: its kind, and either the version of kube-proxy or the file of a recipe."""
 
     kind: str
     version: str = ""
@@ -79,18 +79,18 @@ def parse_proxy(text: str) -> ChosenProxy:
 def proxy_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the default claims for the proxy, by option key.
 
-    Raises `UsageError` for options that exclude each other. A missing binary is treated as the newest version.
+    Raises `UsageError` for options that exclude each other. If a binary is missing, the newest version is assumed.
     """
     proxy: ChosenProxy = values["proxy"]
     kind, gates = proxy.kind, parse_gates(values["feature_gates"])
     if kind != REFERENCE and values["mutant"]:
-        raise UsageError(f"--mutant is a fault in the reference: it does not go with --proxy {proxy}")
+        raise UsageError(f"--mutant is a fault in the reference: it cannot be combined with --proxy {proxy}")
     of_kind = values["backend"] == "kind"
     if (values["backend"] in REAL_CLUSTERS) is not (kind == INSTALLED) and not (of_kind and kind == RECIPE):
         _refuse_mismatch(values)
     if kind == INSTALLED and values["cni"] == NO_CNI:
         raise UsageError(
-            f"--cni {NO_CNI}: nodes do not get ready without a network plugin; only a recipe can bring one"
+            f"--cni {NO_CNI}: nodes do not become ready without a network plugin, which only a recipe can provide"
         )
     if of_kind and kind == INSTALLED:
         return _of_kind(values)
@@ -138,7 +138,7 @@ def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     if values["dns"] == REFERENCE:
         return {}
     if values["mutant"]:
-        raise UsageError(f"--mutant is a fault in the reference: it does not go with --dns {values['dns']}")
+        raise UsageError(f"--mutant is a fault in the reference: it cannot be combined with --dns {values['dns']}")
     from harness.recipes import recipe as recipes  # noqa: PLC0415  pytest loads this module
 
     recipe = recipes.read_recipe(values["dns"], recipes.OF_DNS)
@@ -178,11 +178,11 @@ def _check_place(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
 
 
 def _refuse_mismatch(values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for a proxy and a backend that do not fit together."""
+    """Raise `UsageError` for a proxy that cannot be combined with the backend."""
     if values["backend"] in REAL_CLUSTERS:
         raise UsageError(
             f"--proxy {values['proxy']}: a cluster of --backend {values['backend']} has its own proxy: use "
-            f"--proxy {INSTALLED}, or leave --proxy out; for kind also a recipe with key kind"
+            f"--proxy {INSTALLED}, or omit --proxy; kind also accepts a recipe with key kind"
         )
     raise UsageError(
         f"--proxy {INSTALLED} judges the proxy of a real cluster, and nodes of --backend netns have none: use --proxy "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
-    """Return the implementation. Raises `UsageError`, and `UnavailableError` with the remedy.
+    """Return the implementation. Raises `UsageError`, and `UnavailableError` with a remedy.
 
     If `whole` is true, a control plane of real components includes a scheduler and all controllers.
     """
@@ -39,22 +39,22 @@ def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
 
 
 def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> MakeControlPlane:
-    """Return the real control plane that runs alongside a mutant of the reference. Raises `UsageError`."""
+    """Return the real control plane that runs together with a mutant of the reference. Raises `UsageError`."""
     if elsewhere := fault.changes & {"api_server", "kinds"}:
         raise UsageError(
             f"--mutant {fault.name} is a fault in {' and '.join(sorted(elsewhere))}, and --control-plane "
-            f"{settings.control_plane} has its own: leave that out"
+            f"{settings.control_plane} has its own: omit --control-plane"
         )
     slices = fault.controller if "controller" in fault.changes else None
     if slices is not None and not (whole and settings.components.plane == BINARIES):
-        raise UsageError(f"--mutant {fault.name} is a fault in the EndpointSlice controller: leave out --controller")
+        raise UsageError(f"--mutant {fault.name} is a fault in the EndpointSlice controller: omit --controller")
     return control_plane_of(settings, whole=whole, slices=slices)
 
 
 def control_plane_of(
     settings: Settings, *, whole: bool = False, slices: Callable[..., Any] | None = None
 ) -> MakeControlPlane:
-    """Return the control plane for the settings. Raises `UnavailableError` with the remedy."""
+    """Return the control plane for the settings. Raises `UnavailableError` with a remedy."""
     chosen = settings.components
     if not chosen.real:
         return reference().control_plane
@@ -87,7 +87,7 @@ def control_plane_of(
 
 
 def _recipe(file: str, kind: Kind) -> Recipe:
-    """Return a recipe. Raises `UnavailableError` with every requirement that this machine does not meet."""
+    """Return a recipe. Raises `UnavailableError` with every requirement that this machine does not satisfy."""
     from harness.checks import program_requirements
     from harness.recipes.recipe import read_recipe
 
@@ -105,7 +105,7 @@ def _controller_of(file: str) -> MakeControlPlane:
 
 
 def _proxy_of(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
-    """Return the proxy factory, and the Service fields that the proxy requires."""
+    """Return the proxy factory, and the fields that the proxy requires in Services."""
     chosen = settings.proxy
     if chosen.kind == RECIPE:
         from harness.proxies.executable import ExecutableProxy

@@ -1,6 +1,6 @@
 """Load mutants and benign variants.
 
-A package registers them through entry points of group `trafficdist.mutants`, named `mutants` or `benign`. Each entry
+Packages register mutants through entry points of group `trafficdist.mutants`, named `mutants` or `benign`. Each entry
 point is a mapping from names to mutants.
 """
 
@@ -21,11 +21,11 @@ class Mutant(Parts, Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in kebab case."""
+        """The name in kebab case."""
 
     @property
     def sentence(self) -> str:
-        """A sentence that describes the fault or the unusual behaviour."""
+        """A sentence that describes the fault or the unusual behavior."""
 
     @property
     def provenance(self) -> str:

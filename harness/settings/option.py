@@ -19,9 +19,9 @@ LONGEST = 4096
 class Option:
     """One option, with its name in each source. `kind` is "value", "list" (repeatable, or comma-separated) or "flag".
 
-    `group` is the heading in `--help`. `allowed` lists all values if there are few. `backends` lists the backends
-    that use the option, or is () for all backends; other backends refuse the option. If `on_command_line` is false,
-    the option is set in an options file or the environment, and `trafficdist run` does not offer it.
+    `group` is the heading in `--help`. `allowed` lists all values if there are few. `backends` lists the backends that
+    use the option, and () means all; other backends reject the option. If `on_command_line` is false, only an options
+    file or the environment can set the option, and `trafficdist run` does not offer it.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Option:
             if self.kind == "list":
                 return tuple(dict.fromkeys(self._checked(part) for part in _parts(value)))
             if isinstance(value, (dict, list)):
-                raise UsageError(f"want one value, not {str(value)[:LONG]}")
+                raise UsageError(f"expected one value, not {str(value)[:LONG]}")
             return self._checked(str(value))
         except UsageError as error:
             raise UsageError(f"{place}: {error}") from None
@@ -72,7 +72,7 @@ class Option:
 def _parts(value: Any) -> list[str]:
     items = value if isinstance(value, (list, tuple)) else [value]
     if any(isinstance(item, (dict, list)) for item in items):
-        raise UsageError(f"want a list of words, not {str(value)[:LONG]}")
+        raise UsageError(f"expected a list of words, not {str(value)[:LONG]}")
     return [part.strip() for item in items for part in str(item).split(",") if part.strip()]
 
 
@@ -81,4 +81,4 @@ def _flag(value: Any) -> bool:
     try:
         return words[str(value).lower()]
     except KeyError:
-        raise UsageError(f"want yes or no, not {str(value)[:LONG]!r}") from None
+        raise UsageError(f"expected yes or no, not {str(value)[:LONG]!r}") from None

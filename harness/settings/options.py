@@ -1,11 +1,11 @@
 """All options of a run, for every source.
 
 `trafficdist run --backend netns`, `pytest --td-backend=netns`, TRAFFICDIST_BACKEND and the key `backend` of an options
-file all set the same option. The command and the plugin are both built from these definitions. The order of precedence
-is command line, environment, options file, ini file, default.
+file all set the same option. The command and the plugin both use these definitions. The order of precedence is command
+line, environment, options file, ini file, default.
 
 Click could read the environment and the file for the command, but pytest cannot, and both must pass the same settings
-to a worker. One function therefore resolves all sources, and remembers the source of each value for error messages.
+to a worker. One function therefore resolves all sources, and records the source of each value for error messages.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from harness.settings.settings import Settings
 
 DEFAULT_SEED = 1
 _OF_COMMANDS = ("OPTIONS_FILE", "CACHE", "MIRROR")
-"""Environment variables that configure commands but are not options of a run."""
+"""Environment variables that configure commands but are not run options."""
 
 _NETNS, _KUBECONFIG, _KIND = ("netns",), ("kubeconfig",), ("kind",)
 
 _JUDGED = (
     Option("proxy", "Service proxy to judge: reference, kube-proxy[:VERSION], a YAML file that describes how to run "
-           "one, or installed for the proxy of a real cluster. [reference; on a real cluster installed]",
+           "a proxy, or installed for the proxy of a real cluster. [reference; on a real cluster installed]",
            metavar="NAME", check=parse_proxy),
     Option("mode", "Proxy mode: nftables, iptables or ipvs. [the proxy's default]", metavar="MODE"),
-    Option("judges", "What the packets of the run show: packets, if the implementation carries them itself, or "
-           "decisions, if other rules carry out its decisions. [packets]", metavar="NAME", allowed=JUDGES,
+    Option("judges", "Basis of the verdicts: packets, if the implementation forwards the packets itself, or "
+           "decisions, if other rules implement its decisions. [packets]", metavar="NAME", allowed=JUDGES,
            on_command_line=False),
     Option("dns", "DNS server to judge: reference, or a YAML file that describes how to run one in a pod.",
            metavar="NAME", default=REFERENCE, check=check_dns, backends=_NETNS),
@@ -60,16 +60,16 @@ _JUDGED = (
            "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
            "images. [embedded]", metavar="NAME", check=parsing.control_plane, backends=_NETNS),
     Option("controller", "EndpointSlice controller to run: reference, kube-controller-manager[:VERSION], or a YAML "
-           "file that describes another one. [the one of the control plane]", metavar="NAME", check=parsing.controller,
-           backends=_NETNS),
+           "file that describes another controller. [that of the control plane]", metavar="NAME",
+           check=parsing.controller, backends=_NETNS),
     Option("mutant", "Judge the reference with this fault, to see which requirements fail. Never certifiable.",
            metavar="NAME", check=parsing.mutant, backends=_NETNS),
-    Option("kubernetes-version", "Kubernetes version that the reference behaves as, for example 1.31. [the newest]",
+    Option("kubernetes-version", "Kubernetes version whose behavior the reference has, for example 1.31. [the newest]",
            metavar="VERSION", check=parsing.kubernetes_version, backends=_NETNS),
     Option("feature-gates", "Feature gates of the reference or of --backend kind, for example "
            "PreferSameTrafficDistribution=false. With --backend kubeconfig, the gates of the API server, in case its "
            "/metrics cannot be read. Repeatable.", kind="list", metavar="GATES", default=(), check=parsing.gate),
-    Option("follow", "Source to follow where the text of a KEP and released Kubernetes differ: kep or released. "
+    Option("follow", "Source to follow if the text of a KEP and released Kubernetes differ: kep or released. "
            "[kep for the reference]", metavar="SOURCE", allowed=("kep", "released")),
     Option("converges-within", "Seconds, before the time scale, within which the implementation promises to apply "
            f"every change; a later change is a failure. Without it the run waits up to {FAR:g} s and reports the time. "
@@ -77,7 +77,7 @@ _JUDGED = (
            metavar="SECONDS", default=0.0, check=parsing.positive, on_command_line=False),
     Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
            metavar="FEATURES", default=(), on_command_line=False),
-    Option("exempt-features", "Features that the implementation does not claim, though expected by default. "
+    Option("exempt-features", "Features that the implementation does not claim although they are expected by default. "
            "Repeatable.", kind="list", metavar="FEATURES", default=(), on_command_line=False),
     Option("all-features", "Claim every feature.", kind="flag", default=False, on_command_line=False),
 )  # fmt: skip
@@ -90,17 +90,17 @@ _CLUSTER = (
            "~/.kube/config, or the service account of this pod]", metavar="FILE", check=parsing.paths,
            backends=_KUBECONFIG),
     Option("context", "Kubeconfig context to use. [the current one]", metavar="NAME", backends=_KUBECONFIG),
-    Option("image-registry", "Registry that nodes pull the test image from. [registry.k8s.io/e2e-test-images]",
+    Option("image-registry", "Registry from which nodes pull the test image. [registry.k8s.io/e2e-test-images]",
            metavar="REGISTRY", backends=(*_KUBECONFIG, *_KIND), on_command_line=False),
-    Option("allow-disruptive", "Allow the run to change labels and taints of the cluster's nodes; it restores them.",
+    Option("allow-disruptive", "Allow the run to change labels and taints of the cluster's nodes and restore them.",
            kind="flag", default=False, backends=_KUBECONFIG),
     Option("kind-image", "Node image for --backend kind, for example kindest/node:v1.34.3, or by role: "
            "control-plane=IMAGE,worker=IMAGE. [kind's own]", metavar="IMAGE", backends=_KIND),
     Option("kind-patch", "Patch release to use for a minor version with --backend kind, for example 1.30=1.30.14. "
            "Repeatable. [the newest on the node, else the newest at https://dl.k8s.io]", kind="list",
            metavar="VERSIONS", default=(), check=parsing.patch, backends=_KIND, on_command_line=False),
-    Option("cni", "Network plugin of --backend kind: a file of manifests that replace kind's own plugin, or none if "
-           "the recipe of --proxy brings one. [that of the recipe, or kind's own]", metavar="FILE",
+    Option("cni", "Network plugin of --backend kind: a file of manifests to install instead of kind's own plugin, or "
+           "none if the recipe of --proxy installs one. [that of the recipe, or kind's own]", metavar="FILE",
            check=parsing.cni, backends=_KIND),
     Option("probes", "How to probe a real cluster: packets, as root from the network namespaces of nodes and pods, if "
            "nodes are containers on this machine; or agnhost, in pods and through the API server. [packets if "
@@ -118,9 +118,9 @@ _SELECTION = (
            default=(), check=str.lower, allowed=tuple(Profile)),
     Option("run-test", "Run only requirements whose ids match; * and ? are wildcards. Repeatable.",
            kind="list", metavar="IDS", default=()),
-    Option("generate", "Run generated scenarios only, for a time (60s, 10m) or up to a number (500). The seed "
+    Option("generate", "Run only generated scenarios, for a time (60s, 10m) or up to a number (500). The seed "
            "determines them. See docs/generated.md.", metavar="TIME|COUNT", check=check_amount),
-    Option("replay", "Run the scenarios of this file only: those that --generate printed.", metavar="FILE",
+    Option("replay", "Run only the scenarios in this file, which --generate printed.", metavar="FILE",
            check=parsing.scenarios),
     Option("quick", "Run only the requirements that find most mutants in 30 s on two processors. Never certifiable.",
            kind="flag", default=False),
@@ -129,7 +129,7 @@ _SELECTION = (
 )  # fmt: skip
 
 _EXECUTION = (
-    Option("seed", "Seed of everything that a run draws. [1; random with --generate]", metavar="NUMBER",
+    Option("seed", "Seed of all random values of a run. [1; random with --generate]", metavar="NUMBER",
            check=parsing.seed),
     Option("draw", "Use these values on the axes of variation for all requirements, for example "
            "names=cloud,slices=each, or plain. [drawn from the seed]", metavar="VALUES", check=parsing.draw,
@@ -139,7 +139,7 @@ _EXECUTION = (
     Option("fail-fast", "Stop at the first MUST that is not met; with --warnings-as-errors, at the first SHOULD too.",
            kind="flag", default=False),
     Option("warnings-as-errors", "Exit with 1 if a SHOULD is not met, as with a MUST.", kind="flag", default=False),
-    Option("workers", "Number of worker processes. 0 runs everything in this process; auto chooses by processors, "
+    Option("workers", "Number of worker processes. 0 runs all tests in this process; auto depends on processors, "
            "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="COUNT",
            check=parsing.workers),
 )  # fmt: skip
@@ -172,7 +172,7 @@ BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}
 
 
 def read_options_file(path: str) -> dict[str, Any]:
-    """Read the options in a YAML file, by name. Raises `UsageError` that names the file and the error."""
+    """Read the options in a YAML file, by name. Raises `UsageError` with the file and the error."""
     from harness.model import strict_yaml
 
     where = f"options file {shown(path)}"
@@ -180,7 +180,7 @@ def read_options_file(path: str) -> dict[str, Any]:
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise UsageError(f"{where}: want a mapping of option names to values, not {type(loaded).__name__}")
+        raise UsageError(f"{where}: expected a mapping of option names to values, not {type(loaded).__name__}")
     for name in loaded:
         if name not in BY_NAME:
             raise UsageError(f"{where}: {unknown_name(name, list(BY_NAME), 'option')}")
@@ -195,7 +195,7 @@ def resolve(
     ini: Mapping[str, Any] | None = None,
     backend: str = "",
 ) -> Settings:
-    """Combine all sources into settings. `given` and `ini` are keyed by option name; None and () mean "not set".
+    """Combine all sources into settings. `given` and `ini` map option names to values; None and () mean "not set".
 
     `backend` is the default backend. Raises `UsageError` with the value, its source, and the allowed values.
     """
@@ -208,7 +208,7 @@ def resolve(
     for name in ("run-test", "generate", "replay") if values["quick"] else ():
         if values[BY_NAME[name].key]:
             raise UsageError(
-                f"{places[BY_NAME[name].key]}: --quick selects the requirements itself: leave one of the two out"
+                f"{places[BY_NAME[name].key]}: --quick selects the requirements itself: omit one of the two"
             )
     _claim(values)
     if values["seed"] is None:
@@ -217,7 +217,7 @@ def resolve(
 
 
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Resolve only these options, by key, for commands other than `run`. Raises the same errors as `resolve`."""
+    """Resolve only these options, by key, for other commands than `run`. Raises the same errors as `resolve`."""
     values, _ = _gather([BY_NAME[key.replace("_", "-")] for key in given], given)
     return _without_none(values)
 
@@ -258,7 +258,7 @@ def _gather(
 
 
 def _refuse_unused(values: Mapping[str, Any], places: Mapping[str, str]) -> None:
-    """Refuse options that this backend ignores, because the run would differ from what the user requested."""
+    """Reject options that this backend ignores, because the run would differ from the user's request."""
     backend = values["backend"]
     for option in OPTIONS:
         unused = backend and option.backends and backend not in option.backends
@@ -272,7 +272,8 @@ def _claim(values: dict[str, Any]) -> None:
     given = {key for key, value in values.items() if value} - {"exempt_features"}
     given |= {"exempt_features"} if values["all_features"] else set()
     supported = values["supported_features"]
-    # control plane claims are first, because they set the proxy's version; errors name a proxy before a DNS server
+    # The claims of the control plane are first, because they set the proxy's version. Errors name a proxy before a DNS
+    # server.
     for claim in (
         choice.control_plane_claims,
         controller_claims,

@@ -52,12 +52,12 @@ def mutant(text: str) -> str:
 def patch(text: str) -> str:
     """Return a minor version and one of its patch releases, like 1.30=1.30.14."""
     if not re.fullmatch(r"(\d+\.\d+)=\1\.\d+", text):
-        raise UsageError(f"{text!r}: want a minor version and one of its patches, like 1.30=1.30.14")
+        raise UsageError(f"{text!r}: expected a minor version and one of its patches, like 1.30=1.30.14")
     return text
 
 
 def draw(text: str) -> str:
-    """Return values on the axes of variation, in their usual order."""
+    """Return values on the axes of variation, in the order of the axes."""
     from harness.variation.axes import parse_draw
 
     return str(parse_draw(text)) if text else ""
@@ -96,19 +96,19 @@ def cni(text: str) -> str:
 
 
 def scenarios(text: str) -> str:
-    """Return the path of a scenarios file. The suite validates the content after the cluster has booted."""
+    """Return the path of a scenarios file. The suite validates its content after the cluster has booted."""
     from harness.model import strict_yaml
 
     loaded = strict_yaml.read(path(text), what="file of scenarios")
     if not isinstance(loaded, list) or not loaded or not all(isinstance(each, dict) for each in loaded):
-        raise UsageError(f"file of scenarios {shown(text)}: want a list of scenarios, as --generate prints them")
+        raise UsageError(f"file of scenarios {shown(text)}: expected a list of scenarios, as --generate prints them")
     return text
 
 
 def kubernetes_version(text: str) -> str:
     """Return a version of Kubernetes, like 1.31 or 1.31.2."""
     if not re.fullmatch(r"v?1\.\d{1,3}(\.\d{1,3})?([-+][0-9A-Za-z.+-]{1,60})?", text, re.ASCII):
-        raise UsageError(f"{text[:LONG]!r} is not a Kubernetes version: want one like 1.31 or 1.31.2")
+        raise UsageError(f"{text[:LONG]!r} is not a Kubernetes version: expected one like 1.31 or 1.31.2")
     return text
 
 
@@ -128,14 +128,14 @@ def workers(text: str) -> str:
     if text == "auto":
         return text
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-        raise UsageError(f"{text[:LONG]!r} is neither a number of processes (0: none but this one) nor 'auto'")
+        raise UsageError(f"{text[:LONG]!r} is neither a number of processes (0: only this process) nor 'auto'")
     if int(text) > MOST_WORKERS:
-        raise UsageError(f"{text} are too many processes: want at most {MOST_WORKERS}, or 'auto'")
+        raise UsageError(f"{text} are too many processes: expected at most {MOST_WORKERS}, or 'auto'")
     return text
 
 
 def unknown_name(name: str, allowed: Sequence[str], what: str) -> str:
-    """Return an error text for an unknown name. The text lists similar names, or the first few known names."""
+    """Return an error text for an unknown name. It lists similar names, or else the first few known names."""
     name = name if len(name) <= LONG else f"{name[:LONG]}…"
     near = difflib.get_close_matches(name, allowed, n=3, cutoff=0.5)
     few = sorted(allowed)[:FEW]

@@ -1,4 +1,4 @@
-"""The settings of a run. The xdist controller and all workers have the same settings."""
+"""The settings of a run, which are the same in the xdist controller and all workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.settings.claims import REAL_CLUSTERS, REFERENCE, ChosenProxy, parse
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The value of each option in `harness.settings.options`. A text option that was not set is ""."""
+    """The value of each option in `harness.settings.options`. A text option is "" if it was not set."""
 
     backend: str
     kubeconfig: str
@@ -67,12 +67,12 @@ class Settings:
 
     @property
     def components(self) -> Choice:
-        """The kinds and versions of the control plane and the EndpointSlice controller."""
+        """Return the kinds and versions of the control plane and the EndpointSlice controller."""
         return choose(self.control_plane, self.controller)
 
     @property
     def claims_everything(self) -> bool:
-        """True if all features are claimed, either by option, or by default for the reference."""
+        """True if all features are claimed, either by an option or by the reference's defaults."""
         return self.all_features or (self.judges_reference and not self.supported_features)
 
     @property
@@ -82,13 +82,13 @@ class Settings:
 
     @property
     def reference_minor(self) -> int:
-        """The minor version that the reference emulates, 31 for 1.31. The default is `NEWEST`."""
+        """The minor version that the reference emulates: 31 for 1.31. The default is `NEWEST`."""
         alone = self.proxy.kind == REFERENCE and not self.components.real
         return minor_of(self.kubernetes_version) if alone else NEWEST
 
     @property
     def cluster_ends(self) -> bool:
-        """True if the run deletes the real cluster at its end and therefore need not restore its state."""
+        """True if the run deletes the real cluster at its end, and therefore does not restore its state."""
         return self.backend == "kind" and not self.keep_cluster
 
     @property
@@ -98,7 +98,7 @@ class Settings:
 
     @property
     def generation(self) -> Generation | None:
-        """The scenarios to generate or to replay, or None in a run of the suite."""
+        """The scenarios to generate or to replay, or None if the run uses the suite's own."""
         if self.replay:
             return Generation(self.seed, replay=self.replay)
         if not self.generate:
@@ -109,9 +109,9 @@ class Settings:
     def topology_for(self, wanted: Topology) -> Topology | None:
         """Return the topology to boot for a scenario that requires `wanted`, or None if the scenario cannot run.
 
-        Scenarios for the default topology run on any topology that has the same nodes in the same zones, or
-        more nodes. On a real cluster they also run with fewer nodes, if the file of needs permits that. A
-        scenario for a special topology gets that topology if the backend creates clusters for scenarios.
+        Scenarios for the default topology run on any topology that has at least the same nodes in the same zones. On a
+        real cluster they also run with fewer nodes, if the table of needs permits this. A scenario for a special
+        topology gets that topology if the backend creates clusters for scenarios.
         """
         if self.backend in REAL_CLUSTERS:
             return self.topology if wanted.name in (THREE_ZONES.name, self.topology.name) else None
@@ -120,12 +120,12 @@ class Settings:
         return self.topology if set(wanted.nodes) <= set(self.topology.nodes) else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values that can be sent to an xdist worker."""
+        """Return the settings as plain values that can be sent to an xdist worker."""
         return dataclasses.asdict(self) | {"topology": str(self.topology), "proxy": str(self.proxy)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
-        """Restore settings from the values of `to_json`. JSON may have converted tuples to lists."""
+        """Restore settings from the values of `to_json`. JSON may have turned tuples into lists."""
         plain: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
         }

@@ -1,1 +1,1 @@
-"""Variation of everything that a requirement does not mention: the axes, the draws of a run, and their effects."""
+"""Variation of everything that a requirement's sentence does not mention: axes, a run's draws, and their effects."""

@@ -1,6 +1,6 @@
-"""The axes of variation: everything that a scenario's sentence does not mention, with the values that a run draws.
+"""The axes of variation: everything that a requirement's sentence does not mention, with the values to draw from.
 
-A right implementation gives the same answers whatever is drawn. The first value of each axis is the plain one, which
+A correct implementation behaves the same with every drawn value. The first value of each axis is the plain value, which
 leaves a scenario as it is written.
 """
 
@@ -28,14 +28,14 @@ PODS = "pods"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis. `values` maps each value to its meaning, as it completes "fails when …" in a report."""
+    """One axis. `values` maps each value to its meaning, as a completion of "fails when …" in a report."""
 
     name: str
     values: Mapping[str, str]
 
     @property
     def plain(self) -> str:
-        """The value that changes nothing."""
+        """Return the plain value, which changes nothing."""
         return next(iter(self.values))
 
 
@@ -121,7 +121,7 @@ BY_NAME: Mapping[str, Axis] = MappingProxyType({axis.name: axis for axis in AXES
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The drawn value of each axis that is not plain."""
+    """The drawn value of each axis, if it is not the plain value."""
 
     drawn: tuple[tuple[str, str], ...] = ()
 
@@ -130,16 +130,16 @@ class Draw:
         return dict(self.drawn).get(axis, BY_NAME[axis].plain)
 
     def __str__(self) -> str:
-        """Return the form that `parse_draw` reads: "names=cloud,slices=each", or "plain"."""
+        """Return the text that `parse_draw` reads: "names=cloud,slices=each", or "plain"."""
         return ",".join(f"{axis}={value}" for axis, value in self.drawn) or "plain"
 
     def without(self, *axes: str) -> Draw:
-        """Return this draw with the plain values on these axes."""
+        """Return this draw with plain values on these axes."""
         return Draw(tuple((axis, value) for axis, value in self.drawn if axis not in axes))
 
     @property
     def meanings(self) -> list[str]:
-        """What the drawn values mean, as in "fails when …"."""
+        """Return the meanings of the drawn values, as completions of "fails when …"."""
         return [BY_NAME[axis].values[value] for axis, value in self.drawn]
 
 
@@ -147,7 +147,7 @@ PLAIN = Draw()
 
 
 def draw_of(values: Mapping[str, str]) -> Draw:
-    """Return the draw of these values, in the order of the axes."""
+    """Return the draw with these values, in the order of the axes."""
     return Draw(
         tuple((axis.name, values[axis.name]) for axis in AXES if values.get(axis.name, axis.plain) != axis.plain)
     )
@@ -159,15 +159,15 @@ def parse_draw(text: str) -> Draw:
     for part in [] if text == "plain" else text.split(","):
         name, _, value = part.strip().partition("=")
         if name not in BY_NAME:
-            raise UsageError(f"draw {text[:200]!r}: unknown axis {name[:50]!r}; want plain or {', '.join(BY_NAME)}")
+            raise UsageError(f"draw {text[:200]!r}: unknown axis {name[:50]!r}; expected plain or {', '.join(BY_NAME)}")
         if value not in BY_NAME[name].values:
             known = ", ".join(BY_NAME[name].values)
-            raise UsageError(f"draw {text[:200]!r}: axis {name} has no value {value[:50]!r}; want {known}")
+            raise UsageError(f"draw {text[:200]!r}: axis {name} has no value {value[:50]!r}; expected {known}")
         found[name] = value
     return draw_of(found)
 
 
 def when_it_fails(fails_with: str) -> str:
-    """Return under which drawn values a requirement fails, as a sentence, or "" if no drawn value is needed."""
+    """Return a sentence with the drawn values that a failure needs, or "" if it needs none."""
     draw = parse_draw(fails_with or "plain")
     return f"Fails only when {', and '.join(draw.meanings)} ({draw})." if draw.drawn else ""

@@ -1,8 +1,8 @@
-"""Draw values for all requirements of a run, so that every pair of values occurs, deterministically from a seed.
+"""Draw values for all requirements of a run. Every pair of values occurs, and the seed determines the result.
 
-The draws of a profile form a covering array over its requirements: each value of each axis meets each feature, and each
-pair of values of two axes occurs in some requirement, as far as the requirements leave these axes free. The algorithm
-is greedy, like AETG (Cohen et al., 1997): each requirement takes the values that cover the most missing combinations.
+The draws of a profile form a covering array over its requirements. Each value of each axis occurs with each feature,
+and each pair of values of two axes occurs in some requirement, unless the requirements fix these axes. The algorithm is
+greedy, like AETG (Cohen et al., 1997): each requirement gets the values that cover the most missing combinations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Combination = frozenset[Value] | tuple[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A requirement as the algorithm sees it. `fixed` are the axes that its sentence or its test fixes."""
+    """The data about a requirement that the algorithm uses. `fixed` are the axes that its sentence or test fixes."""
 
     id: str
     profile: str
@@ -37,7 +37,7 @@ class Subject:
 
 
 def draws(subjects: Iterable[Subject], seed: int, unavailable: AbstractSet[Value] = frozenset()) -> dict[str, Draw]:
-    """Return the draw of each requirement by id. `unavailable` are values that no requirement of this run can have."""
+    """Return the draw of each requirement by id. `unavailable` are values that cannot occur in this run."""
     axes = [
         Axis(axis.name, {v: m for v, m in axis.values.items() if (axis.name, v) not in unavailable}) for axis in AXES
     ]
@@ -87,11 +87,11 @@ def _gain(
 
 
 def combinations(chosen: Mapping[str, str], features: Iterable[str]) -> Iterable[Combination]:
-    """Yield the pairs of values, and the pairs of a feature and a value, that a draw covers."""
+    """Yield the pairs that a draw covers: pairs of values, and pairs of a feature and a value."""
     yield from (frozenset(pair) for pair in itertools.combinations(chosen.items(), 2))
     yield from itertools.product(features, chosen.items())
 
 
 def _shuffled(seed: int, *parts: str) -> bytes:
-    """Return a sort key that differs by seed, and is equal on all machines."""
+    """Return a sort key that depends on the seed, and is the same on all machines."""
     return hashlib.sha256("\0".join((str(seed), *parts)).encode()).digest()

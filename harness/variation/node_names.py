@@ -1,7 +1,7 @@
-"""Names of nodes and zones that differ from the names in scenarios, and that a careless component confuses.
+"""Names of nodes and zones that differ from those in scenarios, and that careless components may confuse.
 
-One name begins with another name, names differ only in case or in the last character, contain dots, or have the maximum
-length. Each node's hostname label differs from its name, as in some clouds.
+One name is a prefix of another name. Other names differ only in case or in the last character, contain dots, or have
+the maximum length. Each node's hostname label differs from its name, as in some clouds.
 """
 
 from __future__ import annotations
@@ -36,6 +36,6 @@ def _zones() -> Iterator[str]:
 
 
 def _long_name(begin: str, length: int) -> str:
-    """Return a name of this length that consists of labels of at most 63 characters."""
+    """Return a name of this length whose labels have at most 63 characters."""
     rest = length - len(begin)
     return begin + "".join("." if number % 60 == 0 and number < rest - 1 else "x" for number in range(rest))

@@ -23,7 +23,7 @@ MORE_PORTS = (Port(8443, "TCP", "drawn-tls", 8099), Port(8443, "UDP", "drawn-qui
 
 
 def ports(draw: Draw, written: Sequence[Port]) -> tuple[Port, ...]:
-    """Return the ports of a Service: those of the scenario, named, and perhaps more."""
+    """Return the ports of a Service: those of the scenario with names, and any drawn additional ports."""
     if draw[axes.PORTS] != "more" or len(written) != 1:
         return tuple(written)
     only = replace(written[0], name=written[0].name or PORT_NAME)
@@ -42,9 +42,9 @@ def service(draw: Draw, obj: Object) -> Object:
 
 
 def slices(draw: Draw, obj: Object, own: Sequence[Port] = (), more: Sequence[Port] = ()) -> list[Object]:
-    """Return the EndpointSlices that stand for one slice of a scenario. Names begin with the name of that slice.
+    """Return the EndpointSlices that represent one slice of a scenario. Their names begin with that slice's name.
 
-    An endpoint stays in the same slice as long as its address is the same, as with a controller.
+    An endpoint remains in the same slice while its address is unchanged, as with a controller.
     """
     drawn = _with_metadata(draw, {**obj, "endpoints": [_endpoint(draw, each) for each in obj["endpoints"]]})
     if more:  # ports of a Service with several ports have names
@@ -108,5 +108,5 @@ def _split(draw: Draw, obj: Object) -> list[Object]:
 
 
 def _number(endpoint: Mapping[str, Any]) -> int:
-    """Return a number that depends on the address of an endpoint only."""
+    """Return a number that depends only on the address of an endpoint."""
     return int.from_bytes(hashlib.sha256(str(endpoint["addresses"]).encode()).digest()[:4])

@@ -8,10 +8,10 @@ from harness.variation.axes import PLAIN, Draw
 
 
 def shrunk(draw: Draw, fails: Callable[[Draw], bool | None]) -> Draw | None:
-    """Return the smallest draw with which `fails` is true, or None if there was no time to find out.
+    """Return the smallest draw with which `fails` is true, or None if there was not enough time.
 
-    `fails` repeats the scenario with another draw, and returns None if there is no time left. The scenario has failed
-    with `draw`. First all plain values are tried, then each drawn value alone, then the draw without each value.
+    `fails` repeats the scenario with another draw, and returns None if the time has run out. The scenario has failed
+    with `draw`. The search tries all plain values, then each drawn value alone, then the draw without each value.
     """
     single = [Draw((each,)) for each in draw.drawn] if len(draw.drawn) > 1 else []
     for each in (PLAIN, *single):

@@ -50,11 +50,13 @@ class KindConfig:
 
     def __post_init__(self) -> None:
         if self.mode not in (*MODES, WITHOUT_PROXY):
-            raise UsageError(f"kind has no kube-proxy mode {self.mode!r}: want {', '.join(MODES)}")
+            raise UsageError(f"kind has no kube-proxy mode {self.mode!r}: expected {', '.join(MODES)}")
         if tuple(sorted(self.families)) not in _FAMILIES:
-            raise UsageError(f"IP families {', '.join(self.families)}: want IPv4, IPv6 or both")
+            raise UsageError(f"IP families {', '.join(self.families)}: expected IPv4, IPv6 or both")
         if unknown := set(self.images) - {CONTROL_PLANE, WORKER}:
-            raise UsageError(f"kind has no node role {', '.join(sorted(unknown))}: want {CONTROL_PLANE} or {WORKER}")
+            raise UsageError(
+                f"kind has no node role {', '.join(sorted(unknown))}: expected {CONTROL_PLANE} or {WORKER}"
+            )
 
 
 def manifest(wanted: KindConfig, *, name: str = "") -> dict[str, Any]:
@@ -112,7 +114,7 @@ def parse_images(text: str) -> dict[str, str]:
     for word in filter(None, text.split(",")):
         role, sign, image = word.partition("=")
         if sign and not image:
-            raise UsageError(f"node image {word!r}: want IMAGE, {CONTROL_PLANE}=IMAGE or {WORKER}=IMAGE")
+            raise UsageError(f"node image {word!r}: expected IMAGE, {CONTROL_PLANE}=IMAGE or {WORKER}=IMAGE")
         images |= {role: image} if sign else {CONTROL_PLANE: word, WORKER: word}
     return images
 

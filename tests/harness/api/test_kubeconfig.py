@@ -119,7 +119,7 @@ def test_invalid_kubeconfig_is_reported(tmp_path: Path, text: str, said: str) ->
 def test_missing_files_are_reported_with_the_remedy(tmp_path: Path) -> None:
     result = explain(f"{tmp_path}/one:{tmp_path}/two")
     assert result.exit_code == ExitCode.USAGE
-    assert f"kubeconfig {tmp_path}/one:{tmp_path}/two: no such file; name one with --kubeconfig" in result.output
+    assert f"kubeconfig {tmp_path}/one:{tmp_path}/two: no such file; choose one with --kubeconfig" in result.output
 
 
 def test_folder_is_refused_as_kubeconfig(tmp_path: Path) -> None:

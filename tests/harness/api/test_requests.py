@@ -77,7 +77,7 @@ def test_requests_are_in_order_and_equal_ones_share_a_line() -> None:
 
 def test_long_lists_show_the_first_and_last_requests() -> None:
     said = lines(*(ApiRequest(100 + n, "POST", SLICES, 201, name=f"web-{n}") for n in range(5000)))
-    assert (len(said), said[MOST_LINES // 2]) == (MOST_LINES + 1, "… 4000 more lines left out …")
+    assert (len(said), said[MOST_LINES // 2]) == (MOST_LINES + 1, "… 4000 more lines omitted …")
     assert "web-0 " in said[0]
     assert "web-4999 " in said[-1]
 

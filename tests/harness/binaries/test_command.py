@@ -88,8 +88,8 @@ def test_remove_takes_versions_or_all(mirror: Mirror, cache: Cache) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("fetch", "kube-dns"), "want one of kube-proxy"),
-        (("fetch", "kube-proxy", "one"), "want one like 1.34.2"),
+        (("fetch", "kube-dns"), "expected one of kube-proxy"),
+        (("fetch", "kube-proxy", "one"), "expected one like 1.34.2"),
         (("fetch", "kube-proxy", "1.99"), "there is no release of Kubernetes 1.99"),
         (("fetch", "kube-proxy", "--from", "source"), "set GOPROXY"),
         (("fetch", "kube-proxy", "--mirror", "ftp://x"), "begins with http://"),
@@ -145,5 +145,5 @@ def test_second_process_waits_and_finds_the_file(mirror: Mirror, cache: Cache) -
             binary.write_bytes(mirror.files[path])
             cache.put(component_named("kube-proxy"), version, binary, Origin("source", "here", sha256_of(binary), ""))
         assert later.result(10).origin.at == "here"
-    assert second.lines == ["kube-proxy 1.34.2: waiting for another process that fetches it"]
+    assert second.lines == ["kube-proxy 1.34.2: waiting for another process to fetch it"]
     assert mirror.asked(path) == []

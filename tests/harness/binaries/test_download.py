@@ -83,7 +83,7 @@ def test_wrong_partial_file_is_discarded(mirror: Mirror, tmp_path: Path) -> None
     heard = Heard()
     get(mirror, tmp_path / "file", heard)
     assert mirror.asked("/file") == ["bytes=14-", ""]
-    assert heard.lines == ["the partial file does not match; downloading the whole file"]
+    assert heard.lines == ["the partial file does not match; downloading the complete file"]
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 

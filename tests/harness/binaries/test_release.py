@@ -54,7 +54,9 @@ def test_kind_is_a_bare_binary_with_a_checksum_file(mirror: Mirror, cache: Cache
 
 
 def test_component_that_must_be_compiled_is_reported(mirror: Mirror, cache: Cache) -> None:
-    with pytest.raises(UsageError, match="official binaries of coredns are not fetched: compile it with --from source"):
+    with pytest.raises(
+        UsageError, match="official binaries of coredns are not available: compile it with --from source"
+    ):
         get("coredns", "1.15.0", releases(mirror), cache)
 
 
@@ -134,5 +136,5 @@ def test_checksum_of_another_file_is_ignored(mirror: Mirror, cache: Cache) -> No
 
 
 def test_component_compiled_around_packages_is_not_downloaded(mirror: Mirror, cache: Cache) -> None:
-    with pytest.raises(UsageError, match="official binaries of e2e are not fetched: compile it with --from source"):
+    with pytest.raises(UsageError, match="official binaries of e2e are not available: compile it with --from source"):
         get("e2e", "1.37.2", releases(mirror), cache)

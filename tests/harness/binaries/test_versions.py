@@ -28,7 +28,7 @@ def test_request_selects_the_newest_and_pre_releases_only_by_name(text: str, cho
 
 @pytest.mark.parametrize("text", ["1", "kube-proxy", "1.34.x", "1.34.2.1", "../1.34.2"])
 def test_invalid_version_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"want one like 1\.34\.2"):
+    with pytest.raises(UsageError, match=r"expected one like 1\.34\.2"):
         parse_wanted(text)
 
 

@@ -177,7 +177,7 @@ def test_missing_nodes_are_listed_by_topology(examine: Examine, api: Api) -> Non
 
 def test_requested_topology_without_enough_nodes_is_reported(kubeconfig: Path) -> None:
     code, said = doctor("--kubeconfig", kubeconfig, "--topology=a=2,b=1,c=1")
-    assert "only 4 are asked for" in said
+    assert "only 4 are requested" in said
     assert "nothing stands for b2" in said
     assert code == 11
 
@@ -284,7 +284,7 @@ def test_ids_are_not_truncated_on_a_narrow_terminal() -> None:
 
 def test_missing_kubeconfig_exits_with_4(tmp_path: Path) -> None:
     code, said = doctor("--kubeconfig", tmp_path / "none")
-    assert (code, "no such file; name one with --kubeconfig" in said) == (4, True)
+    assert (code, "no such file; choose one with --kubeconfig" in said) == (4, True)
 
 
 def test_this_machine_can_be_an_embedded_cluster() -> None:

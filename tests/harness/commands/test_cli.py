@@ -96,7 +96,7 @@ def test_results_default_to_the_current_folder(pack: Path) -> None:
         (["run", "--no-such-option"], "No such option '--no-such-option'"),
         (["run", "--options-file", "/no/such.yaml"], "options file /no/such.yaml: cannot be read: No such file"),
         (["run", "--kubernetes-version", "1.99"], "unknown Kubernetes version '1.99': known are 1.17 to 1.37"),
-        (["run", "--feature-gates", "Some"], "--feature-gates: feature gate 'Some': want Name=true or Name=false"),
+        (["run", "--feature-gates", "Some"], "--feature-gates: feature gate 'Some': expected Name=true or Name=false"),
         (["run", "--feature-gates", "Some=true"], "'Some' does not exist in Kubernetes 1.37: it has PreferSameTraffic"),
         (
             ["run", "--kubernetes-version", "1.29", "--feature-gates", "ServiceTrafficDistribution=true"],

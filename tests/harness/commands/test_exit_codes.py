@@ -147,7 +147,7 @@ def test_cause_has_its_exit_code_and_one_prefix(
     assert code == expected, output + errors
     assert "Traceback" not in errors
     if not line.startswith(SAID_ELSEWHERE):
-        errors = re.sub(r"^cannot look for kind clusters: .*\n", "", errors)  # Docker is installed but not running
+        errors = re.sub(r"^cannot list kind clusters: .*\n", "", errors)  # Docker is installed but not running
         assert errors.startswith("error: ")
         assert "certifiable" not in output
 

@@ -124,7 +124,7 @@ def test_exited_proxy_is_reported_with_the_error_from_its_log(tiny: Check, tmp_p
     assert code is ExitCode.DISTRUST
     assert _by_mark(said, "FAILED") == [STARTS]
     assert "tiny on a1 exited with 3; the first error of its log, in line 2 of 3: bad flag: x\n" in said
-    assert "next: run the command of the recipe by hand" in said
+    assert "next: run the recipe's command manually" in said
     assert _logs(tmp_path, BOOTED[0]) == "starting\nbad flag: x\nusage: y\n"
 
 
@@ -165,7 +165,7 @@ def test_proxy_that_declares_no_hint_support_passes_the_other_steps(tiny: Check)
     code, said = tiny("ignores-hints", exempt_features=["ZoneHints"])
     assert code is ExitCode.PASSED
     assert _by_mark(said, "-") == [
-        f"{each}: not checked, the proxy does not claim ZoneHints" for each in SMOKE_TEST[1:]
+        f"{each}: not checked, because the proxy does not claim ZoneHints" for each in SMOKE_TEST[1:]
     ]
 
 

@@ -34,7 +34,7 @@ def test_binaries_bring_their_controller() -> None:
     [
         ("binaries", "", "binaries:VERSION"),
         ("embedded:1.34", "", "unknown control plane"),
-        ("binaries:new", "", "want one like 1.34.2"),
+        ("binaries:new", "", "expected one like 1.34.2"),
         ("", "mine", "unknown controller"),
         ("", "kube-controller-manager:", "unknown controller"),
         ("binaries:1.34", "reference", "so it excludes"),

@@ -31,7 +31,7 @@ QUOTA = 'pods "w" is forbidden: exceeded quota: team, requested: pods=1, used: p
         (429, "too many requests", "fewer --workers"),
         (500, 'failed calling webhook "x.example.com": timeout', "does not answer"),
         (503, "service unavailable", "is the cluster up"),
-        (500, "etcdserver: mvcc: database space exceeded", "its log says more"),
+        (500, "etcdserver: mvcc: database space exceeded", "see its log"),
         (422, "spec.x is invalid", "refuses to create pods: 422 spec.x is invalid"),
     ],
 )

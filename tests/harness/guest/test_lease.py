@@ -75,7 +75,7 @@ def test_expired_lease_is_taken_over_and_leftovers_are_removed(api: Api) -> None
         assert "td-dead0000-main-1" not in namespaces(api)
         assert api.get("namespaces", "", NAMESPACE)["metadata"]["labels"][RUN_LABEL] == "bbbbbbbb"
     assert "alice@laptop pid 4711" in said[0]
-    assert said[1] == "removing what an earlier run left: 1 namespace"
+    assert said[1] == "removing leftovers of an earlier run: 1 namespace"
     assert NAMESPACE not in namespaces(api)
 
 

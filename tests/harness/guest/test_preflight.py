@@ -66,7 +66,7 @@ def test_refused_connection_is_reported(refusal: Refusal) -> None:
     with listening() as sock:
         url = url_of(sock)
     said = refusal(server=url)
-    assert said.startswith(f"{url}: nothing listens there (connection refused): is the cluster up")
+    assert said.startswith(f"{url}: no server listens there (connection refused): is the cluster up")
 
 
 @pytest.mark.parametrize("backlog", [5, 0])
@@ -77,7 +77,7 @@ def test_dropped_packets_are_reported(refusal: Refusal, monkeypatch: pytest.Monk
     with listening(backlog=backlog) as sock, socket.socket() as taken:
         if not backlog:
             taken.connect(sock.getsockname())
-        assert "nothing answers, packets may be dropped" in refusal(server=url_of(sock))
+        assert "no response, packets may be dropped" in refusal(server=url_of(sock))
     assert time.monotonic() - begin < 3
 
 

@@ -42,7 +42,7 @@ def test_gates_are_read_as_kubernetes_writes_them() -> None:
 
 @pytest.mark.parametrize("text", ["", "One", "One=", "=true", "One=yes"])
 def test_malformed_gate_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="want Name=true or Name=false"):
+    with pytest.raises(UsageError, match="expected Name=true or Name=false"):
         parse_gates((text,))
 
 

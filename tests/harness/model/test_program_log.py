@@ -47,7 +47,7 @@ def test_log_without_an_error_is_summarized_by_its_last_line() -> None:
 
 
 def test_empty_log_is_reported() -> None:
-    assert fault_in(" \n") == "it wrote nothing to its log"
+    assert fault_in(" \n") == "its log is empty"
 
 
 def test_fault_is_one_line_of_bounded_length() -> None:

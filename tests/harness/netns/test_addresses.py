@@ -45,7 +45,7 @@ def test_node_number_outside_the_plan_is_refused(number: int) -> None:
 
 @pytest.mark.parametrize("names", [(), ("IPv5",), ("IPv4", "IPv4"), ("ipv4",)])
 def test_unknown_repeated_or_no_families_are_refused(names: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match="want IPv4, IPv6 or both, each once"):
+    with pytest.raises(UsageError, match="expected IPv4, IPv6 or both, each once"):
         families_of(names)
 
 

@@ -73,13 +73,14 @@ def test_root_in_a_user_namespace_does_not_count_as_root() -> None:
     ended = subprocess.run(inside, capture_output=True, text=True, timeout=60, check=False)
     if "unshare" in ended.stderr:
         pytest.skip(ended.stderr)
-    assert "this user may not use what only root may: run as root of the machine" in ended.stdout
+    assert "this user cannot use capabilities of root: run as root of the machine" in ended.stdout
 
 
 def test_missing_requirement_is_reported_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(required, "_missing", lambda names: dict.fromkeys(names, "it is not here"))
     with pytest.raises(
-        UnavailableError, match="mine has requirements that this machine lacks: vxlan: it is not here; tun: it is"
+        UnavailableError,
+        match="mine has requirements that this machine does not satisfy: vxlan: it is not here; tun: it is",
     ):
         required.require(["vxlan", "tun"], "mine")
 

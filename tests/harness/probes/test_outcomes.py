@@ -131,7 +131,7 @@ def test_prohibit_route_is_a_refusal(wire: Wire, protocol: str, kind: str, how: 
 
 
 def test_unknown_protocol_is_named_and_refused(wire: Wire) -> None:
-    with pytest.raises(UsageError, match="cannot probe 'SCTP': want TCP or UDP"):
+    with pytest.raises(UsageError, match="cannot probe 'SCTP': expected TCP or UDP"):
         wire.loop.probe([wire.ask("SCTP")])
 
 

@@ -114,7 +114,7 @@ def test_existing_object_is_updated(boot: Boot) -> None:
         (CONFIG | {"data": 3}, "fake: object ConfigMap mine is refused: "),
         (
             {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "all"}},
-            "object ClusterRole all: the API server serves no such kind in rbac.authorization.k8s.io/v1",
+            "object ClusterRole all: the API server does not serve this kind in rbac.authorization.k8s.io/v1",
         ),
     ],
 )

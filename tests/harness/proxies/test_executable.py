@@ -212,7 +212,10 @@ def test_command_that_names_no_service_is_run_once_for_the_evidence(boot: Boot) 
 
 @pytest.mark.parametrize(
     ("command", "said"),
-    [(["no-such-program"], "no-such-program is not installed"), (["sleep", "60"], "it did not end within 0.2 s")],
+    [
+        (["no-such-program"], "no-such-program is not installed"),
+        (["sleep", "60"], "the command did not end within 0.2 s"),
+    ],
 )
 def test_command_that_cannot_explain_is_reported(
     boot: Boot, monkeypatch: pytest.MonkeyPatch, command: list[str], said: str

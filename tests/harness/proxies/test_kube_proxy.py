@@ -104,13 +104,15 @@ def test_old_versions_are_given_the_gate_of_mode_nftables() -> None:
 
 
 def test_mode_nftables_is_unavailable_before_1_29() -> None:
-    with pytest.raises(UnavailableError, match=r"1\.28\.3 has no mode nftables, which came with 1\.29"):
+    with pytest.raises(UnavailableError, match=r"1\.28\.3 does not have mode nftables, which was added in 1\.29"):
         require("nftables", Version(1, 28, 3))
 
 
 def test_program_that_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube_proxy, "search_path", lambda: "/nowhere")
-    with pytest.raises(UnavailableError, match=r"runs `iptables`, which is not here: .* `apt-get install iptables`"):
+    with pytest.raises(
+        UnavailableError, match=r"runs `iptables`, which is not installed: .* `apt-get install iptables`"
+    ):
         require("iptables", Version(1, 34, 0))
 
 

@@ -111,7 +111,7 @@ def test_plugins_receive_their_declared_capabilities(plugins: Plugins) -> None:
     ("listed", "said"),
     [
         ([{"type": "first", "fails": True}, {"type": "second"}], "plugin first: no such switch s1"),
-        ([{"type": "third"}], "there is no plugin third in /none:"),
+        ([{"type": "third"}], "plugin third is not in /none:"),
         ([{"type": "first", "gives": GIVES[:1]}], "the pod got ['10.244.1.7'], not ['10.244.1.7', 'fd00:"),
         ([{"kind": "first"}], "a plugin has no type"),
     ],

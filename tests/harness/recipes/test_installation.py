@@ -60,8 +60,8 @@ def test_files_are_relative_to_the_recipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([], "key kind: want a mapping of keys to values, not"),
-        ({}, "key kind: want objects, install, or both"),
+        ([], "key kind: expected a mapping of keys to values, not"),
+        ({}, "key kind: expected objects, install, or both"),
         ({"object": [AGENT]}, "key kind: unknown key 'object'; did you mean objects"),
         ({"objects": ["none.yaml"]}, r"key kind.objects\[0\]: file none.yaml: cannot be read"),
         ({"objects": [CONFIG]}, "key kind.ready is missing: name what has to be ready"),
@@ -72,10 +72,10 @@ def test_files_are_relative_to_the_recipe(tmp_path: Path) -> None:
         ),
         ({"objects": [AGENT], "images": ["none.tar"]}, r"key kind.images\[0\]: there is no file 'none.tar'"),
         ({"objects": [AGENT], "cni": "none.yaml"}, "key kind.cni: there is no file 'none.yaml'"),
-        ({"objects": [AGENT], "ready": []}, "key kind.ready: want a list of daemonset, deployment, statefulset"),
+        ({"objects": [AGENT], "ready": []}, "key kind.ready: expected a list of daemonset, deployment, statefulset"),
         ({"objects": [AGENT], "ready": [{"pod": "a/b"}]}, r"key kind.ready\[0\]: unknown key 'pod'"),
-        ({"objects": [AGENT], "ready": [{"daemonset": "b"}]}, "daemonset: want NAMESPACE/NAME, not 'b'"),
-        ({"objects": [AGENT], "ready_seconds": -1}, "key kind.ready_seconds: want seconds from 0 to 600"),
+        ({"objects": [AGENT], "ready": [{"daemonset": "b"}]}, "daemonset: expected NAMESPACE/NAME, not 'b'"),
+        ({"objects": [AGENT], "ready_seconds": -1}, "key kind.ready_seconds: expected seconds from 0 to 600"),
     ],
 )
 def test_wrong_key_is_named_before_a_cluster_is_made(given: Any, said: str) -> None:

@@ -78,7 +78,7 @@ def test_closed_output_pipe_ends_the_run_and_fails_no_scenario() -> None:
 
 def test_low_file_limit_is_reported_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
-    with pytest.raises(UnavailableError, match="may open 64 files here, and a run needs 256: raise `ulimit -Hn`"):
+    with pytest.raises(UnavailableError, match="can open only 64 files here, but a run needs 256: raise `ulimit -Hn`"):
         require([LIMITS], None)
 
 

@@ -129,7 +129,7 @@ def test_file_states_its_claims(tmp_path: Path) -> None:
         ({"proxy": "installed"}, "judges the proxy of a real cluster, and nodes of --backend netns have none"),
         ({"proxy": "kube-proxi"}, "--proxy: unknown proxy 'kube-proxi'; allowed: reference, kube-proxy"),
         ({"proxy": "kube-proxy:"}, "unknown proxy 'kube-proxy:'"),
-        ({"proxy": "kube-proxy:new"}, "version 'new': want one like 1.34.2"),
+        ({"proxy": "kube-proxy:new"}, "version 'new': expected one like 1.34.2"),
         ({"proxy": "none.yaml"}, "proxy file none.yaml: cannot be read"),
     ],
 )
@@ -169,10 +169,13 @@ def test_recipe_is_for_its_backends(recipe: dict[str, Any], given: dict[str, Any
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"cni": "none"}, "--cni none: nodes do not get ready without a network plugin; only a recipe can bring one"),
+        (
+            {"cni": "none"},
+            "--cni none: nodes do not become ready without a network plugin, which only a recipe can provide",
+        ),
         ({"cni": "no-such.yaml"}, "--cni: there is no file no-such.yaml"),
         ({"mode": "none"}, "--mode none: a cluster without kube-proxy needs a recipe"),
-        ({"proxy": "kube-proxy"}, "use --proxy installed, or leave --proxy out; for kind also a recipe with key kind"),
+        ({"proxy": "kube-proxy"}, "use --proxy installed, or omit --proxy; kind also accepts a recipe with key kind"),
     ],
 )
 def test_incomplete_kind_cluster_requires_a_recipe(given: dict[str, Any], said: str) -> None:

@@ -95,7 +95,7 @@ class Replaced(Replaceable):
 
 def test_an_image_that_cannot_be_pulled_ends_the_run(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_runner, "TROUBLED_SECONDS", 0.2)
-    with pytest.raises(DistrustError, match=r"cannot be pulled .*name a registry that the nodes reach"):
+    with pytest.raises(DistrustError, match=r"cannot be pulled .*use a registry that the nodes can reach"):
         boot(target(host, registry="registry.invalid").to_json(), resolve({"backend": "kubeconfig"}), "main")
     left = [each["metadata"]["name"] for each in host.backend.api.list("namespaces")]
     assert [name for name in left if name.startswith("td-")] == []
@@ -183,7 +183,7 @@ def test_credentials_that_expire_end_the_run(host: Host) -> None:
     ran = host.run(token=token, meanwhile=lambda _: host.server.revoke(token))
     assert (ran.code, ran.verdicts) == (12, ["inconclusive"]), ran.text
     assert "the API server does not accept the credentials (401 Unauthorized): log in again" in ran.text
-    assert "when that is repaired, run `trafficdist cleanup`" in ran.text
+    assert "then run `trafficdist cleanup`" in ran.text
     assert "the Lease of run" in host.clean_up()
     assert host.changed() == []
 
@@ -199,7 +199,7 @@ def test_lost_api_server_causes_no_failure_and_cleanup_happens_later(host: Host)
     ran = host.run(meanwhile=go_away)
     back.join()
     assert (ran.code, ran.verdicts) == (10, ["inconclusive"]), ran.text
-    assert "nothing listens there (connection refused): is the cluster up" in ran.text
+    assert "no server listens there (connection refused): is the cluster up" in ran.text
     assert host.changed() == []
 
 
@@ -225,7 +225,10 @@ def test_lost_node_is_reported_and_causes_no_failure(tmp_path: Path) -> None:
         ran = host.run(meanwhile=lambda _: take_away(booted, "b1"))
         assert ran.code in {10, 12}, ran.text
         assert ran.verdicts == ["inconclusive"]
-        assert "node b1 is gone from the cluster: start again when the cluster's nodes do not change" in ran.text
+        assert (
+            "node b1 was removed from the cluster: start the run again when the cluster's nodes do not change"
+            in ran.text
+        )
         assert host.changed() == ["gone: nodes b1"]
 
 

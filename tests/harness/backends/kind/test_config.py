@@ -109,7 +109,7 @@ def test_the_version_of_a_node_image_is_in_its_tag(image: str, version: Version 
     ("given", "says"),
     [
         ({"mode": "ebpf"}, "no kube-proxy mode 'ebpf'"),
-        ({"families": ("IPv5",)}, "want IPv4, IPv6 or both"),
+        ({"families": ("IPv5",)}, "expected IPv4, IPv6 or both"),
         ({"images": {"master": "x"}}, "no node role master"),
     ],
 )
