@@ -1,0 +1,139 @@
+"""The command `trafficdist check-decisions`. It imports little, because `trafficdist --help` must not wait for it.
+
+The suite does not import the reference. So the reference is found by an entry point of group `trafficdist.decisions`,
+like other implementations that have one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from conformance import oracle
+
+if TYPE_CHECKING:
+    from conformance.small_scope import Counterexample, Endpoint
+
+GROUP = "trafficdist.decisions"
+
+_EPILOG = """\b
+Examples:
+  trafficdist check-decisions
+  trafficdist check-decisions --endpoints 2
+  trafficdist check-decisions --decisions my_proxy.topology:decide
+
+\b
+Exit codes:
+   0  every decision is right
+   1  at least one decision is wrong
+   4  --decisions names no function, or the function raises an exception"""
+
+
+@click.command("check-decisions", epilog=_EPILOG)
+@click.option(
+    "--decisions", "name", default="reference", show_default=True, metavar="MODULE:FUNCTION",
+    help="A Python function that decides for one state, or an entry point of group trafficdist.decisions.",
+)  # fmt: skip
+@click.option(
+    "--endpoints", "size", type=click.IntRange(0), default=3, show_default=True, metavar="N",
+    help="The largest number of endpoints. With 2, the check takes a fifth of the time.",
+)  # fmt: skip
+@click.option(
+    "--reading", type=click.Choice(["released", "kep"]), default="released", show_default=True,
+    help="released: only ready endpoints need hints. kep: every endpoint needs hints.",
+)  # fmt: skip
+def check_decisions(name: str, size: int, reading: Any) -> int:
+    """Compare a proxy's decisions with the documents in all states of up to N endpoints.
+
+    A decision is a set of endpoints, "drop" or "reject". It depends on the node, hints and conditions of each endpoint,
+    both traffic policies, the kind of address, and the client. docs/small-scope.md lists the values that occur.
+    """
+    from conformance import small_scope  # noqa: PLC0415
+
+    decide, start, states = _function(name), time.perf_counter(), 0
+    click.echo(f"{'endpoints':<16}{'sets':>10}{'states':>13}{'undefined':>13}{'wrong':>13}")
+    for title, sets in small_scope.scope(size):
+        try:
+            found = small_scope.check(decide, sets, reading=reading)
+        except small_scope.FailedError as error:
+            raise click.UsageError(f"--decisions {name}: {error}") from error
+        click.echo(f"{title:<16}{found.sets:>10,}{found.states:>13,}{found.undefined:>13,}{found.wrong:>13,}")
+        states += found.states
+        if found.smallest is not None:
+            click.echo(f"\nThe simplest counterexample:\n\n{describe(found.smallest)}")
+            return 1
+    seconds = time.perf_counter() - start
+    click.echo(f"\n{states:,} states in {seconds:.0f} s: no counterexample up to {size} endpoint{'s' * (size != 1)}")
+    return 0
+
+
+def _function(name: str) -> Callable[[Any], Any]:
+    known = {each.name: each for each in entry_points(group=GROUP)}
+    module, _, function = (known[name].value if name in known else name).partition(":")
+    if not function:
+        raise click.UsageError(f"--decisions {name}: expected MODULE:FUNCTION, or one of {', '.join(sorted(known))}")
+    if (here := os.getcwd()) not in sys.path:  # noqa: PTH109
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise click.UsageError(f"--decisions {name}: {error}") from error
+    if not callable(found):
+        raise click.UsageError(f"--decisions {name}: it is not a function")
+    return found  # type: ignore[no-any-return]
+
+
+def describe(counterexample: Counterexample) -> str:
+    """Return a counterexample as a table."""
+    state = counterexample.state
+    clients = {"pod": "a pod on", "node": "the host of", "external": "outside the cluster, via"}
+    facts = [
+        (
+            "client",
+            f"{clients[state.client]} node {state.node}, {f'zone {state.zone}' if state.zone else 'without zone'}",
+        ),
+        ("address", state.to.replace("-", " ").replace(" ip", " IP")),
+        ("internal policy", state.internal),
+        ("external policy", state.external),
+        ("right", _outcome(counterexample.right)),
+        ("decided", _decision(counterexample.decided)),
+    ]
+    lines = [f"  {name:<17}{value}" for name, value in facts]
+    head = ("endpoint", "node", "zone hints", "node hints", "ready", "serving", "terminating")
+    rows: list[Sequence[str]] = [head, *map(_row, state.endpoints)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([*lines, "", *(table if len(rows) > 1 else ["  no endpoints"])])
+
+
+def _row(each: Endpoint) -> Sequence[str]:
+    conditions = [
+        "absent" if value is None else str(value).lower() for value in (each.ready, each.serving, each.terminating)
+    ]
+    return each.address, each.node or "-", _names(each.zone_hints), _names(each.node_hints), *conditions
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "-"
+
+
+def _outcome(outcome: oracle.Outcome) -> str:
+    match outcome:
+        case oracle.Answers(pods, by):
+            return f"{_names(pods)} (by {by})"
+        case oracle.Silence.DROPPED:
+            return "drop"
+        case oracle.Silence.REFUSED:
+            return "reject"
+    return "drop or reject"
+
+
+def _decision(decided: Any) -> str:
+    return (_names(decided) if decided else "no endpoint") if isinstance(decided, frozenset) else str(decided)

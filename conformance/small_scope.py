@@ -1,0 +1,318 @@
+"""Compare a decision function with the oracle in all states of a small scope: up to three endpoints of one Service.
+
+The requirements send packets in chosen states. A function that returns a decision can be called in all states instead.
+Most wrong decisions show in some state with few endpoints, so a function without a counterexample in this scope is
+likely to be right in larger states too.
+
+The number of states is kept small in three ways:
+
+- Names carry no meaning. Two nodes in two zones, and a client on each of them or on a node without zone, stand for all.
+- Three endpoints have only `COMMON` values. All other values occur with at most two endpoints.
+- The order of endpoints carries no meaning. Two endpoints with `COMMON` values, and two with one address, are checked
+  in both orders. All other sets are checked in one order each, which differs from set to set, so that all orders occur.
+
+This module is pure. `conformance/check_decisions.py` is the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import combinations_with_replacement, permutations, product
+from typing import Any, NamedTuple, get_args
+
+from conformance import oracle
+from conformance.oracle import AddressKind, Answers, ClientKind, LeftOpen, Policies, Policy, Reading, Silence
+
+NONE: frozenset[str] = frozenset()
+
+ZONES = {"a1": "a", "a2": "a", "b1": "b", "": ""}
+"""The zone of each node that endpoints are on. An endpoint may have no node name."""
+
+PLACES = (("a1", "a"), ("b1", "b"), ("n1", ""))
+"""The nodes of clients, with their zones. n1 has no zone label."""
+
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+
+_BOTH_POLICIES = list(product(POLICIES, repeat=2))
+_STATES_OF_A_SET = len(PLACES) * len(_BOTH_POLICIES) * len(get_args(ClientKind)) * len(get_args(AddressKind))
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The values of an endpoint, except its address. A condition that is None is absent."""
+
+    node: str = "a1"
+    zone_hints: frozenset[str] = NONE
+    node_hints: frozenset[str] = NONE
+    ready: bool | None = True
+    serving: bool | None = True
+    terminating: bool | None = False
+
+    @property
+    def weight(self) -> int:
+        """The number of values that are not the defaults, which is small in a simple counterexample."""
+        plain = Kind()
+        hints = len(self.zone_hints) + len(self.node_hints)
+        conditions = (self.ready, self.serving, self.terminating) != (plain.ready, plain.serving, plain.terminating)
+        return 2 * hints + 2 * conditions + (self.node != plain.node) + (self.serving is None)
+
+
+class Endpoint(NamedTuple):
+    """An endpoint of a state. Its zone is the zone of its node."""
+
+    address: str
+    node: str
+    zone: str
+    zone_hints: frozenset[str]
+    node_hints: frozenset[str]
+    ready: bool | None
+    serving: bool | None
+    terminating: bool | None
+
+
+class State(NamedTuple):
+    """The values that a decision depends on: the endpoints of a Service, its policies, and a client on a node.
+
+    `node` and `zone` are those of the proxy that handles the client's packets. `to` is the kind of address.
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    node: str
+    zone: str
+    client: ClientKind
+    to: AddressKind
+    internal: Policy
+    external: Policy
+
+
+Decide = Callable[[State], Any]
+"""Returns a set of addresses, "drop" or "reject"."""
+
+
+class FailedError(Exception):
+    """A decision function raised an exception instead of deciding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """A state in which the decision differs from the outcomes that the documents allow."""
+
+    state: State
+    right: oracle.Outcome
+    decided: Any
+
+    @property
+    def weight(self) -> int:
+        state, plain = self.state, (*PLACES[0], "pod", "cluster-ip", "Cluster", "Cluster")
+        others = sum(one != other for one, other in zip(state[1:], plain, strict=True))
+        return _weight(state.endpoints) + others
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The result for many sets of endpoints: the number of states, and the simplest of the wrong ones.
+
+    `undefined` is the number of further states, in which the documents leave the outcome open.
+    """
+
+    sets: int
+    states: int = 0
+    undefined: int = 0
+    wrong: int = 0
+    smallest: Counterexample | None = None
+
+
+READY, STARTING, LEAVING, GONE = (True, True, False), (False, False, False), (False, True, True), (False, False, True)
+
+COMMON = [
+    Kind(node, frozenset(zones), frozenset(nodes), *conditions)
+    for conditions in (READY, STARTING, LEAVING, GONE)
+    for zones in ((), ("a",), ("b",))
+    for nodes in ((), ("a1",), ("b1",))
+    for node in ("a1", "b1")
+]
+"""The values of which all combinations of endpoints are checked."""
+
+_HINTS = [((), ()), (("a",), ("a1",))]
+_OTHER_HINTS = [(("a", "b"), ()), ((), ("a1", "b1")), (("elsewhere",), ()), ((), ("elsewhere",))]
+_UNSET = (True, False, None)
+
+RARE = [
+    each
+    for each in dict.fromkeys(
+        Kind(node, frozenset(zones), frozenset(nodes), *conditions)
+        for node, (zones, nodes), conditions in [
+            *product(["a1"], _HINTS, product(_UNSET, repeat=3)),
+            *product(["a1"], _OTHER_HINTS, [READY, LEAVING]),
+            *product(["a2", ""], [((), ()), (("a",), ()), (("b",), ())], [READY, LEAVING]),
+        ]
+    )
+    if each not in COMMON
+]
+"""Further values: absent conditions, odd combinations of conditions, several hints, hints for other places, no node."""
+
+ALL = [
+    Kind(node, frozenset(zones), frozenset(nodes), *conditions)
+    for node in ZONES
+    for zones in ((), ("a",), ("b",), ("a", "b"), ("elsewhere",))
+    for nodes in ((), ("a1",), ("b1",), ("a1", "b1"), ("elsewhere",))
+    for conditions in product(_UNSET, repeat=3)
+]
+"""Every combination of the values of one endpoint."""
+
+
+@cache
+def endpoint(kind: Kind, number: int) -> Endpoint:
+    """Return an endpoint with these values, and with an address for its number."""
+    conditions = (kind.ready, kind.serving, kind.terminating)
+    return Endpoint(f"10.244.0.{number}", kind.node, ZONES[kind.node], kind.zone_hints, kind.node_hints, *conditions)
+
+
+@lru_cache(1)
+def _weight(endpoints: tuple[Endpoint, ...]) -> int:
+    return sum(3 + kind_of(each).weight for each in endpoints)
+
+
+def kind_of(each: Endpoint) -> Kind:
+    """Return the values of an endpoint without its address."""
+    return Kind(each.node, each.zone_hints, each.node_hints, each.ready, each.serving, each.terminating)
+
+
+def scope(size: int) -> Iterator[tuple[str, Iterator[tuple[Endpoint, ...]]]]:
+    """Yield the sets of endpoints with a title, for each number of endpoints up to `size`."""
+    for count in range(size + 1):
+        yield f"{count}", sets(count)
+        if count == 2:
+            yield "2, one address", repeated_addresses()
+
+
+def sets(count: int) -> Iterator[tuple[Endpoint, ...]]:
+    """Return all sets of this many endpoints, with different addresses."""
+    match count:
+        case 0 | 1:
+            yield from map(_numbered, product(ALL, repeat=count))
+        case 2:
+            rare = frozenset(RARE)
+            yield from map(_numbered, product(COMMON, repeat=2))
+            pairs = combinations_with_replacement([*COMMON, *RARE], 2)
+            yield from _in_some_order(pair for pair in pairs if pair[1] in rare)
+        case _:
+            yield from _in_some_order(combinations_with_replacement(COMMON, count))
+
+
+def repeated_addresses() -> Iterator[tuple[Endpoint, ...]]:
+    """Return all pairs of endpoints with one address, of which one is ready, in both orders.
+
+    A network may give the address of a pod that ends to a new pod while the slices still have both.
+    """
+    for one, other in product(COMMON, repeat=2):
+        if one.ready is not other.ready:
+            yield endpoint(one, 1), endpoint(other, 1)
+
+
+def _in_some_order(chosen: Iterable[tuple[Kind, ...]]) -> Iterator[tuple[Endpoint, ...]]:
+    """Number each set of endpoints in another order than the set before."""
+    for number, kinds in enumerate(chosen):
+        orders = list(permutations(kinds))
+        yield _numbered(orders[number % len(orders)])
+
+
+def _numbered(kinds: Sequence[Kind]) -> tuple[Endpoint, ...]:
+    return tuple([endpoint(each, number) for number, each in enumerate(kinds, 1)])
+
+
+@cache
+def questions(policies: Policies) -> list[tuple[ClientKind, AddressKind, Policy]]:
+    """Return each client and kind of address with the policy that applies, if the documents define it."""
+    found = []
+    for client, to in product(get_args(ClientKind), get_args(AddressKind)):
+        policy = oracle.governing(oracle.Client(client, "a1", "a"), to, policies)
+        if not isinstance(policy, LeftOpen):
+            found.append((client, to, policy))
+    return found
+
+
+def right(endpoints: Sequence[Endpoint], node: str, zone: str, policy: Policy, reading: Reading) -> oracle.Outcome:
+    """Return the outcome for clients on a node, at the addresses to which this policy applies.
+
+    If an address occurs twice, the outcome is defined only if the endpoint that is not ready makes no difference.
+    """
+    client, policies = oracle.Client("pod", node, zone), Policies(internal=policy)
+    judged = [_judged(each) for each in endpoints]
+    found = oracle.outcome(judged, client, policies=policies, reading=reading)
+    if len({each.pod for each in judged}) == len(judged):
+        return found
+    ready = {each.pod for each in judged if oracle.is_ready(each)}
+    current = [each for each in judged if oracle.is_ready(each) or each.pod not in ready]
+    if _allowed(found) == _allowed(oracle.outcome(current, client, policies=policies, reading=reading)):
+        return found
+    return LeftOpen("an address of two endpoints, of which the one that is not ready would matter")
+
+
+@cache
+def _judged(each: Endpoint) -> oracle.Endpoint:
+    conditions = (each.ready, each.serving, each.terminating)
+    return oracle.Endpoint(each.address, each.node, each.zone_hints, each.node_hints, *conditions)
+
+
+def _allowed(outcome: oracle.Outcome) -> tuple[object, ...]:
+    """Return the decisions that lead to this outcome; none if the documents leave it open."""
+    match outcome:
+        case Answers(pods):
+            return (pods,)
+        case Silence.DROPPED:
+            return ("drop",)
+        case Silence.REFUSED:
+            return ("reject",)
+        case Silence.EITHER:
+            return ("drop", "reject")
+    return ()
+
+
+def check(
+    decide: Decide,
+    endpoint_sets: Iterable[tuple[Endpoint, ...]],
+    *,
+    reading: Reading = "released",
+) -> Found:
+    """Compare the decisions with the oracle in all states with these sets of endpoints.
+
+    `reading` matters where a KEP's text and released Kubernetes differ (see `conformance/oracle.py`). Raises
+    `FailedError`.
+    """
+    asked = [(internal, external, questions(Policies(internal, external))) for internal, external in _BOTH_POLICIES]
+    number = states = wrong = 0
+    smallest: Counterexample | None = None
+    for number, endpoints in enumerate(endpoint_sets, 1):  # noqa: B007  the last number is the number of sets
+        for node, zone in PLACES:
+            outcomes = {policy: right(endpoints, node, zone, policy, reading) for policy in POLICIES}
+            allowed = {policy: _allowed(outcome) for policy, outcome in outcomes.items()}
+            for internal, external, defined in asked:
+                for client, to, policy in defined:
+                    if not allowed[policy]:
+                        continue
+                    states += 1
+                    state = State(endpoints, node, zone, client, to, internal, external)
+                    try:
+                        decided = decide(state)
+                    except Exception as error:
+                        raise FailedError(f"{type(error).__name__}: {error}, for {state}") from error
+                    if decided in allowed[policy] or (decided := _plain(decided)) in allowed[policy]:
+                        continue
+                    wrong += 1
+                    if smallest is not None and _weight(endpoints) >= smallest.weight:
+                        continue  # most wrong states end here, because a fault usually shows in simple states first
+                    found = Counterexample(state, outcomes[policy], decided)
+                    if smallest is None or found.weight < smallest.weight:
+                        smallest = found
+    return Found(number, states, number * _STATES_OF_A_SET - states, wrong, smallest)
+
+
+def _plain(decided: Any) -> Any:
+    """Return a decision as a set, if it is another collection."""
+    try:
+        return decided if isinstance(decided, str) else frozenset(decided)
+    except TypeError:
+        return decided

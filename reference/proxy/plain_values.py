@@ -1,0 +1,65 @@
+"""The decisions of the reference about plain values, for `trafficdist check-decisions`.
+
+`conformance/small_scope.py` describes the values. This module does not import them, because the reference imports no
+other package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from reference.proxy.decision import NEWEST, Action, Decision, Drop, Endpoint, Forward, Place, ServicePort, decide
+
+Answer = frozenset[str] | str
+
+
+def answering(decide: Callable[..., Decision] = decide) -> Callable[[Any], Answer]:
+    """Return a function that answers for one client and one address, by the decisions of a function like `decide`.
+
+    One decision answers for many clients and addresses in turn, so the answers for the last endpoints are kept.
+    """
+    known: Any = None
+    read: list[Endpoint] = []
+    answers: dict[tuple[str, str, str], tuple[Answer, Answer, Answer]] = {}
+
+    def answer(state: Any) -> Answer:
+        nonlocal known, read
+        if state.endpoints is not known:
+            known, read = state.endpoints, [_read(each) for each in state.endpoints]
+            answers.clear()
+        key = (state.node, state.internal, state.external)
+        if key not in answers:
+            decision = decide(_port(state.internal, state.external), read, Place(state.node, state.zone), NEWEST)
+            answers[key] = (_answer(decision.cluster_ip), _answer(decision.outside), _answer(decision.inside))
+        return answers[key][0 if state.to == "cluster-ip" else 1 if state.client == "external" else 2]
+
+    return answer
+
+
+@cache
+def _port(internal: str, external: str) -> ServicePort:
+    return ServicePort(
+        "default", "web", "", "TCP", 80,
+        node_port=30080,
+        cluster_ips=("10.96.0.1",),
+        load_balancer_ips=("192.0.2.1",),
+        external_ips=("192.0.2.2",),
+        internal_local=internal == "Local",
+        external_local=external == "Local",
+    )  # fmt: skip
+
+
+def _read(each: Any) -> Endpoint:
+    ready, serving, terminating = each.ready is not False, each.serving is not False, each.terminating is True
+    return Endpoint(each.address, 8080, ready, serving, terminating, each.node, each.zone_hints, each.node_hints)
+
+
+def _answer(action: Action | None) -> Answer:
+    if isinstance(action, Forward):
+        return frozenset([each.address for each in action.endpoints])
+    return "drop" if isinstance(action, Drop) else "reject"
+
+
+decide_plain_values = answering()
