@@ -327,7 +327,11 @@ def _last_sync(cluster: Cluster, node: str) -> float:
         "proxy-metrics-never-change",
         "refusals-counted-as-drops",
     },
-    fixes={"neighbours": "the metric counts all Services", "family": "the metric counts IPv4 rules"},
+    fixes={
+        "ports": "the metric counts ports",
+        "neighbours": "the metric counts all Services",
+        "family": "the metric counts IPv4 rules",
+    },
 )
 def test_dropped_internal_traffic_is_counted(three_zones: Cluster) -> None:
     here, elsewhere = (proxy_metrics(three_zones, node) for node in ("a1", "b1"))
@@ -353,7 +357,11 @@ def test_dropped_internal_traffic_is_counted(three_zones: Cluster) -> None:
     features={EXTERNAL_POLICY, NODE_PORT, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy",
     kills={"drops-counted-for-the-other-policy", "ignores-external-local", "proxy-metrics-never-change"},
-    fixes={"neighbours": "the metric counts all Services", "family": "the metric counts IPv4 rules"},
+    fixes={
+        "ports": "the metric counts ports",
+        "neighbours": "the metric counts all Services",
+        "family": "the metric counts IPv4 rules",
+    },
 )
 def test_dropped_external_traffic_is_counted(three_zones: Cluster) -> None:
     here, elsewhere = (proxy_metrics(three_zones, node) for node in ("a1", "b1"))

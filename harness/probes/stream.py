@@ -98,7 +98,7 @@ class Stream:
             control.end()
             self._report(outcome)
 
-    def _tell(self, outcome: Observation, why: str = "") -> None:
+    def _report(self, outcome: Observation, why: str = "") -> None:
         result, self._result = self._result, None
         if result is None:
             return

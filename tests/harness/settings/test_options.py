@@ -69,8 +69,10 @@ def test_release_of_a_run_is_put_together_from_its_options() -> None:
     assert resolve(given, environment={}).release == Release("1.33", {"One": True, "Two": False}, "released")
 
 
-def test_a_seed_is_chosen_when_none_is_given() -> None:
-    assert resolve({}, environment={}).seed != resolve({}, environment={}).seed
+def test_seed_is_random_only_for_generated_scenarios() -> None:
+    assert resolve({}, environment={}).seed == 1
+    generating = {"backend": "netns", "generate": "60s"}
+    assert resolve(generating, environment={}).seed != resolve(generating, environment={}).seed
 
 
 def test_settings_round_trip_to_a_worker() -> None:
@@ -98,7 +100,7 @@ def test_real_cluster_gets_no_special_topology() -> None:
 
 
 GIVEN = {
-    "backend": "", "seed": "1", "time-scale": "2", "workers": "1", "kind-patch": "1.30=1.30.14", "profile": "dns",
+    "backend": "", "seed": "1", "draw": "slices=each", "time-scale": "2", "workers": "1", "kind-patch": "1.30=1.30.14", "profile": "dns",
     "proxy": "", "mode": "", "mutant": "takes-turns", "dns": "reference", "control-plane": "embedded",
     "controller": "reference",
     "feature-gates": "One=true", "follow": "kep", "topology": "three_zones", "families": "IPv4", "keep": "always",
