@@ -26,12 +26,13 @@ torn. Readers report both.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -70,10 +71,13 @@ class History:
         self._windows = 0
         self.changes: deque[Change] = deque(maxlen=_CHANGES)  # the latest changes, for the explanation of a failure
         self._judged: list[Judgement] = []  # since the last verdict
+        self._aside = False
         self.write("begin", worker=worker, version=VERSION)
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append a record with the time in seconds, by the monotonic and the wall clock."""
+        if self._aside:
+            return
         record = {"kind": kind, "mono": round(time.monotonic(), 6), "wall": round(time.time(), 6), **fields}
         with self._lock:
             line, digest = sealed(record, self._digest)
@@ -85,6 +89,16 @@ class History:
                 os.ftruncate(self._fd, before)  # the file ends with a complete line again
                 raise
             self._digest = digest
+
+    @contextlib.contextmanager
+    def set_aside(self) -> Iterator[None]:
+        """Write nothing in this context, in which a failed test is repeated. No verdict depends on the repetition."""
+        judged, changes, self._aside = list(self._judged), list(self.changes), True
+        try:
+            yield
+        finally:
+            self._aside, self._judged = False, judged
+            self.changes = deque(changes, maxlen=_CHANGES)
 
     def change(self, what: str, **facts: Any) -> None:
         self.changes.append(Change(time.monotonic(), what, facts))

@@ -164,15 +164,13 @@ def new_cluster(
         declared = run.settings.converges_within if run is not None else 0.0
         ended = run.known_ends if run is not None else dict
         draw = run.plan.draw_of(test) if run is not None and run.plan is not None else PLAIN
-        written = history
-        if run is not None and run.shrinking is not None:
-            draw, written = run.shrinking
+        draw = run.shrinking or draw if run is not None else draw
         booted = backends(topology, draw)
         made.append(
             Cluster(
                 booted,
                 namespace,
-                history=written,
+                history=history,
                 test=test,
                 converges_within=declared,
                 ended_before=ended,

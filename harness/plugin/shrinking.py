@@ -1,18 +1,16 @@
 """Repeat a failed test with fewer drawn values, to find the values that matter.
 
-The repetitions never change the verdict. Their observations go to a separate file that is not judged.
+The repetitions never change the verdict. Their observations are not recorded.
 """
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import pytest
 
 from harness.eventually import time_scale
 from harness.judging.conclusion import UnmetError
-from harness.judging.history import History
 from harness.plugin import judging
 from harness.run.run import Run
 from harness.variation.axes import Draw
@@ -36,14 +34,12 @@ class Shrinker:
         if self._left <= 0:
             return None
         begun = time.monotonic()
-        path = Path(self._run.folder.parts) / f"repeated-{self._run.worker or 'main'}.jsonl"
         try:
-            with History(path) as history:
-                self._run.shrinking = draw, history
+            with self._run.history.set_aside():
+                self._run.shrinking = draw
                 return _fails(item, following)
         finally:
             self._run.shrinking = None
-            path.unlink(missing_ok=True)
             self._left -= time.monotonic() - begun
 
 

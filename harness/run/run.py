@@ -51,7 +51,7 @@ class Run:
     suite: Path = Path()  # the folder of the suite
     workers: str = ""  # the number of processes and the reason for it
     worker_pids: list[int] = field(default_factory=list)  # of all workers, including workers that have ended
-    shrinking: tuple[Draw, History] | None = None  # the draw to try again, and where its observations go
+    shrinking: Draw | None = None  # the draw with which a failed test is repeated
     _history: History | None = field(default=None, init=False, repr=False)
 
     @property

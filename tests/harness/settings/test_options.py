@@ -100,7 +100,8 @@ def test_real_cluster_gets_no_special_topology() -> None:
 
 
 GIVEN = {
-    "backend": "", "seed": "1", "draw": "slices=each", "time-scale": "2", "workers": "1", "kind-patch": "1.30=1.30.14", "profile": "dns",
+    "draw": "slices=each", "backend": "", "seed": "1",
+    "time-scale": "2", "workers": "1", "kind-patch": "1.30=1.30.14", "profile": "dns",
     "proxy": "", "mode": "", "mutant": "takes-turns", "dns": "reference", "control-plane": "embedded",
     "controller": "reference",
     "feature-gates": "One=true", "follow": "kep", "topology": "three_zones", "families": "IPv4", "keep": "always",
