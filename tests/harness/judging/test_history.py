@@ -319,3 +319,15 @@ def test_a_scenario_states_the_largest_of_its_smallest_faults(tmp_path: Path) ->
 
     check = record.as_json()["check"]
     assert (check["samples"], check["smallestFault"]) == (283, "5% leak at 2 clients, 20% leak at one")
+
+
+def test_nothing_is_written_while_a_test_is_repeated(tmp_path: Path) -> None:
+    with History(tmp_path / "run.jsonl") as history:
+        history.change("before")
+        with history.set_aside():
+            history.change("while repeated")
+            history.took("KEP-1/a", "", 1.0, 0.0)
+        history.change("after")
+    kinds = [json.loads(line).get("what") for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert kinds == [None, "before", "after", None]
+    assert [each.what for each in history.changes] == ["before", "after"]
