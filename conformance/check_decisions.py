@@ -43,7 +43,7 @@ Exit codes:
 )  # fmt: skip
 @click.option(
     "--endpoints", "size", type=click.IntRange(0), default=3, show_default=True, metavar="N",
-    help="The largest number of endpoints. With 2, the check takes a fifth of the time.",
+    help="The largest number of endpoints. With 2, the check takes a quarter of the time.",
 )  # fmt: skip
 @click.option(
     "--reading", type=click.Choice(["released", "kep"]), default="released", show_default=True,

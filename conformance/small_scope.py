@@ -27,11 +27,11 @@ from conformance.oracle import AddressKind, Answers, ClientKind, LeftOpen, Polic
 
 NONE: frozenset[str] = frozenset()
 
-ZONES = {"a1": "a", "a2": "a", "b1": "b", "": ""}
-"""The zone of each node that endpoints are on. An endpoint may have no node name."""
+ZONES = {"a1": "a", "a2": "a", "b1": "b", "n1": "", "": ""}
+"""The zone of each node that endpoints are on. n1 has no zone label, and an endpoint may have no node name."""
 
 PLACES = (("a1", "a"), ("b1", "b"), ("n1", ""))
-"""The nodes of clients, with their zones. n1 has no zone label."""
+"""The nodes of clients, with their zones."""
 
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
@@ -136,7 +136,7 @@ COMMON = [
 """The values of which all combinations of endpoints are checked."""
 
 _HINTS = [((), ()), (("a",), ("a1",))]
-_OTHER_HINTS = [(("a", "b"), ()), ((), ("a1", "b1")), (("elsewhere",), ()), ((), ("elsewhere",))]
+_OTHER_HINTS = [(("a", "b"), ()), ((), ("a1", "b1")), ((), ("n1",)), (("elsewhere",), ()), ((), ("elsewhere",))]
 _UNSET = (True, False, None)
 
 RARE = [
@@ -146,7 +146,7 @@ RARE = [
         for node, (zones, nodes), conditions in [
             *product(["a1"], _HINTS, product(_UNSET, repeat=3)),
             *product(["a1"], _OTHER_HINTS, [READY, LEAVING]),
-            *product(["a2", ""], [((), ()), (("a",), ()), (("b",), ())], [READY, LEAVING]),
+            *product(["a2", "n1", ""], [((), ()), (("a",), ()), (("b",), ())], [READY, LEAVING]),
         ]
     )
     if each not in COMMON
@@ -157,7 +157,7 @@ ALL = [
     Kind(node, frozenset(zones), frozenset(nodes), *conditions)
     for node in ZONES
     for zones in ((), ("a",), ("b",), ("a", "b"), ("elsewhere",))
-    for nodes in ((), ("a1",), ("b1",), ("a1", "b1"), ("elsewhere",))
+    for nodes in ((), ("a1",), ("b1",), ("n1",), ("a1", "b1"), ("elsewhere",))
     for conditions in product(_UNSET, repeat=3)
 ]
 """Every combination of the values of one endpoint."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import permutations, product
 from pathlib import Path
@@ -36,6 +37,7 @@ from reference.proxy.plain_values import answering, decide_plain_values
 
 ONE = [
     "decides-as-on-another-node",
+    "drops-where-none-is-ready",
     "drops-where-reject-is-due",
     "drops-without-hinted-endpoint",
     "drops-without-zone-label",
@@ -43,14 +45,20 @@ ONE = [
     "external-local-restricts-clients-inside",
     "external-local-restricts-cluster-ip",
     "hints-on-top-of-local",
+    "hints-on-top-of-local-at-load-balancers",
     "ignores-internal-local",
     "internal-local-at-external-ips",
     "internal-local-falls-back",
     "internal-local-restricts-external",
     "no-hints-mean-nobody",
     "no-terminating-fallback",
+    "node-hints-on-top-of-local",
+    "node-level-narrows-local",
+    "node-level-softens-local",
+    "node-level-without-fallback",
     "rejects-where-drop-is-due",
     "terminating-means-serving",
+    "unready-as-last-resort",
     "uses-unready-hinted-endpoint",
 ]
 """Mutants that decide wrongly about at most one endpoint."""
@@ -59,12 +67,15 @@ TWO = [
     "accepts-partial-node-hints",
     "accepts-partial-zone-hints",
     "external-addresses-ignore-hints",
+    "hints-need-the-annotation",
     "hints-on-terminating-endpoints",
     "ignores-node-hints",
     "ignores-zone-hints",
     "mixes-terminating-with-ready",
     "no-hints-inside-at-external-ips",
     "node-as-zone",
+    "node-hints-need-a-zone",
+    "node-level-needs-both-policies",
     "skips-zone-tier",
     "starves-one-endpoint",
     "unhinted-endpoint-joins-every-zone",
@@ -140,7 +151,7 @@ def test_mutant_is_wrong_about_three_endpoints(name: str) -> None:
 
 
 def test_each_value_occurs_with_one_endpoint() -> None:
-    assert len({*ALL}) == len(ALL) == 4 * 5 * 5 * 27
+    assert len({*ALL}) == len(ALL) == 5 * 5 * 6 * 27
     assert {*COMMON, *RARE} <= {*ALL}
     assert not {*COMMON} & {*RARE}
 
@@ -224,6 +235,15 @@ def decide_by_hand(state: State) -> set[str] | str:
     return {one.address} if usable and not elsewhere else "drop" if elsewhere else "reject"
 
 
+def test_function_of_the_page_is_right() -> None:
+    page = Path(__file__).parents[2] / "docs/small-scope.md"
+    [text] = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    found: dict[str, Any] = {}
+    exec(text, found)
+    chosen = [*sets(0), *list(sets(1))[::SHUFFLED], *list(sets(2))[::SHUFFLED], *repeated_addresses()]
+    assert check(found["decide"], chosen).smallest is None
+
+
 def decide_nothing(state: State) -> None:
     raise ZeroDivisionError("no division")
 
@@ -231,7 +251,7 @@ def decide_nothing(state: State) -> None:
 def test_command_states_how_much_was_checked() -> None:
     done = _run("--endpoints", "1")
     assert done.exit_code == ExitCode.PASSED
-    assert "312,120 states in" in done.output
+    assert "468,120 states in" in done.output
     assert done.output.endswith("s: no counterexample up to 1 endpoint\n")
 
 

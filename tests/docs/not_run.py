@@ -9,6 +9,7 @@ _UPSTREAM = "it compiles for minutes, and runs for minutes; nightly runs it"
 _FRESH = "it needs root, and runs both main jobs; ci.yaml runs it"
 _COMPONENT = "it needs a compiled or downloaded component; tests/harness runs those that the cache has"
 _MINE = "it needs the reader's own proxy; tests/harness/proxies runs a recipe"
+_DECISIONS = "it needs the reader's own function; tests/conformance/test_small_scope.py checks the function of the page"
 _DOWNLOAD = "it needs the network; tests/harness/binaries does the same with local servers"
 _KIND = "it needs kind and images of nodes; nightly-kind.yml runs kind clusters"
 _IMAGE = "it needs a registry, to pull the base image or to push ours"
@@ -36,6 +37,7 @@ RUNNABLE = {"export", "kubectl", "pytest", "python3", "trafficdist"}
 """Programs that are available to a test session. Other commands must be in the table."""
 
 NOT_RUN = {
+    "trafficdist check-decisions --decisions my_proxy.topology:decide": _DECISIONS,
     "make kind-image KUBERNETES=1.34": _NODE_IMAGE,
     'make kind-image KUBERNETES=1.34 ALSO="1.33"': _NODE_IMAGE,
     "make kind": _NODE_IMAGE,
