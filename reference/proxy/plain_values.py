@@ -7,12 +7,15 @@ other package.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from reference.proxy.decision import NEWEST, Action, Decision, Drop, Endpoint, Forward, Place, ServicePort, decide
 
 Answer = frozenset[str] | str
+
+_PORT = ServicePort("default", "web", "", "TCP", 80, 30080, ("10.96.0.1",), ("192.0.2.1",), ("192.0.2.2",))
 
 
 def answering(decide: Callable[..., Decision] = decide) -> Callable[[Any], Answer]:
@@ -40,15 +43,7 @@ def answering(decide: Callable[..., Decision] = decide) -> Callable[[Any], Answe
 
 @cache
 def _port(internal: str, external: str) -> ServicePort:
-    return ServicePort(
-        "default", "web", "", "TCP", 80,
-        node_port=30080,
-        cluster_ips=("10.96.0.1",),
-        load_balancer_ips=("192.0.2.1",),
-        external_ips=("192.0.2.2",),
-        internal_local=internal == "Local",
-        external_local=external == "Local",
-    )  # fmt: skip
+    return replace(_PORT, internal_local=internal == "Local", external_local=external == "Local")
 
 
 def _read(each: Any) -> Endpoint:
