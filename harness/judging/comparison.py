@@ -1,7 +1,6 @@
 """Compares an expected value with a value that was read and not probed: hints, metrics, answers or writes.
 
-Both values are converted to JSON first. The history stores the same JSON, so `judge` can compare the values again
-later.
+Both values are converted to JSON first. The history stores the same JSON, so `judge` can repeat the comparison.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The history of a run: a log of changes, observations and verdicts, with one JSON object per line.
 
-Judging needs only this file, so a corrected judge can judge old runs again, and anyone can check a verdict. Each line
+Judging needs only this file, so a corrected judge can judge old runs again, and anyone can check verdicts. Each line
 ends with a digest of the line and the previous digest. The digests reveal the number of a changed or removed line. Each
-line is written by one system call. If a process is killed, its history has no end record, and the last line may be
-torn. Readers report both.
+line is written by one system call. If a process is killed, its history has no end record, and its last line may be
+torn. Both are reported.
 
     begin         worker, version of this format; in a merged history all workers
     run           facts about the run
@@ -125,8 +125,7 @@ class History:
     ) -> Judgement:
         """Compare two JSON values, and record them and the verdict (see `harness.judging.comparison`).
 
-        If `unknown` is not empty, it states why the value could not be read. Raises `TypeError` for values that are not
-        JSON.
+        If `unknown` is not empty, it states why the value could not be read. Raises `TypeError` for other values.
         """
         expected, observed = orjson.loads(orjson.dumps(expected)), orjson.loads(orjson.dumps(observed))
         judgement = comparison.judge(what, expected, observed, relation=relation, unknown=unknown)
@@ -333,8 +332,7 @@ def read_parts(paths: Iterable[Path]) -> Recorded:
 def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
     """Write the parts of a run as one history with new digests.
 
-    `closing` contains the last records, which state facts about the whole run. They get the time of the last other
-    record.
+    `closing` contains the last records, which state facts about the whole run. They get the last time before them.
     """
     workers, entries = parts.workers, parts.records
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}

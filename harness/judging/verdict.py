@@ -170,8 +170,7 @@ def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, S
     """Return the plan of each client of a window. It determines the client's probes, judgement and report.
 
     Clients are counted together if they would all see the same fault. Unexpected silence or refusals are seen by all
-    clients with the same kind of expectation. A wrong answer is possible only for clients for which some pod of the
-    window is wrong.
+    clients with the same kind of expectation. Wrong answers are possible only for clients that may not reach all pods.
     """
     named = frozenset[str]().union(*map(pods_of, expectation.values()))
     narrow = {client: not named <= pods_of(expected) for client, expected in expectation.items()}

@@ -138,8 +138,8 @@ class Network:
         """Create a pod on a node. By default, its name and that of the node's link are the node's name and a number.
 
         If the name is too long for a link (over 15 characters), the link's name is "pod" and the pod's number. `of` is
-        the identity in the Kubernetes API, if any. Raises `UsageError` if there is no such node, or no free address on
-        it. Raises `InconclusiveError` if the wiring fails to attach the pod.
+        the pod's identity in the Kubernetes API, if any. Raises `UsageError` if there is no such node, or no free
+        address on it. Raises `InconclusiveError` if the wiring fails to attach the pod.
         """
         plan = self.plan(node_name)
         with self._lock:

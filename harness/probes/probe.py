@@ -84,7 +84,7 @@ class Answers:
         self._known: dict[bytes, Observation] = {}
 
     def expect(self, identity: str) -> None:
-        """Expect answers from this identity. From now on, an answer from any other unexpected identity is `Unknown`."""
+        """Expect answers from this identity. Answers from identities that were never expected are `Unknown`."""
         self.identities.add(identity)
         self._known.clear()
 

@@ -44,7 +44,7 @@ class Watched(Protocol):
     """The owner of a file descriptor."""
 
     def ready(self) -> None:
-        """Handle a descriptor that is, or was just now, readable or in error. A read may return no data."""
+        """Handle a descriptor that epoll reported as readable or in error. A read may still return no data."""
 
     def give_up(self, why: str) -> None:
         """Handle a failure of the loop: a probe ends as `Unknown`, while a server continues."""

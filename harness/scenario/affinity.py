@@ -1,8 +1,7 @@
 """Expectations about session affinity.
 
 At first, a client may reach any of the allowed endpoints. After that, it must always reach the same endpoint. A
-scenario sends one probe from each client, and expects every further answer to come from the pod that answered this
-probe.
+scenario sends one probe from each client, and expects all further answers from the same pod.
 """
 
 from __future__ import annotations
@@ -75,8 +74,7 @@ def clients_that_moved(
 ) -> set[str]:
     """Send probes for longer than a time-out of one second. Returns the clients that reach a pod not in `kept`.
 
-    `asked` is the start of the clients' first probes (monotonic seconds). Raises `InconclusiveError` if the machine is
-    too slow.
+    `asked` is the start of the clients' first probes (monotonic seconds). Raises `InconclusiveError` on a slow machine.
     """
     last = asked
     moved: set[str] = set()

@@ -1,8 +1,7 @@
 """Waits until components have processed a change, and records the duration.
 
 No document specifies how soon a component must process a change. So a check waits for the time that the implementation
-declares, or up to `harness.eventually.FAR`, and then judges the last value. The history and the report contain the
-duration.
+declares, or up to `harness.eventually.FAR`, and then judges the last value. The duration is recorded.
 """
 
 from __future__ import annotations

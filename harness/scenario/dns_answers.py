@@ -3,8 +3,8 @@
 Queries are sent from the client's own netns. One answer is complete, so no sample sizes are needed. After the first
 right answer, the server is queried several more times, and every answer must be right.
 
-Caches may return an old record until its time to live has expired. So a check waits until all answers from before the
-change have expired.
+Caches may return an old record until its time to live has expired. So a check waits until all earlier answers have
+expired.
 """
 
 from __future__ import annotations
@@ -158,8 +158,7 @@ def expect_dns_pods(
 def _expect_eventually(cluster: Cluster, what: str, look: Callable[[], tuple[Any, int]], *, expected: Any) -> None:
     """Wait until `look` returns `expected` and a time to live. The first time to live extends the time limit.
 
-    Raises `AssertionError` with the last value, or `InconclusiveError` if the last value may be a cached answer that
-    has not expired.
+    Raises `AssertionError` with the last value, or `InconclusiveError` if the last value may be a cached answer.
     """
     cluster.settle()
     _, kept = look()
@@ -213,8 +212,7 @@ def expect_dns_answer(
 ) -> None:
     """Expect a client to get an answer with these fields of `DnsAnswer`. `query` has arguments of `ask_dns`.
 
-    The order of `data` does not matter. If an expected field is a set, any of its members is right. Raises
-    `AssertionError`.
+    The order of `data` does not matter. If an expected field is a set, any member is right. Raises `AssertionError`.
     """
     either = {field: value for field, value in fields.items() if isinstance(value, AbstractSet)}
 

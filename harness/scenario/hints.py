@@ -219,8 +219,7 @@ def create_unwritable_pod(cluster: Cluster, name: str, node: str, *, labels: Map
     """Create a ready API-only pod with an address that the API server rejects in every slice.
 
     A second pod has a valid address. A sync of a controller fails if it includes both pods. A controller that omits the
-    first pod writes a slice with only the second pod. Raises `InconclusiveError` if the API server accepts such a
-    slice.
+    first pod writes a slice with only the second pod. Raises `InconclusiveError` if the API server accepts it.
     """
     trial = manifests.endpoint_slice(f"{name}-trial", "trial", [Endpoint(LINK_LOCAL)])
     answer = cluster.api.request("POST", path_of("endpointslices", cluster.namespace), trial, query={"dryRun": "All"})

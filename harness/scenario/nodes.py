@@ -218,8 +218,8 @@ class Nodes:
     def _report_again(self, name: str, before: Mapping[str, Any]) -> None:
         """Restore the reported status of a node. The node is briefly reported as not ready (see `resize`).
 
-        Otherwise, a controller would not notice the restored CPU, and would use this scenario's CPU values in the next
-        scenario.
+        Otherwise, a controller would not notice the restored CPU, and the next scenario would see this scenario's
+        values.
         """
         self._report(name, {**before, **_status(None, False)})
         self._report(name, before)

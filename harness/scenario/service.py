@@ -106,8 +106,7 @@ def refuse_unrequested_hints(name: str, asked: frozenset[str], endpoints: Iterab
     """Raise `UsageError` for hints of a kind that the Service does not request.
 
     KEP-4444 states that kube-proxy follows hints regardless of the Service, but several proxies ignore hints unless the
-    Service's field or annotation requests them. Unrequested hints would test this choice, and not the scenario's
-    subject.
+    Service's field or annotation requests them. Unrequested hints would test this choice, not the scenario.
     """
     hints = [each.hints for each in endpoints if each.hints is not None]
     written = {"zone": any(each.zones for each in hints), "node": any(each.nodes for each in hints)}

@@ -29,7 +29,7 @@ HELD_OPEN = 100  # connections that each client keeps open while it opens more
 
 
 def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect each client to reach exactly these pods, with equal shares within `statistics.even_shares`.
+    """Expect each client to reach exactly these pods, equally often (bounds: `statistics.even_shares`).
 
     Raises `AssertionError` with the grid, or `InconclusiveError`.
     """

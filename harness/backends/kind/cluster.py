@@ -110,7 +110,7 @@ class KindCluster:
     def start(self) -> Self:
         """Create the cluster, and return when every node is ready. Raises `UnavailableError` with the remedy.
 
-        A cluster that does not become ready is deleted, unless it is to be kept.
+        A cluster that does not become ready is deleted, unless clusters are kept.
         """
         self._tools = tools = require(self.wanted)
         if self._proxy:
