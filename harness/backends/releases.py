@@ -1,7 +1,7 @@
-"""Sets the releases of components for scenarios, and restores the releases of the boot.
+"""Sets the releases of components for scenarios, and restores the initial releases.
 
-A scenario starts with the releases of the boot. But while the scenario only sets releases with `take_over`, other
-releases that the previous scenario left remain, because one of them may be the requested release.
+A scenario starts with the releases that the cluster booted with. But while the scenario only sets releases with
+`take_over`, other releases that the previous scenario left remain, because one of them may be the requested release.
 
 The module is pure, except that it calls the backend to replace components.
 """
@@ -102,7 +102,7 @@ class ComponentReleases:
         return ""
 
     def _restore(self, components: AbstractSet[Component], *, stopped: bool = False) -> None:
-        """Restore the release of the boot where these components have another release, or where they are `stopped`."""
+        """Restore the initial release where these components have another release, or where they are `stopped`."""
         for component in sorted(components, key=list(Component).index):
             nodes = self._nodes_at_another(component, self._backend.release)
             if stopped:

@@ -1,4 +1,4 @@
-"""Rooms isolate the programs of one node from other nodes: they share mounts, a host name and a control group.
+"""Rooms isolate one node's programs, with mounts, a host name and a control group that only they share.
 
 A netns isolates only the network. But agents of data planes also pin maps in a bpffs, attach programs to a control
 group, create sockets in /run and read the host name. On one machine, the agents of two nodes would conflict.

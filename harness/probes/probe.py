@@ -206,7 +206,7 @@ def send(sock: socket.socket, question: bytes) -> None:
 
 
 def forget_errors(sock: socket.socket) -> None:
-    """Drain the error queue of a UDP socket. Otherwise, the socket would stay ready forever."""
+    """Drain the error queue of a UDP socket. Otherwise, epoll would report it forever."""
     with contextlib.suppress(BlockingIOError):
         while True:
             sock.recvmsg(0, 0, socket.MSG_ERRQUEUE)

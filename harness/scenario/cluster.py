@@ -74,7 +74,7 @@ class Cluster(ComponentOperations):
 
         `converges_within` is the declared time limit for changes in seconds before the time scale, or 0 for no limit.
         `ended_before` maps components that ended in other scenarios of the run to the way they ended. `releases` are
-        the component releases that the previous scenario left. Without it, `close` restores the releases of the boot.
+        the component releases that the previous scenario left. Without it, `close` restores the initial releases.
         `draw` varies everything that the scenario does not specify.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
