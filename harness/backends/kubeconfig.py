@@ -120,7 +120,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
                 port=self._client_port,
                 enter=self._enter_clients,
             )
-            asks = self._begin_to_ask(begun)
+            asks = self._start_probing(begun)
             begun.callback(self._clients.delete)
             self._clients.make()
             self._barrier = Barrier(self.api, asks, self._clients.namespace, self._labels)
@@ -367,7 +367,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     # Hooks of subclasses
 
-    def _begin_to_ask(self, begun: contextlib.ExitStack) -> ProbeSender:
+    def _start_probing(self, begun: contextlib.ExitStack) -> ProbeSender:
         """Set up the probes of the barrier and of the subclass."""
         twins = self._clients.twins_of
         self._dialer = Dialer(self.api, self._begin_watch, bypass=self._bypass(), neighbours=twins)

@@ -80,7 +80,7 @@ class ControllerBarrier:
             if not self._round:
                 self._create()
             elif not self._arrived():  # one round at a time, because the pod has only two states
-                self._again()
+                self._trigger_sync()
                 self._wait()
             self._send(nodes)
             self._wait()
@@ -141,7 +141,7 @@ class ControllerBarrier:
         self._api.patch("pods", _NAME, _NAME, {"status": status}, subresource="status")
         self._api.patch("services", _NAME, _NAME, {"metadata": {"labels": {_ROUND: mark}}})
 
-    def _again(self) -> None:
+    def _trigger_sync(self) -> None:
         """Make the controller sync the barrier's Service again, with the controller's current pod and node data."""
         self._agains += 1
         self._api.patch("services", _NAME, _NAME, {"metadata": {"annotations": {_AGAIN: str(self._agains)}}})

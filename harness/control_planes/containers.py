@@ -211,7 +211,7 @@ def connect() -> DockerClient:
     """Connect to this machine's Docker engine. Raises `UnavailableError` with the remedy."""
     place = get_docker_host() or _SOCKET
     try:
-        _knock(place)
+        _require_listener(place)
         engine = DockerClient()
         told = engine.client.info()
     except (DockerException, OSError) as error:
@@ -231,7 +231,7 @@ def connect() -> DockerClient:
     return engine
 
 
-def _knock(place: str) -> None:
+def _require_listener(place: str) -> None:
     """Raise `OSError` if no engine listens on a Unix socket. The text is clearer than that of Docker's client."""
     scheme, _, path = place.partition("://")
     if scheme.endswith("unix"):

@@ -161,7 +161,7 @@ class Judge:
         worker = self._workers.setdefault(record.get("worker", ""), _Worker())
         match record["kind"]:
             case "verdict":
-                self._take_in(record, worker)
+                self._add_verdict(record, worker)
                 worker.judgements.clear()
             case "took":
                 key, seconds = (record["test"], record["parameters"]), float(record["seconds"])
@@ -229,7 +229,7 @@ class Judge:
             self.judged.stories[key] = worker.story
         worker.story = Story()
 
-    def _take_in(self, record: Mapping[str, Any], worker: _Worker) -> None:
+    def _add_verdict(self, record: Mapping[str, Any], worker: _Worker) -> None:
         why = Cause(record["cause"])
         never_began = record["cause"] == Cause.NOT_RUN
         stated = CaseResult.from_record(record, never_began=never_began, worker=record.get("worker", ""))

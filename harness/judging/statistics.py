@@ -170,7 +170,7 @@ def share_bounds(samples: int, count: int, alarm: float) -> tuple[int, int]:
     """Return the bounds of all counts of `count` equally likely endpoints, exceeded only with probability `alarm`."""
     tail = alarm / (2 * count)
     probabilities = _binomial(samples, 1 / count)
-    return _cut(probabilities, tail), samples - _cut(probabilities[::-1], tail)
+    return _tail_length(probabilities, tail), samples - _tail_length(probabilities[::-1], tail)
 
 
 @cache
@@ -200,7 +200,7 @@ def at_most(successes: int, samples: int, chance: float) -> float:
 
 def most(samples: int, chance: float, tail: float) -> int:
     """Return the number of successes that is exceeded with probability at most `tail`."""
-    return samples - _cut(_binomial(samples, chance)[::-1], tail)
+    return samples - _tail_length(_binomial(samples, chance)[::-1], tail)
 
 
 def _binomial(samples: int, chance: float) -> list[float]:
@@ -213,7 +213,7 @@ def _binomial(samples: int, chance: float) -> list[float]:
     ]
 
 
-def _cut(probabilities: Sequence[float], tail: float) -> int:
+def _tail_length(probabilities: Sequence[float], tail: float) -> int:
     """Return the number of outcomes from this end whose probabilities add up to at most `tail`."""
     total = 0.0
     for number, each in enumerate(probabilities):

@@ -53,7 +53,7 @@ def _client(story: Story, window: WindowStory, client: str) -> dict[str, Any]:
         "longestGapMs": _ms(max((after - before for before, after in lossy_gaps(samples)), default=0.0)),
         "longestPauseMs": _ms(max((after[0] - before[0] for before, after in pairwise(samples)), default=0.0)),
         "lost": {name: number for name, number in lost.items() if number},
-        "wrongSet": _strangers(samples, found, tally, pods_of(window.expectation[client])),
+        "wrongSet": _unexpected_answers(samples, found, tally, pods_of(window.expectation[client])),
         "removedEndpoints": sum(each.pod in phase.former for phase in found for _, each in _answers(samples, phase)),
         "reactions": [reaction for phase in found if (reaction := _reaction(samples, phase))],
     }
@@ -82,7 +82,7 @@ def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
             first = next(each for each in mine if kind_of(each) == kind_of(last))
             after = (each.at for each in changes if each.at > window.at)
             former = before.expectation.get(client) if before else None
-            gone = _everybody(before) - _everybody(window) if before else frozenset[str]()
+            gone = _all_pods(before) - _all_pods(window) if before else frozenset[str]()
             known = None if former is None else pods_of(former)
             allowed = pods_of(window.expectation[client])
             found.append(Phase(kind_of(first), first.at, next(after, times[-1]), known, allowed, gone))
@@ -90,7 +90,7 @@ def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
     return found
 
 
-def _everybody(window: WindowStory) -> frozenset[str]:
+def _all_pods(window: WindowStory) -> frozenset[str]:
     return frozenset[str]().union(*map(pods_of, window.expectation.values()))
 
 
@@ -144,7 +144,7 @@ def _answers(samples: Sequence[Timed], phase: Phase) -> Iterator[tuple[float, Re
     return ((at, each) for at, each in _within(samples, phase) if isinstance(each, Reached))
 
 
-def _strangers(samples: Sequence[Timed], found: Sequence[Phase], tally: Tally, allowed: frozenset[str]) -> int:
+def _unexpected_answers(samples: Sequence[Timed], found: Sequence[Phase], tally: Tally, allowed: frozenset[str]) -> int:
     """Return the number of answers from pods that may not answer before or after a change, or at any time."""
     never = sum(count for pod, count in tally.pods.items() if pod not in allowed)
     between = sum(

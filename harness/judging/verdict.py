@@ -284,7 +284,7 @@ class _Client:
         if verdict is Verdict.FAILED:
             offences = [(column, cell) for column, cell in self.cells if cell.mark in OFFENCES]
             # A wrong answer is more informative than a missing answer.
-            return [self._offence(*each) for each in sorted(offences, key=lambda each: each[1].mark is Mark.UNSEEN)]
+            return [self._clause(*each) for each in sorted(offences, key=lambda each: each[1].mark is Mark.UNSEEN)]
         found = [
             f"{self.name} could not tell {_many(count, 'time')}: {why}" for why, count in sorted(tally.unknown.items())
         ]
@@ -336,7 +336,7 @@ class _Client:
                 return "equally often " + ", ".join(sorted(self.allowed))
         return ", ".join(sorted(self.allowed))
 
-    def _offence(self, column: str, cell: Cell) -> str:
+    def _clause(self, column: str, cell: Cell) -> str:
         if cell.mark is Mark.UNSEEN:
             return f"{self.name} never reached {column} in {self.tally.told} probes, and must reach {self._wanted()}"
         if cell.mark is Mark.UNEVEN:

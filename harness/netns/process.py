@@ -146,7 +146,7 @@ class Process:
             raise self.broken(how, exited=True)
 
     def stop(self, grace: float = 5.0) -> None:
-        """Stop the program and its children by SIGTERM, or by SIGKILL after `grace` seconds. Idempotent."""
+        """Stop the program and its children with SIGTERM, and with SIGKILL after `grace` seconds. Idempotent."""
         self._handle.stop(grace)
 
 

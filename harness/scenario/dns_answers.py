@@ -145,7 +145,7 @@ def expect_dns_pods(
 
     def look() -> tuple[dict[str, list[str]], int]:
         answers = {who: ask_dns(cluster, who, dns_name_of(service), kind) for who in expected}
-        told = {str(who): _pods_told(cluster, who, answer, names) for who, answer in answers.items()}
+        told = {str(who): _answered_pods(cluster, who, answer, names) for who, answer in answers.items()}
         return told, max((each.ttl for each in answers.values()), default=0)
 
     what = f"{kind} records of service {service.name} by client"
@@ -186,7 +186,7 @@ def answers_now(cluster: Cluster) -> str:
     return "\n".join([*lines, ""])
 
 
-def _pods_told(cluster: Cluster, who: DnsClient, answer: DnsAnswer, names: Mapping[str, str]) -> list[str]:
+def _answered_pods(cluster: Cluster, who: DnsClient, answer: DnsAnswer, names: Mapping[str, str]) -> list[str]:
     if answer.rcode not in (EXISTS, ABSENT):
         return [answer.rcode]
     addresses = [_address_at(cluster, who, answer, each.split()[-1]) for each in answer.data]

@@ -114,12 +114,13 @@ def _paths(
                 yield f"{name}.txt", f"{wrong.message}\n\nnot traced: other windows took {SECONDS:g} s\n"
                 continue
             followed = _followed(cluster, wrong)
-            yield f"{name}.txt", with_names(gathered(partial(_told, cluster, wrong, followed, texts, names)), names)
+            text = gathered(partial(_packet_text, cluster, wrong, followed, texts, names))
+            yield f"{name}.txt", with_names(text, names)
             if frames := at_node(followed):
                 yield f"{name}.pcap", as_pcap(frames)
 
 
-def _told(
+def _packet_text(
     cluster: Cluster, wrong: _WrongPacket, followed: Followed, texts: Mapping[str, str], names: Mapping[str, str]
 ) -> str:
     chosen, node = wrong.path, wrong.path.node
@@ -130,7 +131,7 @@ def _told(
     return paragraphs(
         wrong.message,
         f"{chosen.label} sends to {chosen.protocol} {chosen.address} port {chosen.port}, the {kind} of {service}. "
-        f"{_again(cluster, followed, wrong)}",
+        f"{_describe_repetition(cluster, followed, wrong)}",
         "\n".join(steps),
         "\n".join(f"Missing here: {each}" for each in followed.missing),
         _heading("Captured packets", "\n".join(wire(followed, names))),
@@ -154,7 +155,7 @@ def _followed(cluster: Cluster, wrong: _WrongPacket) -> Followed:
         return Followed(missing=(f"the path of the packet: {error}",))
 
 
-def _again(cluster: Cluster, followed: Followed, wrong: _WrongPacket) -> str:
+def _describe_repetition(cluster: Cluster, followed: Followed, wrong: _WrongPacket) -> str:
     """Describe the outcome of the repeated probes."""
     if not followed.seen:
         return ""
@@ -188,7 +189,7 @@ def since_then(log: str, since: float) -> str:
     """Return up to `LINES` lines of a log since a Unix time, or its last lines if it has no klog timestamps (UTC)."""
     lines = log.splitlines()
     year = datetime.fromtimestamp(since, UTC).year
-    times = [_moment(line, year) for line in lines]
+    times = [_timestamp(line, year) for line in lines]
     if any(times):
         begin = next((number for number, at in enumerate(times) if at and at >= since), len(lines))
         lines = lines[begin:] or ["no lines"]
@@ -198,7 +199,7 @@ def since_then(log: str, since: float) -> str:
     return "\n".join([*left_out, *(lines[-LINES:] if left_out else lines)])
 
 
-def _moment(line: str, year: int) -> float:
+def _timestamp(line: str, year: int) -> float:
     found = _KLOG.match(line)
     if found is None:
         return 0.0

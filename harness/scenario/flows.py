@@ -44,7 +44,7 @@ def expect_flow_moves(
     with _flow(cluster, service, client, address) as flow:
         _assert_outcome(cluster, flow.opened, before.name, f"first server of the flow of {client}")
         yield
-        _assert_comes_to(cluster, flow, client, {after} if after else set())
+        _expect_flow_at(cluster, flow, client, {after} if after else set())
 
 
 @contextlib.contextmanager
@@ -59,10 +59,10 @@ def expect_flow_answered(
     probe = _probe_of(cluster, service, client, address)
     with contextlib.closing(cluster.backend.part(Connections).connect(probe)) as flow:
         yield
-        _assert_comes_to(cluster, flow, client, pods)
+        _expect_flow_at(cluster, flow, client, pods)
 
 
-def _assert_comes_to(cluster: Cluster, flow: OpenConnection, client: ClientRef, pods: AbstractSet[Pod]) -> None:
+def _expect_flow_at(cluster: Cluster, flow: OpenConnection, client: ClientRef, pods: AbstractSet[Pod]) -> None:
     """Expect one of these pods, or no pod, to answer a flow when all components have settled."""
     cluster.settle()
     allowed = {pod.name for pod in pods} or {"TimedOut", "Refused"}

@@ -106,11 +106,11 @@ def expect_no_loss(
             seen[paths[each.probe].label].append((each.at, named(cluster, each.observation)))
         for label, samples in seen.items():
             window.observe_flow(label, samples)
-    raise_unless_passed(window.judge(), title, lambda: cluster.timeline(list(_losses(paths, seen))))
+    raise_unless_passed(window.judge(), title, lambda: cluster.timeline(list(_first_losses(paths, seen))))
     cluster.record.answered.add(service.name)
 
 
-def _losses(paths: Sequence[Path], seen: Mapping[str, Sequence[Timed]]) -> Iterator[Seen]:
+def _first_losses(paths: Sequence[Path], seen: Mapping[str, Sequence[Timed]]) -> Iterator[Seen]:
     """Yield each client's first probe without a right answer, and the client's longest gap."""
     for path in paths:
         samples = seen[path.label]

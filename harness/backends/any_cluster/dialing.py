@@ -180,10 +180,10 @@ class Dialer:
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send probes and return their outcomes after a short time limit. A slower answer counts as silence."""
-        seen = dict(self._pool.each(lambda each: self._glance(probes[each]), range(len(probes))))
+        seen = dict(self._pool.each(lambda each: self._dial_briefly(probes[each]), range(len(probes))))
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
-    def _glance(self, probe: Probe) -> Dialed:
+    def _dial_briefly(self, probe: Probe) -> Dialed:
         """Send one attempt. Record its outcome even after the time limit, when its SYN may still be retransmitted."""
         limit, answer = probe.timeout + GLANCE, Future[Dialed]()
 
@@ -251,7 +251,7 @@ class Dialer:
             query = _query(protocol, probe.address, probe.port, request, tries)
             response = self._ask(client, "dial", query, tries * FULL_WAIT + OVERHEAD)
             seconds = time.monotonic() - begin
-            dialed = Dialed(self._told(probe, outcomes_of(response, tries, read, client), seconds), seconds)
+            dialed = Dialed(self._confirmed(probe, outcomes_of(response, tries, read, client), seconds), seconds)
             if response.code == 200:
                 silent, goes_on = dialed.outcomes.count(TIMED_OUT), 0.0
                 in_vain = silent if is_judged else tries
@@ -263,7 +263,7 @@ class Dialer:
                 self._tcp_flows.note(_path(probe), begin, silent)
         return dialed
 
-    def _told(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
+    def _confirmed(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
         """Replace refusals that may have a different cause.
 
         A client that never got an answer may lack a route. Also, the lookup of an unreachable neighbour's link address
@@ -312,8 +312,8 @@ class Dialer:
         if not _are_late(probe, seen):
             return outcomes
         if _client(probe).on_host:
-            return [outcome for each in seen for outcome in _unsure(each)] if _client(probe) in doubted else outcomes
-        lost = min(self._syns.lost(_client(probe)), sum(map(_hidden, seen)))
+            return [outcome for each in seen for outcome in _cautious(each)] if _client(probe) in doubted else outcomes
+        lost = min(self._syns.lost(_client(probe)), sum(map(_most_hidden_losses, seen)))
         made: list[Observation] = []
         for outcome in outcomes:
             late = lost > 0 and isinstance(outcome, Reached)
@@ -386,7 +386,7 @@ class Steady:
             tries = 1 if TIMED_OUT in dialed.outcomes else STEADY_TRIES
 
 
-def _hidden(dialed: Dialed) -> int:
+def _most_hidden_losses(dialed: Dialed) -> int:
     """Return the maximum number of lost packets that a request can hide. Each costs a second of its duration."""
     return int(dialed.seconds // REPEATED_SYN)
 
@@ -397,7 +397,7 @@ def _are_late(probe: Probe, seen: Sequence[Dialed]) -> bool:
     return probe.protocol == "TCP" and any(isinstance(outcome, Reached) for each in slow for outcome in each.outcomes)
 
 
-def _unsure(dialed: Dialed) -> list[Observation]:
+def _cautious(dialed: Dialed) -> list[Observation]:
     """Replace answers by `Unknown` if they were so late that a packet may have been lost."""
     if dialed.seconds < REPEATED_SYN:
         return dialed.outcomes

@@ -119,7 +119,7 @@ class PodRunner:
             here = {name: ready for name, ready in wanted.items() if all_exist or name in found}
             late = [name for name, ready in here.items() if not _as_wanted(found.get(name), ready)]
             for name in late:
-                self._give_up_on(found.get(name), troubled)
+                self._raise_if_stuck(found.get(name), troubled)
             if late:
                 raise NotYetError(f"{len(late)} of {len(here)} not yet: {', '.join(late[:4])}")
             return [found[name] for name in here]
@@ -148,7 +148,7 @@ class PodRunner:
                     "was too slow for the observations in that time"
                 )
 
-    def _give_up_on(self, pod: Object | None, troubled: dict[str, float]) -> None:
+    def _raise_if_stuck(self, pod: Object | None, troubled: dict[str, float]) -> None:
         """Raise `InconclusiveError` if a problem that prevents a pod from running is not resolved in time."""
         of_pod, of_kubelet = (errors.of_pod(pod), errors.of_kubelet(pod)) if pod is not None else ("", "")
         why = of_pod or of_kubelet

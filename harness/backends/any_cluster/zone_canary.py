@@ -48,15 +48,15 @@ class ZoneCanary:
     ) -> None:
         """Determine once whether the proxy on this client's node follows hints, by means of the node's current zone."""
         if client not in self._follows:
-            shown = len(endpoints) > 1 and self._comes_to_show(client, zone, zones, endpoints, KNOWN)
+            shown = len(endpoints) > 1 and self._wait_for_zone(client, zone, zones, endpoints, KNOWN)
             self._follows[client] = shown
 
     def wait(self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]) -> bool:
         """Wait until the proxy on this client's node uses this zone, or no zone if None. Return whether it does."""
         ready = self._follows.get(client, False) and len(endpoints) > 1
-        return ready and self._comes_to_show(client, zone, zones, endpoints, None)
+        return ready and self._wait_for_zone(client, zone, zones, endpoints, None)
 
-    def _comes_to_show(
+    def _wait_for_zone(
         self,
         client: ClientPod,
         zone: str | None,

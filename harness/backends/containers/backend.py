@@ -67,7 +67,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
             self._control_targets.leave_out_external()  # a network plugin may block external traffic to pods
         return self
 
-    def _begin_to_ask(self, begun: contextlib.ExitStack) -> ProbeSender:
+    def _start_probing(self, begun: contextlib.ExitStack) -> ProbeSender:
         sandbox.raise_descriptor_limit()
         nodes = {node.name: list(self.node_addresses(node.name).values()) for node in self.topology.nodes}
         self._plans = plans(list(nodes), self._worker)

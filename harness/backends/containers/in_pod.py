@@ -68,7 +68,7 @@ class EnteredNetns:
         self.clients: dict[str, Host] = {}
         self.nodes: dict[str, Host] = {}
         with contextlib.ExitStack() as begun:
-            begun.callback(self._let_go)
+            begun.callback(self._close_all)
             for name, addresses in nodes.items():
                 self.nodes[name] = Host(name, places.node(name, addresses), _by_family(addresses), name)
             self.external = begun.enter_context(places.outside(self.nodes, cidrs))
@@ -101,7 +101,7 @@ class EnteredNetns:
         return host
 
     def is_alive(self, key: PodKey) -> bool:
-        return _lives(self._pods[key].host)
+        return _has_all_addresses(self._pods[key].host)
 
     def set_addresses(self, key: PodKey, addresses: Iterable[str]) -> None:
         """Set the addresses of a pod. Control probes are sent to these addresses from now on."""
@@ -120,10 +120,10 @@ class EnteredNetns:
     def renew(self, listed: Iterable[Object]) -> None:
         """Enter nodes and pods again if their netns have ended. `listed` are the current pods of the run."""
         for name, node in list(self.nodes.items()):
-            if not _lives(node):
+            if not _has_all_addresses(node):
                 node.namespace.close()
                 self.nodes[name] = replace(node, namespace=self._places.node(name, node.addresses.values()))
-        ended = {each.uid: key for key, each in self._pods.items() if not _lives(each.host)}
+        ended = {each.uid: key for key, each in self._pods.items() if not _has_all_addresses(each.host)}
         places = self._places.pods(ended) if ended else {}
         for obj in listed if places else ():
             uid = str(obj["metadata"]["uid"])
@@ -167,13 +167,13 @@ class EnteredNetns:
             raise
         return found
 
-    def _let_go(self) -> None:
+    def _close_all(self) -> None:
         self.leave(lambda _: True)
         for host in self.nodes.values():
             host.namespace.close()
 
 
-def _lives(host: Host) -> bool:
+def _has_all_addresses(host: Host) -> bool:
     """Return whether a netns has all addresses of its host."""
     return all(holds(host.namespace, each) for each in host.addresses.values())
 

@@ -55,7 +55,7 @@ def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Re
     if wanted == AGNHOST:
         return Reachability(AGNHOST, "as set by option probes")
     try:
-        engine = _tried([each for each in nodes if each["metadata"]["name"] in names.values()])
+        engine = _find_engine([each for each in nodes if each["metadata"]["name"] in names.values()])
     except UnavailableError as error:
         if wanted == PACKETS:
             raise UnavailableError(f"probes: packets is impossible: {error}") from error
@@ -63,7 +63,7 @@ def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Re
     return Reachability(PACKETS, f"nodes are containers of {engine} on this machine")
 
 
-def _tried(nodes: Sequence[Object]) -> str:
+def _find_engine(nodes: Sequence[Object]) -> str:
     """Return the name of the engine that runs these nodes as containers. Raises `UnavailableError` with the reason."""
     for node in nodes:
         if elsewhere := is_elsewhere(node):

@@ -120,7 +120,7 @@ class KindCluster:
         self._exists = True
         try:
             self._create(tools)
-            self._bring_images(tools)
+            self._load_images(tools)
             with contextlib.closing(Api(Kubeconfig(str(self.kubeconfig)))) as api:
                 self._install(api)
             for node in self.node_names.values():
@@ -214,7 +214,7 @@ class KindCluster:
         """Return the objects of the network plugin."""
         return parse_objects([str(self._cni.absolute())], Path("/")) if self._cni else ()
 
-    def _bring_images(self, tools: Tools) -> None:
+    def _load_images(self, tools: Tools) -> None:
         """Load the images of the recipe and of the network plugin on the nodes."""
         named = [*images_in(self._network()), *(images_of(self._proxy) if self._proxy else [])]
         if named:

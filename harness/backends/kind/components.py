@@ -132,7 +132,7 @@ class KindComponents:
         match component:
             case Component.API_SERVER:
                 self._prepare_nodes()
-                self._put_away(_SERVER, *_CLIENTS)
+                self._move_manifests_away(_SERVER, *_CLIENTS)
                 self._wait(lambda: not self._pods_of(_SERVER), f"{_SERVER} to be gone")
             case Component.CONTROLLER:
                 self._run_manager(static_pods.without_election(static_pods.without_slices(self._original(_MANAGER))))
@@ -207,7 +207,7 @@ class KindComponents:
     def _replace_server(self, pod: Object) -> None:
         self._prepare_nodes()
         try:
-            self._put_away(*_CLIENTS)
+            self._move_manifests_away(*_CLIENTS)
             self._run({_SERVER: pod})
             self._wait_for_version(_SERVER, pod)
         finally:
@@ -264,7 +264,7 @@ class KindComponents:
         self._on_control_plane("mv", "-f", f"{_ASIDE}/{name}.next.yaml", f"{_MANIFESTS}/{name}.yaml")
         self._away.discard(name)
 
-    def _put_away(self, *names: str) -> None:
+    def _move_manifests_away(self, *names: str) -> None:
         """Stop these static pods by moving their manifests out of the manifest folder."""
         for name in names:
             self._original(name)
@@ -313,9 +313,9 @@ class KindComponents:
         try:
             yield
         except UnavailableError as error:
-            raise UnavailableError(f"{error}\n{self._last_words(name)}".rstrip()) from None
+            raise UnavailableError(f"{error}\n{self._end_of_log(name)}".rstrip()) from None
 
-    def _last_words(self, name: str) -> str:
+    def _end_of_log(self, name: str) -> str:
         with contextlib.suppress(UnavailableError):
             container = self._on_control_plane("crictl", "ps", "--all", "--latest", "--name", name, "-q").strip()
             if container:

@@ -34,7 +34,7 @@ class ProxyExits:
         try:
             for place in self._places:
                 for pod in self._api.list("pods", place.namespace, label_selector=place.selector):
-                    found += [self._told(place, pod, each) for each in self._ended(pod)]
+                    found += [self._crash_text(place, pod, each) for each in self._ended(pod)]
         except InconclusiveError:
             return ""
         return next(iter(found), "")
@@ -51,7 +51,7 @@ class ProxyExits:
                 yield each
             self._known.add(which)
 
-    def _told(self, place: ProxySelector, pod: Object, container: Object) -> str:
+    def _crash_text(self, place: ProxySelector, pod: Object, container: Object) -> str:
         node, end = pod["spec"].get("nodeName"), _end(container)
         runs = "running" in (container.get("state") or {})
         query = {"container": container["name"], "tailLines": _LINES, **({"previous": "true"} if runs else {})}
