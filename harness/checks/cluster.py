@@ -285,7 +285,7 @@ _ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
     ("a run does not change labels and taints of its nodes",
      "--allow-disruptive, with role trafficdist-disruptive, changes and restores them",
      frozenset({Ability.CHANGE_NODES})),
-    ("kubelets report the nodes and pods, so a run cannot", _NETNS,
+    ("a run cannot create nodes, or report nodes and pods instead of kubelets", _NETNS,
      frozenset({Ability.REPORT_NODES, Ability.CREATE_NODES, Ability.EQUAL_NODES, Ability.REPORT_PODS})),
     ("its nodes' kernels send one refusal per second (net.ipv4.icmp_ratemask), so a missing reply may be a refusal",
      "--backend kind or netns lifts the limit", frozenset({Ability.EVERY_REFUSAL})),

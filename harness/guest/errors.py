@@ -82,9 +82,7 @@ def _forbidden(text: str, trying: str) -> str:
 
 
 def _not_admitted(text: str, trying: str) -> str:
-    """Return why admission refused a request, or "" if another part did. Admission also sends 403 to users with the
-    permission.
-    """
+    """Return why admission refused a request, or "" if it did not. Admission also sends 403 to permitted users."""
     if "must specify limits" in text or "must specify requests" in text or "failed quota" in text:
         return (
             f"a resource quota requires fields that the suite's pods do not set: {text}; exempt {_NAMESPACES} from it"

@@ -231,7 +231,7 @@ def takes_pods(node: Object) -> bool:
 
 
 def refusing_taints(node: Object) -> list[str]:
-    """Return the keys of the taints that prevent pods without tolerations."""
+    """Return the keys of the taints that repel pods without tolerations."""
     taints = (node.get("spec") or {}).get("taints") or ()
     return [str(each["key"]) for each in taints if each.get("effect") in ("NoSchedule", "NoExecute")]
 

@@ -40,7 +40,7 @@ class Gathered:
 
 
 def gather(fixtures: Mapping[str, Any], *, evidence: bool, environment: bool = False) -> Gathered:
-    """Gather from every fixture value. Evidence and environment are gathered only on request."""
+    """Gather texts from the values of all fixtures. Evidence and environment are gathered only on request."""
     gathered = Gathered()
     for name, value in sorted(fixtures.items()):
         if isinstance(value, type) or name == "request":

@@ -71,7 +71,7 @@ class Signals:
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
     """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`, as Ctrl-C does.
 
-    `alone` means that the process ends with the block.
+    `alone` means that the process ends after the block.
     """
     global _alone  # noqa: PLW0603  of the process, as handlers of signals are
     _alone = alone

@@ -178,7 +178,7 @@ def test_missing_nodes_are_listed_by_topology(examine: Examine, api: Api) -> Non
 def test_requested_topology_without_enough_nodes_is_reported(kubeconfig: Path) -> None:
     code, said = doctor("--kubeconfig", kubeconfig, "--topology=a=2,b=1,c=1")
     assert "only 4 are requested" in said
-    assert "nothing stands for b2" in said
+    assert "no node for b2" in said
     assert code == 11
 
 
@@ -269,7 +269,7 @@ def test_command_reads_the_environment_of_a_run(kubeconfig: Path, monkeypatch: p
     monkeypatch.setenv("TRAFFICDIST_TOPOLOGY", "a=2,b=2,c=2")
     _, said = doctor("--profile=dns")
     assert "not tried: mirror.example/agnhost" in said
-    assert "nothing stands for c2" in said
+    assert "no node for c2" in said
 
 
 def test_ids_are_not_truncated_on_a_narrow_terminal() -> None:

@@ -23,7 +23,11 @@ QUOTA = 'pods "w" is forbidden: exceeded quota: team, requested: pods=1, used: p
         (401, "Unauthorized", "does not accept the credentials"),
         (403, NO_RIGHT, "apply deploy/rbac.yaml"),
         (403, 'User "system:anonymous" cannot get path "/version"', "no valid credentials"),
-        (403, QUOTA, "resource quota team is used up (requested pods=1, used: pods=10, limited: pods=10): raise it"),
+        (
+            403,
+            QUOTA,
+            "resource quota team is used up (requested pods=1, used: pods=10, limited: pods=10): increase the quota",
+        ),
         (403, "failed quota: q: must specify limits.cpu for: c", "a resource quota requires fields"),
         (403, POD_SECURITY, "set pod-security.kubernetes.io/enforce themselves"),
         (403, 'admission webhook "x.example.com" denied the request: no', "an admission policy of the cluster"),
@@ -87,7 +91,7 @@ def waiting(reason: str, message: str = "why\nso") -> dict[str, Any]:
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff"])
 def test_image_that_cannot_be_pulled_is_reported(reason: str) -> None:
-    expected = "pod td/w on node a1: image agnhost@sha256:0 cannot be pulled (why so): name a registry"
+    expected = "pod td/w on node a1: image agnhost@sha256:0 cannot be pulled (why so): use a registry"
     assert errors.of_pod(waiting(reason)).startswith(expected)
 
 
@@ -120,4 +124,4 @@ def test_node_errors_are_reported(status: str, said: str) -> None:
 
 
 def test_lost_node_is_reported() -> None:
-    assert "node a1 is gone" in errors.of_node("a1", None)
+    assert "node a1 was removed" in errors.of_node("a1", None)

@@ -243,7 +243,7 @@ def test_rechained_history_does_not_match_its_report(run: Path) -> None:
     path.write_bytes(chained(forged))
     result = judge(run)
     assert result.exit_code == 4
-    assert "is not the history that report.yaml beside it was made with" in result.output
+    assert "report.yaml in the same folder belongs to another history" in result.output
     (run / "report.yaml").unlink()
     alone = judge(path)
     assert alone.exit_code == 12

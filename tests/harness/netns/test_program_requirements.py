@@ -48,7 +48,7 @@ def test_generic_netlink_family_is_queried(namespace: Namespace) -> None:
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (errno.EPERM, "this user may not use X: run as root of the machine"),
+        (errno.EPERM, "this user cannot use X: run as root of the machine"),
         (errno.ENOENT, "this kernel has no X (CONFIG_X): load it with `modprobe x`, as root of the machine"),
         (errno.EIO, "X cannot be used: [Errno 5] Input/output error"),
     ],
@@ -100,5 +100,5 @@ def test_link_check_agrees_with_the_kernel(namespace: Namespace) -> None:
 def test_kernel_without_reply_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(required, "_SECONDS", 0.001)
     required._missing.cache_clear()
-    with pytest.raises(UnavailableError, match="it took longer than"):
+    with pytest.raises(UnavailableError, match="this took longer than"):
         required.missing(["bridge"])

@@ -64,7 +64,7 @@ def test_files_are_relative_to_the_recipe(tmp_path: Path) -> None:
         ({}, "key kind: expected objects, install, or both"),
         ({"object": [AGENT]}, "key kind: unknown key 'object'; did you mean objects"),
         ({"objects": ["none.yaml"]}, r"key kind.objects\[0\]: file none.yaml: cannot be read"),
-        ({"objects": [CONFIG]}, "key kind.ready is missing: name what has to be ready"),
+        ({"objects": [CONFIG]}, "key kind.ready is missing: name the workloads to wait for"),
         ({"install": ["mine"]}, "key kind.ready is missing"),
         (
             {"install": ["{node}"], "ready": [{"daemonset": "a/b"}]},
@@ -91,7 +91,7 @@ def test_recipe_for_kind_clusters_only_has_no_programs() -> None:
 
 @pytest.mark.parametrize("key", ["ready", "synced", "pods", "objects", "requires"])
 def test_key_of_programs_without_a_command_is_refused(key: str) -> None:
-    with pytest.raises(UsageError, match=f"key {key}: is for programs of the embedded cluster"):
+    with pytest.raises(UsageError, match=f"key {key}: is for programs on the embedded cluster"):
         parse_recipe({"name": "mine", "kind": {"objects": [AGENT]}, key: []}, OF_PROXY)
 
 

@@ -183,7 +183,7 @@ def test_explain_command_has_service_and_node_placeholders() -> None:
         ({"services": ["a"]}, r"key services: expected a mapping, not \['a'\]"),
         ({"services": {"anotations": {}}}, "key services: unknown key 'anotations'; did you mean annotations"),
         ({"services": {"annotations": {"a": ["b"]}}}, "key services.annotations.a: expected one text"),
-        ({"services": {"spec": {"selector": {}}}}, "key services.spec: selector is set by each requirement"),
+        ({"services": {"spec": {"selector": {}}}}, "key services.spec: each requirement sets selector"),
         ({"isolation": ["mount"]}, r"key isolation\[0\]: 'mount'; allowed: mounts, bpffs, cgroup2, run, hostname"),
         ({"judges": "maps"}, "key judges: 'maps'; allowed: packets, decisions"),
     ],

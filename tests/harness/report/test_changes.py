@@ -168,4 +168,4 @@ def test_folder_without_a_report_is_a_usage_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["--changes", "--issues=x"])
 def test_changes_take_two_reports(option: str) -> None:
     result = CliRunner().invoke(main, ["compare", option, "one"])
-    assert (result.exit_code, "take two reports, and there are 1" in result.output) == (4, True)
+    assert (result.exit_code, "need two reports, not 1" in result.output) == (4, True)

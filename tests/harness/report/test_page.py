@@ -232,7 +232,7 @@ def test_a_run_of_an_older_release_has_a_page_without_timelines(run: Run) -> Non
 def test_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["report", str(tmp_path)])
     assert done.exit_code == 4
-    assert "there is no run.jsonl in it" in done.output
+    assert "has no run.jsonl" in done.output
 
 
 def test_a_run_without_its_report_is_refused(run: Run) -> None:

@@ -76,4 +76,4 @@ def test_the_command_shows_each_reason_and_ends_with_13(forged: Forged) -> None:
 def test_command_refuses_a_folder_that_is_not_a_run(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["verify", str(tmp_path)])
     assert result.exit_code == 4
-    assert "there is no run.jsonl in it" in result.output
+    assert "has no run.jsonl" in result.output

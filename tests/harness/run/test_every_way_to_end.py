@@ -231,7 +231,7 @@ def test_full_disk_is_reported_and_observations_are_kept(place: Place, workers: 
         pytest.skip("this user cannot mount a file system")
     said = ran.stdout + ran.stderr
     assert ran.returncode == ExitCode.DISTRUST, said
-    assert "no room on the disk" in said or "No space left on device" in said
+    assert "the disk is full" in said or "No space left on device" in said
     assert "Traceback" not in said
     assert "INTERNALERROR" not in said
     judged = subprocess.run(

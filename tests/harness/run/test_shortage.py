@@ -32,12 +32,12 @@ def caused_by(error: BaseException) -> BaseException:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "no room on the disk"),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), "no room on the disk"),
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "the disk is full"),
         (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
         (OSError(errno.ENFILE, "Too many open files in system"), "fs.file-max"),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), "no memory"),
-        (MemoryError(), "no memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "out of memory"),
+        (MemoryError(), "out of memory"),
         (RuntimeError("can't start new thread"), "ulimit -u"),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), ""),  # from a probe
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), ""),  # from a socket
@@ -55,7 +55,7 @@ def test_shortage_is_named(error: BaseException, said: str, wrapped: bool) -> No
 
 def test_shortage_in_a_scenario_raises_a_one_line_distrust_error() -> None:
     with (
-        pytest.raises(DistrustError, match=r"^this process may not open more files \(ulimit -n\)[^\n]*$"),
+        pytest.raises(DistrustError, match=r"^this process cannot open more files \(ulimit -n\)[^\n]*$"),
         translated("call"),
     ):
         raise InconclusiveError("no answer") from OSError(errno.EMFILE, "Too many open files")
