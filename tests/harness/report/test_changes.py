@@ -162,7 +162,7 @@ def test_ambiguous_or_misplaced_report_is_a_usage_error(
 
 def test_folder_without_a_report_is_a_usage_error(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["compare", "--changes", str(tmp_path), str(tmp_path)])
-    assert (result.exit_code, "has no report.yaml" in result.output) == (4, True)
+    assert (result.exit_code, "no report.yaml in this folder" in result.output) == (4, True)
 
 
 @pytest.mark.parametrize("option", ["--changes", "--issues=x"])
