@@ -28,11 +28,11 @@ _SMALL = 1 << 20  # bytes, enough for a checksum, a version, or a list of releas
 _BROKEN = (urllib.error.URLError, http.client.HTTPException, OSError)
 
 
-class BrokenOffError(UnavailableError):
+class ConnectionLostError(UnavailableError):
     """The server cannot be reached, or the connection was interrupted."""
 
 
-class NotThereError(UnavailableError):
+class FileMissingError(UnavailableError):
     """The server does not have the file."""
 
 
@@ -47,11 +47,11 @@ class Fetcher:
     pause: Callable[[float], None] = time.sleep
 
     def text(self, urls: Sequence[str]) -> str:
-        """Download a small text from the first mirror that has it. Raises `NotThereError`, `UnavailableError`."""
+        """Download a small text from the first mirror that has it. Raises `FileMissingError`, `UnavailableError`."""
         return self._first(urls, self._text)
 
     def file(self, urls: Sequence[str], target: Path, sha256: str, watcher: Watcher) -> str:
-        """Download a file with this checksum, and return its URL. Raises `NotThereError`, `UnavailableError`."""
+        """Download a file with this checksum, and return its URL. Raises `FileMissingError`, `UnavailableError`."""
         return self._first(urls, lambda url: self._file(url, target, sha256, watcher))
 
     def _first(self, urls: Sequence[str], get: Callable[[str], _T]) -> _T:
@@ -61,8 +61,8 @@ class Fetcher:
                 return get(url)
             except UnavailableError as error:
                 problems.append(error)
-        if all(isinstance(each, NotThereError) for each in problems):
-            raise NotThereError("\n".join(map(str, problems)))
+        if all(isinstance(each, FileMissingError) for each in problems):
+            raise FileMissingError("\n".join(map(str, problems)))
         said = "\n".join(map(str, problems))
         raise UnavailableError(f"{said}\ncheck the network, choose a --mirror, or compile with --from source")
 
@@ -101,7 +101,7 @@ class Fetcher:
                 with _plainly(url):
                     self._continue(url, part, watcher)
                 return came
-            except BrokenOffError as error:
+            except ConnectionLostError as error:
                 progress = _size_of(part) > before
                 came, idle = came or progress, 0 if progress else idle + 1
                 if not came or idle >= self.attempts:
@@ -151,11 +151,11 @@ def _plainly(url: str) -> Iterator[None]:
         yield
     except urllib.error.HTTPError as error:
         if error.code in (403, 404, 410):  # a bucket without list permission answers 403 for a missing file
-            raise NotThereError(f"{url}: {error.code} {error.reason}") from None
-        raise BrokenOffError(f"{url}: {error.code} {error.reason}") from None
+            raise FileMissingError(f"{url}: {error.code} {error.reason}") from None
+        raise ConnectionLostError(f"{url}: {error.code} {error.reason}") from None
     except _BROKEN as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise BrokenOffError(f"{url}: {reason or type(error).__name__}") from None
+        raise ConnectionLostError(f"{url}: {reason or type(error).__name__}") from None
 
 
 def _write(answer: http.client.HTTPResponse, part: Path, *, append: bool, watcher: Watcher) -> int:

@@ -24,7 +24,7 @@ GROUP = "trafficdist.component_sources"
 _MODULE = re.compile(r"(\S+@v\S+): reading")  # the module in an error of Go
 
 
-class GoneError(UnavailableError):
+class UndeliverableError(UnavailableError):
     """A source lists a version but cannot deliver it."""
 
 
@@ -48,7 +48,7 @@ class Source(Protocol):
     ) -> tuple[Version, Callable[[Path], Made]]:
         """Return the version for a request, and a function that creates its binary in a folder. Raises `UsageError`.
 
-        `without` lists versions that failed with `GoneError`.
+        `without` lists versions that failed with `UndeliverableError`.
         """
 
 
@@ -99,7 +99,7 @@ def fetch(
             return known[best]
         try:
             return _get(component, version, origin, make, cache=cache, watcher=watcher, again=again)
-        except GoneError as error:
+        except UndeliverableError as error:
             if wanted.exact is not None:
                 raise
             watcher.say(f"{component.name} {version} is listed, but {_missing(error)}; trying an older one")
@@ -136,7 +136,7 @@ def _get(
         return entry
 
 
-def _missing(error: GoneError) -> str:
+def _missing(error: UndeliverableError) -> str:
     """Return a short description of the missing modules."""
     modules = list(dict.fromkeys(_MODULE.findall(str(error))))
     return f"{', '.join(modules) or 'a module that it needs'} is missing"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from harness.binaries.cache import said_plainly
 from harness.binaries.component import ETCD, KIND, Binary
-from harness.binaries.download import Fetcher, NotThereError
+from harness.binaries.download import Fetcher, FileMissingError
 from harness.binaries.versions import Version, Wanted, parse_version
 from harness.binaries.watching import Watcher
 from harness.errors import UnavailableError, UsageError
@@ -54,7 +54,7 @@ class Releases:
         name = f"stable-{wanted.series}.txt" if wanted.series else "stable.txt"
         try:
             said = self.fetcher.text(self._urls(component, f"release/{name}")).strip()
-        except NotThereError:
+        except FileMissingError:
             raise UsageError(f"there is no release of Kubernetes {wanted}{self._newest(component)}") from None
         version = parse_version(said)
         if version is None:
@@ -85,7 +85,7 @@ class Releases:
         try:
             sha256 = _sum_in(self.fetcher.text(self._urls(component, sums)), archive)
             url = self.fetcher.file(self._urls(component, base), target, sha256, watcher)
-        except NotThereError as error:
+        except FileMissingError as error:
             hint = self._newest(component, version.series)
             raise UsageError(
                 f"there is no release {version} of {component.name} for linux/{architecture()}{hint}\n{error}"

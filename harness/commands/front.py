@@ -12,7 +12,7 @@ import click
 from harness.errors import DistrustError, HarnessError, NothingSelectedError, UnavailableError, UsageError
 from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.model.escaping import for_terminal
-from harness.run.shortage import why_it_cannot_go_on
+from harness.run.shortage import why_it_cannot_continue
 from harness.run.signals import as_interrupts
 
 EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
@@ -46,7 +46,7 @@ class Front(click.Group):
         except (click.Abort, KeyboardInterrupt):
             sys.exit(ExitCode.INTERRUPTED)
         except Exception as error:  # noqa: BLE001  a bug must not have the exit code of an unmet requirement
-            if short := why_it_cannot_go_on(error):
+            if short := why_it_cannot_continue(error):
                 sys.exit(_say(short, ExitCode.DISTRUST))
             traceback.print_exc()
             sys.exit(ExitCode.INTERNAL_ERROR)

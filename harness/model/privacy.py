@@ -47,10 +47,10 @@ def _is_long(value: str) -> bool:
 def private(text: str) -> str:
     """Return a text in which `***` replaces each secret and `~` replaces the home folder."""
     pattern, words = _pattern()
-    return pattern.sub(lambda found: "~" if found["home"] else HIDDEN, text) if _may_tell(text, words) else text
+    return pattern.sub(lambda found: "~" if found["home"] else HIDDEN, text) if _may_be_private(text, words) else text
 
 
-def _may_tell(text: str, words: Sequence[str]) -> bool:
+def _may_be_private(text: str, words: Sequence[str]) -> bool:
     """Return whether a text may contain private data. This is a hundred times faster than the full pattern."""
     if any(each in text for each in words) or _IN_URL.search(text):
         return True

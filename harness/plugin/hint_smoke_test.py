@@ -59,13 +59,13 @@ def hint_facts(backend: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
 def _ask(backend: Backend, namespace: str, pods: list[Pod]) -> dict[str, bool]:
     everybody, near = {f"{namespace}/{pod.name}" for pod in pods}, {f"{namespace}/{pods[0].name}"}
     probe = _publish(backend, namespace, "web", pods, hinted=False)
-    if not _comes_to(backend, probe, everybody):
+    if not _reaches(backend, probe, everybody):
         return {}  # the Service does not work even without hints
     hinted = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=True), family=backend.families[0])
     backend.api.replace("endpointslices", namespace, hinted)
-    if _comes_to(backend, probe, near):
+    if _reaches(backend, probe, near):
         return {SOMETHING: True, FOLLOWED: True}
-    if _comes_to(backend, _publish(backend, namespace, "hinted", pods, hinted=True), near):
+    if _reaches(backend, _publish(backend, namespace, "hinted", pods, hinted=True), near):
         return {SOMETHING: True, FOLLOWED: False}
     return {SOMETHING: False}
 
@@ -87,7 +87,7 @@ def _endpoints(pods: list[Pod], *, hinted: bool) -> list[Endpoint]:
     ]
 
 
-def _comes_to(backend: Backend, probe: Probe, wanted: set[str]) -> bool:
+def _reaches(backend: Backend, probe: Probe, wanted: set[str]) -> bool:
     backend.settle()
 
     def seen() -> bool:

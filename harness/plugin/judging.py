@@ -20,7 +20,7 @@ from harness.guest import errors
 from harness.judging.conclusion import UnmetError, UntoldError, conclude, first_line, outside_call
 from harness.judging.results import Case, CaseResult
 from harness.judging.verdict import Judgement, SkipReason, Verdict
-from harness.run.shortage import shortage, why_it_cannot_go_on
+from harness.run.shortage import shortage, why_it_cannot_continue
 
 PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
 """The project's names for pytest's outcomes."""
@@ -176,7 +176,7 @@ def why_it_stopped(error: BaseException) -> str:
     """
     if isinstance(error, EOFError):  # raised by execnet
         return "a worker exited during its start"
-    return why_it_cannot_go_on(error) or (sentence(error) if isinstance(error, HarnessError) else "")
+    return why_it_cannot_continue(error) or (sentence(error) if isinstance(error, HarnessError) else "")
 
 
 def judgement_of(error: BaseException | None) -> Judgement | None:

@@ -36,7 +36,7 @@ def shortage(error: BaseException | None) -> str:
     return ""
 
 
-def why_it_cannot_go_on(error: BaseException) -> str:
+def why_it_cannot_continue(error: BaseException) -> str:
     """Return why a process cannot continue: a shortage or a closed output. Return "" for any other error."""
     no_output = _NO_OUTPUT.get(error.errno or 0, "") if isinstance(error, OSError) else ""
     return no_output or shortage(error)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.binaries.fetching import GoneError
+from harness.binaries.fetching import UndeliverableError
 from harness.errors import HarnessError, UnavailableError
 
 _TAIL = 12  # number of lines of Go's output in an error
@@ -126,5 +126,5 @@ def explain(words: str, arguments: Sequence[str]) -> HarnessError:
             f"the Go module proxy cannot be reached; check the network, or set GOPROXY to another proxy\n{tail}"
         )
     if _GONE.search(words):
-        return GoneError(tail)
+        return UndeliverableError(tail)
     return UnavailableError(f"`go {' '.join(arguments[:2])}` failed:\n{tail}")

@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.binaries.cache import said_plainly
 from harness.binaries.component import Binary
-from harness.binaries.fetching import GoneError
+from harness.binaries.fetching import UndeliverableError
 from harness.binaries.versions import Version, Wanted, parse_version
 from harness.binaries.watching import Watcher
 from harness.errors import HarnessError, UnavailableError, UsageError
@@ -65,13 +65,13 @@ def resolve(
     if wanted.exact is not None:
         try:
             return _sources(component, wanted.exact, go)
-        except GoneError as error:
+        except UndeliverableError as error:
             raise _no_such(component, wanted, available(component, go), str(error)) from None
     listed = available(component, go)
     for version in [each for each in wanted.choose(listed) if each not in without][:_TRIES]:
         try:
             return _sources(component, version, go)
-        except GoneError as error:
+        except UndeliverableError as error:
             why = str(error).rpartition(": ")[2].strip()
             watcher.say(f"{component.name} {version} is listed, but missing: {why}")
     raise _no_such(component, wanted, listed)

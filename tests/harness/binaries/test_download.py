@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.binaries.download import Fetcher, NotThereError
+from harness.binaries.download import Fetcher, FileMissingError
 from harness.errors import UnavailableError, UsageError
 from tests.harness.binaries.servers import Heard, Mirror
 
@@ -111,11 +111,11 @@ def test_unusable_mirror_is_skipped(mirrors: tuple[Mirror, Mirror], closed_port:
 
 
 def test_file_is_missing_only_if_every_mirror_lacks_it(mirror: Mirror, closed_port: str, tmp_path: Path) -> None:
-    with pytest.raises(NotThereError, match="404"):
+    with pytest.raises(FileMissingError, match="404"):
         get([f"{mirror.url}/file"], tmp_path / "file")
     with pytest.raises(UnavailableError, match=r"refused[^$]*choose a --mirror") as down:
         get([f"{mirror.url}/file", f"{closed_port}/file"], tmp_path / "file")
-    assert not isinstance(down.value, NotThereError)
+    assert not isinstance(down.value, FileMissingError)
 
 
 def test_only_http_urls_are_accepted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from harness.checks.machine import LIMITS, process_limit
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.judging.history import History, read_parts
 from harness.plugin.judging import translated
-from harness.run.shortage import shortage, why_it_cannot_go_on
+from harness.run.shortage import shortage, why_it_cannot_continue
 
 
 def caused_by(error: BaseException) -> BaseException:
@@ -70,10 +70,10 @@ def test_process_that_cannot_be_forked_is_a_shortage() -> None:
 
 
 def test_closed_output_pipe_ends_the_run_and_fails_no_scenario() -> None:
-    assert "the reader of this run's output has closed it" in why_it_cannot_go_on(
+    assert "the reader of this run's output has closed it" in why_it_cannot_continue(
         BrokenPipeError(errno.EPIPE, "Broken pipe")
     )
-    assert why_it_cannot_go_on(KeyError("oops")) == ""
+    assert why_it_cannot_continue(KeyError("oops")) == ""
 
 
 def test_low_file_limit_is_reported_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
