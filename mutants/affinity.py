@@ -113,6 +113,13 @@ MUTANTS = [
         proxy=_changing(_at_the_cluster_ip_only),
     ),
     Mutant(
+        "no-affinity-with-external-local",
+        "The proxy ignores sessionAffinity on Services with externalTrafficPolicy Local.",
+        "kubernetes#55429",
+        REACHED,
+        proxy=_rendering(lambda port: replace(port, affinity_seconds=0) if port.external_local else port),
+    ),
+    Mutant(
         "affinity-ignores-hints",
         "The proxy ignores hints on Services with session affinity.",
         symptom=REACHED,

@@ -137,14 +137,20 @@ def _dns_resolves_no_aliases(about: Any, kind: str, service: Service, client: La
 # Objects of the cluster
 
 
+def index_resolver(wrong: type[ClusterIndex]) -> Callable[..., Resolver]:
+    """Return a factory of resolvers that answer from this index."""
+
+    def resolver(_: ClusterIndex, **options: Any) -> Resolver:
+        return Resolver(wrong(), **options)
+
+    return resolver
+
+
 def _knows(name: str, sentence: str) -> Callable[[type[ClusterIndex]], type[ClusterIndex]]:
     """Create a mutant that misreads the objects of the cluster."""
 
     def register(wrong: type[ClusterIndex]) -> type[ClusterIndex]:
-        def resolver(_: ClusterIndex, **options: Any) -> Resolver:
-            return Resolver(wrong(), **options)
-
-        _dns(name, sentence, resolver=resolver)
+        _dns(name, sentence, resolver=index_resolver(wrong))
         return wrong
 
     return register

@@ -42,7 +42,11 @@ from trafficdist import (
     level=MUST,
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy; KEP-2086",
-    kills={"ignores-internal-local"},
+    kills={
+        "ignores-internal-local",
+        "node-names-by-prefix",
+        "node-names-end-at-the-first-dot",
+    },
 )
 def test_internal_local_reaches_only_endpoints_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")

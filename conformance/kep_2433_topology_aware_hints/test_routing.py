@@ -49,7 +49,17 @@ FOLLOWED = Rates(leak=0.25)
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source=f"{TABLE}: feature gate on, PreferZone, hints matching zone",
-    kills={"ignores-zone-hints", "zone-of-the-endpoint-instead-of-hint"},
+    kills={
+        "first-slice-alone",
+        "ignores-zone-hints",
+        "last-slice-alone",
+        "ports-without-protocols",
+        "slice-names-without-namespaces",
+        "slices-need-a-manager",
+        "zone-labels-of-slices-are-hints",
+        "zone-names-by-prefix",
+        "zone-of-the-endpoint-instead-of-hint",
+    },
 )
 def test_hints_filter_endpoints(three_zones: Cluster) -> None:
     service = three_zones.create_service(annotations=AUTO)
@@ -144,6 +154,7 @@ def test_zone_without_hints_is_not_filtered(three_zones: Cluster) -> None:
     kills={
         "accepts-partial-zone-hints",
         "drops-without-hinted-endpoint",
+        "first-endpoint-decides-about-hints",
         "forgets-before-it-learns",
         "hints-outlive-their-removal",
         "ignores-zone-hints",

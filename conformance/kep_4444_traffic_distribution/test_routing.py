@@ -189,7 +189,12 @@ def test_terminating_endpoint_without_hint_does_not_switch_hints_off(three_zones
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (no endpoints available within the zone)",
-    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "uses-unready-hinted-endpoint"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "ignores-zone-hints",
+        "uses-unready-endpoints",
+        "uses-unready-hinted-endpoint",
+    },
 )
 def test_zone_with_only_an_unready_endpoint_falls_back(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")

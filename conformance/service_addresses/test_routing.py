@@ -206,7 +206,10 @@ def test_endpoints_of_a_deleted_slice_are_not_used(three_zones: Cluster) -> None
     level=SHOULD,  # the documents cover only new queries; kube-proxy also moves existing flows
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
-    kills={"leaves-udp-flows"},
+    kills={
+        "leaves-udp-flows",
+        "leaves-udp-flows-beside-tcp-ports",
+    },
 )
 def test_udp_flow_moves_to_a_present_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[UDP])

@@ -297,7 +297,12 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",
-    kills={"affinity-at-the-cluster-ip-only", "affinity-ignores-policies", "ignores-external-local"},
+    kills={
+        "affinity-at-the-cluster-ip-only",
+        "affinity-ignores-policies",
+        "ignores-external-local",
+        "no-affinity-with-external-local",
+    },
 )
 def test_client_outside_keeps_its_endpoint(three_zones: Cluster) -> None:
     pods = a1, other, a2, b1, b2, c1 = three_zones.run_servers(on=["a1", "a1", "a2", "b1", "b2", "c1"])

@@ -118,7 +118,12 @@ def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
-    kills={"ignores-external-local", "mixes-terminating-with-ready", "no-terminating-fallback"},
+    kills={
+        "ignores-external-local",
+        "local-fallback-needs-a-service-without-ready-endpoints",
+        "mixes-terminating-with-ready",
+        "no-terminating-fallback",
+    },
 )
 def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")

@@ -68,7 +68,11 @@ def test_service_has_its_cluster_ips(three_zones: Cluster) -> None:
     level=MUST,
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Headless Service",
-    kills={"dns-tells-of-unready-endpoints", "dns-knows-endpoints-once"},
+    kills={
+        "dns-knows-endpoints-once",
+        "dns-needs-a-ready-condition",
+        "dns-tells-of-unready-endpoints",
+    },
 )
 def test_headless_service_has_its_ready_endpoints(three_zones: Cluster) -> None:
     pods = run(three_zones)

@@ -155,6 +155,10 @@ SAID: Mapping[str, Said] = {
     "ipv6-ignores-hints": Said(("hints", "IPv6")),
     "external-addresses-ignore-hints": Said(("hints", "external addresses"), EXTERNAL),
     "uses-unready-hinted-endpoint": Said(("hints", "unready endpoints")),
+    "uses-unready-endpoints": Said(("unready endpoints",)),
+    "local-fallback-needs-a-service-without-ready-endpoints": Said(
+        ("terminating endpoints", "any Local"), ("cluster_ip", "outside")
+    ),
     "unready-endpoint-breaks-hints": Said(("hints", "unready endpoints", "unhinted endpoints")),
     "terminating-endpoint-breaks-hints": Said(("hints", "terminating endpoints", "unhinted endpoints")),
     "mixes-terminating-with-ready": Said(("terminating endpoints", "several endpoints")),

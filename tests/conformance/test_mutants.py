@@ -18,6 +18,7 @@ from harness.eventually import NotYetError
 from harness.judging.conclusion import UnmetError
 from harness.judging.verdict import Judgement, Verdict
 from harness.model.requirements import Profile
+from harness.variation.axes import parse_draw
 from mutants import BENIGN, MUTANTS, Mutant
 from mutants.mutant import WRITTEN
 from tests.conformance import cases, kill_checks
@@ -130,6 +131,11 @@ def test_each_table_has_a_requirement_that_runs_on_each_change(table: str) -> No
 def test_names_of_mutants_and_benign_variants_are_unique() -> None:
     assert not MUTANTS.keys() & BENIGN.keys()
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) for name in (*MUTANTS, *BENIGN))
+
+
+def test_drawn_values_of_mutants_exist() -> None:
+    drawn = {name: each.draw for name, each in MUTANTS.items() if each.draw}
+    assert {name: str(parse_draw(draw)) for name, draw in drawn.items()} == drawn
 
 
 @pytest.mark.parametrize("name", SOME)

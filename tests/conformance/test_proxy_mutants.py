@@ -81,6 +81,7 @@ SAID: Mapping[str, Said] = {
     # affinity
     "no-affinity": Said(("affinity",), ("affinity", "affinity outside")),
     "no-affinity-over-udp": Said(("affinity", "UDP"), ("affinity", "affinity outside")),
+    "no-affinity-with-external-local": Said(("affinity", "external Local"), ("affinity", "affinity outside")),
     "affinity-at-the-cluster-ip-only": Said(("affinity",), ("affinity outside",)),
     "affinity-outlives-endpoints": Said(("affinity", "changes")),
     "everyone-gets-the-same-endpoint": Said(("affinity",)),
@@ -195,6 +196,22 @@ OTHERWISE: Mapping[str, str] = {
     "health-port-closes-behind-its-heir": "no proxy in these cases receives two changes together",
     "looks-for-no-older-flows": "connections of an earlier proxy exist only in the kernel",
     "keeps-what-went-while-it-was-away": "rules of an earlier proxy exist only in the kernel",
+    **dict.fromkeys(
+        (
+            "zone-labels-of-slices-are-hints",
+            "zone-names-by-prefix",
+            "node-names-by-prefix",
+            "node-names-end-at-the-first-dot",
+            "first-endpoint-decides-about-hints",
+            "last-slice-alone",
+            "first-slice-alone",
+            "slices-need-a-manager",
+            "slice-names-without-namespaces",
+            "ports-without-protocols",
+            "leaves-udp-flows-beside-tcp-ports",
+        ),
+        "drawn values reveal it: tests/conformance/test_mutants.py runs requirements with them",
+    ),
 }
 """Mutants whose fault only real packets reveal: it is in timing, in the kernel, or in a situation that no case has."""
 

@@ -226,7 +226,8 @@ NOT_RUN = {
 }
 
 EXIT_CODES = {
-    "trafficdist run --mutant looks-at-no-namespace --run-test SERVICE/namespaces-are-apart --draw neighbours=twin": 1,
+    "trafficdist run --mutant zone-names-by-prefix --run-test KEP-4444/zone-hints-keep-traffic-in-the-zone"
+    " --draw names=cloud": 1,
     "trafficdist doctor": 11,  # an embedded cluster lacks some abilities
     "trafficdist run --mutant skips-zone-tier": 1,  # it detects the fault
 }

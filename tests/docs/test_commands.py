@@ -33,7 +33,6 @@ REQUIREMENTS = {
     "docs/generated.md": "generated",
     "docs/grid.md": "test_cluster_ip_hints",
     "docs/node-level-topology.md": "test_clients_use_endpoints_of_their_node",
-    "docs/past-bugs.md": f"{SOME} or test_namespaces_are_apart",
     "docs/topology-aware-dns.md": "test_headless_service_has_its_ready_endpoints",
     "docs/topology-keys.md": "test_keys_are_stored_in_their_order",
     "docs/version-skew.md": f"{SOME} or test_objects_stay_when_proxies_are_downgraded",
