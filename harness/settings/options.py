@@ -137,7 +137,8 @@ _EXECUTION = (
     Option("time-scale", "Multiply every time limit by this factor, for slow machines. The report shows it.",
            metavar="FACTOR", default=1.0, check=parsing.positive, on_command_line=False),
     Option("fail-fast", "Stop at the first MUST that is not met; with --warnings-as-errors, at the first SHOULD too.",
-           kind="flag", default=False),
+           kind="flag", default=False,
+           on_command_line=False),
     Option("warnings-as-errors", "Exit with 1 if a SHOULD is not met, as with a MUST.", kind="flag", default=False),
     Option("workers", "Number of worker processes. 0 runs all tests in this process; auto depends on processors, "
            "memory, backend and selected requirements. [auto; 0 under pytest itself]", metavar="COUNT",
