@@ -45,12 +45,16 @@ def made_of(request: pytest.FixtureRequest) -> Iterator[Sequence[str]]:
     trafficdist("cluster", "down", "--name", NAME)
 
 
+@pytest.fixture(autouse=True)
+def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAFFICDIST_IMAGE_REGISTRY", REGISTRY)
+
+
 def there() -> list[str]:
     """Return the options of a run that uses the cluster's kubeconfig."""
     return [
         "--backend=kubeconfig",
         f"--kubeconfig={cluster_state.folder_of(NAME) / 'kubeconfig'}",
-        f"--image-registry={REGISTRY}",
     ]
 
 
