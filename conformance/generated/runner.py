@@ -111,7 +111,7 @@ class _Asking:
 
 
 def _alike(lives: Mapping[str, Life]) -> Iterable[Mapping[str, Life]]:
-    """Group lives whose nodes have the same zones in every state that the lives have in common."""
+    """Group lives that can share nodes: in each state that both lives have, their nodes are in the same zones."""
     found: list[tuple[Sequence[object], dict[str, Life]]] = []
     for name, each in sorted(lives.items(), key=lambda item: -len(item[1].states)):
         zones = [state.zones for state in each.states]

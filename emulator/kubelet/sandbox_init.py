@@ -213,7 +213,7 @@ class Init:
             write(reports, b"%d\n" % pid)
 
     def _reap(self) -> None:
-        """Reap ended child processes and orphans."""
+        """Reap exited child processes and orphans."""
         os.read(self._woken, 4096)
         while True:
             try:

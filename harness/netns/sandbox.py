@@ -37,7 +37,7 @@ def enter() -> None:
     """Enable this process to create and administer network namespaces. Idempotent.
 
     For root (CAP_SYS_ADMIN and CAP_NET_ADMIN), nothing changes. An ordinary user becomes root in a new user namespace
-    and moves to a new netns with loopback up. Files keep their owners, and the user gains no rights outside.
+    and moves to a new netns with loopback up. Files keep their owners, and the user gains no privileges outside of it.
 
     Raises `UnavailableError` with the setting that forbids it and the remedy, or if the process has several threads.
     """

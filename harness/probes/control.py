@@ -150,7 +150,7 @@ class Control:
 
 
 class _ClientRound:
-    """One client's control probes in one round. They share a socket with an unused port, and each has its own nonce."""
+    """One client's control probes in one round. They share one socket on an unused port. Each has its own nonce."""
 
     __slots__ = ("_client", "_control", "_family", "_open", "_reactor", "_socket", "done")
 

@@ -65,7 +65,7 @@ class Stored:
 class Abridged(Stored):
     """An object that another release stored. `object` has only the fields of this release, and is created on first use.
 
-    With this class, thousands of slices are taken over in milliseconds. Copying all of them would take a second.
+    With this class, thousands of slices are taken over in milliseconds. Copying all of them takes about a second.
     """
 
     __slots__ = ("_full", "_known", "_served")

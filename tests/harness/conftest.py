@@ -82,7 +82,7 @@ def sample_suite() -> Callable[..., str]:
 def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certify:
     """Run a suite of fake requirements.
 
-    The arguments are names of bodies, then options. `extra` is appended to the module.
+    The arguments are the names of test bodies, followed by options. `extra` is appended to the module.
 
     The suite runs in this process, which is faster. A suite with workers, or with a body that ends the process, runs in
     another process. The suite needs no netns, and this process must stay in its current netns.

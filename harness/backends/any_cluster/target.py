@@ -129,5 +129,5 @@ def _pairs(ours: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that orders worker, worker2 and worker10 in this way."""
+    """Return a sort key that orders numbers by value: worker, worker2, worker10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name) if part]

@@ -79,7 +79,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
 
 @pytest.fixture
 def go() -> Go:
-    """Return the Go of this machine."""
+    """Return the path of the Go toolchain on this machine."""
     return find_go()
 
 
