@@ -106,7 +106,7 @@ class PodInterfaces:
             eventually(
                 lambda address=address: _answers(node, address),  # type: ignore[misc]
                 within=_ANSWER_SECONDS,
-                describe=f"{_named(port)}to reply to its node at {address}, after its attachment",
+                describe=f"{_named(port)} to reply to its node at {address}, after its attachment",
                 error=InconclusiveError,
             )
 

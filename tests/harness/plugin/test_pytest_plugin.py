@@ -199,7 +199,7 @@ def test_no_cluster_is_made_for_a_run_that_selects_nothing(
         (["--td-backend=netns", "--td-families=IPv4,IPv5"], "--families: unknown value 'IPv5'; allowed: IPv4, IPv6"),
         (["--td-backend=netns", "--td-time-scale=0"], "--time-scale: '0' is not a number above 0"),
         (["--td-backend=netns", "--td-options-file=absent.yaml"], "options file absent.yaml: cannot be read"),
-        ([], "say where to run it, --td-backend=netns"),
+        ([], "--td-backend: choose where to run"),
     ],
 )
 def test_usage_error_exits_with_4_and_shows_the_cause(pytester: pytest.Pytester, options: list[str], said: str) -> None:
