@@ -194,12 +194,12 @@ def test_no_cluster_is_made_for_a_run_that_selects_nothing(
     [
         (["--td-backend=cloud"], "unknown value 'cloud'; allowed: netns, kubeconfig, kind"),
         (["--td-backend=nets"], "--backend: unknown value 'nets'; allowed: netns"),
-        (["--td-proxy=reference"], "--td-backend: choose where to run"),
+        (["--td-proxy=reference"], "set where to run it, for example --td-backend=netns"),
         (["--td-backend=netns", "--td-topology=four"], "--topology: unknown topology 'four'"),
         (["--td-backend=netns", "--td-families=IPv4,IPv5"], "--families: unknown value 'IPv5'; allowed: IPv4, IPv6"),
         (["--td-backend=netns", "--td-time-scale=0"], "--time-scale: '0' is not a number above 0"),
         (["--td-backend=netns", "--td-options-file=absent.yaml"], "options file absent.yaml: cannot be read"),
-        ([], "--td-backend: choose where to run"),
+        ([], "set where to run it, for example --td-backend=netns"),
     ],
 )
 def test_usage_error_exits_with_4_and_shows_the_cause(pytester: pytest.Pytester, options: list[str], said: str) -> None:
