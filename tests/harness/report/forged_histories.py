@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+
 from tests.harness.report.forged import Forged
 from tests.harness.report.forged_reports import move_to_passed
 
@@ -84,7 +86,10 @@ def unseen(f: Forged) -> None:
         return record
 
     mine = False
-    wrong = next(each for each in f.records("observed") if each["tally"].get("timedOut"))
+    records = [orjson.loads(line) for line in f.lines]
+    verdict = next(each for each in records if each["kind"] == "verdict" and each["test"] == "KEP-2/leaks")
+    before = records[: records.index(verdict)]
+    wrong = [each for each in before if each["kind"] == "observed" and each["tally"].get("timedOut")][-1]
     failing = (wrong.get("worker"), wrong["window"])
     f.rewrite(change)
     move_to_passed(f)
