@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.api.client import Api, Response
-from harness.api.kubeconfig import Kubeconfig
 from harness.model import topology
+
+if TYPE_CHECKING:
+    from harness.api.kubeconfig import Kubeconfig
 
 _NODE_PATH = re.compile(r"(/api/v1/nodes/)([^/?]+)")
 

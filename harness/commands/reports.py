@@ -126,8 +126,7 @@ def report(run: str, output: str | None, *, markdown: bool) -> None:
     """Write the page of a run again: report.html, a single file with diagrams that needs no network.
 
     RUN is the folder of a run with its report.yaml and history, or "latest". Each run writes its page; this command is
-    for earlier runs. With --allure, npx downloads Allure, which also writes a single file. The summary in Markdown has
-    maps that GitHub renders as diagrams.
+    for earlier runs. The summary in Markdown has maps that GitHub renders as diagrams.
     """
     if markdown and output:
         raise click.UsageError("--markdown prints a summary, and cannot be combined with --output")

@@ -118,7 +118,7 @@ class Recorder:
         """Return a sort key. Tests that need the same cluster run one after the other, because a change of cluster
         costs a boot.
         """
-        surroundings = drawing.surroundings(self._plan, requirement_of(item))
+        surroundings = drawing.surroundings(self._plan, requirement_of(item)) if self._run.worker else ()
         return (_is_last(item), self._disrupts(item), surroundings, self._length(item), *_document_of(item))
 
     def _length(self, item: pytest.Item) -> float:

@@ -142,6 +142,14 @@ SAMPLES = {
         "SERVICE/udp-flows-at-external-addresses",
         "SERVICE/udp-flows-at-node-ports",
         "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
+        "SERVICE/udp-flows-at-node-ports-end-with-the-last-endpoint",
+        "SERVICE/udp-flows-at-node-ports-end-with-their-service",
+        "SERVICE/udp-flows-end-with-the-last-endpoint",
+        "SERVICE/udp-flows-end-with-their-service",
+        "SERVICE/udp-flows-outside-end-with-the-last-endpoint",
+        "SERVICE/udp-flows-outside-end-with-their-service",
+        "SERVICE/udp-flows-over-ipv6-end-with-the-last-endpoint",
+        "SERVICE/udp-flows-over-ipv6-end-with-their-service",
     ),
     "node-ports-on-one-address": (
         "SERVICE/node-port-on-every-node",
@@ -178,6 +186,7 @@ SAMPLES = {
     ),
     "closes-what-has-left": (
         "KEP-1669/established-connections-outlive-the-choice",
+        "KEP-1669/open-connections-outlive-the-last-endpoint",
         "KEP-3015/tiers-change-without-loss",
         "KEP-4444/zone-loses-and-regains-its-endpoints",
         "SERVICE/removed-endpoint-gets-nothing",

@@ -27,11 +27,12 @@ from harness.scenario.convergence import recheck
 from harness.variation import axes
 from harness.variation.axes import PLAIN, Draw, parse_draw
 from harness.variation.node_names import cloud_names
-from mutants import Mutant
 from tests.conformance.benign_results import Outcome
 
 if TYPE_CHECKING:
     import pytest
+
+    from mutants import Mutant
 
 Test = Callable[..., None]
 

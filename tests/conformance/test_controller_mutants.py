@@ -224,6 +224,8 @@ OTHERWISE: Mapping[str, str] = {
     "tires-after-a-hundred-changes": _IN_TIME,
     "tires-after-a-thousand-changes": _IN_TIME,
     "local-policy-ends-hints-later": "it is delayed by a thread; afterwards it behaves like local-policy-ends-hints",
+    "keeps-failed-pods": "no pod in these cases has failed",
+    "one-pod-an-address": "pods in these cases have different addresses",
     "endpoints-of-any-type": "no Service in these cases is of type ExternalName",
     "tells-of-failures-with-the-field-alone": "no sync fails in these cases",
 }

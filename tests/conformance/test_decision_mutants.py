@@ -251,7 +251,7 @@ def _decides(name: str) -> Callable[..., Decision] | None:
 
 
 REPEATED = {each.name for each in repeated_endpoints.MUTANTS}  # tests/conformance/test_small_scope.py has their trigger
-DECIDING = [name for name in MUTANTS if name not in REPEATED and _decides(name)]
+DECIDING = [name for name, each in MUTANTS.items() if name not in REPEATED and not each.draw and _decides(name)]
 
 
 @cache

@@ -77,7 +77,7 @@ def test_killed_cluster_leaves_nothing_after_down(runtime: Path) -> None:
     os.kill(state.pid, signal.SIGKILL)
     eventually(lambda: not state.alive, within=10, describe="its end")
     (runtime / "one.lock").touch()  # a killed command held the lock
-    assert cluster_control.down("one") == "Cluster one is not up."
+    assert cluster_control.down("one") == "Cluster one is not running."
     assert not runtime.exists() or list(runtime.iterdir()) == []
 
 

@@ -115,7 +115,7 @@ MALFORMED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 _OWN = {
     # These kinds of file have the same error for all malformed content.
-    "kubeconfig to be written": "no folder|is a folder|not about a cluster of ours",
+    "kubeconfig to be written": "no folder|is a folder|does not contain only an embedded cluster",
     "run for the shelf": "no such folder|no run.jsonl|no report.yaml",
     "history": "no such folder|no run.jsonl|more than|cannot be read|not a|digest does not fit|no complete",
 }

@@ -96,7 +96,7 @@ def test_process_that_fails_for_another_reason_is_not_retried(processes: Process
         tries.append(ports)
         return [script("exit 1")]
 
-    with pytest.raises(DistrustError, match="it wrote nothing"):
+    with pytest.raises(DistrustError, match="its log is empty"):
         processes.start_on_ports("etcd", 2, arguments, lambda each: wait_until_ready(each, lambda: False, within=10))
     assert len(tries) == 1
 

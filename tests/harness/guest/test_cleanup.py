@@ -100,7 +100,7 @@ def test_run_in_progress_is_not_disturbed_unless_forced(cluster: Api) -> None:
 def test_remote_lease_without_renewal_is_waited_for(cluster: Api) -> None:
     leave_behind(cluster, "dead0000", seconds_ago=29.0)
     said: list[str] = []
-    assert "the Lease of run dead0000 is removed" in cleanup(cluster, say=said.append)
+    assert "the Lease of run dead0000 is deleted" in cleanup(cluster, say=said.append)
     assert "its Lease expires at" in said[0]
 
 

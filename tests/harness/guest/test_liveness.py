@@ -67,4 +67,4 @@ def test_unready_node_is_named_with_its_message(cluster: Api) -> None:
 
 def test_deleted_node_is_reported(cluster: Api) -> None:
     cluster.delete("nodes", "", "a1")
-    assert "node a1 is gone" in doubt(cluster, NODES)
+    assert "node a1 was removed from the cluster" in doubt(cluster, NODES)

@@ -194,7 +194,7 @@ def test_no_cluster_is_made_for_a_run_that_selects_nothing(
     [
         (["--td-backend=cloud"], "unknown value 'cloud'; allowed: netns, kubeconfig, kind"),
         (["--td-backend=nets"], "--backend: unknown value 'nets'; allowed: netns"),
-        (["--td-proxy=reference"], "set where to run it, for example --td-backend=netns"),
+        (["--td-proxy=reference"], "--td-backend: choose where to run; available: netns"),
         (["--td-backend=netns", "--td-topology=four"], "--topology: unknown topology 'four'"),
         (["--td-backend=netns", "--td-families=IPv4,IPv5"], "--families: unknown value 'IPv5'; allowed: IPv4, IPv6"),
         (["--td-backend=netns", "--td-time-scale=0"], "--time-scale: '0' is not a number above 0"),

@@ -160,7 +160,7 @@ def test_foreign_names_are_escaped() -> None:
     assert as_markdown(REPORT, [], {}).startswith("## &lt;b&gt;p&lt;/b&gt; 1 x\n")
 
 
-def test_markdown_option_excludes_allure_and_output() -> None:
-    done = CliRunner().invoke(main, ["report", "latest", "--markdown", "--allure"])
+def test_markdown_option_excludes_output() -> None:
+    done = CliRunner().invoke(main, ["report", "latest", "--markdown", "--output", "page.html"])
     assert done.exit_code == 4
-    assert "goes with neither --allure nor --output" in done.output
+    assert "--markdown prints a summary, and cannot be combined with --output" in done.output

@@ -157,7 +157,7 @@ BAD: dict[str, tuple[Callable[[Fork], object], str]] = {
     "a link": (link, "files: evidence.txt is not a regular file"),
     "no page": (lambda f: (f.report / "README.md").unlink(), "files: README.md is missing"),
     "a page that praises": (
-        lambda f: f.change("README.md", "## Not met", "The best of all.\n\n## Not met"), "readme: README.md is not"),
+        lambda f: f.change("README.md", "## Not met", "The best of all.\n\n## Not met"), "readme: README.md differs"),
     "no release": (
         lambda f: f.change("report.yaml", "  version: '1.0'\n  harness", "  version: '1.1'\n  harness"),
         "trafficdist 1.1 is no release; releases are: v1.0"),
@@ -185,7 +185,7 @@ def test_a_bad_submission_is_refused_for_its_reason(fork: Fork, spoil: Callable[
     assert why in said
 
 
-@pytest.mark.parametrize(("days", "why"), [(400, "a report is valid for 365 days"), (-3, "a day in the future")])
+@pytest.mark.parametrize(("days", "why"), [(400, "a report is valid for 365 days"), (-3, "in the future")])
 def test_report_is_valid_for_a_year(publishable: Forged, tmp_path: Path, days: int, why: str) -> None:
     target, _ = add(str(publishable.folder), tmp_path, lambda: publishable.requirements)
     assert check(target, publishable.requirements, TODAY) == []

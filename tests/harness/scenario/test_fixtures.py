@@ -30,8 +30,8 @@ def backends(pytestconfig):
     return Backends()
 
 class Backends:
-    def __call__(self, topology): pass
-    def releases(self, topology): pass
+    def __call__(self, topology, draw): pass
+    def releases(self, topology, draw): pass
 
 @must("KEP-1/scenario")
 def test_scenario(three_zones):

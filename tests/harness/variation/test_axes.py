@@ -19,8 +19,8 @@ def test_draw_is_parsed_from_its_own_text() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("zones=cloud", "unknown axis 'zones'; want plain or names, slices"),
-        ("names=long", "axis names has no value 'long'; want short, cloud"),
+        ("zones=cloud", "unknown axis 'zones'; expected plain or names, slices"),
+        ("names=long", "axis names has no value 'long'; expected short, cloud"),
         ("", "unknown axis ''"),
     ],
 )

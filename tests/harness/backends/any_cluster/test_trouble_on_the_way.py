@@ -115,7 +115,7 @@ def test_exceeded_quota_makes_the_requirement_inconclusive(
         scenario = Cluster(backend, f"td-{RUN_ID}-main-1", history=history, test="TEST/test")
         with monkeypatch.context() as patched:
             patched.setattr(Pods, "validate", refuse)
-            with pytest.raises(InconclusiveError, match=r"^resource quota few is used up .*: raise it"):
+            with pytest.raises(InconclusiveError, match=r"^resource quota few is used up .*: increase the quota"):
                 scenario.run_servers(on=["a1", "b1"])
         scenario.close()
 
