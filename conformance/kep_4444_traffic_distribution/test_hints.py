@@ -185,6 +185,7 @@ def test_slices_are_not_written_without_need(three_zones: Cluster) -> None:
         "owner": "the sentence is about the managed-by label",
         "extras": "the scenario reads endpoints by address",
         "family": "the scenario compares IPv4 addresses",
+        "slices": "the scenario compares all endpoints of all slices",
     },
 )
 def test_slices_of_another_writer_are_left_alone(three_zones: Cluster) -> None:

@@ -145,6 +145,7 @@ def test_hints_that_somebody_changes_are_put_right(three_zones: Cluster) -> None
         "owner": "the sentence is about the managed-by label",
         "extras": "the scenario reads endpoints by address",
         "family": "the scenario writes an IPv4 slice",
+        "slices": "the scenario compares all endpoints of all slices",
     },
 )
 def test_slice_of_somebody_else_stays_beside_its_own(three_zones: Cluster) -> None:
