@@ -86,7 +86,7 @@ AXES: tuple[Axis, ...] = (
         EXTRAS,
         {
             "none": "objects have no further fields",
-            "metadata": "objects have owners, labels, annotations, and endpoints have a hostname and a targetRef",
+            "metadata": "objects have further labels and annotations, and endpoints have a hostname and a targetRef",
         },
     ),
     Axis(
@@ -111,7 +111,7 @@ AXES: tuple[Axis, ...] = (
         PODS,
         {
             "written": "only the pods of the scenario exist",
-            "others": "pods have sidecars, and a failed and a completed pod with the same labels exist",
+            "others": "a failed and a completed pod with the same labels exist",
         },
     ),
 )
