@@ -10,6 +10,7 @@ from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
 
 Object = dict[str, Any]
 
+MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
 MANAGED_BY = "trafficdist.dev"
 TARGET_PORT = 8080
 CONTAINER = "server"
@@ -30,6 +31,10 @@ class Port:
         """Return the entry of spec.ports."""
         named = {"name": self.name} if self.name else {}
         return {**named, "port": self.port, "protocol": self.protocol, "targetPort": self.target}
+
+    def slice_manifest(self) -> Object:
+        """Return the entry of `ports` in an EndpointSlice."""
+        return {"name": self.name, "protocol": self.protocol, "port": self.target}
 
 
 TCP = Port()
@@ -124,13 +129,13 @@ def endpoint_slice(
             "name": name,
             "labels": {
                 "kubernetes.io/service-name": service_name,
-                "endpointslice.kubernetes.io/managed-by": MANAGED_BY,
+                MANAGED_BY_LABEL: MANAGED_BY,
                 **(labels or {}),
             },
         },
         "addressType": family,
         "endpoints": [endpoint.manifest(family) for endpoint in endpoints],
-        "ports": [{"name": port.name, "protocol": port.protocol, "port": port.target} for port in ports],
+        "ports": [port.slice_manifest() for port in ports],
     }
 
 

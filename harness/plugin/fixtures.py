@@ -163,8 +163,7 @@ def new_cluster(
         namespace = f"{_prefix(run)}{next(_numbers)}"
         declared = run.settings.converges_within if run is not None else 0.0
         ended = run.known_ends if run is not None else dict
-        draw = run.plan.draw_of(test) if run is not None and run.plan is not None else PLAIN
-        draw = run.shrinking or draw if run is not None else draw
+        draw = run.draw_of(test) if run is not None else PLAIN
         booted = backends(topology, draw)
         made.append(
             Cluster(

@@ -73,6 +73,14 @@ def _by_kind(phase: str) -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def called(fixtures: Mapping[str, Any]) -> Iterator[None]:
+    """Run the call phase of a test in this context. At its end, the last observed values are checked again."""
+    with translated("call"), with_instruments_checked(fixtures):
+        yield
+        recheck(fixtures)
+
+
 def _is_time_limit(error: BaseException) -> bool:
     """Return whether pytest-timeout raised this exception. pytest-timeout does not define an exception type."""
     return any(frame.f_globals.get("__name__") == "pytest_timeout" for frame, _ in walk_tb(error.__traceback__))

@@ -191,10 +191,8 @@ class Recorder:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         fixtures = getattr(item, "funcargs", {})
-        with judging.translated("call"), judging.with_instruments_checked(fixtures):
-            returned = yield
-            judging.recheck(fixtures)
-            return returned
+        with judging.called(fixtures):
+            return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:

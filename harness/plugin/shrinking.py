@@ -49,10 +49,8 @@ def _fails(item: pytest.Item, following: pytest.Item | None) -> bool:
     try:
         item._initrequest()  # type: ignore[attr-defined]
         state.setup(item)
-        fixtures = item.funcargs  # type: ignore[attr-defined]
-        with judging.translated("call"), judging.with_instruments_checked(fixtures):
+        with judging.called(item.funcargs):  # type: ignore[attr-defined]
             item.runtest()
-            judging.recheck(fixtures)
     except UnmetError:
         return True
     except (Exception, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001  it shows nothing

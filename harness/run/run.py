@@ -23,7 +23,7 @@ from harness.model.needs import Offer
 from harness.run.folder import OutputFolder
 from harness.run.plan import Plan
 from harness.settings.settings import Settings
-from harness.variation.axes import Draw
+from harness.variation.axes import PLAIN, Draw
 
 
 @dataclass(slots=True)
@@ -64,6 +64,12 @@ class Run:
             worker = self.worker or "main"
             self._history = History(self.folder.parts / f"history-{worker}.jsonl", worker=worker)
         return self._history
+
+    def draw_of(self, requirement_id: str) -> Draw:
+        """Return the draw of a requirement, or the one with which its failed test is being repeated."""
+        if self.shrinking is not None:
+            return self.shrinking
+        return self.plan.draw_of(requirement_id) if self.plan is not None else PLAIN
 
     def interrupt_workers(self) -> None:
         """Interrupt all workers. Otherwise xdist would wait for the running tests."""

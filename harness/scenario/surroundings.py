@@ -63,7 +63,6 @@ class Surroundings:
     namespace: str
     draw: Draw = PLAIN
     _twins: set[str] = field(default_factory=set)
-    _has_twins: bool = False
     _has_pods: bool = False
 
     @property
@@ -73,7 +72,7 @@ class Surroundings:
 
     def close(self) -> None:
         """Delete everything that `before_service` and the other methods created."""
-        if self._has_twins:
+        if self._twins:
             self.backend.booted.delete_namespace(self.twin_namespace)
 
     def before_service(self, wanted: Object, families: Sequence[str]) -> None:
@@ -81,22 +80,17 @@ class Surroundings:
         name, spec = wanted["metadata"]["name"], wanted["spec"]
         if not spec.get("ports") or spec.get("type") == "ExternalName":
             return
-        ports = [
-            Port(int(each["port"]), each.get("protocol", "TCP"), each.get("name", ""))
-            for each in wanted["spec"]["ports"]
-        ]
+        ports = [Port(int(each["port"]), each.get("protocol", "TCP"), each.get("name", "")) for each in spec["ports"]]
         if self.draw[axes.HISTORY] == "remade":
             self._write(self.namespace, name, ports, families)
             self.backend.settle()
             self.backend.api.delete("endpointslices", self.namespace, f"{name}-earlier")
             self.backend.api.delete("services", self.namespace, name)
-        if self.draw[axes.NEIGHBOURS] == "twin":
-            if not self._has_twins:
+        if self.draw[axes.NEIGHBOURS] == "twin" and name not in self._twins:
+            if not self._twins:
                 self.backend.booted.create_namespace(self.twin_namespace)
-                self._has_twins = True
-            if name not in self._twins:
-                self._twins.add(name)
-                self._write(self.twin_namespace, name, ports, families)
+            self._twins.add(name)
+            self._write(self.twin_namespace, name, ports, families)
 
     def _write(self, namespace: str, name: str, ports: Sequence[Port], families: Sequence[str]) -> None:
         """Create a Service with other policies, whose only endpoint never answers."""
@@ -107,7 +101,7 @@ class Surroundings:
 
     def write_twin(self, obj: Object) -> None:
         """Write a slice of the same name, with another endpoint, in the twin namespace."""
-        if self.draw[axes.NEIGHBOURS] != "twin" or not self._has_twins:
+        if not self._twins:
             return
         twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
         try:

@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.model.manifests import Port
+from harness.model.manifests import MANAGED_BY_LABEL, Object, Port
 from harness.variation import axes
 from harness.variation.axes import Draw
 
-Object = dict[str, Any]
-
-_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _PARTS = 12  # maximum number of slices
 PORT_NAME = "drawn-web"
 """The name of a Service's only port if more ports are drawn: Services with several ports need names."""
@@ -49,10 +46,7 @@ def slices(draw: Draw, obj: Object, own: Sequence[Port] = (), more: Sequence[Por
     drawn = _with_metadata(draw, {**obj, "endpoints": [_endpoint(draw, each) for each in obj["endpoints"]]})
     if more:  # ports of a Service with several ports have names
         named = [{**port, "name": port["name"] or own[0].name} for port in drawn["ports"]]
-        drawn["ports"] = [
-            *named,
-            *({"name": each.name, "protocol": each.protocol, "port": each.target} for each in more),
-        ]
+        drawn["ports"] = [*named, *(each.slice_manifest() for each in more)]
     if draw[axes.ORDER] == "reversed":
         drawn["endpoints"] = drawn["endpoints"][::-1]
     return _split(draw, drawn)
@@ -78,9 +72,9 @@ def _with_metadata(draw: Draw, obj: Object) -> Object:
     labels = dict(obj["metadata"].get("labels") or {})
     match draw[axes.OWNER]:
         case "controller":
-            labels[_MANAGED_BY] = "endpointslice-controller.k8s.io"
+            labels[MANAGED_BY_LABEL] = "endpointslice-controller.k8s.io"
         case "nobody":
-            del labels[_MANAGED_BY]
+            del labels[MANAGED_BY_LABEL]
     metadata = {**obj["metadata"], "labels": labels}
     if draw[axes.EXTRAS] == "metadata":
         labels |= {"app.kubernetes.io/name": "drawn", "topology.kubernetes.io/zone": "nowhere"}
