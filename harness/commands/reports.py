@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.commands.arguments import PLACE, SUITE, by_name, with_options
+from harness.commands.arguments import PLACE, SUITE, with_options
 from harness.commands.front import examples
 from harness.errors import UsageError
 from harness.model.escaping import for_line
@@ -48,7 +48,7 @@ def judge(run: str, form: str, **options: Any) -> int:
     """
     from harness.report.rejudged import show
 
-    return show(run, form, strict=resolve_some(by_name(options))["warnings_as_errors"])
+    return show(run, form, strict=resolve_some(options)["warnings_as_errors"])
 
 
 _VERIFY_CODES = """\b

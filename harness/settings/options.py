@@ -219,7 +219,8 @@ def resolve(
 
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
     """Resolve only these options, by key, for other commands than `run`. Raises the same errors as `resolve`."""
-    values, _ = _gather([BY_NAME[key.replace("_", "-")] for key in given], given)
+    by_name = {key.replace("_", "-"): value for key, value in given.items()}
+    values, _ = _gather([BY_NAME[name] for name in by_name], by_name)
     return _without_none(values)
 
 

@@ -153,3 +153,4 @@ def test_disabled_option_is_not_refused() -> None:
 
 def test_command_other_than_run_accepts_only_its_own_options() -> None:
     assert resolve_some({"kubeconfig": None, "context": "here"}) == {"kubeconfig": "", "context": "here"}
+    assert resolve_some({"image_registry": "mirror.example"}) == {"image_registry": "mirror.example"}

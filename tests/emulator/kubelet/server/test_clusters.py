@@ -17,6 +17,7 @@ from kubernetes import client, config, stream
 
 from emulator.kubelet.kubelet import Kubelet
 from harness.backends.netns import NetnsBackend
+from harness.binaries import find
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.model.manifests import has_condition
@@ -39,6 +40,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[NetnsBackend]:
     """A cluster with a pod `p` of two containers."""
     implementation = of_settings(resolve({"control_plane": request.param}))
     try:
+        find("agnhost")  # the image of the pod's containers
         booted = NetnsBackend(grid("two", {"a": 1, "b": 1}), implementation=implementation).start()
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")

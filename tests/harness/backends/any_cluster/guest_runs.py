@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from emulator.kubelet.images import REGISTRY
 from harness.backends.netns import NetnsBackend
 from harness.eventually import eventually
 from reference.apiserver.server import HttpServer
@@ -117,5 +118,6 @@ class Host:
 
 def _command(*arguments: str, file: Path) -> subprocess.Popen[str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("TRAFFICDIST_", "PYTEST_"))}
+    ours["TRAFFICDIST_IMAGE_REGISTRY"] = REGISTRY  # the real image may not be in the cache of components
     command: Sequence[str] = [str(Path(sys.executable).with_name("trafficdist")), *arguments, f"--kubeconfig={file}"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ours)
