@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.emulated_agnhost import EmulatedAgnhost
 from emulator.kubelet.environment import ConfigError, FieldValues, environment_of, expanded
-from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.images import FILES, TOOLS, Command, CommandError, MissingImageError, command_of, programs_of
 from emulator.kubelet.pod_status import ContainerState
 from emulator.kubelet.program import RunningProgram, exit_code
 from emulator.kubelet.readiness import Readiness
 from emulator.kubelet.sandbox import PATH, NoProgramError, Sandbox, SandboxProcess
 from harness.errors import UnavailableError
+from harness.event_loop import EventLoop
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
 

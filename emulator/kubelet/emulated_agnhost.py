@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.images import Command
 from emulator.kubelet.sandbox import KILLED
 from harness.errors import HarnessError
+from harness.event_loop import EventLoop, close_server
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
 from harness.probes.probe import RESET_ON_CLOSE
@@ -98,7 +98,7 @@ class EmulatedAgnhost:
             for sock in opened:
                 if sock.type is socket.SOCK_STREAM:
                     made = await loop.create_server(lambda: _Connection(self._answer, connections), sock=sock)
-                    held.callback(made.close)
+                    held.push_async_callback(close_server, made)
                 else:
                     transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self._names), sock=sock)
                     held.callback(transport.abort)

@@ -17,12 +17,12 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, Self, TypeVar
 
 from emulator.kubelet.container_running import RunningContainer
-from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.pod_running import RunningPod
 from emulator.kubelet.server.server import PORT, KubeletServer
 from harness.api.client import Api, RefusedError, Watch
 from harness.control_planes.control_plane import KubeletTrust
 from harness.errors import HarnessError, InconclusiveError
+from harness.event_loop import EventLoop
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace
 
@@ -106,7 +106,7 @@ class Kubelet:
         self._network = network
         self._changed = changed
         self._dns = dns
-        self._loop = EventLoop()
+        self._loop = EventLoop("kubelet-loop")
         self._queue: WorkQueue[Key] = WorkQueue()
         self._lock = threading.Lock()  # guards the next three attributes
         self._wanted: dict[Key, Object] = {}

@@ -11,10 +11,10 @@ from typing import Any
 
 from emulator.kubelet.container_running import RunningContainer, Surroundings, now
 from emulator.kubelet.environment import FieldValues
-from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.pod_status import Place, status_of
 from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
 from harness.errors import UsageError
+from harness.event_loop import EventLoop
 from harness.netns import sysctls
 from harness.netns.addresses import Family
 from harness.netns.fabric import Host, Network, PodName

@@ -9,8 +9,8 @@ import signal
 from collections.abc import Callable, Mapping
 
 from emulator.kubelet.container_log import ContainerLog
-from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.sandbox import SandboxProcess
+from harness.event_loop import EventLoop
 
 _CHUNK = 1 << 16
 _MOST = 64  # maximum number of chunks to read from each output after the program has ended

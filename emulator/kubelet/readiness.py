@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from emulator.kubelet.event_loop import EventLoop
 from harness.errors import HarnessError
+from harness.event_loop import EventLoop
 from harness.netns.namespace import Namespace
 
 Object = dict[str, Any]

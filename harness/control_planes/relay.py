@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.control_planes.control_plane import OpenSocket
+from harness.event_loop import EventLoop, close_server
 
 _CHUNK = 1 << 16
 _EVERY = 0.02  # seconds between two checks for the server's return
@@ -38,31 +39,27 @@ class Relay:
         """`port` returns the loopback port, or 0 while the server is away, when connections are reset or held."""
         self._port = port
         self._patient = patient
-        self._running: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None  # set by `listen`
+        self._loop: EventLoop | None = None  # set by `listen`
         self._servers: list[asyncio.Server] = []
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, listening: socket.socket) -> None:
         """Accept connections on another listening socket, which `close` closes."""
-        if self._running is None:
-            loop = asyncio.new_event_loop()
-            self._running = loop, threading.Thread(target=loop.run_forever, name="relay", daemon=True)
-            self._running[1].start()
+        if self._loop is None:
+            self._loop = EventLoop("relay")
+            self._loop.start()
         listening.setblocking(False)
-        asyncio.run_coroutine_threadsafe(self._listen(listening), self._running[0]).result()
+        self._loop.run(self._listen(listening))
 
     def threads(self) -> tuple[threading.Thread, ...]:
         """Return the relay's thread, if the relay is listening."""
-        return () if self._running is None else (self._running[1],)
+        return () if self._loop is None else (self._loop.thread,)
 
     def close(self) -> None:
-        if self._running is None:
+        if self._loop is None:
             return
-        (loop, thread), self._running = self._running, None
-        if thread.is_alive():
-            asyncio.run_coroutine_threadsafe(self._end(), loop).result()
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
+        loop, self._loop = self._loop, None
+        if loop.thread.is_alive():
+            loop.run(self._stop_listening())
         loop.close()
 
     async def _listen(self, listening: socket.socket) -> None:
@@ -70,23 +67,15 @@ class Relay:
         # connections.
         self._servers.append(await asyncio.start_server(self._serve, sock=listening, backlog=4096))
 
-    async def _end(self) -> None:
+    async def _stop_listening(self) -> None:
         for server in self._servers:
-            server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            await close_server(server)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
             await _pass_on((reader, writer), await self._connect(reader, writer))
         except (OSError, asyncio.CancelledError):
             _reset(writer)
-        finally:
-            self._tasks.discard(task)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:  # noqa: ARG002
         """Open the connection to the server. Subclasses read the target from the client's stream. Raises `OSError`."""

@@ -17,9 +17,9 @@ from aiohttp import web
 
 from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.container_running import RunningContainer
-from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.server import exec as programs
 from emulator.kubelet.server import logs, port_forward
+from harness.event_loop import EventLoop, close_server
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 
@@ -71,7 +71,7 @@ class KubeletServer:
 
     async def _end(self, server: web.Server) -> None:
         for listener in self._listeners:
-            listener.close()
+            await close_server(listener)
         await server.shutdown(timeout=_GRACE)
         await asyncio.gather(*filter(None, self._tasks), return_exceptions=True)
         await self._hang_up()

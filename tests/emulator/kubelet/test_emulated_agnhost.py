@@ -18,11 +18,11 @@ from urllib.parse import quote
 import pytest
 
 from emulator.kubelet.emulated_agnhost import EmulatedAgnhost
-from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.images import EMULATED_AGNHOST, Command, CommandError, MissingImageError, command_of, programs_of
 from emulator.kubelet.sandbox import PATH, NoProgramError, Sandbox
 from harness.binaries import find
 from harness.errors import UnavailableError
+from harness.event_loop import EventLoop
 from harness.eventually import eventually
 from harness.netns import http
 from harness.netns.fabric import Host, Network
@@ -37,7 +37,7 @@ Run = Callable[..., EmulatedAgnhost]
 @pytest.fixture
 def run(network: Network) -> Iterator[Run]:
     """Yield a function that runs a container in a pod."""
-    with EventLoop() as loop:
+    with EventLoop("kubelet-loop") as loop:
 
         def run(pod: Host, command: Command, name: str = "h", ended: Any = lambda _code: None) -> EmulatedAgnhost:
             made = EmulatedAgnhost(command, name, pod.namespace, loop)
@@ -150,7 +150,7 @@ def test_sigterm_ends_a_container_after_its_delay(network: Network, run: Run) ->
     container = run(pod, Command(8080, 8080, delay_shutdown=1), ended=codes.append)
     container.terminate()
     assert (get(pod, "/healthz").code, codes) == (200, [])
-    eventually(lambda: codes == [0], within=3, describe="the container to end")
+    eventually(lambda: codes == [0], describe="the container to end")
     with pytest.raises(ConnectionRefusedError):
         get(pod, "/hostname")
 
@@ -160,7 +160,7 @@ def test_sigkill_ends_a_container_immediately(network: Network, run: Run) -> Non
     container = run(pod, Command(delay_shutdown=60), ended=codes.append)
     container.terminate()
     container.kill()
-    eventually(lambda: codes == [137], within=3, describe="the container to end")
+    eventually(lambda: codes == [137], describe="the container to end")
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ class Place:
         return found
 
     def expect_clean(self) -> None:
-        eventually(lambda: not self.processes(), within=2, describe=lambda: f"the end of {self.processes()}")
+        eventually(lambda: not self.processes(), describe=lambda: f"the end of {self.processes()}")
         found = list(differences(self.before, self.left()))
         assert found == [], found
 

@@ -107,7 +107,7 @@ def test_killed_run_leaves_its_history_and_no_key_or_process(place: Place, momen
     run = place.begin(moment, workers=2)
     run.process.kill()
     assert run.end() == -signal.SIGKILL
-    eventually(lambda: not place.processes(), within=2, describe=lambda: f"the end of {place.processes()}")
+    eventually(lambda: not place.processes(), describe=lambda: f"the end of {place.processes()}")
     assert list(place.temp.rglob("*")) == []
     assert place.hidden() == [".parts"]
     if place.kubeconfig:

@@ -16,10 +16,10 @@ import pytest
 import yaml
 
 from emulator.kubelet.container_log import ContainerLog
-from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.sandbox import NoProgramError
 from emulator.kubelet.server.server import PORT, KubeletServer
 from harness.control_planes.control_plane import KubeletTrust
+from harness.event_loop import EventLoop
 from harness.netns.fabric import Host
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
@@ -119,7 +119,7 @@ def trust() -> KubeletTrust:
 @pytest.fixture
 def kubelet(pods: Pods, trust: KubeletTrust, address: str) -> Iterator[KubeletServer]:
     node: Any = Outside()
-    with EventLoop() as loop:
+    with EventLoop("kubelet-loop") as loop:
         server = KubeletServer(pods, loop)
         server.start([Host("a1", node, {"IPv4": address}, "a1")], trust.of_kubelet([address]))
         yield server

@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import pytest
 
-from emulator.kubelet.event_loop import EventLoop
 from emulator.kubelet.server.server import KubeletServer
 from harness.api.client import Api
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.port_forwarding import get
 from harness.control_planes.control_plane import KubeletTrust
 from harness.errors import InconclusiveError
+from harness.event_loop import EventLoop
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
 from reference.apiserver.api import ApiServer
@@ -88,7 +88,7 @@ def server() -> Iterator[HttpServer]:
     address, node = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}.9", Here()
     made = api.create("nodes", "", {"metadata": {"name": "a1"}})
     api.update_status("nodes", "", {**made, "status": {"addresses": [{"type": "InternalIP", "address": address}]}})
-    loop = EventLoop()
+    loop = EventLoop("kubelet-loop")
     loop.start()
     trust, kubelet = KubeletTrust(), KubeletServer(Pods(), loop)
     kubelet.start([Host("a1", cast("Namespace", node), {"IPv4": address})], trust.of_kubelet([address]))

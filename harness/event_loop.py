@@ -1,4 +1,4 @@
-"""The event loop of a kubelet, which runs programs, probes, timers, the HTTPS server and emulated agnhosts."""
+"""An asyncio event loop in a thread of its own, which ends without leaving a task or a connection open."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ T = TypeVar("T")
 class EventLoop:
     """A context manager for the loop. Only `after` and `spawn` may be called on the loop's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        """`name` is the name of the thread."""
         self._loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self._loop.run_forever, name="kubelet-loop", daemon=True)
+        self.thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
 
     def start(self) -> None:
         self.thread.start()
@@ -52,10 +53,13 @@ class EventLoop:
             self._loop.call_soon_threadsafe(self._loop.call_later, seconds, call)
 
     async def _end(self) -> None:
-        running = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        while running := asyncio.all_tasks() - {asyncio.current_task()}:
+            # A task that is cancelled before its first step leaves its arguments open. asyncio starts such a task for
+            # each connection that it accepts.
+            await asyncio.sleep(0)
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
         await self._loop.shutdown_default_executor()
 
     def __enter__(self) -> Self:
@@ -64,3 +68,14 @@ class EventLoop:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+async def close_server(server: asyncio.Server) -> None:
+    """Stop accepting connections, and close the server after the accepted connections have a transport.
+
+    `Server.close` alone would leave connections open that asyncio has just accepted.
+    """
+    for each in server.sockets:
+        asyncio.get_running_loop().remove_reader(each)
+    await asyncio.sleep(0)
+    server.close()
