@@ -58,9 +58,11 @@ class Backends:
                 self._hint_facts = self._first_answer(self._booted[key])
             gc.freeze()  # the objects of a cluster persist, so the collector need not scan them after every scenario
             gc.set_threshold(*COLLECTIONS)
-        booted, standing = self._booted[key], self._standing.setdefault(key, Standing(_prefix(self._run)))
-        standing.make(booted, wanted=draw[axes.NEIGHBOURS] == "many")
-        return booted
+        return self._booted[key]
+
+    def standing(self, topology: Topology, draw: Draw = PLAIN) -> Standing:
+        """Return the other Services of a cluster, which scenarios leave for one another."""
+        return self._standing.setdefault((topology.name, draw[axes.NAMES]), Standing(_prefix(self._run)))
 
     def releases(self, topology: Topology, draw: Draw = PLAIN) -> Releases | None:
         """Return the record of components that scenarios changed, or None if workers share these components."""
@@ -71,7 +73,9 @@ class Backends:
         return dict(self._hint_facts)
 
     def close(self) -> None:
-        for each in self._booted.values():
+        for key, each in self._booted.items():
+            if key in self._standing and self._run is not None and self._run.target:
+                self._standing[key].make(each, "none")
             each.close()
 
     def _first_answer(self, backend: Backend) -> dict[str, bool]:
@@ -175,6 +179,7 @@ def new_cluster(
                 ended_before=ended,
                 releases=backends.releases(topology, draw),
                 draw=draw,
+                standing=backends.standing(topology, draw),
             )
         )
         made[-1].generation = generation

@@ -42,11 +42,12 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
     if settings.proxy.kind == RECIPE:  # its programs and the pods they attach know a node by one name
         found.add((axes.NAMES, "cloud"))
     if settings.backend in REAL_CLUSTERS:
-        found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second"), (axes.PODS, "others"), (axes.NEIGHBOURS, "many")}
+        found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second"), (axes.PODS, "others")}
+        found |= {(axes.NEIGHBOURS, value) for value in ("many", "crowd")}
     return frozenset(found)
 
 
 def surroundings(plan: Plan, requirement: Requirement | None) -> tuple[str, str]:
     """Return the drawn values that need a separate cluster or many other objects."""
     draw: Draw = plan.draw_of(requirement.id) if requirement is not None else PLAIN
-    return draw[axes.NAMES], draw[axes.NEIGHBOURS] if draw[axes.NEIGHBOURS] == "many" else ""
+    return draw[axes.NAMES], draw[axes.NEIGHBOURS]

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -46,13 +47,21 @@ from harness.scenario.paths import Path
 from harness.scenario.record import Record
 from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
 from harness.scenario.steps import step
-from harness.scenario.surroundings import Surroundings
+from harness.scenario.surroundings import Standing, Surroundings
 from harness.variation import axes
 from harness.variation import objects as variation
 from harness.variation.axes import PLAIN, Draw
 
 _FEW_PORTS = 8  # every cluster can run a server with this number of ports, each of which may be a container
 _LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """The slices that represent one slice of the scenario, by name, and their draw."""
+
+    draw: Draw
+    slices: Mapping[str, Object]
 
 
 class Cluster(ComponentOperations):
@@ -69,13 +78,15 @@ class Cluster(ComponentOperations):
         ended_before: Callable[[], Mapping[str, str]] = dict,
         releases: Releases | None = None,
         draw: Draw = PLAIN,
+        standing: Standing | None = None,
     ) -> None:
         """Start the test `test` in the Kubernetes namespace `namespace`, and write observations to `history`.
 
         `converges_within` is the declared time limit for changes in seconds before the time scale, or 0 for no limit.
         `ended_before` maps components that ended in other scenarios of the run to the way they ended. `releases` are
         the component releases that the previous scenario left. Without it, `close` restores the initial releases.
-        `draw` varies everything that the scenario does not specify.
+        `draw` varies everything that the scenario does not specify. `standing` are the other Services that the previous
+        scenario left. Without it, they end with the scenario.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
@@ -83,14 +94,15 @@ class Cluster(ComponentOperations):
         self.record = Record(test)
         self.nodes = Nodes(self.backend, history)
         self.draw = draw
-        self._surroundings = Surroundings(self.backend, namespace, draw)
+        self._surroundings = Surroundings(self.backend, namespace, draw, standing)
         self.ended_before = ended_before
         self.generation: Generation | None = None  # the cases to generate, or None for the cases of the test
         self.expects_running = False  # true if the test itself checks whether a component runs
         self._numbers = itertools.count(1)
+        self._services = self._slices = 0  # since the last `clear`
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
-        self._published: dict[str, list[str]] = {}  # names of slices by the name that the scenario knows
+        self._published: dict[str, _Published] = {}  # by the name that the scenario knows
         self.backend.booted.create_namespace(namespace)
 
     def close(self) -> None:
@@ -147,9 +159,11 @@ class Cluster(ComponentOperations):
         self._begin("create service", service=name)
         kinds: list[AddressKind] = ["load-balancer"] if type == "LoadBalancer" else []
         kinds += ["external-ip"] if external_ips else []
-        drawn_ports = variation.ports(self.draw, ports)
+        self._services += 1
+        draw = axes.within_limits(self.draw, self._services)
+        drawn_ports = variation.ports(draw, ports)
         service = Service({}, drawn_ports[: len(ports)], virtual_addresses(self.backend, kinds, number))
-        service.more_ports = drawn_ports[len(ports) :]
+        service.more_ports, service.draw = drawn_ports[len(ports) :], draw
         if (
             type != "ExternalName"
             and not {"ipFamilies", "clusterIP"} & spec.keys()
@@ -172,7 +186,7 @@ class Cluster(ComponentOperations):
             **spec,
         )
         wanted = variation.service(self.draw, wanted)
-        self._surroundings.before_service(wanted, spec.get("ipFamilies") or self.backend.booted.families)
+        self._surroundings.before_service(draw, wanted, spec.get("ipFamilies") or self.backend.booted.families)
         service.object = self.api.create("services", self.namespace, wanted)
         if ingress := service.addresses("load-balancer"):
             self.set_ingress(service, ingress)
@@ -213,6 +227,7 @@ class Cluster(ComponentOperations):
         for resource in ("services", "endpointslices"):
             self.api.delete_all(resource, self.namespace)
         self._published.clear()
+        self._services = self._slices = 0
         self.record.answered.clear()
         self.nodes.restore()
         self.backend.settle()
@@ -344,28 +359,30 @@ class Cluster(ComponentOperations):
                 labels=labels,
             )
             self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
-            self._write(
-                slice_name, variation.slices(self._draw_of_slices(service), wanted, service.ports, service.more_ports)
-            )
+            self._write(service, wanted)
 
-    def _draw_of_slices(self, service: Service) -> Draw:
-        """Return the draw for hand-written slices. The controller would delete slices that it seems to own."""
-        return self.draw.without(axes.OWNER) if service.selector else self.draw
+    def _write(self, service: Service, wanted: Object) -> None:
+        """Create or replace the slices that represent one slice of the scenario, and delete outdated ones.
 
-    def _write(self, name: str, wanted: Sequence[Object]) -> None:
-        """Create or replace the slices that represent one slice of the scenario, and delete outdated ones."""
-        before = self._published.get(name, ())
-        for each in wanted:
-            if each["metadata"]["name"] in before:
-                self.api.replace("endpointslices", self.namespace, each)
-                continue
-            self._surroundings.write_twin(each)
-            if self._surroundings.before_slice(each, self.namespace):
-                self.api.replace("endpointslices", self.namespace, each)
-            else:
+        Like a controller, this method does not write a slice that has not changed.
+        """
+        name = wanted["metadata"]["name"]
+        known = self._published.get(name)
+        if known is None:
+            self._slices += 1
+            # the controller would delete hand-written slices of its Services that it seems to own
+            draw = service.draw.without(axes.OWNER) if service.selector else service.draw
+            known = _Published(axes.within_limits(draw, self._slices), {})
+        drawn = variation.slices(known.draw, wanted, service.ports, service.more_ports)
+        for each in drawn:
+            before = known.slices.get(each["metadata"]["name"])
+            if before is None and not self._surroundings.before_slice(known.draw, each):
                 self.api.create("endpointslices", self.namespace, each)
-        self._published[name] = [each["metadata"]["name"] for each in wanted]
-        self._delete_slices(set(before) - set(self._published[name]))
+            elif len(drawn) == 1 or before != each:  # the only slice is written even if it has not changed
+                self.api.replace("endpointslices", self.namespace, each)
+        slices = {each["metadata"]["name"]: each for each in drawn}
+        self._published[name] = _Published(known.draw, slices)
+        self._delete_slices(known.slices.keys() - slices.keys())
 
     def _delete_slices(self, names: Iterable[str]) -> None:
         for each in sorted(names):
@@ -377,7 +394,8 @@ class Cluster(ComponentOperations):
         for family in families or service.object["spec"]["ipFamilies"]:
             slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
             self._begin("delete slice", slice=slice_name)
-            self._delete_slices(self._published.pop(slice_name, [slice_name]))
+            known = self._published.pop(slice_name, None)
+            self._delete_slices(known.slices if known else [slice_name])
 
     def slices(self, service: Service) -> list[Object]:
         """Return all EndpointSlices of a Service, including slices that controllers wrote, sorted by name."""

@@ -1,6 +1,7 @@
 """The drawn surroundings of a scenario: Services of the same name elsewhere or earlier, and other Services and pods.
 
-Surroundings are written through the same API as the scenario's own objects. They never change the right answers.
+Surroundings are written through the same API as the scenario's own objects. They never change the right answers. Other
+Services stay for the following scenarios, because writing hundreds of objects takes longer than most scenarios.
 """
 
 from __future__ import annotations
@@ -9,116 +10,120 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.api.client import Object, RefusedError
+from harness.api.client import Object
 from harness.backends.backend import Backend, WantedPod
 from harness.backends.protocols import PodReports
 from harness.backends.scenario_backend import ScenarioBackend
 from harness.model import manifests
 from harness.model.manifests import Endpoint, Port
 from harness.variation import axes
-from harness.variation.axes import PLAIN, Draw
+from harness.variation.axes import Draw
 
-MANY = 30
+NUMBERS = {"many": 30, "crowd": 300}
+"""The number of other Services by drawn value. The first 30 have endpoints."""
+
+MOST_TWINS = 40
+"""The number of objects in the twin namespace at which the next scenario begins with an empty one."""
+
 _DECOYS = {"IPv4": "192.0.2.7", "IPv6": "2001:db8::7"}
 """Addresses of endpoints that must never receive a packet. They are documentation addresses, which no node routes."""
-_CHANGES = 4  # changes of an object's annotations
-_NEIGHBOURS = "neighbours"
 
 
 @dataclass(slots=True)
 class Standing:
-    """The other Services of a cluster, which remain until a scenario draws surroundings without them."""
+    """The other Services of a cluster, which remain until a scenario draws other ones."""
 
     prefix: str = "td-"
-    exist: bool = False
+    kind: str = "none"
+    _twins: dict[tuple[str, str], Object] = field(default_factory=dict)
 
-    def make(self, backend: Backend, *, wanted: bool) -> None:
-        """Create or delete the other Services."""
-        if wanted == self.exist:
+    @property
+    def namespace(self) -> str:
+        """The namespace of the other Services."""
+        return f"{self.prefix}{'twin' if self.kind == 'twin' else 'neighbours'}"
+
+    def make(self, backend: Backend, wanted: str) -> None:
+        """Create the other Services of a drawn value, and delete those of another value."""
+        if wanted == self.kind and len(self._twins) < MOST_TWINS:
             return
-        namespace = self.prefix + _NEIGHBOURS
-        self.exist = wanted
-        if not wanted:
-            backend.delete_namespace(namespace)
+        if self.kind != "none":
+            backend.delete_namespace(self.namespace)
+        self.kind = wanted
+        self._twins.clear()
+        if wanted == "none":
             return
-        backend.create_namespace(namespace)
-        for number in range(1, MANY + 1):
+        backend.create_namespace(self.namespace)
+        for number in range(1, NUMBERS.get(wanted, 0) + 1):
             name = f"web-{number}"
-            policy = "Local" if number % 3 == 0 else "Cluster"
-            service = manifests.service(name, internalTrafficPolicy=policy)
-            created = backend.api.create("services", namespace, service)
-            for family in created["spec"]["ipFamilies"]:
-                wanted_slice = manifests.endpoint_slice(
-                    f"{name}-slice", name, [_decoy(ready=number % 2 == 0)], family=family
-                )
-                backend.api.create("endpointslices", namespace, wanted_slice)
-        backend.settle()
+            service = manifests.service(name, internalTrafficPolicy="Local" if number % 3 == 0 else "Cluster")
+            created = backend.api.create("services", self.namespace, service)
+            for family in created["spec"]["ipFamilies"] if number <= NUMBERS["many"] else ():
+                endpoints = [_decoy(ready=number % 2 == 0)]
+                made = manifests.endpoint_slice(f"{name}-slice", name, endpoints, family=family)
+                backend.api.create("endpointslices", self.namespace, made)
+
+    def put_twin(self, backend: ScenarioBackend, resource: str, obj: Object) -> None:
+        """Write an object to the twin namespace, unless an earlier scenario has written it."""
+        key = resource, obj["metadata"]["name"]
+        before = self._twins.get(key)
+        if before == obj:
+            return
+        if before is not None:
+            backend.api.delete(*key[:1], self.namespace, key[1])
+        backend.api.create(resource, self.namespace, obj)
+        self._twins[key] = obj
 
 
 @dataclass(slots=True)
 class Surroundings:
-    """The surroundings of one scenario."""
+    """The surroundings of one scenario. The other Services are its own, unless `standing` is of several scenarios."""
 
     backend: ScenarioBackend
     namespace: str
-    draw: Draw = PLAIN
-    _twins: set[str] = field(default_factory=set)
+    draw: Draw
+    standing: Standing | None = None
+    _own: Standing = field(init=False)
     _has_pods: bool = False
 
-    @property
-    def twin_namespace(self) -> str:
-        """The namespace with objects of the same names."""
-        return f"{self.namespace}-twin"
+    def __post_init__(self) -> None:
+        """Write the drawn other Services."""
+        self._own = self.standing or Standing(f"{self.namespace}-")
+        self._own.make(self.backend.booted, self.draw[axes.NEIGHBOURS])
 
     def close(self) -> None:
-        """Delete everything that `before_service` and the other methods created."""
-        if self._twins:
-            self.backend.booted.delete_namespace(self.twin_namespace)
+        """Delete the other Services, if they are this scenario's own."""
+        if self.standing is None:
+            self._own.make(self.backend.booted, "none")
 
-    def before_service(self, wanted: Object, families: Sequence[str]) -> None:
+    def before_service(self, draw: Draw, wanted: Object, families: Sequence[str]) -> None:
         """Write what precedes or accompanies a Service: a deleted Service of the same name, and a twin."""
         name, spec = wanted["metadata"]["name"], wanted["spec"]
         if not spec.get("ports") or spec.get("type") == "ExternalName":
             return
         ports = [Port(int(each["port"]), each.get("protocol", "TCP"), each.get("name", "")) for each in spec["ports"]]
-        if self.draw[axes.HISTORY] == "remade":
-            self._write(self.namespace, name, ports, families)
+        service, of_service = _decoy_service(name, ports, families)
+        if draw[axes.HISTORY] == "remade":
+            api = self.backend.api
+            api.create("services", self.namespace, service)
+            api.create("endpointslices", self.namespace, of_service)
             self.backend.settle()
-            self.backend.api.delete("endpointslices", self.namespace, f"{name}-earlier")
-            self.backend.api.delete("services", self.namespace, name)
-        if self.draw[axes.NEIGHBOURS] == "twin" and name not in self._twins:
-            if not self._twins:
-                self.backend.booted.create_namespace(self.twin_namespace)
-            self._twins.add(name)
-            self._write(self.twin_namespace, name, ports, families)
+            api.delete("endpointslices", self.namespace, of_service["metadata"]["name"])
+            api.delete("services", self.namespace, name)
+        if draw[axes.NEIGHBOURS] == "twin":
+            self._own.put_twin(self.backend, "services", service)
+            self._own.put_twin(self.backend, "endpointslices", of_service)
 
-    def _write(self, namespace: str, name: str, ports: Sequence[Port], families: Sequence[str]) -> None:
-        """Create a Service with other policies, whose only endpoint never answers."""
-        service = manifests.service(name, ports=ports, internalTrafficPolicy="Local", ipFamilies=list(families[:1]))
-        self.backend.api.create("services", namespace, service)
-        wanted = manifests.endpoint_slice(f"{name}-earlier", name, [_decoy()], family=families[0], ports=ports)
-        self.backend.api.create("endpointslices", namespace, wanted)
-
-    def write_twin(self, obj: Object) -> None:
-        """Write a slice of the same name, with another endpoint, in the twin namespace."""
-        if not self._twins:
-            return
-        twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
-        try:
-            self.backend.api.create("endpointslices", self.twin_namespace, twin)
-        except RefusedError as error:
-            if error.response.code != 409:  # it exists already
-                raise
-
-    def before_slice(self, obj: Object, namespace: str) -> bool:
-        """Create a slice in an earlier form, and change it several times. Returns False if none is drawn."""
-        if self.draw[axes.HISTORY] != "changed":
+    def before_slice(self, draw: Draw, obj: Object) -> bool:
+        """Write what precedes or accompanies a slice: an earlier form of it, and a twin. Return whether it exists."""
+        if draw[axes.NEIGHBOURS] == "twin":
+            twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
+            self._own.put_twin(self.backend, "endpointslices", twin)
+        if draw[axes.HISTORY] != "changed":
             return False
         earlier = _decoy(ready=False, serving=False).manifest(obj["addressType"])
-        self.backend.api.create("endpointslices", namespace, {**obj, "endpoints": [earlier, *obj["endpoints"][:1]]})
-        for number in range(_CHANGES):
-            patch = {"metadata": {"annotations": {"example.com/revision": str(number)}}}
-            self.backend.api.patch("endpointslices", namespace, obj["metadata"]["name"], patch)
+        self.backend.api.create(
+            "endpointslices", self.namespace, {**obj, "endpoints": [earlier, *obj["endpoints"][:1]]}
+        )
         return True
 
     def with_pods(self, node: str, labels: Mapping[str, str] | None) -> None:
@@ -134,3 +139,9 @@ class Surroundings:
 
 def _decoy(**conditions: Any) -> Endpoint:
     return Endpoint(_DECOYS, **conditions)
+
+
+def _decoy_service(name: str, ports: Sequence[Port], families: Sequence[str]) -> tuple[Object, Object]:
+    """Return a Service with other policies, and a slice whose only endpoint never answers."""
+    service = manifests.service(name, ports=ports, internalTrafficPolicy="Local", ipFamilies=list(families[:1]))
+    return service, manifests.endpoint_slice(f"{name}-earlier", name, [_decoy()], family=families[0], ports=ports)

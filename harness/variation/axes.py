@@ -51,6 +51,7 @@ AXES: tuple[Axis, ...] = (
         SLICES,
         {
             "one": "one EndpointSlice holds all endpoints",
+            "several": "endpoints stand in three EndpointSlices",
             "each": "each endpoint has its own EndpointSlice",
             "overlapping": "endpoints stand in two EndpointSlices",
             "empty": "the Service also has an EndpointSlice without endpoints",
@@ -95,6 +96,7 @@ AXES: tuple[Axis, ...] = (
             "none": "there is no other Service",
             "twin": "another namespace has Services and EndpointSlices of the same names with other endpoints",
             "many": "there are 30 other Services",
+            "crowd": "there are 300 other Services",
         },
     ),
     Axis(
@@ -144,6 +146,26 @@ class Draw:
 
 
 PLAIN = Draw()
+
+_MOST: Mapping[tuple[str, str], int] = {
+    (SLICES, "each"): 2,
+    (SLICES, "several"): 8,
+    (SLICES, "overlapping"): 8,
+    (SLICES, "empty"): 8,
+    (PORTS, "more"): 4,
+    (NEIGHBOURS, "twin"): 8,
+    (HISTORY, "remade"): 8,
+    (HISTORY, "changed"): 8,
+}
+"""The number of Services or slices of a scenario that a value varies, where each one costs requests or many rules.
+
+Some scenarios have a hundred Services, or write each slice many times.
+"""
+
+
+def within_limits(draw: Draw, number: int) -> Draw:
+    """Return the draw of the Service or slice of a scenario with this number, counted from 1."""
+    return draw.without(*(axis for axis, value in draw.drawn if _MOST.get((axis, value), number) < number))
 
 
 def draw_of(values: Mapping[str, str]) -> Draw:

@@ -11,7 +11,7 @@ from harness.model.manifests import MANAGED_BY_LABEL, Object, Port
 from harness.variation import axes
 from harness.variation.axes import Draw
 
-_PARTS = 12  # maximum number of slices
+_PARTS = {"several": 3, "each": 12}  # maximum number of slices
 PORT_NAME = "drawn-web"
 """The name of a Service's only port if more ports are drawn: Services with several ports need names."""
 
@@ -45,8 +45,9 @@ def slices(draw: Draw, obj: Object, own: Sequence[Port] = (), more: Sequence[Por
     """
     drawn = _with_metadata(draw, {**obj, "endpoints": [_endpoint(draw, each) for each in obj["endpoints"]]})
     if more:  # ports of a Service with several ports have names
-        named = [{**port, "name": port["name"] or own[0].name} for port in drawn["ports"]]
-        drawn["ports"] = [*named, *(each.slice_manifest() for each in more)]
+        drawn["ports"] = [{**port, "name": port["name"] or own[0].name} for port in drawn["ports"]]
+    if draw[axes.PORTS] != "written":
+        drawn["ports"] += [each.slice_manifest() for each in more]
     if draw[axes.ORDER] == "reversed":
         drawn["endpoints"] = drawn["endpoints"][::-1]
     return _split(draw, drawn)
@@ -89,10 +90,10 @@ def _split(draw: Draw, obj: Object) -> list[Object]:
         return {**obj, "metadata": {**obj["metadata"], "name": name + suffix}, "endpoints": list(endpoints)}
 
     match draw[axes.SLICES]:
-        case "each":
+        case "several" | "each" as value:
             parts: dict[int, list[Object]] = {}
             for endpoint in obj["endpoints"]:
-                parts.setdefault(_number(endpoint) % _PARTS, []).append(endpoint)
+                parts.setdefault(_number(endpoint) % _PARTS[value], []).append(endpoint)
             return [part(f"-{number}", endpoints) for number, endpoints in sorted(parts.items())] or [part("-0", ())]
         case "overlapping":
             return [part("-0", obj["endpoints"]), part("-1", obj["endpoints"][:1])]

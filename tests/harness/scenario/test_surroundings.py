@@ -1,0 +1,129 @@
+"""Surroundings consist of few requests, and the objects of one scenario serve the next one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from harness.model import manifests
+from harness.model.manifests import Endpoint
+from harness.scenario.surroundings import MOST_TWINS, NUMBERS, Standing, Surroundings
+from harness.variation.axes import parse_draw
+
+SERVICE = manifests.service("web-1")
+SLICE = manifests.endpoint_slice("web-1-slice-ipv4", "web-1", [Endpoint({"IPv4": "10.0.0.1"})])
+
+
+class FakeCluster:
+    """A backend, its API and its scenario in one. It has the objects of each namespace."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[tuple[str, str], dict[str, Any]]] = {"td-1": {}}
+        self.requests: Counter[str] = Counter()
+        self.api = self.booted = self
+
+    def create_namespace(self, namespace: str) -> None:
+        self.objects[namespace] = {}
+
+    def delete_namespace(self, namespace: str) -> None:
+        del self.objects[namespace]
+
+    def settle(self) -> float:
+        return 0.0
+
+    def find(self, protocol: type) -> None:
+        return None
+
+    def create(self, resource: str, namespace: str, obj: dict[str, Any]) -> dict[str, Any]:
+        key = resource, obj["metadata"]["name"]
+        assert key not in self.objects[namespace]
+        self.requests["create"] += 1
+        self.objects[namespace][key] = obj
+        return {**obj, "spec": {"ipFamilies": ["IPv4"], **obj.get("spec", {})}}
+
+    def delete(self, resource: str, namespace: str, name: str) -> None:
+        self.requests["delete"] += 1
+        del self.objects[namespace][resource, name]
+
+    def patch(self, resource: str, namespace: str, name: str, patch: object) -> None:
+        assert (resource, name) in self.objects[namespace]
+        self.requests["patch"] += 1
+
+
+def surroundings(cluster: FakeCluster, draw: str, standing: Standing | None = None) -> Surroundings:
+    return Surroundings(cluster, "td-1", parse_draw(draw), standing)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+def test_other_services_are_written_once_for_all_scenarios(value: str) -> None:
+    cluster, standing = FakeCluster(), Standing()
+    for _ in range(3):
+        surroundings(cluster, f"neighbours={value}", standing).close()
+    services = [name for resource, name in cluster.objects[standing.namespace] if resource == "services"]
+    assert len(services) == NUMBERS[value]
+    assert cluster.requests["create"] == NUMBERS[value] + NUMBERS["many"]
+    surroundings(cluster, "plain", standing)
+    assert list(cluster.objects) == ["td-1"]
+
+
+def test_scenario_alone_deletes_its_other_services() -> None:
+    cluster = FakeCluster()
+    surroundings(cluster, "neighbours=many").close()
+    assert list(cluster.objects) == ["td-1"]
+
+
+def test_twins_have_the_names_of_the_scenario_and_other_endpoints() -> None:
+    cluster, standing = FakeCluster(), Standing()
+    for _ in range(2):  # the second scenario finds the objects of the first
+        made = surroundings(cluster, "neighbours=twin", standing)
+        made.before_service(made.draw, SERVICE, ["IPv4"])
+        assert not made.before_slice(made.draw, SLICE)
+    twins = cluster.objects[standing.namespace]
+    assert {("services", "web-1"), ("endpointslices", "web-1-slice-ipv4")} < twins.keys()
+    addresses = {each["addresses"][0] for twin in twins.values() for each in twin.get("endpoints", ())}
+    assert addresses == {"192.0.2.7"}
+    assert cluster.requests == {"create": 3}
+
+
+def test_twin_follows_a_change_of_its_object() -> None:
+    cluster, standing = FakeCluster(), Standing()
+    for ports in ((manifests.TCP,), (manifests.UDP,)):
+        made = surroundings(cluster, "neighbours=twin", standing)
+        made.before_service(made.draw, manifests.service("web-1", ports=ports), ["IPv4"])
+    (port,) = cluster.objects[standing.namespace]["services", "web-1"]["spec"]["ports"]
+    assert port["protocol"] == "UDP"
+
+
+def test_number_of_twins_is_limited() -> None:
+    cluster, standing = FakeCluster(), Standing()
+    for number in range(3 * MOST_TWINS):
+        made = surroundings(cluster, "neighbours=twin", standing)
+        made.before_service(made.draw, manifests.service(f"web-{number}"), ["IPv4"])
+    assert len(cluster.objects[standing.namespace]) <= MOST_TWINS + 1
+
+
+def test_history_ends_with_the_objects_of_the_scenario() -> None:
+    cluster = FakeCluster()
+    made = surroundings(cluster, "history=remade")
+    made.before_service(made.draw, SERVICE, ["IPv4"])
+    assert cluster.objects == {"td-1": {}}
+    assert cluster.requests == {"create": 2, "delete": 2}
+
+
+def test_changed_slice_costs_one_more_request() -> None:
+    cluster = FakeCluster()
+    made = surroundings(cluster, "history=changed")
+    assert made.before_slice(made.draw, SLICE)
+    assert cluster.requests == {"create": 1}
+    (written,) = cluster.objects["td-1"].values()
+    assert written["endpoints"][0]["conditions"]["ready"] is False
+
+
+def test_ports_of_an_external_name_have_no_surroundings() -> None:
+    cluster = FakeCluster()
+    made = surroundings(cluster, "history=remade,neighbours=twin", Standing())
+    name = manifests.service("web-1", type="ExternalName", externalName="example.com")
+    made.before_service(made.draw, name, ["IPv4"])
+    assert not cluster.requests
