@@ -203,13 +203,12 @@ def sets(count: int) -> Iterator[tuple[Endpoint, ...]]:
 
 
 def repeated_addresses() -> Iterator[tuple[Endpoint, ...]]:
-    """Return all pairs of endpoints with one address, of which one is ready, in both orders.
+    """Return all pairs of endpoints with one address, in both orders.
 
     A network may give the address of a pod that ends to a new pod while the slices still have both.
     """
     for one, other in product(COMMON, repeat=2):
-        if one.ready is not other.ready:
-            yield endpoint(one, 1), endpoint(other, 1)
+        yield endpoint(one, 1), endpoint(other, 1)
 
 
 def _in_some_order(chosen: Iterable[tuple[Kind, ...]]) -> Iterator[tuple[Endpoint, ...]]:
@@ -234,21 +233,33 @@ def questions(policies: Policies) -> list[tuple[ClientKind, AddressKind, Policy]
     return found
 
 
-def right(endpoints: Sequence[Endpoint], node: str, zone: str, policy: Policy, reading: Reading) -> oracle.Outcome:
+def right(endpoints: tuple[Endpoint, ...], node: str, zone: str, policy: Policy, reading: Reading) -> oracle.Outcome:
     """Return the outcome for clients on a node, at the addresses to which this policy applies.
 
-    If an address occurs twice, the outcome is defined only if the endpoint that is not ready makes no difference.
+    Kubernetes, EndpointSlices, Duplicate endpoints, names kube-proxy's EndpointSliceCache as the reference for an
+    address that occurs twice: an endpoint that does not terminate replaces one that does. Otherwise either may count,
+    so the outcome is defined only if it is the same for both.
     """
     client, policies = oracle.Client("pod", node, zone), Policies(internal=policy)
+    found = [
+        oracle.outcome(chosen, client, policies=policies, reading=reading) for chosen in _one_of_each_address(endpoints)
+    ]
+    if len({_allowed(each) for each in found}) == 1:
+        return found[0]
+    return LeftOpen("an address of two endpoints, of which either may count")
+
+
+@lru_cache(1)
+def _one_of_each_address(endpoints: tuple[Endpoint, ...]) -> list[tuple[oracle.Endpoint, ...]]:
     judged = [_judged(each) for each in endpoints]
-    found = oracle.outcome(judged, client, policies=policies, reading=reading)
     if len({each.pod for each in judged}) == len(judged):
-        return found
-    ready = {each.pod for each in judged if oracle.is_ready(each)}
-    current = [each for each in judged if oracle.is_ready(each) or each.pod not in ready]
-    if _allowed(found) == _allowed(oracle.outcome(current, client, policies=policies, reading=reading)):
-        return found
-    return LeftOpen("an address of two endpoints, of which the one that is not ready would matter")
+        return [tuple(judged)]
+    staying = {each.pod for each in judged if not each.terminating}
+    by_address: dict[str, list[oracle.Endpoint]] = {}
+    for each in judged:
+        if not each.terminating or each.pod not in staying:
+            by_address.setdefault(each.pod, []).append(each)
+    return list(product(*by_address.values()))
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ RATES = Rates(leak=0.25)  # as in the grid, a rule is right or completely wrong
 class Asked:
     """A set of endpoints, both policies, a kind of client and of address, and the policy that applies to them."""
 
-    endpoints: Sequence[Endpoint]
+    endpoints: tuple[Endpoint, ...]
     internal: oracle.Policy
     external: oracle.Policy
     client: oracle.ClientKind
