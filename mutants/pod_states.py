@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 from mutants.mutant import Mutant
@@ -15,21 +15,69 @@ MUTANTS: list[Mutant] = []
 _faults = PlanFaults(MUTANTS)
 
 
-def _running(pods: Iterable[Object], phase: str) -> list[Object]:
-    return [
-        {**pod, "status": {**pod["status"], "phase": "Running"}} if pod["status"].get("phase") == phase else pod
-        for pod in pods
-    ]
+def _misread(name: str, sentence: str, read: Callable[[Object], Object], provenance: str = "") -> None:
+    """Create a mutant that plans for pods as `read` returns them."""
+
+    @_faults.misplans(name, sentence, provenance)
+    def misread(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+        return plan_service(service, list(map(read, pods)), *others, **options)
 
 
-@_faults.misplans("keeps-failed-pods", "Pods in phase Failed stay endpoints.", "kubernetes#109414")
-def keeps_failed_pods(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
-    return plan_service(service, _running(pods, "Failed"), *others, **options)
+def _with_status(pod: Object, **status: Any) -> Object:
+    return {**pod, "status": {**pod["status"], **status}}
 
 
-@_faults.misplans("keeps-succeeded-pods", "Pods in phase Succeeded stay endpoints.")
-def keeps_succeeded_pods(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
-    return plan_service(service, _running(pods, "Succeeded"), *others, **options)
+def _keeps(phase: str, policy: str = "", provenance: str = "") -> None:
+    def read(pod: Object) -> Object:
+        ended = pod["status"].get("phase") == phase and policy in {"", pod["spec"].get("restartPolicy", "Always")}
+        return _with_status(pod, phase="Running") if ended else pod
+
+    name, whose = f"keeps-{phase}-pods".lower(), f" with restartPolicy {policy}" if policy else ""
+    name += f"-of-policy-{policy}".lower() if policy else ""
+    _misread(name, f"Pods in phase {phase}{whose} stay endpoints.", read, provenance)
+
+
+_keeps("Failed", provenance="kubernetes#109414")
+_keeps("Succeeded")
+_keeps("Failed", "Always", "kubernetes#109414")
+_keeps("Failed", "OnFailure", "kubernetes#109414")
+_keeps("Failed", "Never")
+_keeps("Succeeded", "Always", "kubernetes#109414")
+
+
+def _leaves_out(phase: str) -> Callable[[Object], Object]:
+    return lambda pod: _with_status(pod, phase="Failed") if pod["status"].get("phase") == phase else pod
+
+
+_misread("leaves-out-pending-pods", "Pods in phase Pending are no endpoints.", _leaves_out("Pending"))
+_misread("leaves-out-pods-of-unknown-phase", "Pods in phase Unknown are no endpoints.", _leaves_out("Unknown"))
+
+
+def _with_readiness(pod: Object, status: str) -> Object:
+    others = [each for each in pod["status"].get("conditions") or () if each["type"] != "Ready"]
+    return _with_status(pod, conditions=[*others, {"type": "Ready", "status": status}])
+
+
+def _readiness(pod: Object) -> str:
+    found = [each["status"] for each in pod["status"].get("conditions") or () if each["type"] == "Ready"]
+    return found[0] if found else "absent"
+
+
+_misread(
+    "pending-pods-are-never-ready",
+    "Endpoints of pods in phase Pending are not ready.",
+    lambda pod: _with_readiness(pod, "False") if pod["status"].get("phase") == "Pending" else pod,
+)
+_misread(
+    "unknown-means-ready",
+    "Endpoints of pods whose readiness is Unknown are ready.",
+    lambda pod: _with_readiness(pod, "True") if _readiness(pod) == "Unknown" else pod,
+)
+_misread(
+    "no-condition-means-ready",
+    "Endpoints of pods without a Ready condition are ready.",
+    lambda pod: _with_readiness(pod, "True") if _readiness(pod) == "absent" else pod,
+)
 
 
 @_faults.remembers("keeps-pods-that-fail-later", "Pods that were endpoints stay so when they end.")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from itertools import product
 from typing import Any
 
 from conformance.features import ENDPOINT_SLICES
 from trafficdist import (
     MUST,
+    SHOULD,
     Cluster,
     Port,
     Service,
+    expect_conditions,
     expect_eventually,
     expect_hints,
     requirement,
@@ -19,6 +23,8 @@ from trafficdist import (
 WEB = {"app": "web"}
 
 ENDED = ("Succeeded", "Failed")
+LASTING = ("Pending", "Running", "Unknown")
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
 
 SERVICES: dict[str, dict[str, Any]] = {
     "cluster-ip": {},
@@ -56,24 +62,80 @@ def _report(cluster: Cluster, name: str, **status: Any) -> None:
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice; Kubernetes, Pod Lifecycle (all containers have terminated, and do not restart)",
-    kills={"keeps-ended-pods", "keeps-failed-pods", "keeps-succeeded-pods", "keeps-pods-that-fail-later"},
+    kills={
+        "keeps-ended-pods",
+        "keeps-failed-pods",
+        "keeps-failed-pods-of-policy-always",
+        "keeps-failed-pods-of-policy-never",
+        "keeps-failed-pods-of-policy-onfailure",
+        "keeps-pods-that-fail-later",
+        "keeps-succeeded-pods",
+        "keeps-succeeded-pods-of-policy-always",
+    },
 )
 def test_ended_pods_are_no_endpoints(three_zones: Cluster) -> None:
     services = _services(three_zones)
     three_zones.create_pod("running", "a1", labels=WEB)
-    for phase in ENDED:
-        for ready in (True, False):
-            name = f"{phase.lower()}-{'ready' if ready else 'unready'}"
-            three_zones.create_pod(name, "b1", labels=WEB, phase=phase, ready=ready)
-    later = {f"later-{phase.lower()}": phase for phase in ENDED}
-    for name in later:
-        _create_reported(three_zones, name, "a2")
+    for phase, policy, ready in product(ENDED, RESTART_POLICIES, (True, False)):
+        name = f"{phase}-{policy}-{'ready' if ready else 'unready'}".lower()
+        three_zones.create_pod(name, "b1", labels=WEB, phase=phase, restart_policy=policy, ready=ready)
+    later = {f"later-{phase}-{policy}".lower(): (phase, policy) for phase, policy in product(ENDED, RESTART_POLICIES)}
+    for name, (_, policy) in later.items():
+        _create_reported(three_zones, name, "a2", restart_policy=policy)
     expect_hints(three_zones, services[0], dict.fromkeys(["running", *later]))
 
-    for name, phase in later.items():
+    for name, (phase, _) in later.items():
         _report(three_zones, name, phase=phase)  # its condition Ready stays, as where a node is lost
     for service in services:
         expect_hints(three_zones, service, {"running": None})
+
+
+@requirement(
+    "SLICE/pods-of-every-other-phase-are-endpoints",
+    "Pods in phase Pending, Running or Unknown that have an address are endpoints, whatever their restartPolicy, and "
+    "their readiness decides alone whether they are ready.",
+    level=SHOULD,
+    features={ENDPOINT_SLICES},
+    source="core/v1 ServiceSpec.selector; discovery/v1 EndpointConditions.ready; Kubernetes, Pod Lifecycle (phases)",
+    kills={"leaves-out-pending-pods", "leaves-out-pods-of-unknown-phase", "pending-pods-are-never-ready"},
+)
+def test_pods_of_every_other_phase_are_endpoints(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB)
+    conditions = {}
+    for phase, policy, ready in product(LASTING, RESTART_POLICIES, (True, False)):
+        name = f"{phase}-{policy}-{'ready' if ready else 'unready'}".lower()
+        three_zones.create_pod(name, "b1", labels=WEB, phase=phase, restart_policy=policy, ready=ready)
+        conditions[name] = (ready, ready, False)
+    expect_hints(three_zones, service, dict.fromkeys(conditions))
+    expect_conditions(three_zones, service, conditions)
+
+
+@requirement(
+    "SLICE/only-true-means-ready",
+    "An endpoint is ready only while the Ready condition of its pod is True: a condition that is False, Unknown or "
+    "absent means that it is not ready.",
+    level=MUST,
+    features={ENDPOINT_SLICES},
+    source="discovery/v1 EndpointConditions; core/v1 PodConditionType (Ready: should be added to the load balancing "
+    "pools of all matching services), ConditionStatus (Unknown: Kubernetes cannot decide)",
+    kills={"unknown-means-ready", "no-condition-means-ready"},
+)
+def test_only_true_means_ready(three_zones: Cluster) -> None:
+    service = three_zones.create_service(selector=WEB)
+    statuses = {"true": "True", "false": "False", "unknown": "Unknown", "absent": None}
+
+    def report(name: str, status: str | None) -> None:
+        _report(three_zones, name, conditions=[{"type": "Ready", "status": status}] if status else [])
+
+    def expect_ready(ready: Mapping[str, bool]) -> None:
+        expect_conditions(three_zones, service, {name: (each, each, False) for name, each in ready.items()})
+
+    for name in statuses:
+        three_zones.create_pod(name, "a1", labels=WEB, restart_policy="Never")  # no kubelet reports on it
+    expect_ready(dict.fromkeys(statuses, True))
+    for name, status in statuses.items():
+        report(name, status)
+    expect_ready({name: status == "True" for name, status in statuses.items()})
 
 
 @requirement(

@@ -29,7 +29,7 @@ class WantedPod:
     """A pod to create, with its node, labels, named ports and readiness.
 
     With `tells_port`, its server answers "name.port" on each port. With `host_network`, the pod has the addresses of
-    its node. A node can have only one host-network pod.
+    its node. A node can have only one host-network pod. Only pods that exist in the API alone have `restart_policy`.
     """
 
     name: str
@@ -39,6 +39,7 @@ class WantedPod:
     ready: bool = True
     tells_port: bool = False
     host_network: bool = False
+    restart_policy: str = "Always"
 
 
 class OpenConnection(Protocol):

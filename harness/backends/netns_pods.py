@@ -101,6 +101,7 @@ class NetnsPods(PodLifecycle, PodReports):
         """Create a pod that exists only in the API, with addresses of its node. The node need not exist either."""
         ports = wanted.container_ports
         obj = manifests.pod(wanted.name, wanted.node, labels=wanted.labels, container_ports=ports)
+        obj["spec"]["restartPolicy"] = wanted.restart_policy
         self.api.create("pods", namespace, obj)
         exists = any(each.name == wanted.node for each in self.topology.nodes)
         host_ip = next(iter(self.node_addresses(wanted.node).values())) if exists else None

@@ -290,6 +290,7 @@ class Cluster(ComponentOperations):
         labels: Mapping[str, str] | None = None,
         ready: bool = True,
         phase: str = "Running",
+        restart_policy: str = "Always",
         container_ports: Sequence[tuple[str, int, str]] = (("http", 8080, "TCP"),),
     ) -> None:
         """Create a pod that exists in the API only, with addresses of its node, for scenarios without traffic.
@@ -298,8 +299,8 @@ class Cluster(ComponentOperations):
         """
         self._surroundings.with_pods(node, labels)
         self._begin("create pod", stream="pods", pod=name, ready=ready)
-        wanted = WantedPod(name, node, labels, tuple(container_ports), ready)
-        if phase == "Running" and any(each.name == node for each in self.topology.nodes):
+        wanted = WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy)
+        if (phase, restart_policy) == ("Running", "Always") and any(each.name == node for each in self.topology.nodes):
             self.backend.part(PodLifecycle, nodes=[node]).create_pod(self.namespace, wanted)
         else:
             reports = self.backend.part(PodReports, nodes=[node])

@@ -76,6 +76,7 @@ SAID: Mapping[str, Said] = {
     "published-means-serving": Said(("publishNotReadyAddresses", "unready pods"), ("endpoints",)),
     "keeps-ended-pods": Said(("ended pods",), ("endpoints",)),
     "keeps-succeeded-pods": Said(("ended pods",), ("endpoints",)),
+    "keeps-succeeded-pods-of-policy-always": Said(("ended pods",), ("endpoints",)),
     "keeps-pods-that-fail-later": Said(("ended pods",), ("endpoints",)),
     "keeps-former-pods": Said(("pods that leave", "changes"), ("endpoints",)),
     "leaves-out-what-does-not-fit": Said(("more endpoints than fit",), ("endpoints",)),
@@ -224,7 +225,15 @@ OTHERWISE: Mapping[str, str] = {
     "tires-after-a-hundred-changes": _IN_TIME,
     "tires-after-a-thousand-changes": _IN_TIME,
     "local-policy-ends-hints-later": "it is delayed by a thread; afterwards it behaves like local-policy-ends-hints",
-    "keeps-failed-pods": "no pod in these cases has failed",
+    **{
+        f"keeps-failed-pods{whose}": "no pod in these cases has failed"
+        for whose in ("", "-of-policy-always", "-of-policy-onfailure", "-of-policy-never")
+    },
+    "leaves-out-pending-pods": "no pod in these cases is pending",
+    "leaves-out-pods-of-unknown-phase": "the phase of each pod in these cases is known",
+    "no-condition-means-ready": "each pod in these cases has the condition",
+    "pending-pods-are-never-ready": "no pod in these cases is pending",
+    "unknown-means-ready": "the readiness of each pod in these cases is known",
     "one-pod-an-address": "pods in these cases have different addresses",
     "endpoints-of-any-type": "no Service in these cases is of type ExternalName",
     "tells-of-failures-with-the-field-alone": "no sync fails in these cases",
