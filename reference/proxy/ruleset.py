@@ -11,7 +11,7 @@ shared maps. So a packet's cost does not grow with the number of Services, and a
   that the client's address must be preserved.
 - `actions` maps a mark to the chain that executes the action, for example by selecting an index at random.
 - `endpoints` maps a service address and an index to an endpoint.
-- `hairpin` contains the endpoints on this node, which may connect to themselves through a Service.
+- `hairpin` contains the endpoints on this node or on no known node, which may connect to themselves through a Service.
 - `ranges` maps a service address with source ranges to the chain that drops packets of all other clients.
 - `affinity`, which the kernel fills, maps a client and a service address to the identity of an endpoint, for the
   timeout of the Service. With session affinity, `endpoints` is keyed by identity, and `identities` maps an index to an
@@ -137,12 +137,15 @@ def render(port: ServicePort, decision: Decision, node: str, node_addresses: Seq
 
 
 def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
-    """Return the addresses of the endpoints on this node that traffic may use."""
+    """Return the addresses of the endpoints that traffic may use and that may be on this node.
+
+    An endpoint without nodeName may be on any node.
+    """
     local = []
     seen: list[Action | None] = []
     for action in (decision.cluster_ip, decision.outside, decision.inside):
         if isinstance(action, Forward) and not any(action is each for each in seen):
-            local += [each.address for each in action.endpoints if each.node == node]
+            local += [each.address for each in action.endpoints if each.node in (node, "")]
         seen.append(action)
     return frozenset(local)
 

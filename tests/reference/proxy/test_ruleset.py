@@ -48,6 +48,11 @@ def test_a_cluster_ip_service_is_one_frontend() -> None:
     assert (rendered.external, rendered.hairpin) == ({}, {"10.244.1.2"})
 
 
+def test_endpoint_without_node_name_may_connect_to_itself() -> None:
+    nowhere = HERE._replace(node="", address="10.244.1.9")
+    assert entries(PORT, nowhere, ELSEWHERE).hairpin == {"10.244.1.9"}
+
+
 def test_every_external_address_is_a_frontend_of_its_own() -> None:
     assert set(entries(EXPOSED, HERE).services) == {CLUSTER_IP, *EXTERNAL}
 
