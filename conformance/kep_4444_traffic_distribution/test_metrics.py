@@ -111,6 +111,7 @@ def test_annotated_service_is_not_counted(three_zones: Cluster) -> None:
     source="KEP-4444, Monitoring Requirements (the count for success and failure)",
     since="1.21",
     kills={"controller-metrics-never-change", "successes-count-as-failures"},
+    fixes={"components=restarted": "a restart resets the counters"},
 )
 def test_successful_syncs_are_counted(three_zones: Cluster) -> None:
     for change in range(2):
@@ -167,6 +168,7 @@ def test_failed_syncs_are_counted_as_errors(three_zones: Cluster) -> None:
     features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
     source="Kubernetes, metrics of the EndpointSlice controller; KEP-2433, Observability",
     kills={"controller-metrics-never-change", "changed-slices-without-labels"},
+    fixes={"components=restarted": "a restart resets the counters"},
 )
 def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
     counted = controller_metrics(three_zones)

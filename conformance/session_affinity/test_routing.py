@@ -70,6 +70,7 @@ def _create_service(cluster: Cluster, *, seconds: int = 10_800, **fields: Any) -
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinity",
     kills={"no-affinity", "no-affinity-over-udp"},
+    fixes={"client=endpoint": "each client must stay the same while endpoints change"},
 )
 @pytest.mark.parametrize("port", [TCP, UDP], ids=["TCP", "UDP"])
 def test_client_keeps_its_endpoint(three_zones: Cluster, port: Port) -> None:
@@ -167,6 +168,7 @@ def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> 
     features={INTERNAL_POLICY, SESSION_AFFINITY},
     source="KEP-2086, Proposal",
     kills={"affinity-ignores-policies", "ignores-internal-local", "no-affinity"},
+    fixes={"client=endpoint": "each client must stay the same while endpoints change"},
 )
 def test_affinity_stays_within_the_node(three_zones: Cluster) -> None:
     service = _create_service(three_zones, internal_traffic_policy="Local")
@@ -183,6 +185,7 @@ def test_affinity_stays_within_the_node(three_zones: Cluster) -> None:
     features={SESSION_AFFINITY, UDP_SERVICES, ZONE_HINTS},
     source="KEP-4444, PreferClose (route traffic to endpoints within the same zone)",
     kills={"affinity-outlives-endpoints"},
+    fixes={"client=endpoint": "each client must stay the same while endpoints change"},
 )
 @pytest.mark.parametrize("port", [TCP, UDP], ids=["TCP", "UDP"])
 def test_client_moves_when_hints_change(three_zones: Cluster, port: Port) -> None:
@@ -203,6 +206,7 @@ def test_client_moves_when_hints_change(three_zones: Cluster, port: Port) -> Non
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinity; kubernetes#99299",
     kills={"affinity-outlives-endpoints"},
+    fixes={"client=endpoint": "each client must stay the same while endpoints change"},
 )
 @pytest.mark.parametrize("port", [TCP, UDP], ids=["TCP", "UDP"])
 def test_client_leaves_an_endpoint_that_is_gone(three_zones: Cluster, port: Port) -> None:
@@ -224,6 +228,7 @@ def test_client_leaves_an_endpoint_that_is_gone(three_zones: Cluster, port: Port
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity",
     kills={"no-affinity"},
+    fixes={"client=endpoint": "each client must stay the same while endpoints change"},
 )
 def test_other_endpoints_move_nobody(three_zones: Cluster) -> None:
     service = _create_service(three_zones)

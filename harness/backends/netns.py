@@ -10,7 +10,7 @@ import contextlib
 import os
 import platform
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -26,6 +26,7 @@ from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
 from harness.backends.protocols import EveryAbility
 from harness.backends.proxy_liveness import ProxyLiveness
+from harness.control_planes.control_plane import DisconnectsComponents
 from harness.dns.dns import ClusterDns, WritesPodLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
 from harness.guest.nodes import NodeChange
@@ -253,6 +254,15 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
                     self.proxy.stop(self.names.node(node))
             case Component.LOCATOR_CONTROLLER:
                 self._locators().stop_locators()
+
+    @contextlib.contextmanager
+    def disconnected(self) -> Iterator[None]:
+        if not isinstance(self.control_plane, DisconnectsComponents):
+            yield
+            return
+        with self.control_plane.disconnected():
+            yield
+        self.settle(RECONNECTED)
 
     def _locators(self) -> WritesPodLocators:
         if self._dns is None:

@@ -6,6 +6,7 @@ A scenario requests a protocol with `part_of`. If the backend lacks the protocol
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar, runtime_checkable
 
 from harness.api.client import Object
@@ -238,6 +239,12 @@ class DetectsIdleProxies(Protocol):
         """
 
 
+@runtime_checkable
+class Disconnects(Protocol):
+    def disconnected(self) -> AbstractContextManager[None]:
+        """Disconnect components from the API server during a block. Afterwards, they list all objects again (410)."""
+
+
 class EveryAbility(
     Probing,
     PodLifecycle,
@@ -255,6 +262,7 @@ class EveryAbility(
     ServesDns,
     ForgetsConnections,
     DetectsIdleProxies,
+    Disconnects,
     Protocol,
 ):
     """All abilities. The embedded cluster has all of them."""

@@ -75,6 +75,10 @@ class ComponentReleases:
         if others := {node: each for node, each in known.items() if each != self._backend.release}:
             self._others[component] = others
 
+    def current(self, component: Component, node: str) -> Release | None:
+        """Return the release of a component, on a node if there is one per node. None means that it is stopped."""
+        return self._others.get(component, {}).get(node, self._backend.release)
+
     def restore_left(self) -> None:
         """Restore components that the previous scenario changed and this scenario has not taken over."""
         self._restore(self._left)

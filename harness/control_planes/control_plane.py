@@ -6,7 +6,8 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, runtime_checkable
 
 import trustme
 
@@ -123,6 +124,14 @@ class ControlPlane(Protocol):
 
     def evidence(self) -> dict[str, str]:
         """Return the logs as texts by file name."""
+
+
+@runtime_checkable
+class DisconnectsComponents(Protocol):
+    """A control plane that can disconnect components from its API server."""
+
+    def disconnected(self) -> AbstractContextManager[None]:
+        """Disconnect components during a block. Afterwards, they cannot resume their watches (410 Expired)."""
 
 
 MakeControlPlane = Callable[[Release], ControlPlane]

@@ -7,10 +7,11 @@ plane.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import generate_latest
@@ -130,9 +131,28 @@ class EmbeddedControlPlane:
 
     def start_api_server(self, release: Release) -> None:
         self.stop_api_server()
-        self._api = self._make_api_server(features_of(release), predecessor=self._api)
+        self._serve(features_of(release))
+
+    def _serve(self, features: Features) -> None:
+        self._api = self._make_api_server(features, predecessor=self._api)
         self._server.replace(self._api)
         self._informer.connect(self._api)
+
+    @contextlib.contextmanager
+    def disconnected(self) -> Iterator[None]:
+        """Disconnect components during a block, and replace the API server by an equal one at its end.
+
+        HTTPS clients watch again at once, and may receive the changes of the block before the replacement.
+        """
+        if not self._informer.connected:  # the API server is stopped
+            yield
+            return
+        self._informer.disconnect()
+        self._server.end_watches()
+        try:
+            yield
+        finally:
+            self._serve(self._api.features)
 
     def stop_controller(self) -> None:
         if self._controller is not None:

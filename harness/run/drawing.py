@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
-from harness.model.requirements import Requirement
+from harness.model.requirements import Profile, Requirement
 from harness.run.plan import Plan, claimed
 from harness.settings.claims import REAL_CLUSTERS, RECIPE
 from harness.settings.settings import Settings
@@ -12,8 +14,22 @@ from harness.variation import axes
 from harness.variation.axes import PLAIN, Draw, parse_draw
 from harness.variation.covering import Subject, Value, draws
 
-_SECOND_FAMILY = "IPv6Services"
-"""The feature for Services of the second IP family."""
+_FEATURE_OF: Mapping[str, Value] = MappingProxyType({"IPv6": (axes.FAMILY, "second"), "UDP": (axes.PROTOCOL, "udp")})
+"""The drawn value that only implementations with a feature can have."""
+
+_OF_PROXIES = (axes.ARRIVAL, axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.NODES}=late")
+_INERT: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
+    {
+        Profile.API_SERVER: (*_OF_PROXIES, axes.NODES, axes.COMPONENTS),
+        Profile.ENDPOINTSLICE_CONTROLLER: _OF_PROXIES,
+        Profile.CLUSTER: _OF_PROXIES,
+        Profile.DNS: (axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.COMPONENTS}=restarted"),
+    }
+)
+"""The axes and values without effect in a profile, or without one right answer.
+
+A controller need not update the zone of an endpoint when only the Node's label changes.
+"""
 
 
 def draws_of(requirements: Iterable[Requirement], settings: Settings) -> dict[str, str]:
@@ -25,25 +41,40 @@ def draws_of(requirements: Iterable[Requirement], settings: Settings) -> dict[st
     known = list(requirements)
     if settings.draw:
         only = parse_draw(settings.draw)
-        return {each.id: str(only.without(*each.fixed)) for each in known}
+        return {each.id: str(only.without(*fixed(each))) for each in known}
     subjects = [
-        Subject(each.id, each.profile, {feature.name for feature in each.features}, set(each.fixed)) for each in known
+        Subject(each.id, each.profile, {feature.name for feature in each.features}, fixed(each)) for each in known
     ]
     found = draws(subjects, settings.seed, unavailable(known, settings))
     return {requirement_id: str(draw) for requirement_id, draw in found.items()}
 
 
+def fixed(requirement: Requirement) -> set[str]:
+    """Return the axes and values ("client=endpoint") that are not drawn for a requirement.
+
+    A sentence about connections names TCP, because UDP has no connections.
+    """
+    names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
+    return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp}
+
+
 def unavailable(requirements: Iterable[Requirement], settings: Settings) -> frozenset[Value]:
     """Return the values that cannot occur in a run, because of its cluster or its implementation."""
-    found: set[Value] = set()
-    features = {feature for each in requirements for feature in each.features if feature.name == _SECOND_FAMILY}
-    if len(settings.families) < 2 or not all(claimed(feature, settings) for feature in features):
+    features = {feature for each in requirements for feature in each.features}
+    found: set[Value] = {
+        _FEATURE_OF[each.name] for each in features if each.name in _FEATURE_OF and not claimed(each, settings)
+    }
+    if len(settings.families) < 2:
         found.add((axes.FAMILY, "second"))
     if settings.proxy.kind == RECIPE:  # its programs and the pods they attach know a node by one name
         found.add((axes.NAMES, "cloud"))
+    if settings.components.real:
+        found |= {(axes.COMPONENTS, value) for value in ("restarted", "disconnected")}  # they need seconds
     if settings.backend in REAL_CLUSTERS:
         found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second"), (axes.PODS, "others")}
         found |= {(axes.NEIGHBOURS, value) for value in ("many", "crowd")}
+        found |= {(axes.NODES, value) for value in ("late", "remade")} | {(axes.CONNECTIONS, "long")}
+        found |= {(axes.COMPONENTS, value) for value in ("restarted", "disconnected")}
     return frozenset(found)
 
 

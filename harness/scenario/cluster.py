@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -38,10 +39,12 @@ from harness.judging.verdict import Judgement, Verdict
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.generation import Generation
-from harness.model.manifests import TCP, Endpoint, Port
+from harness.model.manifests import Endpoint, Port
+from harness.model.release import CONTROLLER, PROXY, Component
 from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
 from harness.scenario.components import ComponentOperations
+from harness.scenario.drawn_history import DrawnHistory
 from harness.scenario.nodes import Nodes
 from harness.scenario.paths import Path
 from harness.scenario.record import Record
@@ -95,6 +98,7 @@ class Cluster(ComponentOperations):
         self.nodes = Nodes(self.backend, history)
         self.draw = draw
         self._surroundings = Surroundings(self.backend, namespace, draw, standing)
+        self._drawn = DrawnHistory(self.backend, history, namespace, draw)
         self.ended_before = ended_before
         self.generation: Generation | None = None  # the cases to generate, or None for the cases of the test
         self.expects_running = False  # true if the test itself checks whether a component runs
@@ -135,7 +139,7 @@ class Cluster(ComponentOperations):
         self,
         name: str = "",
         *,
-        ports: Sequence[Port] = (TCP,),
+        ports: Sequence[Port] | None = None,
         selector: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
@@ -147,7 +151,7 @@ class Cluster(ComponentOperations):
         external_ips: bool = False,
         **spec: Any,
     ) -> Service:
-        """Create a Service. If it has no `selector`, its slices are written by `publish`.
+        """Create a Service, by default with one port. If it has no `selector`, its slices are written by `publish`.
 
         A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds such
         addresses to spec.externalIPs. Pass further spec fields by their Kubernetes names. Raises `RefusedError`.
@@ -156,6 +160,9 @@ class Cluster(ComponentOperations):
             self.backend.need(Ability.EQUAL_NODES)
         number = self.next_number()
         name = name or f"web-{number}"
+        if ports is None:
+            ports = variation.usual_ports(self.draw)
+        self._drawn.before_service()
         self._begin("create service", service=name)
         kinds: list[AddressKind] = ["load-balancer"] if type == "LoadBalancer" else []
         kinds += ["external-ip"] if external_ips else []
@@ -191,26 +198,38 @@ class Cluster(ComponentOperations):
         if ingress := service.addresses("load-balancer"):
             self.set_ingress(service, ingress)
         service.requested_hints = requested_hints(wanted)
+        self._drawn.after_service(service)
         return service
 
     @step("patch Service {service.name}")
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
         self._begin("patch service", service=service.name, patch=patch)
-        service.object = self.api.patch("services", self.namespace, service.name, patch)
+        with self._changing(PROXY):
+            service.object = self.api.patch("services", self.namespace, service.name, patch)
         service.requested_hints = requested_hints(service.object) | requested_hints(patch)
 
     @step("delete Service {service.name}")
     def delete_service(self, service: Service) -> None:
         """Delete a Service, but not its hand-written slices."""
         self._begin("delete service", service=service.name)
-        self.api.delete("services", self.namespace, service.name)
+        self._drawn.forget(service.name)
+        with self._changing(PROXY):
+            self.api.delete("services", self.namespace, service.name)
 
     def set_ingress(self, service: Service, addresses: Sequence[str]) -> None:
         """Set these addresses in the status of a Service, as a load balancer controller would."""
         self._begin("set ingress", service=service.name, addresses=list(addresses))
         status = {"status": {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}}
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
+
+    @property
+    def _has_observed(self) -> bool:
+        return bool(self.record.answered or self.record.sightings)
+
+    def _changing(self, component: Component) -> AbstractContextManager[None]:
+        """Return the context of a change that a component must process, with the drawn events around it."""
+        return self._drawn.change(component, observed=self._has_observed)
 
     def next_number(self) -> int:
         """Return a number that is unique in the scenario. It determines the name or the addresses of a Service."""
@@ -263,7 +282,8 @@ class Cluster(ComponentOperations):
         self._surroundings.with_pods(on[0], labels)
         self._begin("run servers", stream="pods" if labels else "services", pods=" ".join(names))
         self.backend.need(nodes=on)
-        pods = self.backend.restored.run_pods(self.namespace, wanted)
+        with self._changing(CONTROLLER) if labels else contextlib.nullcontext():
+            pods = self.backend.restored.run_pods(self.namespace, wanted)
         self._pods |= {pod.name: pod for pod in pods}
         self.record.pod_names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
         return pods
@@ -279,7 +299,8 @@ class Cluster(ComponentOperations):
         """Delete a pod without grace period. Its API object, server and netns end immediately."""
         self._begin("delete pod", pod=pod.name)
         del self._pods[pod.name]
-        self.backend.restored.delete_pod(self.namespace, pod.name)
+        with self._changing(CONTROLLER):
+            self.backend.restored.delete_pod(self.namespace, pod.name)
 
     @step("create pod {name} on {node}")
     def create_pod(
@@ -298,13 +319,16 @@ class Cluster(ComponentOperations):
         The node need not exist, which simulates a pod whose Node has been deleted.
         """
         self._surroundings.with_pods(node, labels)
-        self._begin("create pod", stream="pods", pod=name, ready=ready)
         wanted = WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy)
-        if (phase, restart_policy) == ("Running", "Always") and any(each.name == node for each in self.topology.nodes):
-            self.backend.part(PodLifecycle, nodes=[node]).create_pod(self.namespace, wanted)
-        else:
-            reports = self.backend.part(PodReports, nodes=[node])
-            reports.create_reported_pod(self.namespace, wanted, phase=phase)
+        with self._changing(CONTROLLER):
+            self._begin("create pod", stream="pods", pod=name, ready=ready)
+            if (phase, restart_policy) == ("Running", "Always") and any(
+                each.name == node for each in self.topology.nodes
+            ):
+                self.backend.part(PodLifecycle, nodes=[node]).create_pod(self.namespace, wanted)
+            else:
+                reports = self.backend.part(PodReports, nodes=[node])
+                reports.create_reported_pod(self.namespace, wanted, phase=phase)
 
     @step("report pod {name} as ready: {ready}")
     def set_ready(self, name: str, ready: bool) -> None:
@@ -312,7 +336,8 @@ class Cluster(ComponentOperations):
         self._begin("set readiness", stream="pods", pod=name, ready=ready)
         if name in self._terminating:  # the kubelet does not change the status of such a pod again
             self.backend.need(Ability.REPORT_PODS)
-        self.backend.part(PodLifecycle).set_ready(self.namespace, name, ready)
+        with self._changing(CONTROLLER):
+            self.backend.part(PodLifecycle).set_ready(self.namespace, name, ready)
 
     @step("begin to terminate pod {name}")
     def begin_termination(self, name: str) -> None:
@@ -349,18 +374,19 @@ class Cluster(ComponentOperations):
         """
         if not unasked:
             refuse_unrequested_hints(service.name, service.requested_hints, endpoints)
-        for family in families or service.object["spec"]["ipFamilies"]:
-            slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
-            wanted = manifests.endpoint_slice(
-                slice_name,
-                service.name,
-                endpoints,
-                family=family,
-                ports=service.ports if ports is None else ports,
-                labels=labels,
-            )
-            self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
-            self._write(service, wanted)
+        with self._drawn.first_slices(service, observed=self._has_observed):
+            for family in families or service.object["spec"]["ipFamilies"]:
+                slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
+                wanted = manifests.endpoint_slice(
+                    slice_name,
+                    service.name,
+                    endpoints,
+                    family=family,
+                    ports=service.ports if ports is None else ports,
+                    labels=labels,
+                )
+                self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
+                self._write(service, wanted)
 
     def _write(self, service: Service, wanted: Object) -> None:
         """Create or replace the slices that represent one slice of the scenario, and delete outdated ones.
@@ -392,11 +418,12 @@ class Cluster(ComponentOperations):
     @step("delete slices of Service {service.name}")
     def unpublish(self, service: Service, name: str = "", *, families: Sequence[str] | None = None) -> None:
         """Delete the slices that `publish` wrote with this name, by default for all IP families of the Service."""
-        for family in families or service.object["spec"]["ipFamilies"]:
-            slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
-            self._begin("delete slice", slice=slice_name)
-            known = self._published.pop(slice_name, None)
-            self._delete_slices(known.slices if known else [slice_name])
+        with self._changing(PROXY):
+            for family in families or service.object["spec"]["ipFamilies"]:
+                slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
+                self._begin("delete slice", slice=slice_name)
+                known = self._published.pop(slice_name, None)
+                self._delete_slices(known.slices if known else [slice_name])
 
     def slices(self, service: Service) -> list[Object]:
         """Return all EndpointSlices of a Service, including slices that controllers wrote, sorted by name."""

@@ -49,7 +49,21 @@ class ServiceAddress:
 
     def path(self, who: ClientRef, expected: verdict.Expected) -> Path:
         """Return the path from a client to the address."""
-        client = self._drawn_client(who) if isinstance(who, str) else who
+        return self._path(who, self._drawn_client(who) if isinstance(who, str) else who, expected)
+
+    def paths(self, traffic: Traffic) -> list[Path]:
+        """Return the path of each client. The client may be drawn from the expected endpoints on the client's node."""
+        pods = {each for what in traffic.values() if isinstance(what, AbstractSet) for each in what}
+        drawn = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "endpoint"
+        running = [each for each in self.cluster.running if each in pods] if drawn else []
+        found = []
+        for who, what in traffic.items():
+            expected = names(what) if isinstance(what, AbstractSet) else what
+            own = next((each for each in running if each.node == who), None)
+            found.append(self._path(who, own, expected) if own else self.path(who, expected))
+        return found
+
+    def _path(self, who: ClientRef, client: Client | Pod, expected: verdict.Expected) -> Path:
         may_change = self.port.protocol == "UDP" and self.service.object["spec"].get("sessionAffinity") != "ClientIP"
         address, number = self.address(self.via or client.node)
         return Path(
@@ -87,7 +101,7 @@ def service_address(
 
 def paths_to(address: ServiceAddress, expected: Traffic) -> list[Path]:
     """Return the path of each client, with the expected outcome."""
-    return [address.path(who, names(what) if isinstance(what, AbstractSet) else what) for who, what in expected.items()]
+    return address.paths(expected)
 
 
 def first_family(service: Service) -> str:

@@ -16,6 +16,7 @@ from harness.model.manifests import Port
 from harness.model.outcomes import Reached, Refused, Unknown
 from harness.model.workloads import Client
 from harness.scenario.cluster import Cluster
+from harness.scenario.long_connections import long_connection
 from harness.scenario.measuring import (
     FIRST_ROUND,
     expect_in_time,
@@ -53,16 +54,17 @@ def expect_traffic(
     require_earlier_answer(cluster, service, paths)
     waited = wait_until_as_expected(cluster, paths, "traffic as expected")
     late = f"Before the window: {waited.text}\n\n" if waited.text else ""
-    measure(
-        cluster,
-        str(target),
-        paths,
-        seen=waited.seen,
-        rates=rates,
-        explain=lambda unmet: (
-            late + cluster.explain(service, list({path.node: path for path in paths if path.label in unmet}))
-        ),
-    )
+    with long_connection(cluster, paths):
+        measure(
+            cluster,
+            str(target),
+            paths,
+            seen=waited.seen,
+            rates=rates,
+            explain=lambda unmet: (
+                late + cluster.explain(service, list({path.node: path for path in paths if path.label in unmet}))
+            ),
+        )
     cluster.record.answered.add(service.name)
     expect_in_time(cluster, f"traffic of service {service.name}", waited)
 

@@ -24,6 +24,11 @@ HISTORY = "history"
 CLIENT = "client"
 FAMILY = "family"
 PODS = "pods"
+PROTOCOL = "protocol"
+ARRIVAL = "arrival"
+NODES = "nodes"
+COMPONENTS = "components"
+CONNECTIONS = "connections"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +112,57 @@ AXES: tuple[Axis, ...] = (
             "changed": "EndpointSlices were changed several times",
         },
     ),
-    Axis(CLIENT, {"pod": "clients are pods", "node": "clients run on the node, in the host network"}),
+    Axis(
+        CLIENT,
+        {
+            "pod": "clients are pods",
+            "node": "clients run on the node, in the host network",
+            "endpoint": "clients are endpoints of the Service if their node has any",
+        },
+    ),
     Axis(FAMILY, {"first": "the Service has the cluster's first IP family", "second": "the Service has the second"}),
     Axis(
         PODS,
         {
             "written": "only the pods of the scenario exist",
             "others": "a failed and a completed pod with the same labels exist",
+        },
+    ),
+    Axis(
+        PROTOCOL,
+        {
+            "written": "Services have the protocols of the scenario",
+            "udp": "Services use UDP if the scenario does not choose a protocol",
+        },
+    ),
+    Axis(
+        ARRIVAL,
+        {
+            "service": "a Service is older than its EndpointSlices",
+            "slices": "EndpointSlices are older than their Service",
+        },
+    ),
+    Axis(
+        NODES,
+        {
+            "complete": "nodes have all their labels before the Service exists",
+            "late": "nodes get their zones after the EndpointSlices",
+            "remade": "a Node was deleted and created again before the Service",
+        },
+    ),
+    Axis(
+        COMPONENTS,
+        {
+            "running": "components run without interruption",
+            "restarted": "a component was restarted after the first EndpointSlices or pods",
+            "disconnected": "components were disconnected from the API server during changes",
+        },
+    ),
+    Axis(
+        CONNECTIONS,
+        {
+            "short": "each connection has one request",
+            "long": "a client keeps a connection with many requests open",
         },
     ),
 )
@@ -136,8 +185,8 @@ class Draw:
         return ",".join(f"{axis}={value}" for axis, value in self.drawn) or "plain"
 
     def without(self, *axes: str) -> Draw:
-        """Return this draw with plain values on these axes."""
-        return Draw(tuple((axis, value) for axis, value in self.drawn if axis not in axes))
+        """Return this draw with plain values on these axes, or instead of these values ("client=endpoint")."""
+        return Draw(tuple(each for each in self.drawn if not {each[0], "=".join(each)} & set(axes)))
 
     @property
     def meanings(self) -> list[str]:

@@ -28,7 +28,10 @@ Combination = frozenset[Value] | tuple[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The data about a requirement that the algorithm uses. `fixed` are the axes that its sentence or test fixes."""
+    """The data about a requirement that the algorithm uses.
+
+    `fixed` are the axes that its sentence or test fixes, and single values that it excludes ("client=endpoint").
+    """
 
     id: str
     profile: str
@@ -62,7 +65,7 @@ def _draws_of_profile(subjects: Sequence[Subject], axes: Sequence[Axis], seed: i
         free = [axis for axis in axes if axis.name not in subject.fixed]
         for axis in sorted(free, key=lambda axis: _shuffled(seed, subject.id, axis.name)):
             chosen[axis.name] = max(
-                axis.values,
+                (value for value in axis.values if f"{axis.name}={value}" not in subject.fixed),
                 key=lambda value: (
                     _gain((axis.name, value), chosen, subject, covered, rare),
                     -used[axis.name, value],

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.model.manifests import MANAGED_BY_LABEL, Object, Port
+from harness.model.manifests import MANAGED_BY_LABEL, TCP, UDP, Object, Port
 from harness.variation import axes
 from harness.variation.axes import Draw
 
@@ -17,6 +17,11 @@ PORT_NAME = "drawn-web"
 
 MORE_PORTS = (Port(8443, "TCP", "drawn-tls", 8099), Port(8443, "UDP", "drawn-quic", 8099))
 """Further ports of a Service, on which no pod listens."""
+
+
+def usual_ports(draw: Draw) -> tuple[Port, ...]:
+    """Return the ports of a Service for which the scenario chooses none."""
+    return (UDP,) if draw[axes.PROTOCOL] == "udp" else (TCP,)
 
 
 def ports(draw: Draw, written: Sequence[Port]) -> tuple[Port, ...]:

@@ -22,6 +22,7 @@ from harness.judging.statistics import DEFAULT_RATES
 from harness.model.release import API_SERVER, CONTROLLER, PROXY
 from harness.model.requirements import Requirement
 from harness.model.topology import THREE_ZONES
+from harness.run.drawing import fixed
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import recheck
 from harness.variation import axes
@@ -148,7 +149,7 @@ class Trial:
             test=test,
             converges_within=DECLARED,
             ended_before=lambda: self._ended,
-            draw=self._draw.without(*SCENARIOS[test].requirement.fixed) if test in SCENARIOS else self._draw,
+            draw=self._draw.without(*fixed(SCENARIOS[test].requirement)) if test in SCENARIOS else self._draw,
         )
         with closing(made):
             try:

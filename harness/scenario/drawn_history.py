@@ -1,0 +1,156 @@
+"""The drawn history of a scenario: what happens to its Service, to nodes and to components around its first objects.
+
+The right answers do not depend on these events. Each event ends, and components settle, before the scenario continues.
+A cluster that lacks an ability has no such event, so the events are not among the needs of a requirement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from harness.api.client import Object
+from harness.backends.protocols import ComponentControl, Disconnects
+from harness.backends.scenario_backend import ScenarioBackend
+from harness.errors import EndedError
+from harness.judging.history import History
+from harness.model.release import PROXY, Component
+from harness.model.topology import ZONE_LABEL
+from harness.scenario.service import Service
+from harness.variation import axes
+from harness.variation.axes import Draw
+
+_SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+_FEW = 4  # Services that are created again; a scenario may have thousands
+
+
+@dataclass(slots=True)
+class DrawnHistory:
+    """The drawn events of one scenario."""
+
+    backend: ScenarioBackend
+    history: History
+    namespace: str
+    draw: Draw
+    _has_service: bool = False
+    _has_objects: bool = False
+    _disconnected_again: bool = False
+    _created_again: int = 0
+    _without_slices: dict[str, Service] = field(default_factory=dict)
+
+    def before_service(self) -> None:
+        """Delete a Node and create it again, before the first Service."""
+        if self._has_service or self.draw[axes.NODES] != "remade":
+            return
+        self._has_service = True
+        self.backend.begin_to_write("nodes")
+        for node in self.backend.api.list("nodes", "")[:1]:
+            name = node["metadata"]["name"]
+            self.history.change("create node again", node=name)
+            self.backend.api.delete("nodes", "", name)
+            self.backend.api.create("nodes", "", _as_new(node))
+        try:
+            self.backend.settle()
+        except EndedError as error:  # a proxy may end when its Node is deleted, and is started again
+            if error.component != PROXY:
+                raise
+            self._restart(PROXY)
+
+    def after_service(self, service: Service) -> None:
+        """Remember a new Service, whose slices the scenario may write."""
+        if not service.selector:
+            self._without_slices[service.name] = service
+
+    def forget(self, name: str) -> None:
+        """Forget a Service that the scenario deletes."""
+        self._without_slices.pop(name, None)
+
+    @contextlib.contextmanager
+    def first_slices(self, service: Service, *, observed: bool) -> Iterator[None]:
+        """Let the drawn events happen around this block, which writes slices of a Service."""
+        is_new = self._without_slices.pop(service.name, None) is not None
+        late = self.draw[axes.NODES] == "late" and not self._has_objects
+        again = self.draw[axes.ARRIVAL] == "slices" and is_new and self._created_again < _FEW
+        zones = self._remove_zones() if late else {}
+        if again:
+            self._created_again += 1
+            self._delete(service)
+        with self.change(PROXY, observed=observed):
+            yield
+        if again:
+            self._create_again(service)
+        if late:
+            self._label({name: {ZONE_LABEL: zone} for name, zone in zones.items()})
+
+    @contextlib.contextmanager
+    def change(self, component: Component, *, observed: bool = False) -> Iterator[None]:
+        """Let the drawn events of components happen around this block, which changes objects for a component.
+
+        `observed` is true if the scenario has already observed something.
+        """
+        first, self._has_objects = not self._has_objects, True
+        again = observed and not self._disconnected_again
+        disconnects = self.backend.find(Disconnects)
+        if self.draw[axes.COMPONENTS] == "disconnected" and (first or again) and disconnects is not None:
+            self._disconnected_again = self._disconnected_again or again
+            self.backend.begin_to_write("services")
+            self.backend.settle()
+            self.history.change("disconnect components")
+            with disconnects.disconnected():
+                yield
+            self.history.change("connect components")
+            return
+        yield
+        if self.draw[axes.COMPONENTS] == "restarted" and first:
+            self.backend.settle()
+            self._restart(component)
+
+    def _restart(self, component: Component) -> None:
+        """Restart a component at its release. Of proxies, only the first node's is restarted, to save time."""
+        node = self.backend.booted.topology.nodes[0].name
+        release = self.backend.releases.current(component, node)
+        if release is not None and (control := self.backend.find(ComponentControl)) is not None:
+            self.history.change("restart", component=component, release=release.to_json(), nodes=[node])
+            control.start_component(component, release, [node])
+
+    def _delete(self, service: Service) -> None:
+        self.backend.begin_to_write("services")
+        self.history.change("delete service", service=service.name)
+        self.backend.api.delete("services", self.namespace, service.name)
+
+    def _create_again(self, service: Service) -> None:
+        """Create a Service as it was, after components have processed its slices."""
+        self.backend.settle()
+        self.history.change("create service again", service=service.name)
+        status = service.object.get("status") or {}
+        service.object = self.backend.api.create("services", self.namespace, _as_new(service.object))
+        if (status.get("loadBalancer") or {}).get("ingress"):
+            service.object = self.backend.api.patch(
+                "services", self.namespace, service.name, {"status": status}, subresource="status"
+            )
+        self.backend.settle()
+
+    def _remove_zones(self) -> dict[str, str]:
+        """Remove the zone labels of all nodes, and return the labels."""
+        self.backend.begin_to_write("nodes")
+        labels = {
+            node["metadata"]["name"]: (node["metadata"].get("labels") or {}).get(ZONE_LABEL)
+            for node in self.backend.api.list("nodes", "")
+        }
+        zones = {name: zone for name, zone in labels.items() if zone is not None}
+        self._label({name: {ZONE_LABEL: None} for name in zones})
+        return zones
+
+    def _label(self, nodes: dict[str, dict[str, str | None]]) -> None:
+        self.backend.settle()
+        self.history.change("label nodes", labels=nodes)
+        for name, labels in nodes.items():
+            self.backend.api.patch("nodes", "", name, {"metadata": {"labels": labels}})
+        self.backend.settle()
+
+
+def _as_new(obj: Object) -> Object:
+    """Return an object without the fields that API servers set."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_FIELDS}
+    return {**obj, "metadata": metadata}
