@@ -30,6 +30,7 @@ from mutants import (
     data_planes,
     decisions,
     delayed_faults,
+    drawn_history,
     drawn_values,
     edge_cases,
     emptied_services,
@@ -113,6 +114,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     emptied_services.MUTANTS,
     narrow_proxies.MUTANTS,
     extra_reads.MUTANTS,
+    drawn_history.MUTANTS,
     drawn_values.MUTANTS,
 )
 """Each mutant has one fault, and fails at least one requirement."""

@@ -76,7 +76,7 @@ def test_hints_filter_endpoints(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",
-    kills={"freezes-annotations", "hints-outlive-their-removal", "ignores-zone-hints"},
+    kills={"freezes-annotations", "hints-outlive-their-removal", "ignores-zone-hints", "zone-hints-end-with-the-watch"},
 )
 def test_annotation_of_a_live_service_is_followed(three_zones: Cluster) -> None:
     service = three_zones.create_service()
@@ -100,7 +100,12 @@ def test_annotation_of_a_live_service_is_followed(three_zones: Cluster) -> None:
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, INTERNAL_POLICY},
     source=f"{TABLE}: feature gate on, Local, hints matching zone",
-    kills={"hints-on-top-of-local", "ignores-internal-local"},
+    kills={
+        "hints-on-top-of-local",
+        "ignores-internal-local",
+        "local-policy-of-older-services-is-ignored",
+        "no-hairpin-with-local-policy",
+    },
 )
 def test_policy_local_is_not_filtered(three_zones: Cluster) -> None:
     service = three_zones.create_service(annotations=AUTO, internal_traffic_policy="Local")

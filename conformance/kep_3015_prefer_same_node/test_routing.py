@@ -241,7 +241,7 @@ def test_node_hints_hold_for_ipv6(three_zones: Cluster) -> None:
     level=SHOULD,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (same node as the client)",
-    kills={"ignores-node-hints"},
+    kills={"ignores-node-hints", "node-hints-end-with-the-node"},
 )
 def test_host_network_client_follows_node_hints(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")

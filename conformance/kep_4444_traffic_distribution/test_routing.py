@@ -44,7 +44,9 @@ def test_without_hints_every_client_reaches_every_endpoint(three_zones: Cluster)
     source="KEP-2433, Kube-Proxy (will only route to); KEP-4444, PreferClose",
     kills={
         "decides-as-on-another-node",
+        "hints-need-the-service-first",
         "ignores-zone-hints",
+        "late-zone-labels-are-missed",
         "leaks-five-percent",
         "refuses-half",
         "refuses-three-quarters",
@@ -64,7 +66,7 @@ def test_client_uses_endpoints_hinted_for_its_zone(three_zones: Cluster) -> None
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose and e2e tests (requests should not get blackholed)",
-    kills={"drops-without-hinted-endpoint", "ignores-zone-hints"},
+    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "short-connections-alone"},
 )
 def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
@@ -81,7 +83,7 @@ def test_zone_without_hinted_endpoint_falls_back_to_all(three_zones: Cluster) ->
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (all endpoints must have hints)",
-    kills={"accepts-partial-zone-hints", "unhinted-endpoint-joins-every-zone"},
+    kills={"accepts-partial-zone-hints", "partial-zone-hints-count-for-udp", "unhinted-endpoint-joins-every-zone"},
 )
 def test_one_endpoint_without_hint_switches_hints_off(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")
