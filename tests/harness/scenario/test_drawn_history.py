@@ -1,0 +1,183 @@
+"""Drawn events and ways of asking really happen, and leave the objects of the scenario as they were."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from harness.backends.netns import NetnsBackend
+from harness.errors import UsageError
+from harness.judging.history import History
+from harness.model.manifests import TCP
+from harness.model.release import CONTROLLER, PROXY
+from harness.model.topology import ONE_ZONE, ZONE_LABEL
+from harness.scenario.cluster import Cluster
+from harness.scenario.service import endpoint
+from harness.scenario.service_address import paths_to, service_address
+from harness.scenario.traffic import expect_traffic
+from harness.variation.axes import parse_draw
+from reference.client import Event
+
+NUMBERS = itertools.count(1)
+WATCHED = ("nodes", "services", "endpointslices")
+
+
+@pytest.fixture(scope="module")
+def backend(netns_allowed: None) -> Iterator[NetnsBackend]:
+    with NetnsBackend(ONE_ZONE) as booted:
+        yield booted
+
+
+@pytest.fixture
+def drawn(backend: NetnsBackend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Cluster]]:
+    """Return a function that creates a cluster with a draw."""
+    with ExitStack() as stack:
+
+        def create(draw: str) -> Cluster:
+            history = stack.enter_context(closing(History(tmp_path_factory.mktemp("history") / "run.jsonl")))
+            name = f"drawn-{next(NUMBERS)}"
+            made = Cluster(backend, name, history=history, test="test", draw=parse_draw(draw))
+            return stack.enter_context(closing(made))
+
+        yield create
+
+
+@pytest.fixture
+def events(backend: NetnsBackend) -> Iterator[list[tuple[str, str, str]]]:
+    """Record the type, the resource and the zone of each event that components receive, after the first list."""
+    heard: list[tuple[str, str, str]] = []
+
+    def hear(event: Event) -> None:
+        labels = {} if event.type == "SYNCED" else event.object["metadata"].get("labels") or {}
+        heard.append((event.type, event.resource, labels.get(ZONE_LABEL, "")))
+
+    watch = backend.control_plane.client("test").subscribe(WATCHED, hear)  # type: ignore[attr-defined]
+    heard.clear()
+    yield heard
+    watch.close()
+
+
+def of(events: list[tuple[str, str, str]], *resources: str) -> list[tuple[str, str]]:
+    return [(kind, resource) for kind, resource, _ in events if resource in resources]
+
+
+def publish(cluster: Cluster, **wanted: object) -> None:
+    service = cluster.create_service(**wanted)  # type: ignore[arg-type]
+    (a1,) = cluster.run_servers(on=["a1"])
+    cluster.publish(service, [endpoint(a1)], families=["IPv4"])
+    expect_traffic(cluster, service, {"a1": {a1}, "a2": {a1}})
+
+
+def test_slices_precede_their_service(drawn: Callable[[str], Cluster], events: list[tuple[str, str, str]]) -> None:
+    publish(drawn("arrival=slices"), type="NodePort")
+    assert of(events, "services", "endpointslices") == [
+        ("ADDED", "services"),
+        ("DELETED", "services"),
+        ("ADDED", "endpointslices"),
+        ("ADDED", "services"),
+    ]
+
+
+def test_service_that_is_created_again_keeps_its_addresses(drawn: Callable[[str], Cluster]) -> None:
+    cluster = drawn("arrival=slices")
+    service = cluster.create_service(type="LoadBalancer", external_ips=True)
+    before = service.object
+    cluster.publish(service, [])
+    assert service.object["spec"] == before["spec"]
+    assert service.object["status"]["loadBalancer"] == before["status"]["loadBalancer"]
+    assert service.object["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+def test_nodes_get_their_zones_late(drawn: Callable[[str], Cluster], events: list[tuple[str, str, str]]) -> None:
+    publish(drawn("nodes=late"))
+    nodes = [(resource, zone) for _, resource, zone in events if resource != "services"]
+    assert nodes == [("nodes", "")] * 2 + [("endpointslices", "")] + [("nodes", "a")] * 2
+
+
+def test_first_node_is_created_again(drawn: Callable[[str], Cluster], events: list[tuple[str, str, str]]) -> None:
+    publish(drawn("nodes=remade"))
+    assert of(events, "nodes", "services") == [("DELETED", "nodes"), ("ADDED", "nodes"), ("ADDED", "services")]
+
+
+def test_changes_happen_while_components_are_disconnected(
+    drawn: Callable[[str], Cluster], events: list[tuple[str, str, str]]
+) -> None:
+    cluster = drawn("components=disconnected")
+    service = cluster.create_service()
+    (a1,) = cluster.run_servers(on=["a1"])
+    for _ in range(3):  # the third change happens while components are connected
+        cluster.publish(service, [endpoint(a1)], families=["IPv4"])
+        expect_traffic(cluster, service, {"a2": {a1}})
+        cluster.unpublish(service, families=["IPv4"])
+    kinds = [kind for kind, resource in of(events, "endpointslices", "") if kind]
+    assert kinds == ["ADDED", "SYNCED", "DELETED", "SYNCED", "ADDED", "DELETED", "ADDED", "DELETED"]
+
+
+def test_components_are_restarted_once(
+    drawn: Callable[[str], Cluster], backend: NetnsBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[str, list[str]]] = []
+    start = backend.start_component
+
+    def record(component, release, nodes):  # type: ignore[no-untyped-def]
+        started.append((component, list(nodes)))
+        start(component, release, nodes)
+
+    monkeypatch.setattr(backend, "start_component", record)
+    publish(drawn("components=restarted"))
+    assert started == [(PROXY, ["a1"])]
+    cluster = drawn("components=restarted")
+    service = cluster.create_service(selector={"app": "web"})
+    cluster.create_pod("p1", "a1", labels={"app": "web"})
+    cluster.create_pod("p2", "a1", labels={"app": "web"})
+    cluster.settle()
+    assert started[1:] == [(CONTROLLER, ["a1"])]
+    assert sum(len(each["endpoints"]) for each in cluster.slices(service)) == 2
+
+
+def test_stopped_proxy_is_not_started(drawn: Callable[[str], Cluster], backend: NetnsBackend) -> None:
+    cluster = drawn("components=restarted")
+    cluster.stop(PROXY, on=["a1"])
+    service = cluster.create_service()
+    cluster.publish(service, [])
+    assert backend.proxy.synced()
+    assert cluster.backend.releases.current(PROXY, "a1") is None
+
+
+def test_endpoints_are_clients_on_their_nodes(drawn: Callable[[str], Cluster], backend: NetnsBackend) -> None:
+    cluster = drawn("client=endpoint")
+    service = cluster.create_service()
+    a1, other = cluster.run_servers(on=["a1", "a1"])
+    cluster.publish(service, [endpoint(other)])
+    paths = paths_to(service_address(cluster, service), {"a1": {other}, "a2": {other}})
+    assert [path.label for path in paths] == ["a1", "a2"]
+    assert paths[0].place == backend.source_of(other)
+    assert paths[0].place != backend.source_of(a1)
+    assert paths[1].place not in (backend.source_of(a1), backend.source_of(other))
+    expect_traffic(cluster, service, {"a1": {other}, "a2": {other}})
+
+
+def test_services_use_udp_if_the_scenario_chooses_no_protocol(drawn: Callable[[str], Cluster]) -> None:
+    cluster = drawn("protocol=udp,ports=more")
+    service = cluster.create_service()
+    assert [(port["protocol"], port["port"]) for port in service.object["spec"]["ports"]][:2] == [
+        ("UDP", 80),
+        ("TCP", 80),
+    ]
+    chosen = cluster.create_service(ports=[TCP])
+    assert chosen.object["spec"]["ports"][0]["protocol"] == "TCP"
+
+
+def test_first_client_keeps_a_connection_open(drawn: Callable[[str], Cluster], monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[str, object]] = []
+    cluster = drawn("connections=long")
+    monkeypatch.setattr(cluster, "expect_equal", lambda what, *, observed, **_: compared.append((what, observed)))
+    publish(cluster)
+    assert compared == [("server of the open connection of a1", "a1")]
+
+
+def test_silence_needs_no_connection(drawn: Callable[[str], Cluster]) -> None:
+    cluster = drawn("connections=long")
+    with pytest.raises(UsageError, match="has not answered yet"):
+        expect_traffic(cluster, cluster.create_service(), {})
