@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from harness.model.requirements import Profile
 from harness.plugin.suite import catalogue
 from harness.run.drawing import draws_of, fixed
 from harness.settings.options import resolve
@@ -84,3 +85,40 @@ def test_chosen_draw_holds_for_all_requirements_but_for_fixed_axes() -> None:
     assert found["KEP-4444/zone-hints-keep-traffic-in-the-zone"] == "slices=each,owner=nobody"
     assert parse_draw(found["KEP-4444/slices-of-others-are-left-alone"])["owner"] == "suite"
     assert all(parse_draw(text).without(*fixed(by_id[each])) == parse_draw(text) for each, text in found.items())
+
+
+def test_values_without_effect_in_a_profile_are_never_drawn() -> None:
+    found = draws_of(catalogue(), resolve({"backend": "netns"}, environment={}))
+    drawn = {each.profile: set[tuple[str, str]]() for each in catalogue()}
+    for each in catalogue():
+        drawn[each.profile] |= set(parse_draw(found[each.id]).drawn)
+    assert {("arrival", "slices"), ("nodes", "late"), ("client", "endpoint")} <= drawn[Profile.SERVICE_PROXY]
+    assert not {("arrival", "slices"), ("nodes", "late"), ("client", "endpoint")} & drawn[Profile.CLUSTER]
+    assert {("components", "restarted"), ("nodes", "remade")} <= drawn[Profile.ENDPOINTSLICE_CONTROLLER]
+    assert not {"components", "nodes", "connections"} & {axis for axis, _ in drawn[Profile.API_SERVER]}
+
+
+def test_sentences_about_connections_keep_tcp() -> None:
+    known = [each for each in catalogue() if "connection" in each.sentence]
+    found = draws_of(known, resolve({"backend": "netns", "draw": "protocol=udp,nodes=remade"}, environment={}))
+    assert known
+    assert "udp" not in {parse_draw(text)["protocol"] for text in found.values()}
+
+
+def test_single_value_is_fixed() -> None:
+    known = [each for each in catalogue() if "client=endpoint" in each.fixed]
+    assert known
+    for draw, wanted in (("client=endpoint", "pod"), ("client=node", "node")):
+        found = draws_of(known, resolve({"backend": "netns", "draw": draw}, environment={}))
+        assert {parse_draw(text)["client"] for text in found.values()} == {wanted}
+    found = draws_of(catalogue(), resolve({"backend": "netns"}, environment={}))
+    assert "endpoint" not in {parse_draw(found[each.id])["client"] for each in known}
+
+
+@pytest.mark.parametrize(("feature", "value"), [("IPv6", ("family", "second")), ("UDP", ("protocol", "udp"))])
+def test_values_of_unclaimed_features_are_never_drawn(feature: str, value: tuple[str, str]) -> None:
+    known = catalogue()
+    for exempt in ([], [feature]):
+        settings = resolve({"backend": "netns", "exempt-features": exempt}, environment={})
+        drawn = {each for text in draws_of(known, settings).values() for each in parse_draw(text).drawn}
+        assert (value in drawn) is not bool(exempt)
