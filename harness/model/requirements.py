@@ -119,7 +119,8 @@ def requirement(
     - `unless`: an extended feature; implementations that declare it are exempt.
     - `since`: the first Kubernetes release that satisfies it, if there is no feature gate. Components that behave like
       an older release on request are exempt.
-    - `fixes`: the axes of variation that its sentence or its test fixes, each with the reason.
+    - `fixes`: the axes of variation that its sentence or its test fixes, and values that it excludes
+      ("client=endpoint"), each with the reason.
     - `last`: judge it after all other requirements, because it also depends on observations in other tests.
     """
     import pytest  # noqa: PLC0415  commands that need only levels and profiles do not load it
