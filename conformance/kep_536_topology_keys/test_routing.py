@@ -214,7 +214,6 @@ def test_missing_label_matches_nobody(three_zones: Cluster) -> None:
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, EndpointSlice controller changes (all topology values are derived from labels on the Node)",
     kills={"missing-label-is-a-place"},
-    fixes={"client=endpoint": "an endpoint names another node than its own"},
 )
 def test_endpoint_of_no_known_node_matches_the_star_alone(three_zones: Cluster) -> None:
     begin(three_zones)

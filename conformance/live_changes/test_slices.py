@@ -264,7 +264,7 @@ def test_empty_hints_and_another_zone(three_zones: Cluster) -> None:
     features={CLUSTER_IP, INTERNAL_POLICY},
     source="discovery/v1 Endpoint.nodeName",
     kills={"ignores-internal-local", "node-names-are-frozen"},
-    fixes={"protocol": "the slice has a TCP port", "client=endpoint": "the endpoint of a client names no node"},
+    fixes={"protocol": "the slice has a TCP port"},
 )
 def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service(internal_traffic_policy="Local")

@@ -87,7 +87,6 @@ def test_ready_endpoint_is_used_beside_a_terminating_one_of_its_address(three_zo
     features={CLUSTER_IP},
     source=SOURCE,
     kills={"first-endpoint-of-an-address-counts", "one-deletion-takes-an-address"},
-    fixes={"client=endpoint": "an endpoint names another node than its own"},
 )
 def test_address_that_goes_to_another_pod(three_zones: Cluster) -> None:
     service = three_zones.create_service()

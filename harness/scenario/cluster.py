@@ -107,6 +107,7 @@ class Cluster(ComponentOperations):
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
         self._published: dict[str, _Published] = {}  # by the name that the scenario knows
+        self.nodes_of_endpoints: dict[str, str | None] = {}  # the last published node of each address
         self.backend.booted.create_namespace(namespace)
 
     def close(self) -> None:
@@ -374,6 +375,7 @@ class Cluster(ComponentOperations):
         """
         if not unasked:
             refuse_unrequested_hints(service.name, service.requested_hints, endpoints)
+        self.nodes_of_endpoints |= {ip: each.node for each in endpoints for ip in each.addresses.values()}
         with self._drawn.first_slices(service, observed=self._has_observed):
             for family in families or service.object["spec"]["ipFamilies"]:
                 slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"

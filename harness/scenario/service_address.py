@@ -52,10 +52,18 @@ class ServiceAddress:
         return self._path(who, self._drawn_client(who) if isinstance(who, str) else who, expected)
 
     def paths(self, traffic: Traffic) -> list[Path]:
-        """Return the path of each client. The client may be drawn from the expected endpoints on the client's node."""
+        """Return the path of each client. The client may be drawn from the expected endpoints on the client's node.
+
+        A proxy may need the node of an endpoint to let the endpoint connect to itself, so a slice must name this node.
+        """
         pods = {each for what in traffic.values() if isinstance(what, AbstractSet) for each in what}
         drawn = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "endpoint"
-        running = [each for each in self.cluster.running if each in pods] if drawn else []
+        named_nodes = self.cluster.nodes_of_endpoints
+        running = [
+            each
+            for each in (self.cluster.running if drawn else ())
+            if each in pods and named_nodes.get(each.addresses.get(self.family, "")) == each.node
+        ]
         found = []
         for who, what in traffic.items():
             expected = names(what) if isinstance(what, AbstractSet) else what

@@ -158,6 +158,16 @@ def test_endpoints_are_clients_on_their_nodes(drawn: Callable[[str], Cluster], b
     expect_traffic(cluster, service, {"a1": {other}, "a2": {other}})
 
 
+def test_endpoint_without_its_node_is_no_client(drawn: Callable[[str], Cluster], backend: NetnsBackend) -> None:
+    cluster = drawn("client=endpoint")
+    service = cluster.create_service()
+    (a1,) = cluster.run_servers(on=["a1"])
+    for node in (None, "a2"):
+        cluster.publish(service, [endpoint(a1, node=node)])
+        (path,) = paths_to(service_address(cluster, service), {"a1": {a1}})
+        assert path.place != backend.source_of(a1)
+
+
 def test_services_use_udp_if_the_scenario_chooses_no_protocol(drawn: Callable[[str], Cluster]) -> None:
     cluster = drawn("protocol=udp,ports=more")
     service = cluster.create_service()
