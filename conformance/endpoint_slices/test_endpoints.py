@@ -112,6 +112,7 @@ def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Clu
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice",
     kills={"does-nothing", "keeps-ended-pods", "keeps-former-pods", "first-label-alone-selects"},
+    answers={"EndpointSlices"},
 )
 def test_endpoints_come_and_go_with_pods(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=FRONT)

@@ -29,6 +29,7 @@ from trafficdist import (
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-4444, Default (trafficDistribution is not configured)",
     kills={"no-udp", "nothing-moves", "passes-clients-on-the-node-by"},
+    answers={"TCP cluster-ip", "UDP cluster-ip"},
 )
 def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster) -> None:
     tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
@@ -64,6 +65,7 @@ def test_pod_reaches_itself_through_its_service(three_zones: Cluster) -> None:
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source="Kubernetes, dual-stack Services",
     kills={"no-ipv6"},
+    answers={f"{protocol} cluster-ip {family}" for protocol in ("TCP", "UDP") for family in ("IPv4", "IPv6")},
 )
 def test_dual_stack_service_answers_at_both_cluster_ips(three_zones: Cluster) -> None:
     tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
@@ -83,6 +85,7 @@ def test_dual_stack_service_answers_at_both_cluster_ips(three_zones: Cluster) ->
     features={NODE_PORT},
     source="core/v1 ServiceSpec.type (NodePort)",
     kills={"node-port-beside-endpoints-only"},
+    answers={"TCP node-port"},
 )
 def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
     service = three_zones.create_service(type="NodePort")
@@ -118,6 +121,7 @@ def test_pod_uses_the_node_port_of_another_node(three_zones: Cluster) -> None:
     features={LOAD_BALANCER, UDP_SERVICES},
     source="core/v1 ServiceStatus.loadBalancer; KEP-1860 (ipMode VIP)",
     kills={"no-load-balancer-addresses"},
+    answers={"TCP load-balancer", "UDP load-balancer"},
 )
 def test_load_balancer_address_answers(three_zones: Cluster) -> None:
     for port in (TCP, UDP):
@@ -154,6 +158,7 @@ def test_load_balancer_without_node_ports_is_served(three_zones: Cluster) -> Non
     features={EXTERNAL_IPS},
     source="core/v1 ServiceSpec.externalIPs",
     kills={"no-external-ips"},
+    answers={"TCP external-ip"},
 )
 def test_external_ip_answers(three_zones: Cluster) -> None:
     service = three_zones.create_service(external_ips=True)

@@ -48,6 +48,7 @@ SEMANTIC_VERSION = re.compile(r'"\d+\.\d+\.\d+[-+.0-9A-Za-z]*"')
     features={SERVICE_DNS},
     source=f"{SPEC}, Records for a Service with ClusterIP",
     kills={"dns-has-one-family", "dns-has-no-ports", "dns-has-the-first-port-only"},
+    answers={"DNS"},
 )
 def test_service_has_its_cluster_ips(three_zones: Cluster) -> None:
     pods = run(three_zones)

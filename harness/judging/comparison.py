@@ -11,14 +11,19 @@ import orjson
 
 from harness.judging.verdict import Judgement, Verdict
 
-Relation = Literal["equal", "within"]
+Relation = Literal["equal", "within", "preliminary"]
 """With "equal", the two values must be equal. With "within", the expected value is a pair of bounds for the observed
-number, or for each number of an observed mapping. An upper bound of `None` means that there is no upper limit."""
+number, or for each number of an observed mapping. An upper bound of `None` means that there is no upper limit.
+
+With "preliminary", two texts must be equal. If they differ, the scenario is inconclusive, because it rests on the
+requirement that is compared, which fails by itself."""
 
 
 def judge(what: str, expected: Any, observed: Any, *, relation: str = "equal", unknown: str = "") -> Judgement:
     if unknown:
         return Judgement(Verdict.INCONCLUSIVE, f"{what}: could not be told: {unknown}")
+    if relation == "preliminary" and expected != observed:
+        return Judgement(Verdict.INCONCLUSIVE, f"rests on {what}: {observed}", preliminary=True)
     if relation == "within":
         unmet = _unmet_bounds(expected, observed)
     elif _canonical(expected) != _canonical(observed):

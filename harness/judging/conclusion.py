@@ -1,6 +1,7 @@
 """Derives the verdict on a phase of a test from its judgements. A run and `trafficdist judge` use the same functions.
 
-The first judgement that did not pass ends the scenario and determines the verdict. Other causes of a verdict (a skip,
+The first judgement that did not pass ends the scenario and determines the verdict. If the scenario rests on a basic
+ability that the implementation lacks, a preliminary judgement follows and decides. Other causes of a verdict (a skip,
 an exception, a failure of the scenario's own code) cannot be derived, so these verdicts are read from the history.
 """
 
@@ -80,7 +81,8 @@ def cause(judgements: Sequence[Judgement], verdict: Verdict, ended_by: Judgement
 
 
 def _decisive(judgements: Sequence[Judgement]) -> Judgement | None:
-    return next((each for each in judgements if each.verdict is not Verdict.PASSED), None)
+    unmet = [each for each in judgements if each.verdict is not Verdict.PASSED]
+    return next((each for each in unmet if each.preliminary), unmet[0] if unmet else None)
 
 
 def outside_call(phase: str, text: str) -> str:

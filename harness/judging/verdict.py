@@ -139,13 +139,15 @@ class Tally:
 class Judgement:
     """A verdict, its reason in one sentence, and the grid of clients and endpoints as a text table.
 
-    `unmet` lists the clients whose expectation is not met, or whose result is inconclusive.
+    `unmet` lists the clients whose expectation is not met, or whose result is inconclusive. If `preliminary` is true,
+    the judgement is about a basic ability that the scenario rests on, and decides before all other judgements.
     """
 
     verdict: Verdict
     message: str
     grid: str = ""
     unmet: tuple[str, ...] = ()
+    preliminary: bool = False
 
 
 def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:

@@ -66,6 +66,7 @@ class Requirement:
     since: str = ""
     last: bool = False
     fixed: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
 
     @property
     def document(self) -> str:
@@ -108,6 +109,7 @@ def requirement(
     kills: Iterable[str] = (),
     last: bool = False,
     fixes: Mapping[str, str] = MappingProxyType({}),
+    answers: Iterable[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a test as the test of a requirement.
 
@@ -121,6 +123,8 @@ def requirement(
       an older release on request are exempt.
     - `fixes`: the axes of variation that its sentence or its test fixes, and values that it excludes
       ("client=endpoint"), each with the reason.
+    - `answers`: the basic questions that its test asks, such as "TCP node-port" (see `harness.plugin.preliminaries`).
+      Requirements that rest on a question without any answer are inconclusive, and name this one, which fails.
     - `last`: judge it after all other requirements, because it also depends on observations in other tests.
     """
     import pytest  # noqa: PLC0415  commands that need only levels and profiles do not load it
@@ -150,5 +154,6 @@ def requirement(
             since,
             last,
             tuple(sorted(fixes)),
+            tuple(sorted(answers)),
         )
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +30,7 @@ from harness.variation.node_names import cloud_names
 if TYPE_CHECKING:
     from harness.backends.backend import Backend
     from harness.backends.releases import Releases
+    from harness.plugin.preliminaries import Preliminaries
     from harness.scenario.cluster import Cluster
 
 COLLECTIONS = (10_000, 20, 20)
@@ -45,6 +46,7 @@ class Backends:
         self._standing: dict[tuple[str, str], Standing] = {}
         self._releases: dict[tuple[str, str], Releases] = {}
         self._hint_facts: dict[str, bool] = {}  # from the first of them
+        self._preliminaries: Preliminaries | None = None  # of the first of them
 
     def __call__(self, topology: Topology, draw: Draw = PLAIN) -> Backend:
         key = topology.name, draw[axes.NAMES]
@@ -56,6 +58,7 @@ class Backends:
                 raise DistrustError(str(error)) from error
             if len(self._booted) == 1:
                 self._hint_facts = self._first_answer(self._booted[key])
+                self._preliminaries = self._ask_preliminaries(self._booted[key])
             gc.freeze()  # the objects of a cluster persist, so the collector need not scan them after every scenario
             gc.set_threshold(*COLLECTIONS)
         return self._booted[key]
@@ -72,7 +75,13 @@ class Backends:
     def environment(self) -> dict[str, Any]:
         return dict(self._hint_facts)
 
+    def unanswered(self, used: Collection[str]) -> Mapping[str, Collection[str]]:
+        """Return the basic questions among `used` that get no answer at all (see `Preliminaries.unanswered`)."""
+        return self._preliminaries.unanswered(used) if self._preliminaries else {}
+
     def close(self) -> None:
+        if self._preliminaries:
+            self._preliminaries.close()
         for key, each in self._booted.items():
             if key in self._standing and self._run is not None and self._run.target:
                 self._standing[key].make(each, "none")
@@ -83,6 +92,16 @@ class Backends:
 
         real = self._run is not None and self._run.target
         return hint_facts(backend, f"{_prefix(self._run)}first" if real else NAMESPACE)
+
+    def _ask_preliminaries(self, backend: Backend) -> Preliminaries | None:
+        from harness.plugin.preliminaries import Preliminaries, questions  # noqa: PLC0415
+        from harness.scenario.cluster import Cluster  # noqa: PLC0415
+
+        plan = self._run.plan if self._run else None
+        if self._run is None or plan is None or not (about := questions(plan, backend.families)):
+            return None
+        namespace = f"{_prefix(self._run)}preliminary"
+        return Preliminaries(Cluster(backend, namespace, history=self._run.history, test="preliminary"), about)
 
 
 @pytest.fixture(scope="session")
@@ -180,6 +199,7 @@ def new_cluster(
                 releases=backends.releases(topology, draw),
                 draw=draw,
                 standing=backends.standing(topology, draw),
+                unanswered=backends.unanswered,
             )
         )
         made[-1].generation = generation

@@ -91,16 +91,20 @@ def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
     """Before a failure is reported, check all threads and call `check_instruments()` of every fixture. May raise any
     error.
 
-    A proxy that has exited answers nothing, which is not evidence about its routing.
+    A proxy that has exited answers nothing, which is not evidence about its routing. Nor is the failure of a scenario
+    whose basic questions get no answer at all (`check_preliminaries()`).
     """
     try:
         yield
-    except (AssertionError, pytest.fail.Exception):
+    except (AssertionError, pytest.fail.Exception) as error:
         threads.require()
-        for value in list(fixtures.values()):
-            check = getattr(value, "check_instruments", None)
-            if callable(check) and not isinstance(value, type):
+        values = [each for each in fixtures.values() if not isinstance(each, type)]
+        for value in values:
+            if callable(check := getattr(value, "check_instruments", None)):
                 check()
+        for value in values if isinstance(error, UnmetError) else ():
+            if callable(check := getattr(value, "check_preliminaries", None)):
+                check(str(error))
         raise
 
 

@@ -82,6 +82,7 @@ class Cluster(ComponentOperations):
         releases: Releases | None = None,
         draw: Draw = PLAIN,
         standing: Standing | None = None,
+        unanswered: Callable[[Collection[str]], Mapping[str, Collection[str]]] = lambda _: {},
     ) -> None:
         """Start the test `test` in the Kubernetes namespace `namespace`, and write observations to `history`.
 
@@ -89,7 +90,8 @@ class Cluster(ComponentOperations):
         `ended_before` maps components that ended in other scenarios of the run to the way they ended. `releases` are
         the component releases that the previous scenario left. Without it, `close` restores the initial releases.
         `draw` varies everything that the scenario does not specify. `standing` are the other Services that the previous
-        scenario left. Without it, they end with the scenario.
+        scenario left. Without it, they end with the scenario. `unanswered` returns those of some basic questions that
+        get no answer at all, with the requirements that fail for this reason.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
@@ -99,6 +101,7 @@ class Cluster(ComponentOperations):
         self.draw = draw
         self._surroundings = Surroundings(self.backend, namespace, draw, standing)
         self._drawn = DrawnHistory(self.backend, history, namespace, draw)
+        self._unanswered = unanswered
         self.ended_before = ended_before
         self.generation: Generation | None = None  # the cases to generate, or None for the cases of the test
         self.expects_running = False  # true if the test itself checks whether a component runs
@@ -160,6 +163,7 @@ class Cluster(ComponentOperations):
         if selector and HINT_ANNOTATIONS & (annotations or {}).keys():
             self.backend.need(Ability.EQUAL_NODES)
         number = self.next_number()
+        self.record.used.update({"EndpointSlices"} if selector else ())
         name = name or f"web-{number}"
         if ports is None:
             ports = variation.usual_ports(self.draw)
@@ -522,6 +526,18 @@ class Cluster(ComponentOperations):
         except EndedError:
             if not self.expects_running:
                 raise
+
+    def check_preliminaries(self, text: str) -> None:
+        """Raise `UntoldError` if the scenario rests on a basic question that gets no answer. `text` is its failure.
+
+        A requirement that is about such a question has failed by itself.
+        """
+        for question, about in self._unanswered(self.record.used).items():
+            if self.record.test in about:
+                return
+            said = {"expected": "an answer", "observed": f"even a plain Service gets no answer ({question})"}
+            judgement = self.history.compare(self.record.test, min(about), relation="preliminary", **said)
+            raise_for(judgement, paragraphs(judgement.message, text))
 
     def environment(self) -> dict[str, Any]:
         """Return the facts about the cluster for the report."""

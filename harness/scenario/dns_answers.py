@@ -83,6 +83,7 @@ def ask_dns(
     control probes are lost as well as the answer.
     """
     server = cluster.backend.part(ServesDns).dns()
+    cluster.record.used.add("DNS")
     family = family or next(iter(server))
     edns: Any = {"use_edns": 0, "payload": payload} if payload else {}
     query = dns.message.make_query(name, kind, **edns)

@@ -38,6 +38,8 @@ class Record:
     """Services that have answered a probe. For any other Service, a missing answer proves nothing."""
     pod_names: dict[str, str] = field(default_factory=dict)
     """The names of all pods that ran, including deleted pods, by address."""
+    used: set[str] = field(default_factory=set)
+    """The basic questions that the scenario rests on, such as "TCP node-port IPv4"."""
     sightings: dict[str, SeenValue] = field(default_factory=dict)
     """The last right value of each subject that the scenario has checked."""
     _windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)

@@ -74,6 +74,7 @@ class ServiceAddress:
     def _path(self, who: ClientRef, client: Client | Pod, expected: verdict.Expected) -> Path:
         may_change = self.port.protocol == "UDP" and self.service.object["spec"].get("sessionAffinity") != "ClientIP"
         address, number = self.address(self.via or client.node)
+        self.cluster.record.used.add(f"{self.port.protocol} {self.to} {self.family}")
         return Path(
             label=who if isinstance(who, str) else f"pod {who.name}" if isinstance(who, Pod) else str(who),
             node=self.via or client.node,

@@ -1,0 +1,148 @@
+"""Asks basic questions before the first test, so that failed requirements can name the question that they rest on.
+
+If node ports give no answer at all, requirements on hints, policies and flows at node ports show nothing about hints,
+policies and flows. The requirement with `answers={"TCP node-port"}` fails, and the others are inconclusive and name it.
+A question is asked only if a requirement of the run has it in `answers`, so one failure always remains.
+
+    PROTOCOL KIND [FAMILY]    a plain Service answers at this kind of address, by default in the drawn family
+    EndpointSlices            a Service with a selector gets an endpoint
+    DNS                       the name of a Service with an endpoint has an address
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from harness.api.client import RefusedError
+from harness.backends.protocols import VIRTUAL_ADDRESSES, Probing
+from harness.errors import HarnessError
+from harness.eventually import last_value
+from harness.model.manifests import Port
+from harness.model.outcomes import Reached
+from harness.model.workloads import Pod, external_client, pod_client
+from harness.run.plan import Plan
+from harness.scenario.cluster import Cluster
+from harness.scenario.dns_answers import ask_dns, dns_name_of
+from harness.scenario.paths import Path
+from harness.scenario.service import AddressKind, Service, placeless
+from harness.scenario.service_address import service_address
+from harness.variation import axes
+
+WITHIN = 5.0
+"""Seconds to wait for all answers, before the time scale. Later answers count too: see `unanswered`."""
+
+SERVICES: Mapping[AddressKind, str | None] = {
+    "cluster-ip": None,
+    "node-port": "NodePort",
+    "load-balancer": "LoadBalancer",
+    "external-ip": None,
+}
+"""The type of the Service that has each kind of address."""
+
+PORTS = {each.protocol: each for each in (Port(name="tcp"), Port(name="udp", protocol="UDP"))}
+
+
+def questions(plan: Plan, families: Sequence[str]) -> dict[str, set[str]]:
+    """Return the basic questions of a run, each with the requirements that are about it."""
+    found: dict[str, set[str]] = {}
+    judged = {each.requirement for each in plan.cases if each.reason == ""}
+    for each in (plan.requirements[name] for name in sorted(judged)):
+        drawn = families[-1] if plan.draw_of(each.id)[axes.FAMILY] == "second" else families[0]
+        for question in each.answers:
+            whole = f"{question} {drawn}" if question.count(" ") == 1 else question
+            found.setdefault(whole, set()).add(each.id)
+    return found
+
+
+class Preliminaries:
+    """The basic questions of one cluster, and those that have had no answer yet."""
+
+    def __init__(self, cluster: Cluster, about: Mapping[str, Collection[str]]) -> None:
+        """Ask each question of `about` until it has an answer, for a limited time."""
+        self._cluster = cluster
+        self._about = about
+        self._left: dict[str, Callable[[], bool]] = {}
+        with self._aside():
+            self._prepare()
+            last_value(self._ask, lambda left: not left, within=WITHIN, every=0.02, describe="first answers")
+
+    def unanswered(self, used: Collection[str]) -> Mapping[str, Collection[str]]:
+        """Return the questions among `used` without any answer up to now, with the requirements that are about them."""
+        if not self._left.keys() & set(used):
+            return {}
+        with self._aside():
+            self._ask()
+        return {each: self._about[each] for each in sorted(self._left) if each in used}
+
+    def close(self) -> None:
+        """Delete the objects of the questions."""
+        with self._aside():
+            self._cluster.close()
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Record nothing."""
+        with self._cluster.history.set_aside(), _possible():
+            yield
+
+    def _ask(self) -> Collection[str]:
+        for question, ask in list(self._left.items()):
+            if ask():
+                del self._left[question]
+        return self._left
+
+    def _prepare(self) -> None:
+        for _ in range(VIRTUAL_ADDRESSES - len(SERVICES)):
+            self._cluster.next_number()  # scenarios use the first addresses
+        node = self._cluster.topology.nodes[0].name
+        (pod,) = self._cluster.run_servers(on=[node])
+        for kind in SERVICES:
+            with _possible():
+                self._prepare_service(kind, pod)
+        if "EndpointSlices" in self._about:
+            with _possible():
+                service = self._cluster.create_service(selector={"preliminary": "slices"})
+                self._cluster.create_pod("listed", node, labels={"preliminary": "slices"})
+                self._left["EndpointSlices"] = partial(self._listed, service)
+        if "DNS" in self._about:
+            with _possible():
+                service = self._published(pod, self._cluster.families[:1])
+                self._left["DNS"] = partial(self._resolved, pod, service)
+
+    def _prepare_service(self, kind: AddressKind, pod: Pod) -> None:
+        asked = [each for each in self._about if f" {kind} " in each]
+        if not asked:
+            return
+        families = sorted({each.split()[2] for each in asked})
+        service = self._published(pod, families, external_ips=kind == "external-ip", type=SERVICES[kind])
+        client = pod_client(pod.node) if kind == "cluster-ip" else external_client(pod.node)
+        for question in asked:
+            protocol, _, family = question.split()
+            target = service_address(self._cluster, service, to=kind, family=family, port=PORTS[protocol])
+            self._left[question] = partial(self._reached, target.path(client, frozenset()))
+
+    def _published(self, pod: Pod, families: Sequence[str], **fields: Any) -> Service:
+        one: dict[str, Any] = {} if len(families) == 2 else {"ipFamilies": list(families)}
+        ports = list(PORTS.values())
+        service = self._cluster.create_service(ports=ports, dual_stack=len(families) == 2, **one, **fields)
+        self._cluster.publish(service, [placeless(pod)])
+        return service
+
+    def _reached(self, path: Path) -> bool:
+        seen = self._cluster.backend.part(Probing).glance(path.probes(1))
+        return any(isinstance(each, Reached) for each in seen)
+
+    def _listed(self, service: Service) -> bool:
+        return any(each.get("endpoints") for each in self._cluster.slices(service))
+
+    def _resolved(self, pod: Pod, service: Service) -> bool:
+        kind = {"IPv4": "A", "IPv6": "AAAA"}[service.object["spec"]["ipFamilies"][0]]
+        return bool(ask_dns(self._cluster, pod, dns_name_of(service), kind).data)
+
+
+def _possible() -> contextlib.AbstractContextManager[None]:
+    """Ignore errors, so that a question that cannot be asked on this cluster counts as answered."""
+    return contextlib.suppress(HarnessError, RefusedError)
