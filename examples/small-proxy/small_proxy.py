@@ -257,6 +257,7 @@ class Proxy:
             f"/api/v1/nodes?fieldSelector=metadata.name%3D{node}",
         )
         self.dirty, self.busy = True, True
+        self.rules, self.used = "", dict[tuple[str, ...], set[str]]()
 
     def follow(self, path: str) -> None:
         """List and watch forever. List again when a connection ends."""
@@ -291,21 +292,25 @@ class Proxy:
         self.news.notify()
 
     def work(self) -> None:
-        """Write the rules again after each change, forever."""
-        rules, used = "", {}
+        """Apply the Services again after each change, forever."""
+        began = False
         while True:
             with self.news:
                 self.busy = False
                 self.news.wait_for(lambda: self.dirty and len(self.objects) == len(self.paths))
                 self.dirty, self.busy = False, True
                 services, slices, nodes = (list(self.objects[path].values()) for path in self.paths)
-            ports = list(read_ports(services, slices, nodes[0])) if nodes else []
-            if (new := write_rules(ports, self.cidrs)) != rules:
-                run("nft", "-f", "-", text=new)
-                forget(used, udp_flows(ports))
-                if not rules:
-                    log("serving")
-                rules, used = new, udp_flows(ports)
+            self.apply(list(read_ports(services, slices, nodes[0])) if nodes else [])
+            if not began:
+                log("serving")
+            began = True
+
+    def apply(self, ports: list[Port]) -> None:
+        """Write the rules of these ports if they have changed."""
+        if (new := write_rules(ports, self.cidrs)) != self.rules:
+            run("nft", "-f", "-", text=new)
+            forget(self.used, udp_flows(ports))
+            self.rules, self.used = new, udp_flows(ports)
 
     @property
     def synced(self) -> bool:
@@ -314,9 +319,9 @@ class Proxy:
             return not self.dirty and not self.busy
 
 
-def main(node: str, kubeconfig: str, cluster_cidrs: str, port: str) -> None:
+def main(node: str, kubeconfig: str, cluster_cidrs: str, port: str, *, kind: type[Proxy] = Proxy) -> None:
     """Serve until the process ends."""
-    proxy = Proxy(node, kubeconfig, cluster_cidrs)
+    proxy = kind(node, kubeconfig, cluster_cidrs)
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
