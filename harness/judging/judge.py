@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.judging import comparison, verdict
 from harness.judging import history_format as as_json
 from harness.judging.conclusion import Cause, cause, conclude
+from harness.judging.differences import Difference, differences
 from harness.judging.results import CaseResult, Result, severity
 from harness.judging.story import SETTLED, Compared, Story, WindowStory
 from harness.judging.timeline import Change, longest_gap
@@ -69,6 +70,8 @@ class Judged:
     """Steps and attachments of each case, in Allure's form."""
     stories: dict[Key, Story] = field(default_factory=dict)
     """The story of each case that has ended."""
+    differences: dict[Key, tuple[Difference, ...]] = field(default_factory=dict)
+    """What each failed case observed."""
     contradictions: list[str] = field(default_factory=list)
     """Contradictions between records that are individually valid. Unmodified runs never write contradictory records."""
 
@@ -107,6 +110,7 @@ class Judged:
             steps=steps,
             attachments=attachments,
             fails_with=self.fails_with.get(key, ""),
+            differences=self.differences.get(key, ()),
         )
 
 
@@ -202,7 +206,8 @@ class Judge:
                 how = {name: record[name] for name in ("relation", "unknown") if name in record}
                 judgement = comparison.judge(record["what"], record["expected"], record["observed"], **how)
                 worker.judgements.append(judgement)
-                worker.story.compared.append(Compared(record["what"], judgement.verdict))
+                values = record["expected"], record["observed"]
+                worker.story.compared.append(Compared(record["what"], judgement.verdict, *values))
             case "change":
                 worker.story.changes.append(Change(record["mono"], str(record["what"]), dict(record["facts"])))
             case "convergence" if record["what"] == SETTLED:
@@ -227,6 +232,8 @@ class Judge:
         if key in self.judged.cases:
             worker.story.give_titles(self.judged.cases[key].stated.observed)
             self.judged.stories[key] = worker.story
+            if self.judged.cases[key].derived.verdict == Verdict.FAILED:
+                self.judged.differences[key] = tuple(differences(worker.story))
         worker.story = Story()
 
     def _add_verdict(self, record: Mapping[str, Any], worker: _Worker) -> None:

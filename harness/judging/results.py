@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.judging.differences import Difference
 from harness.judging.exit_codes import Situation
 from harness.judging.outcome import DECISIVE, Outcome, outcome
 from harness.judging.verdict import SkipReason, Verdict
@@ -65,6 +66,7 @@ class CaseResult:
     steps: list[dict[str, Any]] = field(default_factory=list)  # steps and attachments have Allure's format
     attachments: list[dict[str, Any]] = field(default_factory=list)
     fails_with: str = ""  # the smallest draw with which the case still fails; "" if unknown
+    differences: tuple[Difference, ...] = ()  # what a failed case observed; empty if unknown
     # The record of a verdict contains these fields under the same names, without empty fields.
     reason: str = ""
     explanation: str = ""

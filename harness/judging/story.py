@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from harness.judging.statistics import SamplePlan
 from harness.judging.timeline import Change, Timed
@@ -39,6 +40,8 @@ class Compared:
 
     what: str
     verdict: Verdict
+    expected: Any = None
+    observed: Any = None
 
 
 @dataclass(slots=True)

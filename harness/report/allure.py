@@ -21,6 +21,7 @@ from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import SkipReason
 from harness.model.escaping import for_line, for_terminal, for_viewer
 from harness.model.requirements import Level, Requirement
+from harness.report import causes
 from harness.report.outcomes import SHOWN
 from harness.report.reactions import Numbers, as_csv
 from harness.run.folder import OutputFolder
@@ -41,11 +42,13 @@ def write(
     """Write the results, environment, executor and report configuration. Raises `DistrustError`."""
     for each in (folder.path / "allure-results").glob("*-result.json"):  # from an earlier attempt in this run
         each.unlink()
+    headlines = causes.headlines(results)
     for result in (each for each in results if not each.left_out):
         for case in result.cases:  # including cases that options excluded, without which the requirement would look met
             changes = transitions.get((case.requirement, case.parameters), ())
             attachments = [*_evidence(folder, case), *case.attachments, *_table(folder, changes)]
-            whole = {**_result(result, case, settings), "attachments": attachments}
+            cause = headlines.get(case.requirement, "")
+            whole = {**_result(result, case, settings, cause), "attachments": attachments}
             _write(folder, f"allure-results/{whole['uuid']}-result.json", whole)
     properties = "".join(
         f"{for_line(key)} = {for_line(value)}\n" for key, value in sorted(_properties(settings, place).items())
@@ -55,7 +58,7 @@ def write(
     _write(folder, "allurerc.json", CONFIGURATION)
 
 
-def _result(result: Result, case: CaseResult, settings: Settings) -> dict[str, Any]:
+def _result(result: Result, case: CaseResult, settings: Settings, cause: str) -> dict[str, Any]:
     requirement = result.requirement
     name = f"{requirement.id}[{case.parameters}]" if case.parameters else requirement.id
     parameters = _parameters(case, settings)
@@ -69,11 +72,14 @@ def _result(result: Result, case: CaseResult, settings: Settings) -> dict[str, A
         "name": f"{name}: {requirement.sentence}",
         "titlePath": [requirement.document, requirement.section],
         "status": SHOWN[result.outcome_of(case)].allure,
-        "statusDetails": {"message": result.message_of(case), "trace": case.explanation},
+        "statusDetails": {
+            "message": result.message_of(case),
+            "trace": f"Cause: {cause}\n\n{case.explanation}" if cause else case.explanation,
+        },
         "stage": "finished",
         **(times if case.start else {}),
         "parameters": [{"name": key, "value": value} for key, value in parameters.items()],
-        "labels": _labels(requirement, case, settings),
+        "labels": [*_labels(requirement, case, settings), *([{"name": "cause", "value": cause}] if cause else [])],
         "links": [{"type": "link", "url": url, "name": requirement.source}] if url else [],
         "steps": case.steps,
     }

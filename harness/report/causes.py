@@ -1,87 +1,258 @@
-"""Find common causes of failures: mutants whose fault explains several failures.
+"""Group the failures of a run by what was observed: which connections went wrong how, and under which conditions.
 
-Each requirement lists the mutants that it kills, and each mutant has a symptom. A mutant is a likely cause if several
-requirements that list the mutant fail with this symptom, and almost none of them passes. The result is only a hint.
-Causes for which there is no mutant are not found.
+One fault usually fails several requirements. Each failed requirement belongs to exactly one cause. The causes are the
+fewest that explain all failures: the one that explains most comes first, then the one that explains most of the rest.
+A mutant is named only as a hint, if it fails almost the same requirements.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any
 
-from harness.judging.results import Result
+from harness.judging import differences as seen
+from harness.judging.differences import Difference
+from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import Verdict
+from harness.model.requirements import Level
+from harness.variation.axes import BY_NAME, CLIENT, FAMILY, Draw, draw_of, parse_draw
 
-FEWEST = 2
-"""The minimum number of failures with a common cause."""
+FEWEST_ALIKE = 2
+"""The minimum number of requirements that a mutant must fail to be named."""
 
-_FOR_ONE_MET = 4
-"""The number of failures that a mutant must explain for each met requirement that the mutant should fail. A real fault
-is seldom identical to the fault of a mutant."""
-
-_SILENT, _REFUSED = "got no answer", "was refused"
-"""Failure texts for a client that reached no endpoint. A proxy without rules for the client may cause any of them."""
-
-_MOST_NAMED = 4  # requirements
+_OF_KILLERS = 0.8  # the minimum share of the requirements that kill a mutant and fail in the same way
+_OF_CAUSE = 0.5  # the minimum share of a cause's requirements that kill the mutant
 _MOST_ALIKE = 3  # mutants that explain the same failures
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Requirements that fail with the symptom of these mutants. `faults` are pairs of mutant name and fault."""
+    """Requirements that fail in the same way. `mutants` are pairs of name and fault, and only a hint.
 
+    `levels` has the level of each requirement, and `level` is the highest. `rerun` is the command for the smallest of
+    the requirements. `fails_with` are drawn values that all of them need.
+    """
+
+    headline: str
     requirements: tuple[str, ...]
-    mutants: tuple[tuple[str, str], ...]
+    levels: tuple[Level, ...]
+    rerun: str = ""
+    fails_with: str = ""
+    mutants: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def level(self) -> Level:
+        return min(self.levels, key=list(Level).index)
+
+    @property
+    def numbers(self) -> str:
+        """The number of requirements by level: "3 requirements (2 MUST, 1 SHOULD)"."""
+        numbers = [f"{number} {level}" for level in Level if (number := self.levels.count(level))]
+        return f"{counted(len(self.requirements), 'requirement')} ({', '.join(numbers)})"
+
+    @property
+    def hint(self) -> str:
+        """A sentence about the mutants that show the same failures, or ""."""
+        names = " or ".join(f"{name}: {fault.rstrip('.')}" for name, fault in self.mutants)
+        return f"The same requirements detect mutant {names}." if names else ""
 
     def to_json(self) -> dict[str, Any]:
-        mutants = [{"name": name, "fault": fault} for name, fault in self.mutants]
-        return {"requirements": list(self.requirements), "mutants": mutants}
+        values = {
+            "headline": self.headline,
+            "level": str(self.level),
+            "requirements": list(self.requirements),
+            "failsWith": self.fails_with,
+            "rerun": self.rerun,
+            "mutants": [{"name": name, "fault": fault} for name, fault in self.mutants],
+        }
+        return {name: value for name, value in values.items() if value}
 
-    def __str__(self) -> str:
-        named = ", ".join(self.requirements[:_MOST_NAMED])
-        more = len(self.requirements) - _MOST_NAMED
-        alike = ", or as ".join(f"mutant {name} does: {sentence.rstrip('.')}" for name, sentence in self.mutants)
-        return f"{len(self.requirements)} requirements fail as {alike} ({named}{f' and {more} more' * (more > 0)})."
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 cause", "2 causes"."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A possible cause: a text, and conditions that all its failures have in common."""
+
+    text: str
+    conditions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What a failed requirement observed.
+
+    `asked` has the conditions that its windows show, by text. The texts `sure` are certain. `drawn` are the values that
+    it was drawn, or that it needs to fail. Without the conditions `needs`, it passes.
+    """
+
+    result: Result
+    asked: Mapping[str, frozenset[str]]
+    sure: frozenset[str]
+    drawn: frozenset[str]
+    needs: frozenset[str]
+
+    def candidates(self) -> Iterator[_Candidate]:
+        for text in self.sure:
+            yield _Candidate(text, self.needs or self.asked[text])
+
+    def is_explained_by(self, cause: _Candidate) -> bool:
+        asked = self.asked.get(cause.text)
+        if asked is None or not cause.conditions <= asked | self.drawn:
+            return False
+        return not self.needs or bool(self.needs & cause.conditions)
 
 
 def of(results: Sequence[Result]) -> list[Cause]:
-    """Return likely common causes of failures, derived from the installed mutants."""
-    if sum(each.verdict is Verdict.FAILED for each in results) < FEWEST:
+    """Return the causes of all failures, with the installed mutants as hints."""
+    found = grouped(results)
+    if not found:
         return []
     from harness.settings.mutants import mutants  # noqa: PLC0415  mutants import the reference
 
-    return shared(results, {name: (mutant.sentence, mutant.symptom) for name, mutant in mutants().items()})
+    return with_mutants(found, results, {name: (each.sentence, each.symptom) for name, each in mutants().items()})
 
 
-def shared(results: Sequence[Result], faults: Mapping[str, tuple[str, str]]) -> list[Cause]:
-    """Return likely causes, ordered by the number of failures. Each failure is assigned to one cause at most.
+def grouped(results: Sequence[Result]) -> list[Cause]:
+    """Return the causes of all failures, those of a MUST first, and then by the number of requirements."""
+    failures = {each.requirement.id: _failure(each) for each in results if each.verdict is Verdict.FAILED}
+    left = {
+        each: {name for name, failure in failures.items() if failure.is_explained_by(each)}
+        for each in _candidates(failures.values())
+    }
+    causes = []
+    while left := {each: names for each, names in left.items() if names}:
+        best = min(left, key=lambda each: (-len(left[each]), -len(each.conditions), _rank(each.text), *_sorted(each)))
+        mine = [failures[name] for name in sorted(left[best])]
+        shared = frozenset.intersection(*(each.asked[best.text] for each in mine))
+        causes.append(_cause(_Candidate(best.text, best.conditions | shared), [each.result for each in mine]))
+        explained = left[best]
+        left = {each: names - explained for each, names in left.items()}
+    return sorted(causes, key=lambda each: (list(Level).index(each.level), -len(each.requirements), each.requirements))
+
+
+def headlines(results: Sequence[Result]) -> dict[str, str]:
+    """Return the headline of the cause of each failed requirement, by id."""
+    return {name: cause.headline for cause in grouped(results) for name in cause.requirements}
+
+
+def _candidates(failures: Iterable[_Failure]) -> set[_Candidate]:
+    """Return the conditions of each failure, and the conditions that two failures have in common."""
+    found = {candidate for failure in failures for candidate in failure.candidates()}
+    pairs = ((one, other) for one, other in combinations(found, 2) if one.text == other.text)
+    return found | {_Candidate(one.text, both) for one, other in pairs if (both := one.conditions & other.conditions)}
+
+
+def _failure(result: Result) -> _Failure:
+    failed = [case for case in result.cases if case.verdict == Verdict.FAILED]
+    asked: dict[str, frozenset[str]] = {}
+    sure: set[str] = set()
+    for each in (difference for case in failed for difference in _told(case)):
+        conditions = frozenset(each.conditions)
+        asked[each.text] = asked.get(each.text, conditions) & conditions
+        sure |= {each.text} if each.sure else set()
+    every = frozenset[str]().union(*asked.values())
+    drawn = [_conditions(case.fails_with or case.draw, every) for case in failed]
+    needs = [_conditions(case.fails_with, every) for case in failed]
+    return _Failure(
+        result, asked, frozenset(sure or asked), frozenset.intersection(*drawn), frozenset.intersection(*needs)
+    )
+
+
+def _told(case: CaseResult) -> Sequence[Difference]:
+    """Return what a case observed. Its message stands for an unknown observation."""
+    return case.differences or (Difference(case.message or "no message"),)
+
+
+def _conditions(draw: str, asked: frozenset[str]) -> frozenset[str]:
+    """Return drawn values as conditions. The second IP family is IPv6 if the windows show IPv6."""
+    drawn = parse_draw(draw or "plain").drawn
+    return frozenset(seen.IPV6 if axis == FAMILY and seen.IPV6 in asked else f"{axis}={value}" for axis, value in drawn)
+
+
+def _rank(text: str) -> int:
+    return seen.RANKS.index(text) if text in seen.RANKS else len(seen.RANKS)
+
+
+def _sorted(candidate: _Candidate) -> tuple[str, list[str]]:
+    return candidate.text, sorted(candidate.conditions)
+
+
+def _cause(candidate: _Candidate, results: Sequence[Result]) -> Cause:
+    smallest = min(results, key=_size)
+    drawn = draw_of(dict(each.split("=") for each in candidate.conditions if _is_drawn(each)))
+    rerun, fails_with = smallest.worst.rerun, smallest.worst.fails_with
+    if rerun and fails_with and "draw " not in rerun:
+        rerun += f" --{'td-' if rerun.startswith('pytest ') else ''}draw {fails_with}"
+    found = sorted((each.requirement.id, each.requirement.level) for each in results)
+    return Cause(
+        _headline(candidate, drawn),
+        tuple(name for name, _ in found),
+        tuple(level for _, level in found),
+        rerun,
+        str(drawn) if drawn.drawn else "",
+    )
+
+
+def _size(result: Result) -> tuple[int, int, int, str]:
+    """Return the order of failures: by level, then by the effort to understand them."""
+    worst = result.worst
+    values = len(parse_draw(worst.fails_with or worst.draw or "plain").drawn)
+    return list(Level).index(result.requirement.level), values, len(worst.observed), result.requirement.id
+
+
+def _is_drawn(condition: str) -> bool:
+    axis, equals, value = condition.partition("=")
+    return bool(equals) and value in BY_NAME[axis].values if axis in BY_NAME else False
+
+
+_ASKED = {seen.NODE_CLIENT: "from nodes", seen.EXTERNAL_CLIENT: "from outside the cluster"}
+_KINDS = {"node-port": "to node ports", "external-ip": "to external IPs", "load-balancer": "to load balancer IPs"}
+_WORDS = {**_ASKED, **_KINDS, seen.UDP: "over UDP", seen.IPV6: "over IPv6"}
+
+
+def _headline(candidate: _Candidate, drawn: Draw) -> str:
+    about = candidate.conditions
+    words = [text for condition, text in _WORDS.items() if condition in about]
+    if candidate.text in seen.RANKS:
+        text = " ".join(["connections", *words, candidate.text])
+    else:
+        text = " ".join([candidate.text, *words])
+    meanings = drawn.without(CLIENT).meanings
+    return f"{text}, only when {', and '.join(meanings)}" if meanings else text
+
+
+def with_mutants(
+    causes: Sequence[Cause], results: Sequence[Result], faults: Mapping[str, tuple[str, str]]
+) -> list[Cause]:
+    """Add to each cause the mutants that show the same failures, if there are any.
 
     `faults` maps the name of a mutant to its sentence and its symptom, a pattern for the first line of a failure.
     """
-    seen = {
-        name: found for name, (_, symptom) in faults.items() if len(found := _seen(results, name, symptom)) >= FEWEST
-    }
-    causes: list[Cause] = []
-    while seen:
-        most = max(seen.values(), key=len)
-        alike = [name for name, found in seen.items() if found == most][:_MOST_ALIKE]
-        causes.append(Cause(tuple(sorted(most)), tuple((name, faults[name][0]) for name in alike)))
-        rest = {name: found - most for name, found in seen.items()}
-        seen = {name: found for name, found in rest.items() if len(found) >= FEWEST}
-    return causes
+    killers: dict[str, list[Result]] = {}
+    for each in results:
+        for name in each.requirement.kills if each.verdict in (Verdict.PASSED, Verdict.FAILED) else ():
+            killers.setdefault(name, []).append(each)
+    return [replace(each, mutants=tuple(_alike(each, killers, faults))) for each in causes]
 
 
-def _seen(results: Sequence[Result], name: str, symptom: str) -> frozenset[str]:
-    """Return the requirements that fail with a mutant's symptom, or none if too many requirements that kill it pass."""
-    killers = [each for each in results if name in each.requirement.kills]
-    met = sum(each.verdict is Verdict.PASSED for each in killers)
-    failed = (each for each in killers if each.verdict is Verdict.FAILED)
-    found = frozenset(each.requirement.id for each in failed if _is_alike(each.worst.message, symptom))
-    return found if len(found) >= _FOR_ONE_MET * met else frozenset()
-
-
-def _is_alike(message: str, symptom: str) -> bool:
-    return any(re.search(symptom, text) for text in (message, message.replace(_REFUSED, _SILENT)))
+def _alike(
+    cause: Cause, killers: Mapping[str, Sequence[Result]], faults: Mapping[str, tuple[str, str]]
+) -> list[tuple[str, str]]:
+    found: dict[str, int] = {}
+    for name in faults.keys() & killers.keys():
+        _, symptom = faults[name]
+        failed = [each for each in killers[name] if each.requirement.id in cause.requirements]
+        number = sum(bool(re.search(symptom, each.worst.message)) for each in failed)
+        needed = max(FEWEST_ALIKE, _OF_KILLERS * len(killers[name]), _OF_CAUSE * len(cause.requirements))
+        if number >= needed:
+            found[name] = number
+    most = max(found.values(), default=0)
+    best = sorted(name for name, number in found.items() if number == most)
+    return [(name, faults[name][0]) for name in best[:_MOST_ALIKE]]

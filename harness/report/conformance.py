@@ -51,7 +51,7 @@ def build(
         "profiles": profiles(results, about["features"]),
         "succeededProvisionalTests": [],
         "tests": [test_values(result) for result in results if not result.left_out],
-        "likelyCauses": [each.to_json() for each in causes.of(results)],
+        "causes": [each.to_json() for each in causes.of(results)],
         "transitions": list(transitions),
         "artifacts": list(artifacts),
     }

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 from harness.judging.outcome import Outcome
 from harness.judging.results import CaseResult, Result
 from harness.model.escaping import for_terminal
+from harness.report import causes
 from harness.report.outcomes import SHOWN
 
 # Characters that XML 1.0 does not allow, even if escaped.
@@ -25,6 +26,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def as_xml(results: Sequence[Result], *, start: datetime.datetime, duration: float) -> bytes:
+    headlines = causes.headlines(results)
     cases = [(result, case) for result in results if not result.left_out for case in result.cases]
     outcomes = [result.outcome_of(case) for result, case in cases]
     tags = Counter(SHOWN[outcome].junit for outcome in outcomes if outcome is not Outcome.MET)
@@ -41,13 +43,13 @@ def as_xml(results: Sequence[Result], *, start: datetime.datetime, duration: flo
         timestamp=start.isoformat(),
     )
     for result, case in cases:
-        _add(suite, result, case)
+        _add(suite, result, case, headlines.get(result.requirement.id, ""))
     ElementTree.indent(suites)
     text: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
 
 
-def _add(suite: ElementTree.Element, result: Result, case: CaseResult) -> None:
+def _add(suite: ElementTree.Element, result: Result, case: CaseResult, cause: str) -> None:
     name = result.requirement.slug + (f"[{case.parameters}]" if case.parameters else "")
     element = ElementTree.SubElement(
         suite, "testcase", classname=result.requirement.document, name=_clean(name), time=f"{case.duration:.3f}"
@@ -60,7 +62,8 @@ def _add(suite: ElementTree.Element, result: Result, case: CaseResult) -> None:
         detail.set("type", SHOWN[outcome].junit_type)
     detail.set("message", _clean(result.message_of(case)))
     if outcome is not Outcome.NOT_RUN:
-        detail.text = _clean(f"{result.requirement.id}: {result.requirement.sentence}\n\n{case.explanation}")
+        about = f"{result.requirement.id}: {result.requirement.sentence}" + (f"\n\nCause: {cause}" if cause else "")
+        detail.text = _clean(f"{about}\n\n{case.explanation}")
 
 
 def _clean(text: str) -> str:

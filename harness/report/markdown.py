@@ -14,6 +14,8 @@ from harness.judging.outcome import DECISIVE
 from harness.judging.results import Result, count
 from harness.judging.story import Story
 from harness.model.escaping import for_code, for_markdown, for_terminal
+from harness.report import causes
+from harness.report.causes import Cause
 from harness.report.comparison import KEY, NOT_RUN, by_feature, judged_by, key_of_decisions, table, title_of
 from harness.report.outcomes import COLUMNS, SHOWN, UNMET
 from harness.report.page import details
@@ -36,10 +38,12 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
     """Return the summary: the conclusion, the failures and the counts."""
     chosen = [each for each in results if not each.left_out]
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
-    said = conclusion(results, code_of(results, report), "", report["run"].get("certifiableReasons", ()))
+    found = causes.of(chosen)
+    said = conclusion(results, code_of(results, report), "", report["run"].get("certifiableReasons", ()), found)
     lines = [f"## {title_of(report) or 'trafficdist'}", "", *key_of_decisions([judged_by(report)])]
     for line in said:
         lines += [for_markdown(line.text), ""]
+    lines += _causes(found)
     left = MOST_WHOLE
     for outcome in UNMET:
         mine = [each for each in chosen if each.outcome is outcome]
@@ -54,6 +58,20 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
             lines.append(whole)
     more = "report.html, in the folder of the run, has every map, timeline and file of evidence."
     return "\n".join([*lines, *_numbers(chosen), "", more, "", *_features(report)]) + "\n"
+
+
+def _causes(found: Sequence[Cause]) -> Iterator[str]:
+    if found:
+        yield from ("### Causes", "")
+    for number, each in enumerate(found[:MOST_LINES], 1):
+        ids = ", ".join(f"`{for_code(name)}`" for name in each.requirements[:MOST_LINES])
+        more = len(each.requirements) - MOST_LINES
+        yield f"{number}. **{for_markdown(each.headline)}**: {each.numbers}: {ids}{f' and {more} more' * (more > 0)}"
+        if each.hint:
+            yield f"   {for_markdown(each.hint)}"
+        if each.rerun:
+            yield from ("", *(f"   {line}" for line in _fenced(each.rerun)))
+        yield ""
 
 
 def _failure(result: Result, stories: Mapping[Key, Story], nodes: details.Nodes) -> Iterator[str]:

@@ -17,6 +17,7 @@ from harness.judging.verdict import SkipReason, Verdict
 from harness.model.escaping import for_line
 from harness.model.requirements import Level
 from harness.report import causes
+from harness.report.causes import Cause, counted
 from harness.report.outcomes import COLUMNS, SHOWN, UNMET, Style
 from harness.run.folder import PAGE
 from harness.settings.claims import REFERENCE
@@ -100,13 +101,15 @@ def summary(
     `report` is the path of the report, or "" if it could not be written.
     """
     chosen = [result for result in results if not result.left_out]
+    found = causes.of(chosen)
     return [
         *_table(chosen),
         *(line for outcome in UNMET for line in _stories(chosen, outcome)),
         *_not_run(chosen),
         *_left_out(results),
         *(Line(f"The suite does not trust itself: {why}", "red") for why in distrust),
-        *conclusion(results, code, report, reasons),
+        *_causes(found),
+        *conclusion(results, code, report, reasons, found),
     ]
 
 
@@ -189,28 +192,76 @@ def _left_out(results: Sequence[Result]) -> Iterator[Line]:
         yield Line("")
 
 
-def _failures(results: Sequence[Result]) -> str:
-    """Return how many requirements are not met, as a clause. SHOULDs count if no MUST explains the exit code."""
-    for level, end in ((Level.MUST, ""), (Level.SHOULD, ", and --warnings-as-errors is set")):
-        number = sum(each.verdict == Verdict.FAILED and each.requirement.level is level for each in results)
-        if number:
-            return f"{number} {level} {'requirement is' if number == 1 else 'requirements are'} not met{end}"
-    return MEANINGS[ExitCode.FAILED]
+_MOST_HEADLINES = 3  # in the verdict of a run
+_MOST_NAMED = 4  # requirements
 
 
-def conclusion(results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str]) -> Iterator[Line]:
+def _causes(found: Sequence[Cause]) -> Iterator[Line]:
+    if found:
+        yield Line("Causes", "bold")
+    for number, each in enumerate(found, 1):
+        yield Line(f"{number}. {each.headline}", "red" if each.level is Level.MUST else "yellow")
+        yield Line(f"   {each.numbers}: {_few(each.requirements, _MOST_NAMED)}")
+        for text in (each.hint, each.rerun):
+            yield from [Line(f"   {text}", "faint")] if text else []
+    if found:
+        yield Line("")
+
+
+def _few(names: Sequence[str], most: int, between: str = ", ") -> str:
+    more = len(names) - most
+    return between.join(names[:most]) + (f"{between}and {more} more" if more > 0 else "")
+
+
+def verdict_of(results: Sequence[Result], code: ExitCode, found: Sequence[Cause]) -> str:
+    """Return what is the case: how many of the selected requirements are not met, and by which causes."""
+    unmet = {level: _ids(results, level, Verdict.FAILED) for level in Level}
+    musts = [each for each in results if each.requirement.level is Level.MUST]
+    if code == ExitCode.PASSED and all(result.outcome is Outcome.MET for result in results):
+        return f"All {len(results)} selected requirements are met."
+    if code == ExitCode.PASSED:
+        levels = [level for level in Level if unmet[level]]
+    elif code == ExitCode.FAILED:
+        levels = [level for level in (Level.MUST, Level.SHOULD) if unmet[level]][:1]
+    else:
+        said = _undecided(results, code) or MEANINGS[code]
+        return f"{said[0].upper()}{said[1:]} (exit code {int(code)})."
+    all_met = f"All {len(musts)} MUST requirements are met" if len(musts) > 1 else "The only MUST requirement is met"
+    parts = [all_met] if musts and not unmet[Level.MUST] else []
+    parts += [_unmet(level, unmet[level]) for level in levels]
+    mine = [each for each in found if set(each.levels) & set(levels)]
+    if code == ExitCode.FAILED and levels == [Level.SHOULD]:
+        parts[-1] = f"with --warnings-as-errors, {parts[-1]} ({_few(unmet[Level.SHOULD], _MOST_NAMED)})"
+    text = "; ".join(parts) + (f", by {counted(len(mine), 'cause')}" if mine else "")
+    headlines = _few([each.headline for each in mine], _MOST_HEADLINES, "; ")
+    return f"{text} (exit code {int(code)}){f': {headlines}' if headlines else ''}."
+
+
+def _undecided(results: Sequence[Result], code: ExitCode) -> str:
+    """Return which MUST requirements have no definite verdict, if this determines the exit code."""
+    verdicts = {ExitCode.INCONCLUSIVE: Verdict.INCONCLUSIVE, ExitCode.PARTIAL: Verdict.SKIPPED}
+    words = {ExitCode.INCONCLUSIVE: "inconclusive", ExitCode.PARTIAL: "not run"}
+    ids = _ids(results, Level.MUST, verdicts[code]) if code in verdicts else []
+    return f"no MUST failed, but {_unmet(Level.MUST, ids).removesuffix('not met')}{words[code]}" if ids else ""
+
+
+def _ids(results: Sequence[Result], level: Level, verdict: Verdict) -> list[str]:
+    return [each.requirement.id for each in results if each.requirement.level is level and each.verdict is verdict]
+
+
+def _unmet(level: Level, ids: Sequence[str]) -> str:
+    return f"{counted(len(ids), f'{level} requirement')} {'is' if len(ids) == 1 else 'are'} not met"
+
+
+def conclusion(
+    results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str], found: Sequence[Cause]
+) -> Iterator[Line]:
     """Yield the conclusion of the run. `report` is the report's path, or "" if there is none."""
     chosen = [result for result in results if result.selected]
     style: Style = "green" if code == ExitCode.PASSED else "yellow" if code >= ExitCode.INCONCLUSIVE else "red"
-    if code == ExitCode.PASSED and all(result.outcome is Outcome.MET for result in chosen):
-        yield Line(f"All {len(chosen)} selected requirements are met.", style)
-    else:
-        said = _failures(chosen) if code == ExitCode.FAILED else MEANINGS[code]
-        yield Line(f"{said[0].upper()}{said[1:]} (exit code {int(code)}).", style)
+    yield Line(verdict_of(chosen, code, found), style)
     if any(result.outcome not in (Outcome.MET, Outcome.NOT_RUN) for result in chosen):
         yield Line(f"{rests_on(chosen)}.")
-    for cause in causes.of(chosen):
-        yield Line(str(cause), "yellow")
     slowest = slowest_convergence(results)
     if slowest and slowest[0] >= _SLOW:
         yield Line(f"The slowest change took {slowest[0]:.1f} s to take effect, in {slowest[1]}.", "faint")

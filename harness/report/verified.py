@@ -196,9 +196,9 @@ _COMPARED_ELSEWHERE = {"id", "as", "level", "profile", "features", "verdict", "r
 
 
 def _causes(run: Evidence) -> Iterator[str]:
-    stated = run.report.get("likelyCauses")
+    stated = run.report.get("causes")
     if stated is not None:  # reports of older releases lack the value
-        yield from _difference("likely causes", stated, [each.to_json() for each in causes.of(run.results)])
+        yield from _difference("causes", stated, [each.to_json() for each in causes.of(run.results)])
 
 
 def _difference(what: str, stated: Any, derived: Any) -> Iterator[str]:

@@ -20,8 +20,9 @@ from harness.judging.judge import Key
 from harness.judging.outcome import DECISIVE, Outcome
 from harness.judging.results import Result, count, situation
 from harness.judging.story import Story
+from harness.judging.verdict import Verdict
 from harness.model.judged import mark
-from harness.report import reactions
+from harness.report import causes, reactions
 from harness.report.allure import link
 from harness.report.comparison import judged_by
 from harness.report.outcomes import COLUMNS, MARKS, SHOWN, UNMET
@@ -40,7 +41,7 @@ MOST_EVIDENCE_OF_ALL = 6_000_000
 
 SLOWEST = 10
 MOST_NAMED = 12
-"""The maximum number of unmet requirements named at the top."""
+"""The maximum number of requirements named at the top: of each cause, and of those without a definite verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ def as_html(
                 "" if decides else _packed(body),
             )
         )
-    code = code_of(results, report)
+    code, found = code_of(results, report), causes.of(chosen)
+    said = conclusion(results, code, "", report["run"].get("certifiableReasons", ()), found)
     return engine.get_template("page.html.j2").render(
         report=report,
         judges=judged_by(report),
@@ -110,9 +112,10 @@ def as_html(
         columns={outcome: SHOWN[outcome].column for outcome in COLUMNS},
         marks=MARKS,
         counts=count(chosen),
-        conclusion=[each.text for each in conclusion(results, code, "", report["run"].get("certifiableReasons", ()))],
+        conclusion=[each.text for each in said],
+        causes=found,
         passed=code == ExitCode.PASSED,
-        unmet=[each for each in chosen if each.outcome in UNMET],
+        unmet=[each for each in chosen if each.outcome in UNMET and each.verdict is not Verdict.FAILED],
         most_named=MOST_NAMED,
         matrices=matrices(chosen),
         durations=durations(chosen),
@@ -125,8 +128,9 @@ def as_html(
 
 def code_of(results: Sequence[Result], report: Mapping[str, Any]) -> ExitCode:
     """Return the exit code of a run with these results."""
+    strict = bool({"--warnings-as-errors", "--td-warnings-as-errors"} & set(report["run"].get("arguments", ())))
     distrusted = any("does not trust itself" in each for each in report["run"].get("certifiableReasons", ()))
-    return exit_code(replace(situation(results, strict=False), distrust=distrusted))
+    return exit_code(replace(situation(results, strict=strict), distrust=distrusted))
 
 
 def _order(result: Result) -> tuple[int, str]:

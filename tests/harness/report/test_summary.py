@@ -73,7 +73,13 @@ Not run
 \N{EN DASH} 1 unavailable: this machine or backend does not support it
     1 x no IPv6
 
-1 MUST requirement is not met (exit code 1).
+Causes
+1. a1 reached b1
+   1 requirement (1 MUST): KEP-3015/node-first
+2. none
+   1 requirement (1 SHOULD): KEP-3015/any-zone
+
+1 MUST requirement is not met, by 1 cause (exit code 1): a1 reached b1.
 MUST: 1 of 5 met, 1 not met, 2 could not be told, 1 not run; SHOULD: 0 of 1 met, 1 not met; MAY: 0 of 1 met, 1 could \
 not be told.
 Report: out/report.yaml
@@ -81,11 +87,53 @@ Page:   out/report.html"""
     )
 
 
-def test_summary_of_passed_musts_does_not_claim_more() -> None:
-    said = text(result("zone", "passed"), result("node", "failed", level=SHOULD), code=ExitCode.PASSED)
-    numbers = "MUST: 1 of 1 met; SHOULD: 0 of 1 met, 1 not met."
-    assert f"a SHOULD that is not met is a warning (exit code 0).\n{numbers}" in said
-    assert "All 1 selected requirements are met." in text(result("zone", "passed"), code=ExitCode.PASSED)
+def test_verdict_says_what_is_the_case() -> None:
+    must, other = (result(each, "failed", message="a1 reached b1") for each in ("zone", "node"))
+    should = result("any", "failed", level=SHOULD, message="no answer")
+    met, unclear, skipped = (result(each, each, reason="unavailable") for each in ("passed", "inconclusive", "skipped"))
+    known: list[tuple[tuple[Result, ...], ExitCode, str]] = [
+        (
+            (met, must, other, should),
+            ExitCode.FAILED,
+            "2 MUST requirements are not met, by 1 cause (exit code 1): a1 reached b1.",
+        ),
+        (
+            (met, should),
+            ExitCode.PASSED,
+            "The only MUST requirement is met; 1 SHOULD requirement is not met, by 1 cause (exit code 0): no answer.",
+        ),
+        ((met, met), ExitCode.PASSED, "All 2 selected requirements are met."),
+        (
+            (met, unclear),
+            ExitCode.INCONCLUSIVE,
+            "No MUST failed, but 1 MUST requirement is inconclusive (exit code 10).",
+        ),
+        ((met, skipped), ExitCode.PARTIAL, "No MUST failed, but 1 MUST requirement is not run (exit code 11)."),
+        ((must,), ExitCode.INTERRUPTED, "Interrupted (exit code 2)."),
+    ]
+    for results, code, said in known:
+        assert said in text(*results, code=code).splitlines()
+
+
+def test_verdict_names_the_shoulds_that_decide() -> None:
+    said = text(result("zone", "passed"), result("node", "failed", level=SHOULD, message="none"), code=ExitCode.FAILED)
+    assert (
+        "The only MUST requirement is met; with --warnings-as-errors, 1 SHOULD requirement is not met (KEP-3015/node), "
+        "by 1 cause (exit code 1): none."
+    ) in said.splitlines()
+
+
+def test_verdict_has_three_headlines_at_most() -> None:
+    said = text(*(result(f"r{each}", "failed", message=f"m{each}") for each in range(5)), code=ExitCode.FAILED)
+    assert "5 MUST requirements are not met, by 5 causes (exit code 1): m0; m1; m2; and 2 more." in said
+
+
+def test_causes_are_listed_with_their_requirements() -> None:
+    said = text(
+        *(result(f"r{each}", "failed", message="none", rerun="again") for each in range(6)), code=ExitCode.FAILED
+    )
+    names = ", ".join(f"KEP-3015/r{each}" for each in range(4))
+    assert f"Causes\n1. none\n   6 requirements (6 MUST): {names}, and 2 more\n   again\n" in said
 
 
 def test_a_long_explanation_is_cut_on_the_terminal_only() -> None:
@@ -130,8 +178,3 @@ def test_head_names_every_component_that_is_judged(options: dict[str, str], judg
 def test_head_shows_whether_packets_or_decisions_are_judged(judges: str) -> None:
     lines = header(resolve({"judges": judges}, environment={}), version="0", reasons=[], folder="out")
     assert f"  judged by    {judges}" in [line.text for line in lines]
-
-
-def test_first_line_counts_the_shoulds_that_decide() -> None:
-    said = text(result("zone", "passed"), result("node", "failed", level=SHOULD), code=ExitCode.FAILED)
-    assert "1 SHOULD requirement is not met, and --warnings-as-errors is set (exit code 1)." in said
