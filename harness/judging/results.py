@@ -227,12 +227,13 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
         "insteadOf": requirement.instead_of,
         "unless": requirement.unless,
         "since": requirement.since,
+        "mustIf": dataclasses.asdict(requirement.must_if) if requirement.must_if else "",
     }
 
 
 def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
     """Read a requirement that `requirement_to_json` wrote. The field `kills` is optional."""
-    features = tuple(Feature(**{**each, "profile": Profile(each["profile"])}) for each in values["features"])
+    features = tuple(map(_feature, values["features"]))
     return Requirement(
         values["id"],
         values["sentence"],
@@ -244,7 +245,12 @@ def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
         tuple(values.get("kills", ())),
         unless=values["unless"],
         since=values.get("since", ""),
+        must_if=_feature(values["mustIf"]) if values.get("mustIf") else None,
     )
+
+
+def _feature(values: Mapping[str, Any]) -> Feature:
+    return Feature(**{**values, "profile": Profile(values["profile"])})
 
 
 def slowest_convergence(results: Sequence[Result]) -> tuple[float, str] | None:

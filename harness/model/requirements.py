@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -67,6 +67,16 @@ class Requirement:
     last: bool = False
     fixed: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
+    must_if: Feature | None = None
+
+    @property
+    def named(self) -> tuple[Feature, ...]:
+        """Return its features, and the feature whose claim makes it a MUST."""
+        return self.features if self.must_if is None else (*self.features, self.must_if)
+
+    def bound(self, claims: Callable[[Feature], bool]) -> Requirement:
+        """Return the requirement at the level that it has for an implementation with these claims."""
+        return self if self.must_if is None or not claims(self.must_if) else replace(self, level=MUST)
 
     @property
     def document(self) -> str:
@@ -110,6 +120,7 @@ def requirement(
     last: bool = False,
     fixes: Mapping[str, str] = MappingProxyType({}),
     answers: Iterable[str] = (),
+    must_if: Feature | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Mark a test as the test of a requirement.
 
@@ -125,6 +136,7 @@ def requirement(
       ("client=endpoint"), each with the reason.
     - `answers`: the basic questions that its test asks, such as "TCP node-port" (see `harness.plugin.preliminaries`).
       Requirements that rest on a question without any answer are inconclusive, and name this one, which fails.
+    - `must_if`: an extended feature that the documents leave open. A SHOULD is a MUST for those who declare it.
     - `last`: judge it after all other requirements, because it also depends on observations in other tests.
     """
     import pytest  # noqa: PLC0415  commands that need only levels and profiles do not load it
@@ -138,6 +150,8 @@ def requirement(
         raise UsageError(f"requirement {id}: as_ is {as_!r}; expected 'kep', 'released' or an empty text")
     if since and not re.fullmatch(r"1\.\d+", since):
         raise UsageError(f"requirement {id}: since is {since!r}; expected a release like 1.33")
+    if must_if is not None and (level is not SHOULD or must_if.core):
+        raise UsageError(f"requirement {id}: must_if is for a SHOULD, and names an extended feature")
     if instead_of and as_ != "released":
         raise UsageError(f"requirement {id}: instead_of is for a requirement with as_='released'")
     return pytest.mark.requirement(
@@ -155,5 +169,6 @@ def requirement(
             last,
             tuple(sorted(fixes)),
             tuple(sorted(answers)),
+            must_if,
         )
     )

@@ -20,6 +20,7 @@ from harness.judging.history import History
 from harness.model.generation import Generation
 from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, Topology
+from harness.run.plan import claimed
 from harness.run.run import Run, run_of
 from harness.scenario.surroundings import Standing
 from harness.settings.implementations import of_settings
@@ -200,6 +201,7 @@ def new_cluster(
                 draw=draw,
                 standing=backends.standing(topology, draw),
                 unanswered=backends.unanswered,
+                claims=lambda feature: run is None or claimed(feature, run.settings),
             )
         )
         made[-1].generation = generation

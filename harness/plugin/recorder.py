@@ -82,6 +82,10 @@ class Recorder:
         self._run.leave_plan(self._plan)
 
     def _make_plan(self, items: Sequence[pytest.Item]) -> None:
+        for item in items:
+            if (found := requirement_of(item)) is not None:
+                bound = found.bound(lambda feature: plan.claimed(feature, self._run.settings))
+                item.add_marker(pytest.mark.requirement(bound), append=False)  # takes precedence
         owned = [(requirement, item) for item in items if (requirement := requirement_of(item)) is not None]
         twice = plan.duplicates([(requirement.id, item.nodeid.partition("[")[0]) for requirement, item in owned])
         if twice:

@@ -111,6 +111,7 @@ def _values(requirement: Requirement) -> dict[str, Any]:
     row = requirement_to_json(requirement)
     row["core"] = requirement.core
     row["features"] = [feature.name for feature in requirement.features]
+    row["mustIf"] = requirement.must_if.name if requirement.must_if else ""
     return {key: value for key, value in row.items() if value != ""}
 
 

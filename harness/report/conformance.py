@@ -217,7 +217,7 @@ _COUNTED = (Outcome.MET, Outcome.NOT_RUN, *UNMET)
 
 
 def _features(results: Sequence[Result], declared: Collection[str]) -> dict[str, list[str]]:
-    names = sorted({each.name for result in results for each in result.requirement.features if not each.core})
+    names = sorted({each.name for result in results for each in result.requirement.named if not each.core})
     return {
         "supportedFeatures": [each for each in names if each in declared],
         "unsupportedFeatures": [each for each in names if each not in declared],

@@ -12,12 +12,13 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.judging.results import requirement_to_json
 from harness.model.privacy import HIDDEN, SOUNDS_SECRET
-from harness.model.requirements import Requirement
+from harness.model.requirements import Level, Requirement
 from harness.run.suite_files import place_of
 from harness.settings.settings import Settings
 
@@ -81,8 +82,9 @@ def _version_of(package: str) -> str:
 
 
 def catalogue_digest(requirements: Iterable[Requirement]) -> str:
-    """Return a digest of the whole catalogue. Runs with equal digests use the same catalogue."""
-    rows = [requirement_to_json(each) for each in sorted(requirements, key=lambda each: each.id)]
+    """Return a digest of the whole catalogue, without the claims of a run. Equal digests mean the same catalogue."""
+    known = (replace(each, level=Level.SHOULD) if each.must_if else each for each in requirements)
+    rows = [requirement_to_json(each) for each in sorted(known, key=lambda each: each.id)]
     return "sha256:" + hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
 
 

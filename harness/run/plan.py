@@ -48,7 +48,7 @@ class Plan:
         return [case for case in self.cases if case.requirement == requirement_id]
 
     def features(self) -> list[Feature]:
-        found = {feature.name: feature for each in self.requirements.values() for feature in each.features}
+        found = {feature.name: feature for each in self.requirements.values() for feature in each.named}
         return [found[name] for name in sorted(found)]
 
     def to_json(self) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str
 
 
 def check_features(names: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
-    features = {feature.name for each in known for feature in each.features}
+    features = {feature.name for each in known for feature in each.named}
     if not features.issuperset(names):  # a proxy claims features of the published suite, whichever suite runs
         features.update(suite_files.features())
     for name in names:

@@ -41,6 +41,7 @@ from harness.model.abilities import Ability
 from harness.model.generation import Generation
 from harness.model.manifests import Endpoint, Port
 from harness.model.release import CONTROLLER, PROXY, Component
+from harness.model.requirements import Feature
 from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
 from harness.scenario.components import ComponentOperations
@@ -83,6 +84,7 @@ class Cluster(ComponentOperations):
         draw: Draw = PLAIN,
         standing: Standing | None = None,
         unanswered: Callable[[Collection[str]], Mapping[str, Collection[str]]] = lambda _: {},
+        claims: Callable[[Feature], bool] = lambda _: True,
     ) -> None:
         """Start the test `test` in the Kubernetes namespace `namespace`, and write observations to `history`.
 
@@ -91,10 +93,12 @@ class Cluster(ComponentOperations):
         the component releases that the previous scenario left. Without it, `close` restores the initial releases.
         `draw` varies everything that the scenario does not specify. `standing` are the other Services that the previous
         scenario left. Without it, they end with the scenario. `unanswered` returns those of some basic questions that
-        get no answer at all, with the requirements that fail for this reason.
+        get no answer at all, with the requirements that fail for this reason. `claims` tells which
+        features the implementation declares.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
+        self.claims = claims
         self.namespace = namespace
         self.record = Record(test)
         self.nodes = Nodes(self.backend, history)

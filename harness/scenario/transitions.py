@@ -32,6 +32,7 @@ from harness.judging.statistics import DEFAULT_RATES
 from harness.judging.timeline import Seen, Timed, longest_gap
 from harness.judging.verdict import AnyOf
 from harness.model.manifests import Port
+from harness.model.outcomes import Reached
 from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
 from harness.scenario.measuring import expect_first_answers, raise_unless_passed, said
@@ -78,12 +79,13 @@ def expect_no_loss(
     family: str | None = None,
     port: Port | None = None,
     via: str | None = None,
+    lossless: bool = True,
 ) -> Iterator[BlockTraffic]:
     """Expect an allowed pod to answer each probe of these clients during the block.
 
     Clients and addresses are given as for `expect_traffic`. Before the block, every client must get an answer. A pod
     that is created inside the block is also allowed if its name is. Raises `AssertionError` with the grid or
-    `InconclusiveError`, unless the block itself raises an exception.
+    `InconclusiveError`, unless the block itself raises an exception. If not `lossless`, only answers count.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
     paths = [target.path(who, AnyOf(names(allowed))) for who in from_]
@@ -103,7 +105,8 @@ def expect_no_loss(
     finally:
         seen: dict[str, list[Timed]] = defaultdict(list)
         for each in recording.stop():
-            seen[paths[each.probe].label].append((each.at, named(cluster, each.observation)))
+            if lossless or isinstance(each.observation, Reached):
+                seen[paths[each.probe].label].append((each.at, named(cluster, each.observation)))
         for label, samples in seen.items():
             window.observe_flow(label, samples)
     raise_unless_passed(window.judge(), title, lambda: cluster.timeline(list(_first_losses(paths, seen))))
