@@ -106,12 +106,16 @@ def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | L
     core/v1 ServiceSpec.externalTrafficPolicy: the policy applies to externally-facing addresses. Traffic from within
     the cluster to an external IP or load balancer address always has Cluster semantics. Clients within the cluster that
     use a node port "may need to take traffic policy into account", which does not define their endpoints.
+    Texts contradict each other about internalTrafficPolicy Local at a node port from within: KEP-2086 and the table of
+    KEP-4444 speak of all internal traffic, and core/v1 ServiceSpec.internalTrafficPolicy of the cluster IP alone.
     """
     inside = client.kind != "external"
     if to == "cluster-ip":
         return policies.internal if inside else LeftOpen("a cluster IP from outside (core/v1 ServiceSpec.type)")
     if inside and to == "node-port" and policies.external == "Local":
         return LeftOpen("node ports with externalTrafficPolicy Local, from within (core/v1 externalTrafficPolicy)")
+    if inside and to == "node-port" and policies.internal == "Local":
+        return LeftOpen("node ports with internalTrafficPolicy Local, from within (KEP-2086, core/v1)")
     return "Cluster" if inside else policies.external
 
 

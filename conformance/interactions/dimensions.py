@@ -33,6 +33,10 @@ _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
         {"address": ["node-port"], "client": ["pod", "node"], "external": ["Local"]},
     ),
     (
+        "documents contradict each other about clients inside at a node port with internalTrafficPolicy Local",
+        {"address": ["node-port"], "client": ["pod", "node"], "internal": ["Local"]},
+    ),
+    (
         "a proxy may serve node ports only at addresses of one family (--nodeport-addresses)",
         {"address": ["node-port"], "family": ["IPv6"]},
     ),

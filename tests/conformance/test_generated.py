@@ -23,7 +23,7 @@ from harness.errors import UsageError
 from harness.model.generation import Generation
 from tests.conformance.cases import SCENARIOS
 
-DIGEST = "0ce4eaa6ba78edcf2c73ce38a43580021baf6c15f1ae0b18a17317fdec554738"
+DIGEST = "d2b4a1e63588d1827516d89e9bbd9b695048386e1663aa7c60eb741205420eb1"
 
 READY = State(slices=(Slice("s0", (Member(0), Member(3))),))
 
