@@ -1,4 +1,8 @@
-"""The features of implementations, by profile. Core features are mandatory, extended features are declared."""
+"""The features of implementations, by profile. Core features are mandatory, extended features are declared.
+
+Documents leave some behaviour to implementations. A claim of the feature of such behaviour binds: its requirements are
+then a MUST (`must_if`).
+"""
 
 from __future__ import annotations
 
@@ -39,6 +43,47 @@ PROXY_HEALTH = Feature("ProxyHealth", _PROXY, False, "Each node answers /healthz
 HEALTH_CHECK_NODE_PORT = Feature(
     "HealthCheckNodePort", _PROXY, False, "Each node answers on the health check node ports of Services."
 )
+CLIENT_ADDRESS = Feature(
+    "ClientAddress", _PROXY, False, "With externalTrafficPolicy: Local, servers see the addresses of clients outside."
+)
+LOSSLESS_CHANGES = Feature(
+    "LosslessChanges",
+    _PROXY,
+    False,
+    "No connection or query is lost while the endpoints and hints of a Service change.",
+)
+UDP_FLOWS = Feature(
+    "UDPFlows",
+    _PROXY,
+    False,
+    "UDP flows leave an endpoint that is removed, and end with the Service or its last endpoint.",
+)
+OPEN_CONNECTIONS = Feature(
+    "OpenConnections",
+    _PROXY,
+    False,
+    "Open connections keep their endpoint when hints and conditions change, and when the proxy restarts.",
+)
+EVEN_SHARES = Feature("EvenShares", _PROXY, False, "All endpoints that a client may use get equal shares.")
+DROP_OR_REJECT = Feature(
+    "DropOrReject",
+    _PROXY,
+    False,
+    "Packets are dropped if only a policy excludes all endpoints, and rejected otherwise.",
+)
+HINTS_ON_ANY_SERVICE = Feature(
+    "HintsOnAnyService", _PROXY, False, "Hints count whatever trafficDistribution and annotations a Service has."
+)
+SERVICE_PROXY_NAME = Feature(
+    "ServiceProxyName", _PROXY, False, "Services with the label service-proxy-name are left to another proxy."
+)
+IP_MODE = Feature("LoadBalancerIPMode", _PROXY, False, "ipMode decides who serves a load balancer address inside.")
+SOURCE_RANGES = Feature(
+    "LoadBalancerSourceRanges", _PROXY, False, "loadBalancerSourceRanges restrict clients at load balancer addresses."
+)
+HAIRPIN = Feature("Hairpin", _PROXY, False, "A pod reaches itself through its Service.")
+IPV6_NODE_PORTS = Feature("IPv6NodePorts", _PROXY, False, "Node ports are served in both IP families.")
+AFFINITY_RENEWAL = Feature("AffinityRenewal", _PROXY, False, "Each connection renews a client's affinity.")
 NODE_LEVEL_TOPOLOGY = Feature(
     "NodeLevelTopology", _PROXY, False, "The proxy follows node-level hints behind the gate of KEP-3015 of 2022."
 )
@@ -69,6 +114,15 @@ CONTROLLER_METRICS = Feature(
     "ControllerMetrics", _CONTROLLER, False, "The controller exposes metrics under Kubernetes' names."
 )
 SYNC_EVENTS = Feature("SyncEvents", _CONTROLLER, False, "A failed sync is an Event on the Service.")
+MINIMAL_API_CALLS = Feature(
+    "MinimalAPICalls",
+    _CONTROLLER,
+    False,
+    "Slices are written only if they change, once for each change, and hints need no reads of their own.",
+)
+ENDPOINT_LOCATIONS = Feature(
+    "EndpointLocations", _CONTROLLER, False, "Endpoints have the name of their node and its zone."
+)
 CONDITIONS = Feature(
     "TrafficDistributionConditions", _CONTROLLER, False, "Conditions of a Service report the state of its value."
 )
@@ -163,8 +217,15 @@ TOPOLOGY_KEYS_ROUTING = Feature("TopologyKeysRouting", _CLUSTER, False, "Packets
 SKEW = Feature(
     "VersionSkew", _CLUSTER, False, "API server, controller and proxies of different releases work together."
 )
-ROLLOUT = Feature("Rollout", _CLUSTER, False, "Components are upgraded, downgraded and upgraded again under traffic.")
-OUTAGE = Feature("Outage", _CLUSTER, False, "The API server, the controller, proxies or nodes fail and recover.")
+ROLLOUT = Feature(
+    "Rollout", _CLUSTER, False, "Components are upgraded, downgraded and upgraded again under traffic, without a loss."
+)
+OUTAGE = Feature(
+    "Outage",
+    _CLUSTER,
+    False,
+    "The API server, the controller, proxies or nodes fail and recover, without a loss that can be avoided.",
+)
 
 # dns
 POD_LOCATORS = Feature(

@@ -210,8 +210,10 @@ BENIGN: list[Mutant] = [
            "The proxy translates TCP connections of a pod in the pod's network namespace, before the node sees them.",
            "Cilium, socket-level load balancing",
            proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_AtTheClient),
+           lacks=frozenset({"LoadBalancerSourceRanges"}),
            unmet=frozenset({"CHANGES/source-ranges-of-a-service", "CHANGES/source-ranges-of-both-families"})),
     Mutant("closes-what-has-left", "The proxy cuts open connections to a removed endpoint.",
            "data planes that flush connection tracking", proxy=_Closing,
+           lacks=frozenset({"OpenConnections"}),
            unmet=frozenset({"KEP-1669/open-connections-outlive-the-last-endpoint"})),
 ]  # fmt: skip

@@ -235,7 +235,7 @@ BENIGN: list[Mutant] = [
     Mutant("weighted", "One of several endpoints gets twice as many connections as any other endpoint.",
            "IPVS wrr, Cilium weights",
            proxy=partial(ServiceProxy, state=partial(AsRendered, decide=deciding(_weighted))),
-           unmet=frozenset({
+           lacks=frozenset({"EvenShares"}), unmet=frozenset({
                "CHANGES/shares-stay-even",
                "KEP-4444/default-spreads-evenly", "SERVICE/repeated-endpoint-counts-once",
                "KEP-4444/default-spreads-queries-evenly",
@@ -245,7 +245,7 @@ BENIGN: list[Mutant] = [
            "Cilium, Maglev", proxy=partial(ServiceProxy, kernel_table=_seeded)),
     Mutant("keeps-flows", "A UDP flow keeps its endpoint even after the endpoint is removed.", "IPVS",
            proxy=partial(ServiceProxy, state=LeavesUdpFlows),
-           unmet=frozenset({
+           lacks=frozenset({"UDPFlows"}), unmet=frozenset({
                "SERVICE/udp-flow-from-before-the-first-endpoint",
                "SERVICE/udp-flow-leaves-a-removed-endpoint",
                "SERVICE/udp-flows-at-external-addresses",
@@ -261,7 +261,7 @@ BENIGN: list[Mutant] = [
     Mutant("node-ports-on-one-address", "Node ports answer only on the node's IPv4 address.",
            "kube-proxy --nodeport-addresses",
            proxy=partial(ServiceProxy, state=partial(State, render=_on_one_address)),
-           unmet=frozenset({"SERVICE/node-ports-over-ipv6"})),
+           lacks=frozenset({"IPv6NodePorts"}), unmet=frozenset({"SERVICE/node-ports-over-ipv6"})),
     Mutant("drops-what-no-service-has", "The proxy drops packets to cluster IPs and ports that belong to no Service.",
            "Cilium, kube-router", proxy=edited(_drops_the_rest)),
     Mutant("refuses-what-no-service-has", "Cluster IPs answer pings, and reject connections to unused ports.",

@@ -59,7 +59,7 @@ FAMILIES = [
         "The proxy follows hints only on Services that request them, through trafficDistribution or an annotation.",
         "Cilium, OVN-Kubernetes",
         proxy=partial(ServiceProxy, state=WhereAsked),
-        lacks=frozenset({"NodeLevelTopology", "NodeLevelTopologyRouting"}),  # no Service requests such hints
+        lacks=frozenset({"HintsOnAnyService", "NodeLevelTopology", "NodeLevelTopologyRouting"}),
         unmet=frozenset({"KEP-4444/proxy-follows-hints-whatever-the-service-says"}),
     ),
     Mutant(
@@ -68,6 +68,7 @@ FAMILIES = [
         "connecting.",
         "Antrea",
         proxy=edited(unrenewed),
+        lacks=frozenset({"AffinityRenewal"}),
         unmet=frozenset({"AFFINITY/coming-again-renews-it"}),
     ),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES
+from conformance.features import DUAL_STACK_SLICES, ENDPOINT_LOCATIONS, ENDPOINT_SLICES
 from conformance.namespaces import namespace_beside
 from trafficdist import (
     MUST,
@@ -28,6 +28,7 @@ FRONT = {**WEB, "tier": "front"}
     "SLICE/endpoints-know-their-place",
     "An endpoint has the name of its node, and the zone from the node's label.",
     level=SHOULD,
+    must_if=ENDPOINT_LOCATIONS,
     features={ENDPOINT_SLICES},
     source="discovery/v1 Endpoint (nodeName and zone, both optional); KEP-2433, Proposal (its example has the zone)",
     kills={"endpoints-without-zone"},

@@ -1,7 +1,7 @@
 """Generated lives of Services: the documents define the endpoints of each client in every state.
 
 By default a run checks a few fixed lives; `trafficdist run --generate 60s` generates new lives from the seed. Lives in
-which hints determine an outcome are a SHOULD, as in the grid. All other lives are a MUST.
+which hints determine an outcome need node hints, as in the grid.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NOD
 from conformance.generated.runner import check, expect_lives
 from conformance.interactions.test_grid import CORE, HINTS
 from conformance.interactions.test_live import SERVICES
-from trafficdist import MUST, SHOULD, Cluster, requirement
+from trafficdist import MUST, Cluster, requirement
 
 pytestmark = pytest.mark.generates(check, among=4)
 
@@ -34,9 +34,9 @@ def test_core(three_zones: Cluster) -> None:
 
 @requirement(
     "GENERATED/core-hints",
-    "However a Service, its slices and the zones of nodes change, clients of cluster IPs and node ports follow hints, "
-    "and no connection fails while only hints change.",
-    level=SHOULD,
+    "However a Service, its slices and the zones of nodes change, clients of cluster IPs and node ports follow hints; "
+    "with LosslessChanges, no connection fails while only hints change.",
+    level=MUST,
     features=CORE | {NODE_HINTS},
     source=HINTS,
     kills={"freezes-hints", "ignores-node-hints"},
@@ -61,8 +61,8 @@ def test_all(three_zones: Cluster) -> None:
 @requirement(
     "GENERATED/all-hints",
     "However a Service, its slices and the zones of nodes change, over either IP family, at any of its addresses and "
-    "with session affinity, clients follow hints, and no connection fails while only hints change.",
-    level=SHOULD,
+    "with session affinity, clients follow hints; with LosslessChanges, no connection fails while only hints change.",
+    level=MUST,
     features=ALL | {NODE_HINTS},
     source=HINTS,
     kills={"freezes-hints", "ignores-node-hints"},

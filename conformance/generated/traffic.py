@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance import oracle
+from conformance.features import LOSSLESS_CHANGES
 from conformance.generated.lives import (
     FIRST_PORT,
     OF,
@@ -105,6 +106,7 @@ class _Playing:
         self.name = name
         self.question = f"{name} at its {life.address}"
         self._cluster = cluster
+        self._lossless = cluster.claims(LOSSLESS_CHANGES)
         self._life = life
         self._servers = servers
         self._service: Service | None = None
@@ -211,7 +213,7 @@ class _Playing:
             expected: dict[ClientRef, Expected] = {
                 self._client(node): {self._servers[each] for each in meanwhile(self._life, before, after, node)}
                 for node in self._life.nodes
-                if may_not_lose(self._life, before, after, node) is lossless
+                if (self._lossless and may_not_lose(self._life, before, after, node)) is lossless
             }
             if expected:
                 yield self._ask(expected), lossless

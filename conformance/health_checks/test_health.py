@@ -20,7 +20,6 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from trafficdist import (
-    MAY,
     MUST,
     SHOULD,
     Cluster,
@@ -57,7 +56,7 @@ def _expect_local(cluster: Cluster, service: Service, codes: Mapping[str, int]) 
     "HEALTH/node-answers-while-its-proxy-keeps-up",
     "While its proxy keeps up with changes, each node answers GET /healthz and /livez on port 10256 with 200, to "
     "clients inside and outside the cluster.",
-    level=SHOULD,
+    level=MUST,
     features={PROXY_HEALTH},
     source="Kubernetes, kube-proxy: --healthz-bind-address; KEP-3836",
     kills={"never-healthy"},
@@ -77,7 +76,7 @@ def test_healthy_node_answers(three_zones: Cluster) -> None:
     "HEALTH/node-that-is-about-to-go-is-unhealthy",
     "While a node has the taint ToBeDeletedByClusterAutoscaler, its /healthz returns 503, its /livez returns 200 and "
     "its traffic continues; other nodes stay healthy, including cordoned nodes.",
-    level=SHOULD,
+    level=MUST,
     features={PROXY_HEALTH},
     source="KEP-3836, kube-proxy improved ingress connectivity reliability",
     kills={"healthy-until-it-is-gone", "dead-when-it-is-about-to-go"},
@@ -103,7 +102,7 @@ def test_node_that_is_about_to_go_is_unhealthy(three_zones: Cluster) -> None:
 @requirement(
     "METRICS/health-answers-are-counted",
     "kubeproxy_proxy_healthz_total and kubeproxy_proxy_livez_total count responses by status code.",
-    level=MAY,
+    level=MUST,
     features={PROXY_HEALTH, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy; KEP-3836",
     kills={"proxy-metrics-never-change"},
@@ -236,7 +235,7 @@ def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
     "KEP-1669/health-check-fails-while-endpoints-terminate",
     "A node on which all endpoints of a Service are terminating answers 503 at the health check node port, and still "
     "sends traffic from outside the cluster to these endpoints.",
-    level=SHOULD,
+    level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal (health checks fail while endpoints terminate)",
     kills={"health-port-counts-terminating-endpoints", "no-terminating-fallback"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from conformance.features import LOSSLESS_CHANGES
 from conformance.interactions import cells, change_covering, change_steps, changes
 from conformance.interactions.change_steps import Addresses, Patch, Publish, Step, Unpublish
 from conformance.interactions.change_text import as_text
@@ -105,6 +106,7 @@ class _Living:
     def __init__(self, cluster: Cluster, change: Change, servers: Servers) -> None:
         self.change = change
         self._cluster = cluster
+        self._lossless = cluster.claims(LOSSLESS_CHANGES)
         self._servers = servers
         self._now, self._next = change.cells
         self._asked: dict[Front, Service] = {}  # for each address, the last state of the Service that had the address
@@ -151,7 +153,7 @@ class _Living:
                 nodes = [
                     node
                     for node in self.change.asked_from
-                    if changes.may_not_lose(self.change, front, node) is lossless
+                    if (self._lossless and changes.may_not_lose(self.change, front, node)) is lossless
                 ]
                 expected: dict[ClientRef, Expected] = {
                     self._client(node): {self._servers[each] for each in changes.meanwhile(self.change, front, node)}

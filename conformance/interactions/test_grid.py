@@ -1,8 +1,8 @@
 """The grid: combinations of the dimensions that other requirements keep fixed, in all pairs and important triples.
 
-Cells in which hints determine an outcome are a SHOULD, because no document mentions these combinations. All other cells
-are a MUST and do not depend on node hints. Cells that need extended features are separate requirements, so that, for
-example, a proxy without IPv6 can still pass all other requirements.
+Cells in which hints determine an outcome need node hints, which documents leave to implementations: a claim binds at
+every address, family and protocol. All other cells do not depend on node hints. Cells that need extended features are
+separate requirements, so that, for example, a proxy without IPv6 can still pass all other requirements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from conformance.features import (
     ZONE_HINTS,
 )
 from conformance.interactions.cell_runner import expect_cells
-from trafficdist import MUST, SHOULD, Cluster, requirement
+from trafficdist import MUST, Cluster, requirement
 
 CORE = {
     CLUSTER_IP,
@@ -57,7 +57,7 @@ def test_cluster_ip(three_zones: Cluster) -> None:
     "INTERACTIONS/cluster-ip-hints",
     "Traffic to the cluster IP goes to the endpoints that hints select, for every protocol, traffic policy, endpoint "
     "condition, kind of client and target port.",
-    level=SHOULD,
+    level=MUST,
     features=CORE | {NODE_HINTS},
     source=HINTS,
     kills={"decides-as-on-another-node", "ignores-node-hints"},
@@ -83,7 +83,7 @@ def test_node_port(three_zones: Cluster) -> None:
     "INTERACTIONS/node-port-hints",
     "Traffic to node ports goes to the endpoints that hints select, for every protocol, traffic policy, endpoint "
     "condition, kind of client and target port.",
-    level=SHOULD,
+    level=MUST,
     features=CORE | {NODE_HINTS},
     source=HINTS,
     kills={"ignores-zone-hints"},
@@ -109,7 +109,7 @@ def test_load_balancer(three_zones: Cluster) -> None:
     "INTERACTIONS/load-balancer-hints",
     "Traffic to load balancer addresses goes to the endpoints that hints select, for every protocol, traffic policy, "
     "endpoint condition, kind of client and target port.",
-    level=SHOULD,
+    level=MUST,
     features=CORE | {LOAD_BALANCER, NODE_HINTS},
     source=HINTS,
     kills={"external-local-for-all-at-load-balancers", "ignores-zone-hints"},
@@ -135,7 +135,7 @@ def test_external_ip(three_zones: Cluster) -> None:
     "INTERACTIONS/external-ip-hints",
     "Traffic to external IPs goes to the endpoints that hints select, for every protocol, traffic policy, endpoint "
     "condition, kind of client and target port.",
-    level=SHOULD,
+    level=MUST,
     features=CORE | {EXTERNAL_IPS, NODE_HINTS},
     source=HINTS,
     kills={"no-hints-inside-at-external-ips"},
@@ -168,7 +168,7 @@ def test_ipv6(three_zones: Cluster) -> None:
     "INTERACTIONS/ipv6-hints",
     "Traffic over IPv6, at all addresses, goes to the endpoints that hints select, for every protocol, traffic "
     "policy, endpoint condition, kind of client and target port.",
-    level=SHOULD,
+    level=MUST,
     features=ALL | {NODE_HINTS},
     source=HINTS,
     kills={"no-hints-at-external-addresses-over-ipv6", "no-hints-over-udp-and-ipv6"},
@@ -194,7 +194,7 @@ def test_affinity(three_zones: Cluster) -> None:
     "INTERACTIONS/affinity-hints",
     "Traffic to Services with session affinity, at all addresses, goes to the endpoints that hints select, for every "
     "protocol, traffic policy, endpoint condition, kind of client and target port.",
-    level=SHOULD,
+    level=MUST,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
     kills={"affinity-ignores-hints"},
@@ -220,7 +220,7 @@ def test_many_endpoints(three_zones: Cluster) -> None:
     "INTERACTIONS/many-endpoints-hints",
     "Traffic to Services with 120 and 1,200 endpoints goes to the endpoints that hints select, for every protocol, "
     "traffic policy, endpoint condition, kind of client and target port.",
-    level=SHOULD,
+    level=MUST,
     features=ALL | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
     kills={"no-hints-over-a-hundred"},

@@ -1,8 +1,8 @@
 """Live changes: fields of a Service and its slices change while it is served, and change back.
 
 Traffic must follow the documents before the change, after the change, and after the reversal. During a change, only
-endpoints that are allowed before or after the change may answer. Changes in which hints determine an outcome are a
-SHOULD, and all other changes are a MUST. Changes that need extended features are separate requirements.
+endpoints that are allowed before or after the change may answer. Changes in which hints determine an outcome need
+node hints. Changes that need extended features are separate requirements.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
 from conformance.interactions.change_runner import expect_changes
 from conformance.interactions.test_grid import CORE, HINTS, POLICIES
-from trafficdist import MUST, SHOULD, Cluster, requirement
+from trafficdist import MUST, Cluster, requirement
 
 SERVICES = f"core/v1 ServiceSpec; discovery/v1 EndpointSlice; {POLICIES}"
 OUTWARD = CORE | {EXTERNAL_IPS, LOAD_BALANCER}
@@ -45,9 +45,9 @@ def test_live(three_zones: Cluster) -> None:
 @pytest.mark.takes(10)
 @requirement(
     "INTERACTIONS/live-hints",
-    "Traffic follows the hints of an existing Service while hints, trafficDistribution and other fields change; no "
-    "connection fails while hints change.",
-    level=SHOULD,
+    "Traffic follows the hints of an existing Service while hints, trafficDistribution and other fields change; with "
+    "LosslessChanges, no connection fails while hints change.",
+    level=MUST,
     features=CORE | {NODE_HINTS},
     source=f"{HINTS}; KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",
     kills={"freezes-distribution", "freezes-hints", "never-restores-hints"},
@@ -73,7 +73,7 @@ def test_live_addresses(three_zones: Cluster) -> None:
     "INTERACTIONS/live-addresses-hints",
     "Clients at external IPs and load balancer addresses of an existing Service keep following hints while other "
     "fields change.",
-    level=SHOULD,
+    level=MUST,
     features=OUTWARD | {NODE_HINTS},
     source=HINTS,
     kills={"freezes-external-policy", "freezes-slice-ports"},
@@ -97,7 +97,7 @@ def test_live_ipv6(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/live-ipv6-hints",
     "Traffic follows hints over IPv6 while hints and other fields change.",
-    level=SHOULD,
+    level=MUST,
     features=OUTWARD | {IPV6_SERVICES, NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
     kills={"freezes-cluster-ips"},
@@ -122,7 +122,7 @@ def test_live_affinity(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/live-affinity-hints",
     "Clients with session affinity follow hints while hints and other fields change.",
-    level=SHOULD,
+    level=MUST,
     features=OUTWARD | {NODE_HINTS, SESSION_AFFINITY},
     source=HINTS,
     kills={"freezes-affinity", "freezes-slice-ports"},
@@ -147,7 +147,7 @@ def test_live_many_endpoints(three_zones: Cluster) -> None:
 @requirement(
     "INTERACTIONS/live-many-endpoints-hints",
     "Traffic follows hints of 120 endpoints while hints and other fields change.",
-    level=SHOULD,
+    level=MUST,
     features=OUTWARD | {NODE_HINTS},
     source=HINTS,
     kills={"freezes-hints"},

@@ -7,7 +7,9 @@ internalTrafficPolicy to traffic at the cluster IP, and externalTrafficPolicy to
 from __future__ import annotations
 
 from conformance.features import (
+    CLIENT_ADDRESS,
     CLUSTER_IP,
+    DROP_OR_REJECT,
     EXTERNAL_POLICY,
     INTERNAL_POLICY,
     LOAD_BALANCER,
@@ -76,6 +78,7 @@ def test_internal_local_never_falls_back(three_zones: Cluster) -> None:
     "KEP-2086/local-without-endpoints-drops",
     "With internalTrafficPolicy Local and endpoints only on other nodes, packets are dropped silently, not rejected.",
     level=SHOULD,
+    must_if=DROP_OR_REJECT,
     features={INTERNAL_POLICY},
     source="KEP-4444, Topology Aware Routing and InternalTrafficPolicy (traffic is dropped)",
     kills={"ignores-internal-local", "rejects-where-drop-is-due"},
@@ -176,7 +179,7 @@ def test_external_local_reaches_only_endpoints_of_the_node(three_zones: Cluster)
     "SERVICE/external-local-keeps-the-client-address",
     "With externalTrafficPolicy Local, the server sees the address of the client outside.",
     level=MUST,
-    features={EXTERNAL_POLICY, NODE_PORT},
+    features={CLIENT_ADDRESS, EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy (preserves the client source IP)",
     kills={"always-masquerades"},
 )
@@ -192,6 +195,7 @@ def test_external_local_keeps_the_client_address(three_zones: Cluster) -> None:
     "SERVICE/external-local-without-endpoints-drops",
     "With externalTrafficPolicy Local and endpoints only on other nodes, packets from outside are dropped silently.",
     level=SHOULD,
+    must_if=DROP_OR_REJECT,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic … will be dropped)",
     kills={"ignores-external-local", "rejects-where-drop-is-due"},
@@ -333,6 +337,7 @@ def test_internal_local_holds_for_udp(three_zones: Cluster) -> None:
     "SERVICE/no-endpoints-are-refused",
     "A Service that has lost its last endpoint rejects connections instead of letting clients wait.",
     level=SHOULD,
+    must_if=DROP_OR_REJECT,
     features={CLUSTER_IP, UDP_SERVICES},
     source="Kubernetes, kube-proxy: services without endpoints are rejected",
     kills={"drops-where-reject-is-due"},

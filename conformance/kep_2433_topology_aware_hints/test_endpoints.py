@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.features import DUAL_STACK_SLICES, TOPOLOGY_MODE
+from conformance.features import DUAL_STACK_SLICES, MINIMAL_API_CALLS, TOPOLOGY_MODE
 from conformance.kep_2433_topology_aware_hints.zones import (
     AUTO,
     MODE,
@@ -31,7 +31,7 @@ PORTS = {"a": 8080, "b": 9090, "c": 9191}
 @requirement(
     "KEP-2433/unready-endpoints-do-not-count",
     "An endpoint that is not ready has no hints, and does not count in the allocation until it is ready.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Assumptions (service capacity); released since 1.23",
     as_="released",
@@ -53,7 +53,7 @@ def test_unready_endpoints_do_not_count(three_zones: Cluster) -> None:
 @requirement(
     "KEP-2433/endpoint-without-zone-ends-hints",
     "While an endpoint is on a node without a zone, its Service gets no hints.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Kube-Proxy (all endpoints for the Service have zone hints); released since 1.21",
     as_="released",
@@ -111,6 +111,7 @@ def test_endpoint_of_several_ports_counts_once(three_zones: Cluster) -> None:
     "KEP-2433/hints-need-no-new-slice",
     "A Service that gets or loses hints has no more slices than before.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Goals (minimize the number of new EndpointSlices required)",
     kills={"a-slice-for-each-zone"},

@@ -16,7 +16,7 @@ import pytest
 from conformance.features import TOPOLOGY_EVENTS, TOPOLOGY_MODE
 from conformance.kep_2433_topology_aware_hints.zones import MODE, create_auto, create_pods, own_zones, size_zones
 from trafficdist import (
-    SHOULD,
+    MUST,
     Cluster,
     Service,
     expect_eventually,
@@ -100,7 +100,7 @@ CAUSES: Mapping[str, tuple[Callable[[Cluster], None], str]] = {
 @requirement(
     "KEP-2433/given-hints-are-an-event",
     "When a Service gets hints, the controller emits an Event for it.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Observability; released since 1.21",
     as_="released",
@@ -118,7 +118,7 @@ def test_given_hints_are_an_event(three_zones: Cluster) -> None:
 @requirement(
     "KEP-2433/withheld-hints-are-an-event",
     "When a Service with the annotation gets no hints, the controller emits an Event that names the cause.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Observability; released since 1.23 (kubernetes#103888)",
     as_="released",
@@ -136,7 +136,7 @@ def test_withheld_hints_are_an_event_with_the_cause(three_zones: Cluster, why: s
 @requirement(
     "KEP-2433/withdrawn-hints-are-an-event",
     "When hints of a Service are removed, the controller emits an Event that names the cause.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Overload; released since 1.23",
     as_="released",
@@ -163,7 +163,7 @@ def test_withdrawn_hints_are_an_event_with_the_cause(three_zones: Cluster, why: 
 @requirement(
     "KEP-2433/the-end-of-the-annotation-is-an-event",
     "When the annotation is removed from a Service that has hints, the controller emits an Event for it.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Feature Enablement and Rollback; released since 1.23",
     as_="released",

@@ -54,7 +54,7 @@ def test_endpoints_for_a_zone_that_goes_serve_others(three_zones: Cluster) -> No
     "KEP-2433/endpoints-for-a-zone-without-ready-nodes-serve-others",
     "When the last ready node of a zone becomes unready, endpoints in other zones that were hinted for it are hinted "
     "for zones with ready nodes.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}; Overload; released since 1.21 (nodes that are not ready do not count)",
     as_="released",
@@ -74,7 +74,7 @@ def test_endpoints_for_a_zone_without_ready_nodes_serve_others(three_zones: Clus
     "KEP-2433/first-zone-of-a-node-is-noticed",
     "A new ready node without a zone ends hints; once it gets a zone label, it counts for that zone and hints return, "
     "no later than the next slice write.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Identifying Zones; released since 1.28 (kubernetes PR#117245, kubernetes#123401)",
     as_="released",

@@ -16,7 +16,7 @@ from conformance.kep_2433_topology_aware_hints.zones import (
     unhinted,
 )
 from trafficdist import (
-    SHOULD,
+    MUST,
     Cluster,
     controller_metrics,
     expect_hints,
@@ -31,7 +31,7 @@ AUTO_SERVICES, OTHERS = {"topology": "Auto"}, {"topology": "Disabled"}
     "KEP-2433/changed-slices-are-counted-by-topology",
     'The metric endpointslices_changed_per_sync counts changed slices with the label topology="Auto" for Services '
     'with the annotation, and with topology="Disabled" for other Services.',
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_METRICS},
     source="KEP-2433, Observability; Monitoring Requirements; released with the label topology since 1.21",
     as_="released",

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from conformance.features import TOPOLOGY_MODE
+from conformance.features import MINIMAL_API_CALLS, TOPOLOGY_MODE
 from conformance.kep_2433_topology_aware_hints.zones import (
     WEB,
     ZONE,
@@ -188,7 +188,7 @@ def test_hints_that_became_possible_come_with_the_next_change(three_zones: Clust
 @requirement(
     "KEP-2433/readiness-of-nodes-is-noticed",
     "A node that becomes unready counts as removed.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING} (as nodes are added or removed); released since 1.21",
     as_="released",
@@ -209,7 +209,7 @@ def test_node_that_is_no_longer_ready_counts_as_gone(three_zones: Cluster) -> No
 @requirement(
     "KEP-2433/zone-of-a-node-is-noticed",
     "A node whose zone label changes counts for the new zone.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source=f"{HANDLING}; Identifying Zones; released since 1.28 (kubernetes PR#117245)",
     as_="released",
@@ -231,6 +231,7 @@ def test_node_with_another_zone_label_counts_for_that_zone(three_zones: Cluster)
     "KEP-2433/slices-that-are-right-are-not-written",
     "When one slice changes, slices that need no change are not written, with hints or without.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Goals (minimize churn of EndpointSlices while doing topology aware distribution)",
     kills={"rewrites-slices-that-stand"},
@@ -267,6 +268,7 @@ def _versions_without(cluster: Cluster, service: Service, *, port: int) -> dict[
     "KEP-2433/node-event-writes-each-slice-once",
     "When a Node event changes hints, each slice of the Service is written at most once.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Goals (minimize churn of EndpointSlices while doing topology aware distribution)",
     kills={"writes-every-slice-twice"},

@@ -30,7 +30,7 @@ HUGE = 64_000
 @requirement(
     "KEP-2433/control-plane-nodes-do-not-count",
     "CPU cores of control plane nodes do not count, and a zone with only such nodes does not count as a zone.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Assumptions (incoming traffic is proportional to cores); released since 1.23",
     as_="released",
@@ -49,7 +49,7 @@ def test_control_plane_nodes_do_not_count(three_zones: Cluster, role: str, zone:
 @requirement(
     "KEP-2433/unready-nodes-do-not-count",
     "CPU cores of unready nodes do not count, and it does not matter whether such a node has a zone.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Assumptions; released since 1.21",
     as_="released",
@@ -67,7 +67,7 @@ def test_unready_nodes_do_not_count(three_zones: Cluster, zone: str) -> None:
 @requirement(
     "KEP-2433/one-node-without-zone-ends-hints",
     "While any ready node has no zone, no Service gets hints.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Identifying Zones; released since 1.21",
     as_="released",

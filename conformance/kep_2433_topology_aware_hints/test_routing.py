@@ -12,6 +12,7 @@ import pytest
 from conformance.features import (
     CLUSTER_IP,
     INTERNAL_POLICY,
+    LOSSLESS_CHANGES,
     PROXY_RELEASES,
     TOPOLOGY_ROUTING,
     ZONE_HINTS,
@@ -20,6 +21,7 @@ from conformance.kep_2433_topology_aware_hints.zones import AUTO, AWARE_HINTS, M
 from trafficdist import (
     MUST,
     PROXY,
+    SHOULD,
     Cluster,
     Pod,
     Port,
@@ -72,7 +74,7 @@ def test_hints_filter_endpoints(three_zones: Cluster) -> None:
 @requirement(
     "KEP-2433/proxy-follows-the-annotation-of-a-live-service",
     "When an existing Service gets the annotation Auto and its endpoints get hints, clients use the endpoints hinted "
-    "for their zone, and all endpoints when both are removed; no connection fails.",
+    "for their zone, and all endpoints when both are removed; with LosslessChanges, no connection fails.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",
@@ -85,7 +87,8 @@ def test_annotation_of_a_live_service_is_followed(three_zones: Cluster) -> None:
     everybody: Traffic = {"a2": {a1, b1}, "b1": {a1, b1}}
     expect_traffic(three_zones, service, everybody, rates=FOLLOWED)
 
-    with expect_no_loss(three_zones, service, from_=["a2"], allowed={a1, b1}):
+    lossless = three_zones.claims(LOSSLESS_CHANGES)
+    with expect_no_loss(three_zones, service, from_=["a2"], allowed={a1, b1}, lossless=lossless):
         three_zones.patch_service(service, {"metadata": {"annotations": AUTO}})
         three_zones.publish(service, [same_zone(a1), same_zone(b1)])
         expect_traffic(three_zones, service, {"a2": {a1}, "b1": {b1}}, rates=FOLLOWED)
@@ -151,8 +154,8 @@ def test_zone_without_hints_is_not_filtered(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/partial-hints-leave-nobody-with-less",
-    "While at least one slice of a Service has no hints, every client uses all endpoints; no connection fails while "
-    "hints are added and removed slice by slice.",
+    "While at least one slice of a Service has no hints, every client uses all endpoints; with LosslessChanges, no "
+    "connection fails while hints are added and removed slice by slice.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy (will ignore all hints; safer transitions); Risks and Mitigations",
@@ -173,7 +176,8 @@ def test_partial_hints_leave_nobody_with_less(three_zones: Cluster) -> None:
     for pod in pods:
         three_zones.publish(service, [endpoint(pod)], name=pod.name)
 
-    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=everybody):
+    lossless = three_zones.claims(LOSSLESS_CHANGES)
+    with expect_no_loss(three_zones, service, from_=CLIENTS, allowed=everybody, lossless=lossless):
         for pod in pods[:-1]:
             three_zones.publish(service, [same_zone(pod)], name=pod.name)
             expect_traffic(three_zones, service, dict.fromkeys(CLIENTS, everybody))
@@ -212,7 +216,8 @@ def test_annotation_reaches_the_packets(three_zones: Cluster) -> None:
     "KEP-2433/transitions-lose-no-connection",
     "For a Service with several slices, no connection fails while the annotation is added, a node makes hints "
     "impossible and is removed again, and the annotation is removed.",
-    level=MUST,
+    level=SHOULD,
+    must_if=LOSSLESS_CHANGES,
     features={TOPOLOGY_ROUTING},
     source="KEP-2433, Kube-Proxy (safer transitions between enabled and disabled states)",
     kills={"forgets-before-it-learns"},

@@ -22,7 +22,6 @@ from conformance.kep_2433_topology_aware_hints.zones import (
 )
 from trafficdist import (
     MUST,
-    SHOULD,
     Cluster,
     expect_hint_counts,
     expect_hints,
@@ -37,7 +36,7 @@ EXAMPLE = {"a": 20, "b": 16, "c": 14}
 @requirement(
     "KEP-2433/shares-of-the-example",
     "Of 25 endpoints, zones with 20, 16 and 14 cores get about 40, 32 and 28 %, so that no zone is overloaded by 20 %.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; Overload (below 20 %)",
     kills={"counts-nodes-instead-of-cores", "keeps-every-own-zone"},
@@ -93,7 +92,7 @@ def test_fractions_overload_no_zone(three_zones: Cluster, zones: str) -> None:
     "KEP-2433/zone-that-comes-gets-enough-of-several-slices",
     "When a third zone with a fifth of the cores is added, enough of 105 endpoints in two slices are hinted for it to "
     "keep every zone below the threshold.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-2433, Overload (an Overload Threshold of 30 %; expected initial overload is below 20 %)",
     as_="kep",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import (
+    MINIMAL_API_CALLS,
     NODE_LEVEL_AUTOMATIC,
     NODE_LEVEL_BY_DAEMON_SET,
     NODE_LEVEL_BY_NODES,
@@ -82,7 +83,7 @@ def test_node_hints_go_and_come_with_the_annotation(three_zones: Cluster) -> Non
 @requirement(
     "KEP-3015/node-level-keeps-other-hints",
     "Node-level topology adds node hints to the zone hints that the Service has without it.",
-    level=SHOULD,
+    level=MUST,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Applying Node-Level Topology (the same rules as would have been used)",
     as_="kep",
@@ -101,6 +102,7 @@ def test_zone_hints_stay_beside_node_hints(three_zones: Cluster) -> None:
     "KEP-3015/node-level-settled-service-is-not-written-again",
     "With node-level topology, a change that leaves the endpoints unchanged causes no slice write.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Scalability (no new API calls)",
     as_="kep",

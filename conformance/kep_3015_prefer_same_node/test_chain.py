@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from conformance.features import PREFER_SAME_ROUTING, ROUTING
+from conformance.features import LOSSLESS_CHANGES, PREFER_SAME_ROUTING, ROUTING
 from trafficdist import (
     SHOULD,
     Cluster,
@@ -56,6 +56,7 @@ def test_value_decides_where_packets_go(three_zones: Cluster, value: str) -> Non
     "While the DNS server of a node is removed and added again, every query is answered, and queries return to the "
     "server on the node.",
     level=SHOULD,
+    must_if=LOSSLESS_CHANGES,
     features={PREFER_SAME_ROUTING, ROUTING},
     source="KEP-3015, User Stories, DNS",
     kills={"same-node-without-node-hints", "udp-forgets-before-it-learns"},

@@ -1,10 +1,18 @@
-"""KEP-3015, changes: each tier of PreferSameNode loses and regains its last endpoint, and no request is lost."""
+"""KEP-3015, changes: each tier of PreferSameNode loses and regains its last endpoint, without a loss if claimed."""
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS
+from conformance.features import (
+    CLUSTER_IP,
+    LOSSLESS_CHANGES,
+    NODE_HINTS,
+    TERMINATING_ENDPOINTS,
+    UDP_SERVICES,
+    ZONE_HINTS,
+)
 from trafficdist import (
     MUST,
+    SHOULD,
     TCP,
     UDP,
     Cluster,
@@ -20,37 +28,38 @@ from trafficdist import (
 
 @requirement(
     "KEP-3015/tiers-change-without-loss",
-    "While a client's node and zone lose and regain their endpoints, no new connection fails, and each connection "
-    "goes to the nearest endpoint.",
+    "While a client's node and zone lose and regain their endpoints, each connection goes to the nearest endpoint; "
+    "with LosslessChanges, no new connection fails.",
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-3015, Addition of PreferSameNode; User Stories, DNS (else to a remote one)",
     kills={"drops-without-hinted-endpoint", "forgets-before-it-learns", "ignores-zone-hints", "never-returns-to-hints"},
 )
 def test_node_and_zone_lose_and_regain_their_endpoints_without_loss(three_zones: Cluster) -> None:
-    lose_and_regain(three_zones, TCP)
+    lose_and_regain(three_zones, TCP, lossless=three_zones.claims(LOSSLESS_CHANGES))
 
 
 @requirement(
     "KEP-3015/tiers-change-without-losing-a-query",
     "While a client's node and zone lose and regain their UDP servers, every query from a new client port is answered.",
-    level=MUST,
+    level=SHOULD,
+    must_if=LOSSLESS_CHANGES,
     features={CLUSTER_IP, NODE_HINTS, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-3015, User Stories, DNS",
     kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "udp-forgets-before-it-learns"},
 )
 def test_node_and_zone_lose_and_regain_their_udp_servers_without_loss(three_zones: Cluster) -> None:
-    lose_and_regain(three_zones, UDP)
+    lose_and_regain(three_zones, UDP, lossless=True)
 
 
-def lose_and_regain(cluster: Cluster, port: Port) -> None:
+def lose_and_regain(cluster: Cluster, port: Port, *, lossless: bool) -> None:
     """Terminate and recreate endpoints, which moves the traffic of node a1 to its zone, to zone b, and back again."""
     service = cluster.create_service(ports=[port], traffic_distribution="PreferSameNode")
     a1, a2, b1 = cluster.run_servers(on=["a1", "a2", "b1"])
     cluster.publish(service, [same_node(a1), same_node(a2), same_node(b1)])
     expect_traffic(cluster, service, {"a1": {a1}, "a2": {a2}, "b1": {b1}})
 
-    with expect_no_loss(cluster, service, from_=["a1", "a2"], allowed={a1, a2, b1}):
+    with expect_no_loss(cluster, service, from_=["a1", "a2"], allowed={a1, a2, b1}, lossless=lossless):
         cluster.publish(service, [leaving(a1), same_node(a2), same_node(b1)])
         expect_traffic(cluster, service, {"a1": {a2}, "a2": {a2}})
         cluster.publish(service, [leaving(a2), same_node(b1)])

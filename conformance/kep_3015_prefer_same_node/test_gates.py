@@ -9,6 +9,7 @@ import pytest
 from conformance.features import (
     API_SERVER_RELEASES,
     CONTROLLER_RELEASES,
+    MINIMAL_API_CALLS,
     NODE_HINTS,
     PREFER_SAME_NODE,
     PREFER_SAME_ZONE,
@@ -246,6 +247,7 @@ def test_switching_the_gate_on_changes_no_other_value(three_zones: Cluster, valu
     "KEP-3015/enabling-writes-no-other-slice",
     "Switching gate PreferSameTrafficDistribution on causes no write of slices of Services without the new values.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={ROLLOUT},
     source="KEP-3015, Scalability (any new API calls: no); KEP-2433, Goals (minimize churn of EndpointSlices)",
     kills={"rewrites-slices-at-any-start"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.features import DUAL_STACK_SLICES, PREFER_CLOSE, PREFER_SAME_NODE, PREFER_SAME_ZONE
+from conformance.features import DUAL_STACK_SLICES, MINIMAL_API_CALLS, PREFER_CLOSE, PREFER_SAME_NODE, PREFER_SAME_ZONE
 from trafficdist import (
     HOSTNAME_LABEL,
     MUST,
@@ -246,6 +246,7 @@ def test_both_hints_go_and_come_with_the_value(three_zones: Cluster) -> None:
     "KEP-3015/a-settled-service-is-not-written-again",
     "With PreferSameNode, a change that leaves the endpoints unchanged causes no slice write, in either IP family.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
     source="KEP-3015, Scalability (no new API calls)",
     kills={"rewrites-node-hints"},

@@ -15,7 +15,6 @@ from conformance.features import (
 from trafficdist import (
     MUST,
     NO_ANSWER,
-    SHOULD,
     TCP,
     UDP,
     Cluster,
@@ -163,7 +162,7 @@ def test_unready_endpoint_on_the_node_falls_back_to_the_zone(three_zones: Cluste
 @requirement(
     "KEP-3015/unready-endpoint-without-hint-changes-nothing",
     "A starting or terminating endpoint without hints does not disable the hints of the ready endpoints.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode; released: only ready endpoints count",
     as_="released",
@@ -188,7 +187,7 @@ def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zone
     "KEP-3015/endpoint-of-the-node-lost-and-regained",
     "When the endpoint of a node is removed, clients on the node use another endpoint, and the local endpoint again "
     "when it is back.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, User Stories, DNS",
     kills={"drops-without-hinted-endpoint", "never-returns-to-hints"},
@@ -204,7 +203,7 @@ def test_node_loses_and_regains_its_endpoint(three_zones: Cluster) -> None:
 @requirement(
     "KEP-3015/local-dns-over-udp",
     "UDP clients use the server on their node, and a remote server while their node has none.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, NODE_HINTS, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS",
     kills={"ignores-zone-hints", "udp-ignores-hints"},
@@ -222,7 +221,7 @@ def test_udp_clients_use_the_server_on_their_node(three_zones: Cluster) -> None:
 @requirement(
     "KEP-3015/node-hints-hold-for-ipv6",
     "Hints for nodes and their fallbacks apply to IPv6 as they do to IPv4.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, NODE_HINTS, IPV6_SERVICES},
     source="KEP-3015, Addition of PreferSameNode",
     kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "ipv6-ignores-hints"},
@@ -238,7 +237,7 @@ def test_node_hints_hold_for_ipv6(three_zones: Cluster) -> None:
 @requirement(
     "KEP-3015/clients-on-the-node-follow-node-hints-too",
     "A client in the node's own network namespace uses the endpoints that are hinted for the node.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (same node as the client)",
     kills={"ignores-node-hints", "node-hints-end-with-the-node"},

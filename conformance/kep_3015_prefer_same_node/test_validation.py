@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from conformance.features import DEPRECATION_WARNINGS, HINTS_FIELD, NODE_HINTS_FIELD, TRAFFIC_DISTRIBUTION_FIELD
 from conformance.kep_4444_traffic_distribution.test_validation import create_service, patch_service
 from trafficdist import (
-    MAY,
     MUST,
     Cluster,
     Endpoint,
@@ -57,7 +56,7 @@ def test_applied_node_hints_replace_those_of_another_manager(three_zones: Cluste
     "KEP-3015/prefer-close-warns",
     "The API server returns a warning that names PreferSameZone for a Service with PreferClose, and no warning for "
     "others.",
-    level=MAY,
+    level=MUST,
     features={DEPRECATION_WARNINGS, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-3015, Summary (PreferClose is deprecated); released since 1.35",
     kills={"does-not-warn"},

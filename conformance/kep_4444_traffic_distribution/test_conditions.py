@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from conformance.features import CONDITIONS, HONORED, PREFER_CLOSE, PREFER_SAME_NODE, ROUTING
 from trafficdist import (
-    MAY,
+    MUST,
     PROXY,
     SHOULD,
     Cluster,
@@ -30,7 +30,7 @@ ACCEPTED, PROGRAMMED, HONORED_TYPE = (f"TrafficDistribution{word}" for word in (
     "KEP-4444/accepted-condition",
     "TrafficDistributionAccepted becomes True on a Service with a value that the controller supports, and is absent on "
     "a Service without the field.",
-    level=MAY,
+    level=MUST,
     features={CONDITIONS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Status Reporting",
     kills={"says-accepted-of-nothing", "conditions-outlive-the-field"},
@@ -51,7 +51,7 @@ def test_supported_values_are_accepted(three_zones: Cluster) -> None:
     "KEP-4444/unsupported-value-is-not-accepted",
     "TrafficDistributionAccepted becomes False, with a reason, on a Service with a value that the controller does not "
     "support, and True when the value is changed to a supported one.",
-    level=MAY,
+    level=MUST,
     features={CONDITIONS, PREFER_CLOSE},
     source="KEP-4444, Status Reporting (malformed or not supported)",
     as_="kep",
@@ -74,7 +74,7 @@ def test_unsupported_value_is_not_accepted(three_zones: Cluster) -> None:
     "KEP-4444/programmed-condition",
     "TrafficDistributionProgrammed becomes True when the slices have the hints of the value, including hints for "
     "nodes, is not True while an endpoint has none, and is removed with the field.",
-    level=MAY,
+    level=MUST,
     features={CONDITIONS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Status Reporting",
     since="1.33",
@@ -101,7 +101,7 @@ def test_written_hints_are_programmed(three_zones: Cluster) -> None:
     "KEP-4444/honored-condition",
     "TrafficDistributionHonored becomes True when traffic follows the current hints on every node; it is not True "
     "while the proxy of one node is stopped and hints change, and becomes True again when that proxy is back.",
-    level=MAY,
+    level=MUST,
     features={HONORED, ROUTING},
     source="KEP-4444, Status Reporting (a condition that the data plane could add)",
     kills={"says-honored-when-programmed", "says-honored-of-nothing"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from conformance.features import CONTROLLER_RELEASES, ENDPOINT_SLICES, SYNC_EVENTS
 from trafficdist import (
     CONTROLLER,
-    SHOULD,
+    MUST,
     Cluster,
     Service,
     create_unwritable_pod,
@@ -24,7 +24,7 @@ WEB, OTHER = {"app": "web"}, {"app": "other"}
     "KEP-4444/failed-sync-is-an-event",
     "When a sync of a Service fails, for example because the API server rejects a slice, the Service has an Event of "
     "type Warning; a Service whose syncs all succeed has none.",
-    level=SHOULD,
+    level=MUST,
     features={ENDPOINT_SLICES, SYNC_EVENTS},
     source="KEP-4444, Monitoring Requirements (visible as an Event on the respective Service object)",
     kills={"tells-nobody-of-failures", "failures-are-normal-events", "failures-are-events-of-the-slice"},
@@ -43,7 +43,7 @@ def test_failed_sync_is_an_event(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/failed-sync-is-an-event-without-the-field",
     "When a sync fails while gate ServiceTrafficDistribution is off, the Service has an Event of type Warning too.",
-    level=SHOULD,  # the KEP requires it of a controller that supports the field
+    level=MUST,
     features={CONTROLLER_RELEASES, SYNC_EVENTS},
     source="Kubernetes, EndpointSlice controller (FailedToUpdateEndpointSlices); KEP-4444, Monitoring Requirements",
     kills={"tells-nobody-of-failures", "tells-of-failures-with-the-field-alone"},

@@ -1,8 +1,8 @@
-"""KEP-4444, changes: no client loses an answer while the endpoints of a zone are removed and restored."""
+"""KEP-4444, changes: the endpoints of a zone are removed and restored, without a loss if claimed."""
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS
+from conformance.features import CLUSTER_IP, LOSSLESS_CHANGES, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS
 from trafficdist import (
     MUST,
     SHOULD,
@@ -20,11 +20,11 @@ from trafficdist import (
 
 @requirement(
     "KEP-4444/zone-loses-and-regains-its-endpoints",
-    "While the last endpoint of a zone is removed and added again, no new connection fails, and clients in the zone "
-    "use the endpoint again.",
+    "While the last endpoint of a zone is removed and added again, clients in the zone use those of other zones, and "
+    "then the endpoint again; with LosslessChanges, no new connection fails.",
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
-    source="KEP-4444, User Stories, Story 2 (to avoid connection failures if no close endpoints are available)",
+    source="KEP-4444, PreferClose (traffic would be routed to other zones); User Stories, Story 2",
     kills={
         "drops-without-hinted-endpoint",
         "forgets-before-it-learns",
@@ -35,19 +35,20 @@ from trafficdist import (
     },
 )
 def test_zone_loses_and_regains_its_last_endpoint_without_loss(three_zones: Cluster) -> None:
-    lose_and_regain(three_zones, TCP)
+    lose_and_regain(three_zones, TCP, lossless=three_zones.claims(LOSSLESS_CHANGES))
 
 
 @requirement(
     "KEP-4444/zone-change-loses-no-query",
     "While the last UDP server of a zone is removed and added again, every query from a new client port is answered.",
-    level=MUST,
+    level=SHOULD,
+    must_if=LOSSLESS_CHANGES,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-4444, User Stories, Story 2",
     kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "udp-forgets-before-it-learns"},
 )
 def test_zone_loses_and_regains_its_last_udp_server_without_loss(three_zones: Cluster) -> None:
-    lose_and_regain(three_zones, UDP)
+    lose_and_regain(three_zones, UDP, lossless=True)
 
 
 @requirement(
@@ -55,6 +56,7 @@ def test_zone_loses_and_regains_its_last_udp_server_without_loss(three_zones: Cl
     "No connection fails while hints are added slice by slice, the client's node moves to another zone, and hints are "
     "removed.",
     level=SHOULD,  # the passage gives overload as the reason, and does not mention connections
+    must_if=LOSSLESS_CHANGES,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (safer transitions between enabled and disabled states)",
     kills={
@@ -84,14 +86,14 @@ def test_hints_come_and_go_slice_by_slice_without_loss(three_zones: Cluster) -> 
         expect_traffic(three_zones, service, {"a1": {a1, b1}, "a2": {a1, b1}})
 
 
-def lose_and_regain(cluster: Cluster, port: Port) -> None:
+def lose_and_regain(cluster: Cluster, port: Port, *, lossless: bool) -> None:
     """Terminate, delete and replace the only endpoint of zone a, while clients in two zones send requests."""
     service = cluster.create_service(ports=[port], traffic_distribution="PreferClose")
     a1, b1 = cluster.run_servers(on=["a1", "b1"])
     cluster.publish(service, [same_zone(a1), same_zone(b1)])
     expect_traffic(cluster, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}})
 
-    with expect_no_loss(cluster, service, from_=["a1", "a2", "b1"], allowed={a1, b1}):
+    with expect_no_loss(cluster, service, from_=["a1", "a2", "b1"], allowed={a1, b1}, lossless=lossless):
         cluster.publish(service, [same_zone(a1, ready=False, serving=True, terminating=True), same_zone(b1)])
         expect_traffic(cluster, service, {"a1": {b1}, "a2": {b1}, "b1": {b1}})
         cluster.publish(service, [same_zone(b1)])

@@ -7,6 +7,7 @@ import pytest
 from conformance.features import (
     API_SERVER_RELEASES,
     CONTROLLER_RELEASES,
+    MINIMAL_API_CALLS,
     PREFER_CLOSE,
     PROXY_RELEASES,
     ROLLOUT,
@@ -230,6 +231,7 @@ def test_switching_the_gate_on_changes_nothing_without_the_field(three_zones: Cl
     "Switching gate ServiceTrafficDistribution on causes no write of slices of Services without the field, with or "
     "without the annotation.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={ROLLOUT},
     source="KEP-4444, Scalability (any new API calls: no); KEP-2433, Goals (minimize churn of EndpointSlices)",
     kills={"rewrites-slices-at-any-start"},

@@ -21,7 +21,6 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
     expect_stored,
 )
 from trafficdist import (
-    MAY,
     MUST,
     Cluster,
     Hints,
@@ -37,7 +36,7 @@ FIELD = "spec.trafficDistribution"
 @requirement(
     "KEP-4444/api-stores-values-with-a-domain",
     "A value that consists of a domain, a slash and a name is accepted and read back.",
-    level=MAY,
+    level=MUST,
     features={DOMAIN_VALUES, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Implementation specific heuristics",
     as_="kep",
@@ -83,7 +82,7 @@ def test_values_with_a_domain_are_refused(three_zones: Cluster) -> None:
     "KEP-4444/unknown-domain-is-no-preference",
     "For a value of an unknown domain, a controller writes no hints and removes the hints of the previous value; "
     "traffic goes to all endpoints.",
-    level=MAY,
+    level=MUST,
     features={DOMAIN_HEURISTICS, ROUTING},
     source="KEP-4444, Implementation specific heuristics",
     as_="kep",
@@ -103,7 +102,7 @@ def test_unknown_domain_is_no_preference(three_zones: Cluster) -> None:
     "KEP-4444/heuristic-of-a-domain-is-applied",
     "With trafficdist.dev/PreferNextZone, traffic stays in the zone, or goes to the next zone that has endpoints, in "
     "each IP family and as endpoints are added and removed.",
-    level=MAY,
+    level=MUST,
     features={DOMAIN_HEURISTICS, ROUTING, SAMPLE_HEURISTIC},
     source="KEP-4444, Implementation specific heuristics",
     as_="kep",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES, PREFER_CLOSE
+from conformance.features import DUAL_STACK_SLICES, ENDPOINT_SLICES, MINIMAL_API_CALLS, PREFER_CLOSE
 from trafficdist import (
     MUST,
     SHOULD,
@@ -160,6 +160,7 @@ def test_pod_of_a_lost_node_leaves_hints_to_others(three_zones: Cluster) -> None
     "KEP-4444/a-settled-service-is-not-written-again",
     "A change that leaves the endpoints unchanged causes no slice write.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, Scalability (no new API calls)",
     kills={"writes-without-need"},
@@ -204,7 +205,7 @@ def test_slices_of_another_writer_are_left_alone(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/policies-do-not-change-hints",
     "The hints of a Service do not depend on its traffic policies.",
-    level=SHOULD,
+    level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the control plane does not look at the traffic policies)",
     kills={"local-policy-ends-hints"},
@@ -227,6 +228,7 @@ def test_traffic_policies_do_not_change_hints(three_zones: Cluster) -> None:
     "KEP-4444/policy-change-leaves-hints",
     "Changing a traffic policy of an existing Service causes no slice write.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the control plane does not look at the traffic policies)",
     kills={"local-policy-ends-hints", "local-policy-ends-hints-later"},
@@ -296,6 +298,7 @@ def test_endpoints_of_every_slice_are_hinted(three_zones: Cluster) -> None:
     "KEP-4444/service-without-ports-settles",
     "Slices of a headless Service without ports have hints, and are written only when they change.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, Scalability (no new API calls)",
     kills={"rewrites-slices-without-ports"},

@@ -20,6 +20,7 @@ from conformance.features import (
     TOPOLOGY_MODE,
 )
 from trafficdist import (
+    MUST,
     NO_ANSWER,
     PROXY,
     SHOULD,
@@ -62,7 +63,7 @@ NO_LOCAL = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
     "KEP-4444/controller-counts-services-by-value",
     "services_count_by_traffic_distribution gives the number of Services with each value, and follows when a value is "
     "set, changed or removed, and when a Service is deleted.",
-    level=SHOULD,
+    level=MUST,
     features={CONTROLLER_METRICS, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Monitoring Requirements",
     kills={"controller-metrics-never-change", "counts-services-at-first-sight"},
@@ -89,7 +90,7 @@ def test_services_are_counted_by_value(three_zones: Cluster) -> None:
     "KEP-4444/annotated-services-are-not-counted",
     "A Service with annotation topology-mode Auto is not counted by the value of its field, because the field has no "
     "effect there.",
-    level=SHOULD,
+    level=MUST,
     features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
     source="KEP-4444, Monitoring Requirements (some Service is using the field); Risks and Mitigations (precedence)",
     kills={"counts-annotated-services"},
@@ -106,7 +107,7 @@ def test_annotated_service_is_not_counted(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/controller-counts-syncs",
     "endpoint_slice_controller_syncs with result success increases when a Service is synced.",
-    level=SHOULD,
+    level=MUST,
     features={CONTROLLER_METRICS},
     source="KEP-4444, Monitoring Requirements (the count for success and failure)",
     since="1.21",
@@ -133,7 +134,7 @@ def _expect_failures_counted(cluster: Cluster, result: str) -> None:
     "KEP-4444/failed-syncs-are-counted-apart",
     "endpoint_slice_controller_syncs with result failure increases when a sync fails, for example because the API "
     "server rejects a slice.",
-    level=SHOULD,
+    level=MUST,
     features={CONTROLLER_METRICS},
     source="KEP-4444, Monitoring Requirements (the count for success and failure)",
     as_="kep",
@@ -148,7 +149,7 @@ def test_failed_syncs_are_counted_as_failures(three_zones: Cluster) -> None:
     "KEP-4444/failed-syncs-are-counted-as-errors",
     "endpoint_slice_controller_syncs with result error increases when a sync fails, for example because the API server "
     "rejects a slice.",
-    level=SHOULD,
+    level=MUST,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller; KEP-4444 calls the result failure",
     as_="released",
@@ -164,7 +165,7 @@ def test_failed_syncs_are_counted_as_errors(three_zones: Cluster) -> None:
     "METRICS/changed-slices-by-value",
     "endpointslices_changed_per_sync counts the slices that a sync changed, by the value of the field; for a Service "
     "with the annotation it counts them with topology Auto and without a value.",
-    level=SHOULD,
+    level=MUST,
     features={CONTROLLER_METRICS, PREFER_CLOSE, TOPOLOGY_MODE},
     source="Kubernetes, metrics of the EndpointSlice controller; KEP-2433, Observability",
     kills={"controller-metrics-never-change", "changed-slices-without-labels"},
@@ -191,7 +192,7 @@ def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
     "METRICS/slices-and-endpoints-are-counted",
     "num_endpoint_slices and endpoints_desired follow the objects that exist, and the metric changes counts slice "
     "writes by operation.",
-    level=SHOULD,
+    level=MUST,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",
     kills={"controller-metrics-never-change", "forgets-to-uncount"},
@@ -218,7 +219,7 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
     "METRICS/added-and-removed-endpoints-are-counted",
     "endpoints_added_per_sync increases when endpoints are added and endpoints_removed_per_sync when they are removed; "
     "desired_endpoint_slices counts one slice for a Service with one endpoint, until it is deleted.",
-    level=SHOULD,
+    level=MUST,
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",
     kills={"added-counts-as-removed", "controller-metrics-never-change", "forgets-to-uncount"},
@@ -250,7 +251,7 @@ def test_endpoints_that_come_and_go_are_counted(three_zones: Cluster) -> None:
     "KEP-4444/proxy-tells-when-it-synced",
     "kubeproxy_sync_proxy_rules_last_timestamp_seconds is the time when rules last changed: it advances with each "
     "change of rules, on each node.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, PROXY_METRICS},
     source="KEP-4444, Monitoring Requirements",
     kills={"proxy-metrics-never-change", "timestamps-in-milliseconds"},
@@ -320,7 +321,7 @@ def _last_sync(cluster: Cluster, node: str) -> float:
     "METRICS/dropped-internal-traffic-is-counted",
     "no_local_endpoints_total with traffic_policy internal counts the Services whose internal traffic a node drops "
     "because all endpoints are on other nodes, and not Services without any endpoint.",
-    level=SHOULD,
+    level=MUST,
     features={INTERNAL_POLICY, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy; KEP-2086",
     kills={
@@ -355,7 +356,7 @@ def test_dropped_internal_traffic_is_counted(three_zones: Cluster) -> None:
     "METRICS/dropped-external-traffic-is-counted",
     "no_local_endpoints_total with traffic_policy external counts the Services whose traffic from outside a node "
     "drops because all endpoints are on other nodes, and follows when a local endpoint is added.",
-    level=SHOULD,
+    level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, PROXY_METRICS},
     source="Kubernetes, metrics of kube-proxy",
     kills={"drops-counted-for-the-other-policy", "ignores-external-local", "proxy-metrics-never-change"},

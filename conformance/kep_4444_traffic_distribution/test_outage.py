@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.features import OUTAGE
+from conformance.features import MINIMAL_API_CALLS, OUTAGE
 from trafficdist import (
     API_SERVER,
     CONTROLLER,
@@ -45,6 +45,7 @@ def test_routing_outlives_the_api_server(three_zones: Cluster) -> None:
     "KEP-4444/return-of-the-api-server-disturbs-nothing",
     "When the API server is back and nothing has changed, no slice is written, and traffic continues as before.",
     level=SHOULD,  # the KEP covers traffic, which is a separate requirement, but not writes
+    must_if=MINIMAL_API_CALLS,
     features={OUTAGE},
     source="KEP-4444, Troubleshooting",
     kills={"rewrites-slices-at-any-start"},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, GRADED_ZONES, UDP_SERVICES, ZONE_HINTS
+from conformance.features import CLUSTER_IP, EVEN_SHARES, GRADED_ZONES, UDP_SERVICES, ZONE_HINTS
 from trafficdist import (
-    MAY,
+    MUST,
     SHOULD,
     UDP,
     Cluster,
@@ -24,6 +24,7 @@ from trafficdist import (
     "KEP-4444/default-spreads-evenly",
     "Without hints, every endpoint gets an equal share of a client's connections, within a stated error.",
     level=SHOULD,
+    must_if=EVEN_SHARES,
     features={CLUSTER_IP},
     source="KEP-4444, Default (equal distribution of traffic across endpoints)",
     kills={"favours-its-own-node", "one-endpoint-twice"},
@@ -40,6 +41,7 @@ def test_connections_are_spread_evenly_without_hints(three_zones: Cluster) -> No
     "KEP-4444/default-spreads-queries-evenly",
     "Without hints, every endpoint gets an equal share of a client's UDP queries, within a stated error.",
     level=SHOULD,
+    must_if=EVEN_SHARES,
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-4444, Default (equal distribution of traffic across endpoints)",
     kills={"one-endpoint-twice"},
@@ -56,6 +58,7 @@ def test_queries_are_spread_evenly_without_hints(three_zones: Cluster) -> None:
     "KEP-4444/zone-spreads-evenly",
     "With hints, every endpoint of the zone gets an equal share of the connections of a client in that zone.",
     level=SHOULD,
+    must_if=EVEN_SHARES,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose; KEP-3015, Renaming/Deprecation of PreferClose",
     kills={"one-endpoint-twice"},
@@ -71,7 +74,7 @@ def test_connections_are_spread_evenly_in_the_zone(three_zones: Cluster) -> None
 @requirement(
     "KEP-4444/hot-zone-stays-in-the-zone",
     "With all clients in a zone that has one endpoint, that endpoint gets every connection, however many are open.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Risks and Mitigations; KEP-3015, User Stories, PreferClose vs PreferSameZone",
     unless=GRADED_ZONES,
@@ -87,7 +90,7 @@ def test_hot_zone_keeps_its_traffic(three_zones: Cluster) -> None:
     "KEP-4444/hot-zone-answers-everybody",
     "Under any load on a zone, a ready endpoint answers every connection; the report states the share of each "
     "endpoint.",
-    level=MAY,
+    level=MUST,
     features={CLUSTER_IP, GRADED_ZONES, ZONE_HINTS},
     source="KEP-4444, Proposal (a future refinement could detect overload); Risks and Mitigations",
     kills={"sheds-under-load"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.features import CLUSTER_IP, UDP_SERVICES, ZONE_HINTS
+from conformance.features import CLUSTER_IP, EVEN_SHARES, UDP_SERVICES, ZONE_HINTS
 from trafficdist import (
     MUST,
     SHOULD,
@@ -77,6 +77,7 @@ def _at(pods: Sequence[Pod], numbers: Sequence[int]) -> set[Pod]:
     "Of 1,200 endpoints, clients in a zone use exactly the 48 or 120 that are hinted for it; when the hints of a few "
     "endpoints change, traffic follows.",
     level=SHOULD,
+    must_if=EVEN_SHARES,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose; Default (equal distribution)",
     kills={

@@ -13,7 +13,6 @@ from conformance.features import PREFER_CLOSE, PREFER_SAME_NODE, TOPOLOGY_MODE
 from conformance.skew import SERVERS, SHARED_OUT, WEB
 from trafficdist import (
     MUST,
-    SHOULD,
     Cluster,
     Hints,
     expect_hint_counts,
@@ -100,7 +99,7 @@ def test_field_changes_nothing_under_the_annotation(three_zones: Cluster) -> Non
 @requirement(
     "KEP-4444/annotation-removed-without-field-ends-hints",
     "When the annotation of a Service without the field is removed, its hints are removed.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_MODE},
     source="KEP-4444, Default (i.e. trafficDistribution is not configured)",
     kills={"annotation-outlives-itself"},

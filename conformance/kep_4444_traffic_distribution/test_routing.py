@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, UDP_SERVICES, ZONE_HINTS
+from conformance.features import (
+    CLUSTER_IP,
+    EVEN_SHARES,
+    HINTS_ON_ANY_SERVICE,
+    IPV6_SERVICES,
+    NODE_PORT,
+    UDP_SERVICES,
+    ZONE_HINTS,
+)
 from trafficdist import (
     MUST,
     SHOULD,
@@ -23,6 +31,7 @@ from trafficdist import (
     "KEP-4444/no-hints-use-every-endpoint",
     "Without hints, a client in any zone reaches every ready endpoint.",
     level=SHOULD,
+    must_if=EVEN_SHARES,
     features={CLUSTER_IP},
     source="KEP-4444, Default (trafficDistribution is not configured); Proposal leaves it to the implementation",
     kills={"no-hints-mean-nobody", "starves-one-endpoint"},
@@ -137,7 +146,7 @@ def test_hint_for_another_zone_is_followed(three_zones: Cluster) -> None:
 @requirement(
     "KEP-2433/endpoint-serves-each-zone-it-is-hinted-for",
     "Clients in every zone that an endpoint is hinted for use it.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, EndpointSlice API (forZones is a list)",
     kills={"first-hint-only", "ignores-zone-hints"},
@@ -227,6 +236,7 @@ def test_endpoint_without_conditions_counts_as_ready(three_zones: Cluster) -> No
     "A proxy follows hints on a Service without field and annotation, and acts as if there were no hints on a Service "
     "that has the field but no hints.",
     level=SHOULD,
+    must_if=HINTS_ON_ANY_SERVICE,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (irrespective of annotation and field)",
     kills={"field-without-hints", "hints-need-the-annotation", "hints-need-the-field", "ignores-zone-hints"},
@@ -247,6 +257,7 @@ def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
     "A proxy follows hints on a Service with either topology annotation, whether its value is Auto, Disabled or "
     "anything else.",
     level=SHOULD,
+    must_if=HINTS_ON_ANY_SERVICE,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (irrespective of the annotation)",
     kills={"annotation-disabled-ends-hints", "ignores-zone-hints"},
@@ -380,7 +391,7 @@ def test_zone_hints_hold_for_udp(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/each-ip-family-is-judged-on-its-own",
     "On a dual-stack Service, each IP family follows the hints of its own slices.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, IPV6_SERVICES},
     source="KEP-4444, PreferClose (hints within EndpointSlices, one address type each)",
     kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "judges-both-families-together"},
@@ -398,7 +409,7 @@ def test_hints_of_one_family_do_not_touch_the_other(three_zones: Cluster) -> Non
 @requirement(
     "KEP-4444/clients-on-the-node-follow-hints-too",
     "A client in the node's own network namespace uses the endpoints that are hinted for the zone of the node.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-4444, PreferClose (same zone as the client)",
     kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "passes-clients-on-the-node-by"},

@@ -13,7 +13,6 @@ from conformance.features import (
     TRAFFIC_POLICY_FIELDS,
 )
 from trafficdist import (
-    MAY,
     MERGE_PATCH,
     MUST,
     SHOULD,
@@ -199,7 +198,7 @@ def test_internal_policy_defaults_to_cluster(three_zones: Cluster) -> None:
 @requirement(
     "SERVICE/api-external-policy-needs-an-external-address",
     "externalTrafficPolicy is accepted only on Services with external addresses, and defaults to Cluster there.",
-    level=MUST,
+    level=SHOULD,
     features={TRAFFIC_POLICY_FIELDS},
     source="core/v1 ServiceSpec.externalTrafficPolicy",
     kills={"external-policy-anywhere"},
@@ -318,7 +317,7 @@ def test_hint_change_raises_the_generation(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/api-describes-the-field",
     "The OpenAPI documents of the API server declare trafficDistribution as a string and describe it.",
-    level=MAY,
+    level=MUST,
     features={OPENAPI, TRAFFIC_DISTRIBUTION_FIELD},
     source="KEP-4444, Alternatives, Repurpose the existing topology annotation (kubectl explain)",
     kills={"describes-no-services"},

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, ENDPOINT_SLICES, NODE_HINTS, PREFER_CLOSE, PREFER_SAME_NODE, ZONE_HINTS
+from conformance.features import (
+    CLUSTER_IP,
+    ENDPOINT_SLICES,
+    MINIMAL_API_CALLS,
+    NODE_HINTS,
+    PREFER_CLOSE,
+    PREFER_SAME_NODE,
+    ZONE_HINTS,
+)
 from trafficdist import (
     CONTROLLER,
     PROXY,
@@ -29,6 +37,7 @@ ZONE_A, ZONE_B = Hints(zones=("a",)), Hints(zones=("b",))
     "Adding or removing a node without pods, or changing a node's taints, CPU or labels other than the zone, causes "
     "no slice write, whatever the field's value.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Scalability (no new API calls)",
     kills={"rewrites-at-any-node-event"},
@@ -62,6 +71,7 @@ def _written(cluster: Cluster, service: Service) -> int:
     "A change of pods causes as many slice writes on a Service with the field as on an otherwise equal Service "
     "without it.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, Scalability (will using this feature result in any new API calls: no)",
     kills={"writes-hinted-slices-twice"},
@@ -105,6 +115,7 @@ NO_NEW_CALLS = (
     "While Services and pods change, a controller makes no more API reads, and reads no further resource, for a "
     "Service with the field than for one without it, apart from reads of Services whose status it writes.",
     level=SHOULD,
+    must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},
     source=NO_NEW_CALLS,
     kills={"gets-nodes-for-hints", "watches-namespaces-from-the-first-hint"},

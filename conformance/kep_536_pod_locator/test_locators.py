@@ -173,7 +173,7 @@ def test_deleted_node_leaves_locators_without_place(three_zones: Cluster) -> Non
     "KEP-536/locator-is-written-only-for-another-place",
     "A PodLocator is not written when a pod or a node changes in anything but its pod's addresses, its pod's node, or "
     "that node's labels.",
-    level=SHOULD,
+    level=MUST,
     features={POD_LOCATORS},
     source=f"{RESOURCE} (relatively low-churn); {CONTROLLER} (otherwise will ignore this change)",
     kills={"locator-is-written-for-every-event"},

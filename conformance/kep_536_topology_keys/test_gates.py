@@ -22,7 +22,6 @@ from trafficdist import (
     API_SERVER,
     MUST,
     PROXY,
-    SHOULD,
     Cluster,
     Release,
     requirement,
@@ -97,7 +96,7 @@ def test_keys_are_dropped_while_the_gate_is_off(three_zones: Cluster, version: s
     "KEP-536/api-gate-off-keeps-stored-keys",
     "With gate ServiceTopology off, an update of a Service that has keys stored keeps them, unless the update removes "
     "them.",
-    level=SHOULD,
+    level=MUST,
     features={API_SERVER_RELEASES, TOPOLOGY_KEYS_FIELD},
     source=f"{GRADUATION}; the way of Kubernetes with fields behind gates",
     as_="released",

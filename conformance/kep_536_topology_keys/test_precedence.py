@@ -61,7 +61,7 @@ def test_hints_do_not_widen_a_requirement(three_zones: Cluster) -> None:
 @requirement(
     "KEP-536/hints-do-not-narrow-what-keys-leave",
     "All endpoints that the deciding key (or *) selects are used, whatever zone or node they are hinted for.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, NODE_HINTS, TOPOLOGY_KEYS, ZONE_HINTS},
     source=RANDOMLY,
     kills={"hints-narrow-topology-keys"},

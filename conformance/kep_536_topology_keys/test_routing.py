@@ -24,7 +24,6 @@ from conformance.kep_536_topology_keys.topology import (
 )
 from trafficdist import (
     MUST,
-    SHOULD,
     UDP,
     Cluster,
     endpoint,
@@ -210,7 +209,7 @@ def test_missing_label_matches_nobody(three_zones: Cluster) -> None:
 @requirement(
     "KEP-536/endpoint-of-no-known-node-matches-the-star-alone",
     "An endpoint without a node name, or with one that does not exist, matches * and no other key.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, EndpointSlice controller changes (all topology values are derived from labels on the Node)",
     kills={"missing-label-is-a-place"},
@@ -320,7 +319,7 @@ def test_host_network_client_follows_keys(three_zones: Cluster) -> None:
     "KEP-536/external-traffic-follows-keys-of-the-node-it-enters",
     "With externalTrafficPolicy Cluster, traffic from outside reaches the endpoints that the keys select for the node "
     "that it enters; with the hostname as the only key, it stays on that node.",
-    level=SHOULD,
+    level=MUST,
     features={NODE_PORT, TOPOLOGY_KEYS},
     source="KEP-536, Intersection with Local External Traffic Policy (feature parity), and Kube-proxy changes",
     kills={"external-addresses-ignore-topology-keys"},

@@ -19,7 +19,6 @@ from conformance.kep_4444_traffic_distribution.test_validation import (
 )
 from trafficdist import (
     API_SERVER,
-    MAY,
     MUST,
     SHOULD,
     Cluster,
@@ -128,7 +127,7 @@ def _expect_refused_keys(cluster: Cluster, what: str, keys: Sequence[str], field
 @requirement(
     "KEP-536/api-limits-the-number-of-keys",
     "A Service has at most 16 topology keys.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=RELEASED,
     as_="released",
@@ -145,7 +144,7 @@ def test_number_of_keys_is_limited(three_zones: Cluster) -> None:
 @requirement(
     "KEP-536/api-refuses-a-key-that-repeats",
     "A Service cannot have the same topology key twice.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=RELEASED,
     as_="released",
@@ -171,7 +170,7 @@ def test_key_that_is_no_label_name_is_refused(three_zones: Cluster, key: str) ->
 @requirement(
     "KEP-536/api-refuses-a-star-that-is-not-last",
     "The key * must be the last one, because keys after it would never be used.",
-    level=SHOULD,
+    level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=RELEASED,
     as_="released",
@@ -184,7 +183,7 @@ def test_star_that_is_not_last_is_refused(three_zones: Cluster) -> None:
 @requirement(
     "KEP-536/api-describes-the-keys",
     "The OpenAPI documents of the API server declare topologyKeys as a list of strings and describe it.",
-    level=MAY,
+    level=MUST,
     features={OPENAPI, TOPOLOGY_KEYS_FIELD},
     source=API,
     kills={"describes-no-services"},

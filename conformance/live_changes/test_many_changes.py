@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.features import CLUSTER_IP, OUTAGE
+from conformance.features import CLUSTER_IP, OUTAGE, UDP_FLOWS
 from conformance.live_changes.snapshots import NOBODY, as_now, by_all, expect_now, ports_of
 from trafficdist import (
     API_SERVER,
@@ -149,6 +149,7 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
     "A UDP client that keeps using one source port reaches a remaining endpoint after its previous endpoint was "
     "removed while the proxy of its node was down.",
     level=SHOULD,  # the documents cover only new queries, as in the case of a running proxy
+    must_if=UDP_FLOWS,
     features={OUTAGE},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
     kills={"looks-for-no-older-flows"},

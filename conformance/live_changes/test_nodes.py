@@ -12,7 +12,6 @@ from trafficdist import (
     HOSTNAME_LABEL,
     MUST,
     PROXY,
-    SHOULD,
     Cluster,
     Hints,
     Question,
@@ -61,7 +60,7 @@ def test_hostname_label_of_a_node(three_zones: Cluster) -> None:
     "CHANGES/a-node-is-created-anew",
     "When a Node is deleted and recreated under the same name in another zone, and again in the old zone, its clients "
     "follow hints for its node and its current zone, once a proxy that exited runs again.",
-    level=SHOULD,  # the documents require a proxy to watch its Node, but do not cover a recreated Node
+    level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-2433, Kube-Proxy (the zone it is running in), and Scalability (will include a Node informer)",
     kills={"ignores-zone-hints", "knows-its-node-by-the-uid"},

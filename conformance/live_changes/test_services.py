@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conformance.features import CLUSTER_IP, EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
+from conformance.features import (
+    CLUSTER_IP,
+    EXTERNAL_IPS,
+    IP_MODE,
+    IPV6_SERVICES,
+    LOAD_BALANCER,
+    NODE_PORT,
+    SOURCE_RANGES,
+    UDP_SERVICES,
+)
 from conformance.live_changes.snapshots import NOBODY, as_now, by_all, expect_now, give_node_port, ports_of
 from trafficdist import (
     MUST,
@@ -290,6 +299,7 @@ def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list
     "While ipMode of a load balancer address is Proxy, nodes leave traffic from inside the cluster to the load "
     "balancer, and while it is VIP, they serve that traffic; another Service with VIP loses no connection.",
     level=SHOULD,  # the KEP is about kube-proxy; core/v1 says that implementations may use the field
+    must_if=IP_MODE,
     features={LOAD_BALANCER},
     source="KEP-1860, Proposal (Proxy would be used in order to disable the shortcut)",
     since="1.30",
@@ -319,6 +329,7 @@ def test_ip_mode_of_a_live_service(three_zones: Cluster) -> None:
     "A load balancer address answers only clients in loadBalancerSourceRanges as soon as ranges are set or changed, "
     "and all clients once ranges are removed; the cluster IP loses no connection.",
     level=SHOULD,  # "if specified and supported by the platform", and about the provider's load balancer
+    must_if=SOURCE_RANGES,
     features={LOAD_BALANCER},
     source="core/v1 ServiceSpec.loadBalancerSourceRanges; e2e test of load balancer source ranges",
     kills={"source-ranges-are-frozen", "source-ranges-outlive-their-removal"},
@@ -354,6 +365,7 @@ def test_source_ranges_of_a_live_service(three_zones: Cluster) -> None:
     "The load balancer addresses of a dual-stack Service answer, in each IP family, only clients in "
     "loadBalancerSourceRanges of that family: a range of one family allows no client of the other.",
     level=SHOULD,  # as above; with ranges of only one family, no document defines the outcome for the other family
+    must_if=SOURCE_RANGES,
     features={LOAD_BALANCER, IPV6_SERVICES},
     source="core/v1 ServiceSpec.loadBalancerSourceRanges (restricted to the specified client IPs)",
     kills={"source-ranges-of-ipv4-alone"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.features import CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS
+from conformance.features import CLUSTER_IP, EVEN_SHARES, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS
 from conformance.live_changes.snapshots import NOBODY, UNUSED, by_all, expect_now
 from trafficdist import (
     MUST,
@@ -116,6 +116,7 @@ def test_slices_of_a_live_service(three_zones: Cluster) -> None:
     "After endpoints are removed and added again, in any order, every endpoint gets an equal share of a client's "
     "connections.",
     level=SHOULD,
+    must_if=EVEN_SHARES,
     features={CLUSTER_IP},
     source="KEP-4444, Default (equal distribution of traffic across endpoints)",
     kills={"shares-pile-up"},

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.features import CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY, ZONE_HINTS
+from conformance.features import (
+    CLUSTER_IP,
+    INTERNAL_POLICY,
+    NODE_PORT,
+    SERVICE_PROXY_NAME,
+    SESSION_AFFINITY,
+    ZONE_HINTS,
+)
 from conformance.live_changes.snapshots import NOBODY, RATES, as_now, by_all, expect_now, give_node_port
 from trafficdist import (
     MUST,
@@ -90,6 +97,7 @@ def test_addresses_are_used_again(three_zones: Cluster) -> None:
     "The proxy does not serve a Service created with the label service.kubernetes.io/service-proxy-name, stops serving "
     "one that gets the label later, and serves both when the label is removed; another Service loses no connection.",
     level=SHOULD,  # "tells kube-proxy to ignore this service"
+    must_if=SERVICE_PROXY_NAME,
     features={CLUSTER_IP},
     source="Kubernetes, Well-Known Labels: service.kubernetes.io/service-proxy-name",
     kills={"proxy-name-at-first-sight", "proxy-name-of-living-services-alone"},
@@ -119,7 +127,7 @@ def test_service_is_left_to_another_proxy(three_zones: Cluster) -> None:
     "CHANGES/affinity-timeout-of-a-service",
     "When timeoutSeconds of an existing Service is raised, clients whose first connection is later keep their "
     "endpoint for the longer time; when it is lowered, they lose it after the shorter time.",
-    level=SHOULD,  # the API does not define the timeout for existing clients
+    level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",
     kills={"affinity-timeout-is-frozen"},

@@ -12,6 +12,8 @@ from conformance.features import (
     IPV6_SERVICES,
     LOAD_BALANCER,
     NODE_PORT,
+    OPEN_CONNECTIONS,
+    UDP_FLOWS,
     UDP_SERVICES,
 )
 from conformance.live_changes.snapshots import RATES
@@ -187,6 +189,7 @@ DELETED = "leaves-udp-flows-of-deleted-services"
     "A UDP client that keeps using one source port gets no answer once the slice of its Service is empty or deleted, "
     "or its endpoint is neither ready nor serving.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={CLUSTER_IP, UDP_SERVICES},
     source=f"{SLICES}; {HABIT}; kubernetes#139628",
     kills={EMPTIED, "leaves-udp-flows"},
@@ -199,6 +202,7 @@ def test_udp_flows_end_with_the_last_endpoint(three_zones: Cluster) -> None:
     "SERVICE/udp-flows-over-ipv6-end-with-the-last-endpoint",
     "A UDP client that keeps using one source port over IPv6 gets no answer once the Service has no usable endpoint.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source=f"{SLICES}; {HABIT}; kubernetes#139628",
     kills={EMPTIED, "leaves-udp-flows-over-ipv6"},
@@ -212,6 +216,7 @@ def test_udp_flows_over_ipv6_end_with_the_last_endpoint(three_zones: Cluster) ->
     "A UDP client that keeps using one source port at a node port gets no answer once its Service has no "
     "usable endpoint.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={NODE_PORT, UDP_SERVICES},
     source=f"{SLICES}; {HABIT}; kubernetes#139628",
     kills={EMPTIED, "leaves-udp-flows-at-node-ports"},
@@ -225,6 +230,7 @@ def test_udp_flows_at_node_ports_end_with_the_last_endpoint(three_zones: Cluster
     "A UDP client that keeps using one source port at a load balancer address or an external IP gets no answer once "
     "the Service has no usable endpoint.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
     source=f"{SLICES}; {HABIT}; kubernetes#139628",
     kills={EMPTIED, "leaves-udp-flows-at-external-addresses"},
@@ -237,6 +243,7 @@ def test_udp_flows_at_external_addresses_end_with_the_last_endpoint(three_zones:
     "SERVICE/udp-flows-end-with-their-service",
     "A UDP client that keeps using one source port gets no answer after the Service is deleted.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={CLUSTER_IP, UDP_SERVICES},
     source=f"core/v1 Service; {HABIT} (of deleted Services since 1.38)",
     kills={DELETED, "leaves-udp-flows"},
@@ -249,6 +256,7 @@ def test_udp_flows_end_with_their_service(three_zones: Cluster) -> None:
     "SERVICE/udp-flows-over-ipv6-end-with-their-service",
     "A UDP client that keeps using one source port over IPv6 gets no answer after the Service is deleted.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source=f"core/v1 Service; {HABIT} (of deleted Services since 1.38)",
     kills={DELETED, "leaves-udp-flows-over-ipv6"},
@@ -261,6 +269,7 @@ def test_udp_flows_over_ipv6_end_with_their_service(three_zones: Cluster) -> Non
     "SERVICE/udp-flows-at-node-ports-end-with-their-service",
     "A UDP client that keeps using one source port at a node port gets no answer after the Service is deleted.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={NODE_PORT, UDP_SERVICES},
     source=f"core/v1 Service; {HABIT} (of deleted Services since 1.38)",
     kills={DELETED, "leaves-udp-flows-at-node-ports"},
@@ -274,6 +283,7 @@ def test_udp_flows_at_node_ports_end_with_their_service(three_zones: Cluster) ->
     "A UDP client that keeps using one source port at a load balancer address or an external IP gets no answer after "
     "the Service is deleted.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
     source=f"core/v1 Service; {HABIT} (of deleted Services since 1.38)",
     kills={DELETED, "leaves-udp-flows-at-external-addresses"},
@@ -287,6 +297,7 @@ def test_udp_flows_at_external_addresses_end_with_their_service(three_zones: Clu
     "An open connection keeps working when its endpoint, the last one of the Service, stops serving while it "
     "terminates, and when the endpoint is removed from the slices.",
     level=SHOULD,  # no document says how long; a proxy may end connections to endpoints that are gone
+    must_if=OPEN_CONNECTIONS,
     features={CLUSTER_IP},
     source="KEP-1669, Motivation",
     kills={"cuts-connections-with-the-last-endpoint", "cuts-open-connections"},
@@ -326,6 +337,7 @@ def test_open_connections_outlive_their_service(three_zones: Cluster) -> None:
     "When the proxy is restarted, open connections and UDP flows at the cluster IP and at node ports stay with their "
     "endpoint.",
     level=SHOULD,  # a proxy whose process carries the connections cannot
+    must_if=OPEN_CONNECTIONS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source="KEP-1669, Motivation; kubernetes#122740",
     kills={"forgets-connections-at-start", "forgets-udp-flows-at-start"},

@@ -6,6 +6,7 @@ import pytest
 
 from conformance.features import (
     CLUSTER_IP,
+    EVEN_SHARES,
     EXTERNAL_POLICY,
     INTERNAL_POLICY,
     NODE_PORT,
@@ -78,6 +79,7 @@ def test_address_in_two_slices_is_used(three_zones: Cluster) -> None:
     "SERVICE/repeated-endpoint-counts-once",
     "An endpoint that is in two slices gets the share of one endpoint.",
     level=SHOULD,  # the API requires unique endpoints, and equal shares are defined only for unique endpoints
+    must_if=EVEN_SHARES,
     features={CLUSTER_IP},
     source=f"{TWICE}; KEP-4444, Default",
     kills={"counts-repeated-endpoints-twice"},

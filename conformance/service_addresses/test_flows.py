@@ -10,6 +10,7 @@ from conformance.features import (
     IPV6_SERVICES,
     LOAD_BALANCER,
     NODE_PORT,
+    UDP_FLOWS,
     UDP_SERVICES,
     ZONE_HINTS,
 )
@@ -34,6 +35,7 @@ HABIT = "KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows ar
     "A UDP client that keeps using one source port over IPv6 reaches a remaining endpoint after its previous endpoint "
     "was removed.",
     level=SHOULD,  # the documents cover only new queries, as with IPv4
+    must_if=UDP_FLOWS,
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source=HABIT,
     kills={"leaves-udp-flows-over-ipv6"},
@@ -51,6 +53,7 @@ def test_udp_flow_moves_over_ipv6(three_zones: Cluster) -> None:
     "A UDP client outside or inside the cluster that keeps using one source port at a node port reaches a remaining "
     "endpoint after its previous endpoint was removed, and after hints changed.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source=HABIT,
     kills={"leaves-udp-flows-at-node-ports"},
@@ -75,6 +78,7 @@ def test_udp_flows_at_node_ports_move(three_zones: Cluster) -> None:
     "A UDP client outside or inside the cluster that keeps using one source port at a load balancer address or an "
     "external IP reaches a remaining endpoint after its previous endpoint was removed.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
     source=HABIT,
     kills={"leaves-udp-flows-at-external-addresses"},
@@ -95,6 +99,7 @@ def test_udp_flows_at_external_addresses_move(three_zones: Cluster) -> None:
     "A UDP client that sends from one source port before the Service, or its first endpoint, exists gets an answer "
     "once there is an endpoint, at the cluster IP and at a node port.",
     level=SHOULD,
+    must_if=UDP_FLOWS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source=HABIT,
     kills={"forgets-no-flow-from-before"},

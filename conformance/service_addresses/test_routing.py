@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_PORT, UDP_SERVICES
+from conformance.features import (
+    CLUSTER_IP,
+    EXTERNAL_IPS,
+    HAIRPIN,
+    IPV6_SERVICES,
+    LOAD_BALANCER,
+    NODE_PORT,
+    UDP_FLOWS,
+    UDP_SERVICES,
+)
 from trafficdist import (
     MUST,
     NO_ANSWER,
@@ -46,6 +55,7 @@ def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster)
     "SERVICE/pod-reaches-itself",
     "A pod that is an endpoint of a Service can reach itself through that Service.",
     level=SHOULD,  # no document requires this of a proxy; in other systems the network plugin provides it
+    must_if=HAIRPIN,
     features={CLUSTER_IP},
     source="Kubernetes, Debug Services (a Pod fails to reach itself via the Service IP); e2e test of hairpin traffic",
     kills={"no-hairpin-masquerade"},
@@ -209,6 +219,7 @@ def test_endpoints_of_a_deleted_slice_are_not_used(three_zones: Cluster) -> None
     "A UDP client that keeps using one source port reaches a remaining endpoint after its previous endpoint was "
     "removed.",
     level=SHOULD,  # the documents cover only new queries; kube-proxy also moves existing flows
+    must_if=UDP_FLOWS,
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
     kills={

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conformance.features import CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES
+from conformance.features import CLUSTER_IP, DROP_OR_REJECT, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES
 from conformance.service_addresses.test_endpoints import RATES
 from trafficdist import (
     MUST,
@@ -75,6 +75,7 @@ def test_endpoints_that_become_unready_get_nothing(three_zones: Cluster) -> None
     "A Service whose endpoints are all unready rejects connections, like one without endpoints, whether or not they "
     "were ever ready.",
     level=SHOULD,
+    must_if=DROP_OR_REJECT,
     features={CLUSTER_IP, UDP_SERVICES},
     source="Kubernetes, kube-proxy: services without endpoints are rejected",
     kills={"drops-where-none-is-ready"},

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from conformance.features import (
+    AFFINITY_RENEWAL,
     CLUSTER_IP,
+    EVEN_SHARES,
     EXTERNAL_POLICY,
     INTERNAL_POLICY,
     IPV6_SERVICES,
@@ -103,6 +105,7 @@ def test_client_keeps_its_endpoint_over_ipv6(three_zones: Cluster) -> None:
     "Session affinity spreads clients over the endpoints that they may use: it does not send all clients to one "
     "endpoint.",
     level=SHOULD,
+    must_if=EVEN_SHARES,
     features={CLUSTER_IP, SESSION_AFFINITY, ZONE_HINTS},
     source="Kubernetes, Service API: sessionAffinity; KEP-4444, PreferClose",
     kills={"everyone-gets-the-same-endpoint"},
@@ -224,7 +227,7 @@ def test_client_leaves_an_endpoint_that_is_gone(three_zones: Cluster, port: Port
 @requirement(
     "AFFINITY/new-endpoints-move-nobody",
     "When an endpoint is added or removed, each client keeps its endpoint while that endpoint exists.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity",
     kills={"no-affinity"},
@@ -250,7 +253,7 @@ def test_other_endpoints_move_nobody(three_zones: Cluster) -> None:
     "AFFINITY/ends-after-its-time",
     "A client that makes no connection for longer than timeoutSeconds loses its affinity, and an endpoint that was "
     "added meanwhile gets its share of such clients.",
-    level=SHOULD,
+    level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",
     kills={"affinity-for-ever"},
@@ -274,6 +277,7 @@ def test_affinity_ends_after_its_time(three_zones: Cluster) -> None:
     "AFFINITY/coming-again-renews-it",
     "A client that connects again within timeoutSeconds keeps its endpoint, however long ago its first connection was.",
     level=SHOULD,
+    must_if=AFFINITY_RENEWAL,
     features={CLUSTER_IP, SESSION_AFFINITY},
     source="Kubernetes, kube-proxy (iptables recent --update, nftables update); the API says nothing of it",
     as_="released",

@@ -8,7 +8,9 @@ from conformance.features import (
     CLUSTER_IP,
     EXTERNAL_POLICY,
     INTERNAL_POLICY,
+    LOSSLESS_CHANGES,
     NODE_PORT,
+    OPEN_CONNECTIONS,
     TERMINATING_ENDPOINTS,
     UDP_SERVICES,
     ZONE_HINTS,
@@ -140,6 +142,7 @@ def test_external_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
     "An open connection keeps working when its endpoint begins to terminate and when hints no longer select its "
     "endpoint.",
     level=SHOULD,
+    must_if=OPEN_CONNECTIONS,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-1669, Motivation; KEP-4444, Changes within kube-proxy (safer transitions)",
     kills={"cuts-open-connections"},
@@ -160,6 +163,7 @@ def test_open_connection_survives_termination_and_hints(three_zones: Cluster) ->
     "An open connection at a node port, from outside or inside, keeps working when hints no longer select its "
     "endpoint and when all hints are removed, like a connection at the cluster IP.",
     level=SHOULD,
+    must_if=OPEN_CONNECTIONS,
     features={CLUSTER_IP, NODE_PORT, ZONE_HINTS},
     source="KEP-1669, Motivation; KEP-4444, Changes within kube-proxy (safer transitions)",
     kills={"cuts-connections-at-node-ports", "cuts-connections-when-endpoints-join", "hints-outlive-their-removal"},
@@ -184,7 +188,8 @@ def test_open_connections_outlive_hints_at_node_ports(three_zones: Cluster) -> N
     "KEP-1669/node-replaces-its-endpoint-without-loss",
     "With externalTrafficPolicy Local, no connection from outside fails while the only endpoint of the node terminates "
     "and its replacement becomes ready.",
-    level=MUST,
+    level=SHOULD,
+    must_if=LOSSLESS_CHANGES,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Motivation (all traffic lost while the last endpoints of a node terminate); kubernetes#97238",
     kills={"forgets-before-it-learns", "no-terminating-fallback"},
@@ -207,7 +212,8 @@ def test_node_replaces_its_endpoint_without_loss(three_zones: Cluster) -> None:
 @requirement(
     "KEP-1669/last-endpoint-is-replaced-without-loss",
     "No connection or query fails while the last endpoint of a Service terminates and its replacement becomes ready.",
-    level=MUST,
+    level=SHOULD,
+    must_if=LOSSLESS_CHANGES,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, UDP_SERVICES},
     source="KEP-1669, Motivation; KEP-3015, User Stories, DNS",
     kills={"forgets-before-it-learns", "no-terminating-fallback"},

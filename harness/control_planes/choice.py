@@ -29,6 +29,8 @@ _CONTROLLER_HAS = (
     "ControllerMetrics",
     "ControllerReleases",
     "DualStack",
+    "EndpointLocations",
+    "MinimalAPICalls",
     "SyncEvents",
     "TopologyMode",
     "TopologyModeEvents",

@@ -19,6 +19,7 @@ _GATES: Mapping[str, tuple[int, int]] = {
     "ServiceInternalTrafficPolicy": (21, 22),
     "TopologyAwareHints": (21, 24),
     "KubeProxyDrainingTerminatingNodes": (28, 30),
+    "LoadBalancerIPMode": (29, 30),
     "ServiceTrafficDistribution": (30, 31),
     "PreferSameTrafficDistribution": (33, 34),
     "NodeLevelTopology": (26, NEWEST),  # never released
@@ -52,6 +53,7 @@ _NODE_LEVEL = Since(("NodeLevelTopology", "PreferSameTrafficDistribution"))  # t
 _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
     PROXY: {
         "InternalTrafficPolicy": _INTERNAL,
+        "LoadBalancerIPMode": Since(("LoadBalancerIPMode",)),
         "NodeHints": _SAME,
         "NodeLevelTopology": _NODE_LEVEL,
         "ProxyHealth": Since(("KubeProxyDrainingTerminatingNodes",)),

@@ -33,15 +33,10 @@ CONVERGES_WITHIN = 5.0
 """The seconds in which the reference and kube-proxy apply a change with our configuration. No document specifies it."""
 
 _KUBE_PROXY_HAS = (
-    "ExternalIPs",
-    "HealthCheckNodePort",
-    "IPv6",
-    "LoadBalancer",
-    "NodeHints",
-    "ProxyHealth",
-    "ProxyMetrics",
-    "SessionAffinity",
-)
+    "AffinityRenewal", "ClientAddress", "DropOrReject", "EvenShares", "ExternalIPs", "Hairpin", "HealthCheckNodePort",
+    "HintsOnAnyService", "IPv6", "IPv6NodePorts", "LoadBalancer", "LoadBalancerIPMode", "LoadBalancerSourceRanges",
+    "NodeHints", "OpenConnections", "ProxyHealth", "ProxyMetrics", "ServiceProxyName", "SessionAffinity", "UDPFlows",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

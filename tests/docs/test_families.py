@@ -29,7 +29,7 @@ def test_every_requirement_on_the_page_exists() -> None:
 def test_features_that_are_not_claimed_are_those_of_the_requirement() -> None:
     declared = {name: set(re.findall(r"(?<=not )`(\w+)`", declares)) for name, _, declares in ROW.findall(PAGE)}
     strange = {
-        name: wanted - {each.name for each in SCENARIOS[name].requirement.features} for name, wanted in declared.items()
+        name: wanted - {each.name for each in SCENARIOS[name].requirement.named} for name, wanted in declared.items()
     }
     assert {name: features for name, features in strange.items() if features} == {}
 

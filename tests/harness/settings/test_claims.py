@@ -19,9 +19,14 @@ from harness.settings.options import resolve
 @pytest.mark.parametrize(
     ("version", "gates", "features"),
     [
-        ("1.21", {}, "InternalTrafficPolicy NodeHints NodeLevelTopology ProxyHealth TerminatingEndpoints ZoneHints"),
-        ("1.29", {}, "NodeHints NodeLevelTopology ProxyHealth ZoneHints"),
-        ("1.29", {"NodeLevelTopology": True}, "NodeHints ProxyHealth ZoneHints"),
+        (
+            "1.21",
+            {},
+            """InternalTrafficPolicy LoadBalancerIPMode NodeHints NodeLevelTopology ProxyHealth TerminatingEndpoints
+            ZoneHints""",
+        ),
+        ("1.29", {}, "LoadBalancerIPMode NodeHints NodeLevelTopology ProxyHealth ZoneHints"),
+        ("1.29", {"NodeLevelTopology": True}, "LoadBalancerIPMode NodeHints ProxyHealth ZoneHints"),
         ("1.30", {}, "NodeHints NodeLevelTopology ZoneHints"),
         ("1.30", {"ServiceTrafficDistribution": True}, "NodeHints NodeLevelTopology"),
         ("v1.31.3", {}, "NodeHints NodeLevelTopology"),
@@ -52,7 +57,7 @@ def test_old_reference_claims_the_features_of_its_release() -> None:
 
 def test_benign_variant_does_not_claim_what_it_lacks() -> None:
     settings = resolve({"mutant": "follows-hints-where-asked"}, environment={})
-    assert set(settings.exempt_features) == {"NodeLevelTopology", "NodeLevelTopologyRouting"}
+    assert set(settings.exempt_features) == {"HintsOnAnyService", "NodeLevelTopology", "NodeLevelTopologyRouting"}
     assert resolve({"mutant": "takes-turns"}, environment={}).exempt_features == ()
 
 

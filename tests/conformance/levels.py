@@ -1,0 +1,191 @@
+"""The level of each requirement, with the sentence of a document that gives it. Reads `levels.yaml`.
+
+A MUST has such a sentence, or needs an extended feature, whose claim binds. For any other requirement, the file says
+why it is no MUST.
+
+    python -m tests.conformance.levels                 # write docs/levels.md
+    python -m tests.conformance.levels quotes FILE...  # print quotes that occur in none of these documents
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.coverage_text import Line, compose
+from harness.model.requirements import MUST, Requirement
+from harness.plugin.suite import catalogue
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = "levels.yaml"
+PAGE = ROOT / "docs" / "levels.md"
+
+FORCE = re.compile(
+    r"\b(must|will|shall|is|are|cannot|never|do not)\b"
+    r"|\ba maximum of\b"  # a limit
+    r"|\bshould be interpreted as\b",  # defines the meaning of an absent value
+    re.IGNORECASE,
+)
+"""Words of a sentence that requires something. Other words are advice, or a permission."""
+
+_WEAK = re.compile(r", (Motivation|Goals|Non-Goals|User Stories)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a document, and the requirements whose level it gives."""
+
+    source: str
+    words: str
+    requirements: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exemption:
+    """The reason why requirements are no MUST."""
+
+    because: str
+    requirements: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The content of a file of levels."""
+
+    musts: tuple[Sentence, ...]
+    others: tuple[Exemption, ...]
+
+    def sentences_of(self, requirement_id: str) -> list[Sentence]:
+        """Return the sentences that give the level of a requirement."""
+        return [each for each in self.musts if requirement_id in each.requirements]
+
+    def reason_of(self, requirement_id: str) -> str:
+        """Return why a requirement is no MUST, or ""."""
+        return next((each.because for each in self.others if requirement_id in each.requirements), "")
+
+
+def load() -> Levels:
+    """Return the levels of this suite. Raises `UsageError`."""
+    return parse((ROOT / "conformance" / FILE).read_text(encoding="utf-8"))
+
+
+def parse(text: str) -> Levels:
+    """Parse the text of a file of levels. Raises `UsageError` with the line number."""
+    fields = compose(text, FILE).fields("musts", "others")
+    return Levels(
+        tuple(_sentence(each) for each in fields["musts"].items()),
+        tuple(_exemption(each) for each in fields["others"].items()),
+    )
+
+
+def _sentence(node: Line) -> Sentence:
+    fields = node.fields("source", "words", "requirements")
+    return Sentence(fields["source"].text(), fields["words"].text(), fields["requirements"].texts(), node.number)
+
+
+def _exemption(node: Line) -> Exemption:
+    fields = node.fields("because", "requirements")
+    return Exemption(fields["because"].text(), fields["requirements"].texts(), node.number)
+
+
+def problems(levels: Levels, requirements: Iterable[Requirement]) -> Iterator[str]:
+    """Yield what is wrong with a file of levels, for the requirements of a suite."""
+    suite = {each.id: each for each in requirements}
+    for each in levels.musts:
+        if not FORCE.search(each.words):
+            yield f"{FILE}:{each.line}: the words require nothing: {each.words}"
+        if _WEAK.search(each.source):
+            yield f"{FILE}:{each.line}: {each.source} requires nothing"
+    for entry in (*levels.musts, *levels.others):
+        for name in entry.requirements:
+            if name not in suite:
+                yield f"{FILE}:{entry.line}: the suite has no requirement {name}"
+            elif (suite[name].level is MUST) is isinstance(entry, Exemption):
+                yield f"{FILE}:{entry.line}: {name} is a {suite[name].level}"
+    for name, requirement in sorted(suite.items()):
+        if requirement.level is MUST and requirement.core and not levels.sentences_of(name):
+            yield f"{FILE}: {name} is a MUST for everybody, but no sentence says so"
+        if requirement.level is not MUST and not levels.reason_of(name):
+            yield f"{FILE}: {name} is a {requirement.level}, but nothing says why"
+
+
+def misquoted(levels: Levels, documents: Sequence[str]) -> list[str]:
+    """Return the quotes that occur in none of these texts. White space, and comment signs at its side, do not count."""
+    texts = [_plain(each) for each in documents]
+    return [
+        f"{FILE}:{each.line}: {each.source}: {each.words}"
+        for each in levels.musts
+        if not any(_plain(each.words) in text for text in texts)
+    ]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\s+", "", re.sub(r"\n\s*//", "\n", text))
+
+
+_HEAD = """# Levels
+
+    trafficdist list --level MUST    # the requirements of one level
+
+Why is a requirement a MUST, and another one a SHOULD? This page has the sentence of a document for each MUST that binds
+every implementation, and for each SHOULD and MAY the reason why it is none.
+
+- **A MUST has a sentence behind it**: a document says what an implementation does. Motivations, goals and user stories
+  do not count.
+- **A claim binds.** Where a document leaves a feature to implementations, those who claim it must have it: at every
+  address, in each IP family and for each protocol. Not to claim it is honest and free.
+- **A claim can raise a level.** A SHOULD with "MUST with X" is a warning for those who do not claim feature X, and a
+  MUST for those who do.
+
+`python -m tests.conformance.levels` makes this page from `conformance/levels.yaml` and the decorators of the tests.
+"""
+
+
+def page(levels: Levels, requirements: Iterable[Requirement]) -> str:
+    """Return the page with all requirements, by level."""
+    ordered = sorted(requirements, key=lambda each: each.id)
+    musts = [each for each in ordered if each.level is MUST]
+    parts = (
+        ("A MUST for everybody", "the sentence", [each for each in musts if each.core]),
+        ("A MUST for those who claim a feature", "the source", [each for each in musts if not each.core]),
+        ("A SHOULD or a MAY", "why it is no MUST", [each for each in ordered if each.level is not MUST]),
+    )
+    return _HEAD + "".join(_table(title, column, rows, levels) for title, column, rows in parts)
+
+
+def _table(title: str, column: str, rows: Sequence[Requirement], levels: Levels) -> str:
+    lines = [f"| `{each.id}` | {_level(each)} | {_features(each)} | {_ground(each, levels)} |\n" for each in rows]
+    return f"\n## {title}\n\n| requirement | level | features | {column} |\n|---|---|---|---|\n" + "".join(lines)
+
+
+def _level(requirement: Requirement) -> str:
+    return f"{requirement.level}, MUST with `{requirement.must_if.name}`" if requirement.must_if else requirement.level
+
+
+def _features(requirement: Requirement) -> str:
+    return ", ".join(each.name for each in requirement.features if not each.core or requirement.core)
+
+
+def _ground(requirement: Requirement, levels: Levels) -> str:
+    found = [f"{each.source}: “{each.words}”" for each in levels.sentences_of(requirement.id)]
+    return ("; ".join(found) or levels.reason_of(requirement.id) or requirement.source).replace("|", "\\|")
+
+
+def main(arguments: Sequence[str], suite: Mapping[str, Requirement]) -> int:
+    """Write the page, or print the quotes that are in none of the named files."""
+    levels = load()
+    if arguments[:1] == ["quotes"]:
+        wrong = misquoted(levels, [Path(each).read_text(encoding="utf-8") for each in arguments[1:]])
+        sys.stdout.write("".join(f"{each}\n" for each in wrong))
+        return 1 if wrong else 0
+    PAGE.write_text(page(levels, suite.values()), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], {each.id: each for each in catalogue()}))
