@@ -93,8 +93,8 @@ class Cluster(ComponentOperations):
         the component releases that the previous scenario left. Without it, `close` restores the initial releases.
         `draw` varies everything that the scenario does not specify. `standing` are the other Services that the previous
         scenario left. Without it, they end with the scenario. `unanswered` returns those of some basic questions that
-        get no answer at all, with the requirements that fail for this reason. `claims` tells which
-        features the implementation declares.
+        get no answer at all, with the requirements that fail for this reason. `claims` tells which features the
+        implementation declares.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
