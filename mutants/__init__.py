@@ -31,6 +31,7 @@ from mutants import (
     decisions,
     delayed_faults,
     drawn_history,
+    drawn_numbers,
     drawn_values,
     edge_cases,
     emptied_services,
@@ -116,6 +117,7 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     extra_reads.MUTANTS,
     drawn_history.MUTANTS,
     drawn_values.MUTANTS,
+    drawn_numbers.MUTANTS,
 )
 """Each mutant has one fault, and fails at least one requirement."""
 

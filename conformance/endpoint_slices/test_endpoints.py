@@ -112,7 +112,13 @@ def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Clu
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice",
-    kills={"does-nothing", "keeps-ended-pods", "keeps-former-pods", "first-label-alone-selects"},
+    kills={
+        "does-nothing",
+        "ended-pods-keep-their-addresses",
+        "first-label-alone-selects",
+        "keeps-ended-pods",
+        "keeps-former-pods",
+    },
     answers={"EndpointSlices"},
 )
 def test_endpoints_come_and_go_with_pods(three_zones: Cluster) -> None:
@@ -188,7 +194,7 @@ def test_every_pod_stands_in_the_slices_once(three_zones: Cluster) -> None:
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServicePort.targetPort (named ports); discovery/v1 EndpointSlice.ports",
-    kills={"named-ports-resolve-once"},
+    kills={"init-containers-name-ports", "named-ports-resolve-once"},
     fixes={"ports": "the scenario compares all ports"},
 )
 def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:

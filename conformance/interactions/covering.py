@@ -1,18 +1,18 @@
 """Compute a small set of cells that covers every pair of values and the important triples.
 
-The algorithm is greedy, like AETG (Cohen et al., 1997), and deterministic. Each cell begins with a combination that is
-not covered yet. For each further dimension, the cell takes the value that covers the most missing combinations.
+The algorithm is greedy and deterministic. Each cell begins with a combination that is not covered yet. `RowBuilder`
+chooses the values of the other dimensions.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from conformance.interactions.dimensions import BOUND, DIMENSIONS, Cell, why_impossible
+from trafficdist import RowBuilder
 
 _WEIGHTS = {("affinity", "None"): 6, ("endpoints", 3): 4, ("endpoints", 12): 4, ("conditions", "ready"): 3}
 """Weights for tie-breaking between values. Values that reveal more faults or cost less have larger weights."""
@@ -90,33 +90,25 @@ def of(cell: Cell) -> set[Combination]:
 def cells() -> tuple[Cell, ...]:
     """Return cells that cover all possible combinations. The result is deterministic."""
     missing = dict.fromkeys(each for each in combinations() if each in possible())
+
+    def gain(cell: Cell, name: str, value: Any) -> int:
+        new = (name, value)
+        pairs = (frozenset((new, each)) for each in cell.items())
+        triples = (frozenset((new, *each)) for each in itertools.combinations(cell.items(), 2))
+        grown = {**cell, name: value}
+        return sum(each in missing and shows(grown, each) for each in itertools.chain(pairs, triples))
+
+    rows = RowBuilder(gain, _WEIGHTS)
     chosen: list[Cell] = []
-    used: Counter[tuple[str, Any]] = Counter()
     while missing:
-        cell = _grown(next(iter(missing)), missing, used)
-        used.update(cell.items())
-        for each in of(cell):
+        seed = next(iter(missing))
+        chosen.append(rows.build(dict(seed), [(name, partial(_fitting, name, seed)) for name in DIMENSIONS]))
+        for each in of(chosen[-1]):
             missing.pop(each, None)
-        chosen.append(cell)
     return tuple(chosen)
 
 
-def _grown(seed: Combination, missing: Mapping[Combination, None], used: Counter[tuple[str, Any]]) -> Cell:
-    """Extend `seed` to a cell that covers `seed`. Prefer values with the largest gain, then the rarest values."""
-    cell = dict(seed)
-    for name, values in DIMENSIONS.items():
-        if name not in cell:
-            fitting = [each for each in values if can_be({**cell, name: each}) and shows({**cell, name: each}, seed)]
-            gains = {value: _gain(cell, name, value, missing) for value in fitting}
-            shares = {value: used[name, value] / _WEIGHTS.get((name, value), 1) for value in fitting}
-            cell[name] = max(fitting, key=lambda value: (gains[value], -shares[value]))
-    return cell
-
-
-def _gain(cell: Cell, name: str, value: Any, missing: Mapping[Combination, None]) -> int:
-    """Return the number of missing combinations that the cell would cover additionally with this value."""
-    new = (name, value)
-    pairs = (frozenset((new, each)) for each in cell.items())
-    triples = (frozenset((new, *each)) for each in itertools.combinations(cell.items(), 2))
-    grown = {**cell, name: value}
-    return sum(each in missing and shows(grown, each) for each in itertools.chain(pairs, triples))
+def _fitting(name: str, seed: Combination, cell: Cell) -> list[Any]:
+    """Return the values of a dimension with which a cell is possible and covers `seed`."""
+    grown = [(value, {**cell, name: value}) for value in DIMENSIONS[name]]
+    return [value for value, each in grown if can_be(each) and shows(each, seed)]

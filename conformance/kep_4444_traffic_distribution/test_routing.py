@@ -34,7 +34,7 @@ from trafficdist import (
     must_if=EVEN_SHARES,
     features={CLUSTER_IP},
     source="KEP-4444, Default (trafficDistribution is not configured); Proposal leaves it to the implementation",
-    kills={"no-hints-mean-nobody", "starves-one-endpoint"},
+    kills={"no-hints-mean-nobody", "starves-one-endpoint", "zoned-endpoints-need-a-node"},
 )
 def test_without_hints_every_client_reaches_every_endpoint(three_zones: Cluster) -> None:
     service = three_zones.create_service()

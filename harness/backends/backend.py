@@ -30,6 +30,7 @@ class WantedPod:
 
     With `tells_port`, its server answers "name.port" on each port. With `host_network`, the pod has the addresses of
     its node. A node can have only one host-network pod. Only pods that exist in the API alone have `restart_policy`.
+    With `sidecar`, the pod has further containers, which exist in the API only.
     """
 
     name: str
@@ -40,6 +41,7 @@ class WantedPod:
     tells_port: bool = False
     host_network: bool = False
     restart_policy: str = "Always"
+    sidecar: bool = False
 
 
 class OpenConnection(Protocol):

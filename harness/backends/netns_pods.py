@@ -52,9 +52,7 @@ class NetnsPods(PodLifecycle, PodReports):
     def _run_pod(self, namespace: str, wanted: WantedPod) -> Pod:
         """Run a pod whose echo server answers TCP and UDP on the target port and on the pod's container ports."""
         name, node = wanted.name, wanted.node
-        pod = manifests.pod(
-            name, node, labels=wanted.labels, container_ports=wanted.container_ports, host_network=wanted.host_network
-        )
+        pod = _manifest(wanted)
         uid = self.api.create("pods", namespace, pod)["metadata"]["uid"]
         of = PodName(namespace, name, uid)
         host = self.network.nodes[node] if wanted.host_network else self.network.add_pod(node, of=of)
@@ -99,8 +97,7 @@ class NetnsPods(PodLifecycle, PodReports):
 
     def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
         """Create a pod that exists only in the API, with addresses of its node. The node need not exist either."""
-        ports = wanted.container_ports
-        obj = manifests.pod(wanted.name, wanted.node, labels=wanted.labels, container_ports=ports)
+        obj = _manifest(wanted)
         obj["spec"]["restartPolicy"] = wanted.restart_policy
         self.api.create("pods", namespace, obj)
         exists = any(each.name == wanted.node for each in self.topology.nodes)
@@ -134,6 +131,19 @@ class NetnsPods(PodLifecycle, PodReports):
             if client.node not in self._clients:
                 self._clients[client.node] = self.network.add_pod(client.node)
             return self._clients[client.node]
+
+
+def _manifest(wanted: WantedPod) -> manifests.Object:
+    pod = manifests.pod(
+        wanted.name,
+        wanted.node,
+        labels=wanted.labels,
+        container_ports=wanted.container_ports,
+        host_network=wanted.host_network,
+    )
+    if wanted.sidecar:
+        pod["spec"]["initContainers"] = manifests.other_containers(wanted.container_ports)
+    return pod
 
 
 def by_family(host: Host) -> dict[str, str]:

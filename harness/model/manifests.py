@@ -162,6 +162,16 @@ def pod(
     }
 
 
+def other_containers(container_ports: Sequence[tuple[str, int, str]]) -> list[Object]:
+    """Return an init container and a sidecar, whose ports have the names of a pod's ports.
+
+    The ports of an init container have no meaning, and a container takes precedence over a sidecar.
+    """
+    ports = [{"name": name, "containerPort": 7000, "protocol": protocol} for name, _, protocol in container_ports]
+    init: Object = {"name": "init", "image": IMAGE, "ports": ports}
+    return [init, {**init, "name": "sidecar", "restartPolicy": "Always"}]
+
+
 def pod_status(addresses: Mapping[str, str], host_ip: str | None, *, ready: bool, phase: str = "Running") -> Object:
     """Return the status that a kubelet would report for a pod with these addresses, by family."""
     state = "True" if ready else "False"

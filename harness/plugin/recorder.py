@@ -96,7 +96,12 @@ class Recorder:
             each.id: durations.estimate(each, self._needs(item), cases=cases[each.id], declared=_declared(item))
             for each, item in owned
         }
-        self._plan.draws = drawing.draws_of(self._plan.requirements.values(), self._run.settings)
+        self._plan.draws = drawing.draws_of(
+            self._plan.requirements.values(),
+            self._run.settings,
+            needs={each.id: self._needs(item) for each, item in owned},
+            seconds=self._plan.seconds,
+        )
         plan.check_names(self._run.settings, self._plan.requirements.values())
         self._check_generation(items)
 

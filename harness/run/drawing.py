@@ -7,13 +7,16 @@ import zlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from harness.backends.releases import RESTART
+from harness.model.abilities import Ability
+from harness.model.needs import Needs
 from harness.model.requirements import Profile, Requirement
 from harness.run.plan import Plan, claimed
 from harness.settings.claims import REAL_CLUSTERS, RECIPE
 from harness.settings.settings import Settings
 from harness.variation import axes
-from harness.variation.axes import PLAIN, Draw, parse_draw
-from harness.variation.covering import Subject, Value, draws
+from harness.variation.axes import PLAIN, Draw, Value, parse_draw
+from harness.variation.covering import Subject, draws
 
 _FEATURE_OF: Mapping[str, Value] = MappingProxyType({"IPv6": (axes.FAMILY, "second"), "UDP": (axes.PROTOCOL, "udp")})
 """The drawn value that only implementations with a feature can have."""
@@ -27,31 +30,60 @@ _INERT: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
         Profile.API_SERVER: (*_OF_PROXIES, axes.NODES, axes.COMPONENTS),
         Profile.ENDPOINTSLICE_CONTROLLER: _OF_PROXIES,
         Profile.CLUSTER: _OF_PROXIES,
-        Profile.DNS: (axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.COMPONENTS}=restarted"),
+        Profile.DNS: (
+            axes.CONNECTIONS,
+            f"{axes.CLIENT}=endpoint",
+            f"{axes.COMPONENTS}=restarted",
+            f"{axes.ADDRESSES}=several",
+        ),
     }
 )
 """The axes and values without effect in a profile, or without one right answer.
 
-A controller need not update the zone of an endpoint when only the Node's label changes.
+A controller need not update the zone of an endpoint when only the Node's label changes. No document says whether DNS
+answers contain the further addresses of an endpoint.
 """
 
+_RESTARTS = {*RESTART.values(), Ability.CHANGE_RELEASE}
 
-def draws_of(requirements: Iterable[Requirement], settings: Settings) -> dict[str, str]:
+TYPICAL = 1.5
+"""The estimated seconds of a requirement of which only the id is known."""
+
+
+def draws_of(
+    requirements: Iterable[Requirement],
+    settings: Settings,
+    *,
+    needs: Mapping[str, Needs] | None = None,
+    seconds: Mapping[str, float] | None = None,
+) -> dict[str, str]:
     """Return the draw of each requirement, as a text that `parse_draw` reads.
 
     The draws depend on the seed, the suite and the abilities of the cluster, but not on the selected requirements. A
-    requirement therefore has the same draw when it runs alone.
+    requirement therefore has the same draw when it runs alone. `needs` and `seconds` are known for some requirements.
     """
     known = list(requirements)
     if settings.draw:
         only = parse_draw(settings.draw)
         return {each.id: str(only.without(*fixed(each))) for each in known}
+    missing = {"=".join(value) for value in unavailable(known, settings)}
     subjects = [
-        Subject(each.id, each.profile, {feature.name for feature in each.features}, fixed(each) | _slow(each, settings))
+        Subject(
+            each.id,
+            each.profile,
+            {feature.name for feature in each.features},
+            fixed(each) | missing | _slow(each, settings) | _too_expensive(each, needs or {}, seconds or {}),
+        )
         for each in known
     ]
-    found = draws(subjects, settings.seed, unavailable(known, settings))
-    return {requirement_id: str(draw) for requirement_id, draw in found.items()}
+    return {requirement_id: str(draw) for requirement_id, draw in draws(subjects, settings.seed).items()}
+
+
+def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mapping[str, float]) -> set[str]:
+    """Return values that cost too much: a restarted component reads all Services, and 200 changes take long."""
+    restarts = each.id in needs and bool(needs[each.id].abilities & _RESTARTS)
+    short = seconds.get(each.id, TYPICAL) < TYPICAL
+    return ({f"{axes.NEIGHBOURS}=crowd"} if restarts else set()) | ({f"{axes.HISTORY}=busy"} if short else set())
 
 
 def fixed(requirement: Requirement) -> set[str]:
@@ -82,7 +114,8 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
     if settings.components.real:
         found |= {(axes.COMPONENTS, value) for value in ("restarted", "disconnected")}  # they need seconds
     if settings.backend in REAL_CLUSTERS:
-        found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second"), (axes.PODS, "others")}
+        found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second")}
+        found |= {(axes.PODS, value) for value in ("others", "reused", "sidecars")}
         found |= {(axes.NEIGHBOURS, value) for value in ("many", "crowd")}
         found |= {(axes.NODES, value) for value in ("late", "remade")} | {(axes.CONNECTIONS, "long")}
         found |= {(axes.COMPONENTS, value) for value in ("restarted", "disconnected")}

@@ -15,11 +15,9 @@ from harness.model import needs
 from harness.model.abilities import Ability
 from harness.model.needs import Needs
 from harness.model.requirements import Profile, Requirement
+from harness.run.drawing import TYPICAL
 from harness.run.plan import Plan, matches
 from harness.settings.settings import Settings
-
-TYPICAL = 1.5
-"""The estimated seconds of a requirement of which only the id is known."""
 
 # Fitted to runs of the reference on the embedded cluster in 2026-11. The fit explains two thirds of the variance of
 # log(seconds).

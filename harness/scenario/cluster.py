@@ -12,7 +12,7 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -57,14 +57,17 @@ from harness.variation import objects as variation
 from harness.variation.axes import PLAIN, Draw
 
 _FEW_PORTS = 8  # every cluster can run a server with this number of ports, each of which may be a container
+_NOWHERE = f"{axes.ADDRESSES}=nowhere"
 _LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value
 
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """The slices that represent one slice of the scenario, by name, and their draw."""
+    """One slice of the scenario, its draw, and the slices that represent it, by name."""
 
+    service: Service
     draw: Draw
+    written: Object
     slices: Mapping[str, Object]
 
 
@@ -213,6 +216,7 @@ class Cluster(ComponentOperations):
     @step("patch Service {service.name}")
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
+        self._write_nodes(service, patch)
         self._begin("patch service", service=service.name, patch=patch)
         with self._changing(PROXY):
             service.object = self.api.patch("services", self.namespace, service.name, patch)
@@ -285,7 +289,7 @@ class Cluster(ComponentOperations):
             self.backend.need(Ability.HOST_NETWORK)
         names = [self._free_name(node, list(on[:number])) for number, node in enumerate(on)]
         wanted = [
-            WantedPod(name, node, labels, tuple(container_ports), ready, tells_port, host_network)
+            self._with_sidecar(WantedPod(name, node, labels, tuple(container_ports), ready, tells_port, host_network))
             for name, node in zip(names, on, strict=True)
         ]
         self._surroundings.with_pods(on[0], labels)
@@ -294,8 +298,12 @@ class Cluster(ComponentOperations):
         with self._changing(CONTROLLER) if labels else contextlib.nullcontext():
             pods = self.backend.restored.run_pods(self.namespace, wanted)
         self._pods |= {pod.name: pod for pod in pods}
+        self._surroundings.after_pod(pods[0].name, labels)
         self.record.pod_names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
         return pods
+
+    def _with_sidecar(self, wanted: WantedPod) -> WantedPod:
+        return replace(wanted, sidecar=True) if wanted.labels and self.draw[axes.PODS] == "sidecars" else wanted
 
     def _free_name(self, node: str, before: Sequence[str]) -> str:
         """Return the first free name for a pod on a node. Names for pods on the nodes in `before` are taken."""
@@ -328,13 +336,16 @@ class Cluster(ComponentOperations):
         The node need not exist, which simulates a pod whose Node has been deleted.
         """
         self._surroundings.with_pods(node, labels)
-        wanted = WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy)
+        wanted = self._with_sidecar(
+            WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy)
+        )
         with self._changing(CONTROLLER):
             self._begin("create pod", stream="pods", pod=name, ready=ready)
             if (phase, restart_policy) == ("Running", "Always") and any(
                 each.name == node for each in self.topology.nodes
             ):
                 self.backend.part(PodLifecycle, nodes=[node]).create_pod(self.namespace, wanted)
+                self._surroundings.after_pod(name, labels)
             else:
                 reports = self.backend.part(PodReports, nodes=[node])
                 reports.create_reported_pod(self.namespace, wanted, phase=phase)
@@ -404,13 +415,9 @@ class Cluster(ComponentOperations):
         Like a controller, this method does not write a slice that has not changed.
         """
         name = wanted["metadata"]["name"]
-        known = self._published.get(name)
-        if known is None:
-            self._slices += 1
-            # the controller would delete hand-written slices of its Services that it seems to own
-            draw = service.draw.without(axes.OWNER) if service.selector else service.draw
-            known = _Published(axes.within_limits(draw, self._slices), {})
-        drawn = variation.slices(known.draw, wanted, service.ports, service.more_ports)
+        known = self._published.get(name) or _Published(service, self._draw_of_new_slice(service), wanted, {})
+        own = self._surroundings.owner if known.draw[axes.EXTRAS] == "newer" else None
+        drawn = variation.slices(known.draw, wanted, service.ports, service.more_ports, owner=own)
         for each in drawn:
             before = known.slices.get(each["metadata"]["name"])
             if before is None and not self._surroundings.before_slice(known.draw, each):
@@ -418,8 +425,22 @@ class Cluster(ComponentOperations):
             elif len(drawn) == 1 or before != each:  # the only slice is written even if it has not changed
                 self.api.replace("endpointslices", self.namespace, each)
         slices = {each["metadata"]["name"]: each for each in drawn}
-        self._published[name] = _Published(known.draw, slices)
+        self._published[name] = replace(known, written=wanted, slices=slices)
         self._delete_slices(known.slices.keys() - slices.keys())
+
+    def _draw_of_new_slice(self, service: Service) -> Draw:
+        self._slices += 1
+        draw = axes.within_limits(service.draw, self._slices)
+        if service.selector:  # the controller would delete hand-written slices of its Services that it seems to own
+            draw = draw.without(axes.OWNER)
+        return draw.without(_NOWHERE) if variation.needs_nodes(service.object) else draw
+
+    def _write_nodes(self, service: Service, patch: Object) -> None:
+        """Write the nodes of endpoints that lack them, if a Service begins to need nodes."""
+        for name, each in list(self._published.items()) if variation.needs_nodes(patch) else ():
+            if each.service is service and each.draw.without(_NOWHERE) != each.draw:
+                self._published[name] = replace(each, draw=each.draw.without(_NOWHERE))
+                self._write(service, each.written)
 
     def _delete_slices(self, names: Iterable[str]) -> None:
         for each in sorted(names):

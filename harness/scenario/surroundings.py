@@ -22,6 +22,9 @@ from harness.variation.axes import Draw
 NUMBERS = {"many": 30, "crowd": 300}
 """The number of other Services by drawn value. The first 30 have endpoints."""
 
+CHANGES = 200
+"""The number of changes of a slice in a busy history."""
+
 MOST_TWINS = 40
 """The number of objects in the twin namespace at which the next scenario begins with an empty one."""
 
@@ -84,6 +87,7 @@ class Surroundings:
     standing: Standing | None = None
     _own: Standing = field(init=False)
     _has_pods: bool = False
+    _owner: Object | None = None
 
     def __post_init__(self) -> None:
         """Write the drawn other Services."""
@@ -94,6 +98,13 @@ class Surroundings:
         """Delete the other Services, if they are this scenario's own."""
         if self.standing is None:
             self._own.make(self.backend.booted, "none")
+
+    @property
+    def owner(self) -> Object:
+        """The owner of slices, which exists as long as they do: their namespace."""
+        if self._owner is None:
+            self._owner = {**self.backend.api.get("namespaces", "", self.namespace), "kind": "Namespace"}
+        return self._owner
 
     def before_service(self, draw: Draw, wanted: Object, families: Sequence[str]) -> None:
         """Write what precedes or accompanies a Service: a deleted Service of the same name, and a twin."""
@@ -118,23 +129,41 @@ class Surroundings:
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)
-        if draw[axes.HISTORY] != "changed":
+        if draw[axes.HISTORY] not in ("changed", "busy"):
             return False
         earlier = _decoy(ready=False, serving=False).manifest(obj["addressType"])
-        self.backend.api.create(
-            "endpointslices", self.namespace, {**obj, "endpoints": [earlier, *obj["endpoints"][:1]]}
-        )
+        api, name = self.backend.api, obj["metadata"]["name"]
+        api.create("endpointslices", self.namespace, {**obj, "endpoints": [earlier, *obj["endpoints"][:1]]})
+        for number in range(CHANGES if draw[axes.HISTORY] == "busy" else 0):
+            patch = {"metadata": {"annotations": {"example.com/revision": str(number)}}}
+            api.patch("endpointslices", self.namespace, name, patch)
         return True
 
     def with_pods(self, node: str, labels: Mapping[str, str] | None) -> None:
         """Create a failed and a completed pod with these labels, once."""
-        reports = self.backend.find(PodReports)
-        if self.draw[axes.PODS] != "others" or not labels or self._has_pods or reports is None:
-            return
+        if self._begins_pods("others", labels):
+            for phase in ("Failed", "Succeeded"):
+                self._create_ended(phase, node, labels)
+
+    def after_pod(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Create a failed pod with the labels and the addresses of a pod, once."""
+        if self._begins_pods("reused", labels):
+            pod = self.backend.api.get("pods", self.namespace, name)
+            ended = self._create_ended("Failed", pod["spec"]["nodeName"], labels)
+            status = {key: pod["status"][key] for key in ("podIP", "podIPs") if key in pod["status"]}
+            self.backend.api.patch("pods", self.namespace, ended, {"status": status}, subresource="status")
+
+    def _begins_pods(self, value: str, labels: Mapping[str, str] | None) -> bool:
+        if self.draw[axes.PODS] != value or not labels or self._has_pods or self.backend.find(PodReports) is None:
+            return False
         self._has_pods = True
-        for phase in ("Failed", "Succeeded"):
-            pod = WantedPod(f"ended-{phase.lower()}", node, labels, (), ready=False)
-            reports.create_reported_pod(self.namespace, pod, phase=phase)
+        return True
+
+    def _create_ended(self, phase: str, node: str, labels: Mapping[str, str] | None) -> str:
+        wanted = WantedPod(f"ended-{phase.lower()}", node, labels, (), ready=False)
+        if reports := self.backend.find(PodReports):
+            reports.create_reported_pod(self.namespace, wanted, phase=phase)
+        return wanted.name
 
 
 def _decoy(**conditions: Any) -> Endpoint:

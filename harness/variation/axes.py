@@ -18,6 +18,10 @@ ORDER = "order"
 PORTS = "ports"
 OWNER = "owner"
 CONDITIONS = "conditions"
+POLICIES = "policies"
+HINTS = "hints"
+ENDPOINTS = "endpoints"
+ADDRESSES = "addresses"
 EXTRAS = "extras"
 NEIGHBOURS = "neighbours"
 HISTORY = "history"
@@ -29,6 +33,10 @@ ARRIVAL = "arrival"
 NODES = "nodes"
 COMPONENTS = "components"
 CONNECTIONS = "connections"
+
+
+Value = tuple[str, str]
+"""An axis and one of its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,7 @@ AXES: tuple[Axis, ...] = (
         {
             "written": "the Service has the ports of the scenario",
             "more": "the Service has further ports, one of them with the same number and another protocol",
+            "twelve": "the Service has twelve ports",
         },
     ),
     Axis(
@@ -89,10 +98,42 @@ AXES: tuple[Axis, ...] = (
         },
     ),
     Axis(
+        POLICIES,
+        {
+            "unset": "Services have the policies of the scenario",
+            "written": "Services also have the default values of policies and affinity",
+        },
+    ),
+    Axis(
+        HINTS,
+        {
+            "written": "endpoints have the hints of the scenario",
+            "two": "endpoints with hints also have a hint for a zone or node that does not exist",
+            "eight": "endpoints with hints have eight hints, most of them for zones or nodes that do not exist",
+        },
+    ),
+    Axis(
+        ENDPOINTS,
+        {
+            "written": "Services have the endpoints of the scenario",
+            "unready": "Services also have four endpoints that are not ready",
+            "many": "Services also have 130 endpoints that are not ready",
+        },
+    ),
+    Axis(
+        ADDRESSES,
+        {
+            "one": "endpoints have one address and a nodeName",
+            "several": "endpoints have further addresses, which have no meaning",
+            "nowhere": "endpoints have no nodeName, if the Service has no policy, hints or keys",
+        },
+    ),
+    Axis(
         EXTRAS,
         {
             "none": "objects have no further fields",
             "metadata": "objects have further labels and annotations, and endpoints have a hostname and a targetRef",
+            "newer": "EndpointSlices have an owner, an application protocol, and a field of a newer API",
         },
     ),
     Axis(
@@ -109,7 +150,8 @@ AXES: tuple[Axis, ...] = (
         {
             "new": "the Service is new",
             "remade": "a Service of the same name with other policies was deleted before",
-            "changed": "EndpointSlices were changed several times",
+            "changed": "EndpointSlices had other endpoints before",
+            "busy": "an EndpointSlice was changed 200 times before",
         },
     ),
     Axis(
@@ -126,6 +168,8 @@ AXES: tuple[Axis, ...] = (
         {
             "written": "only the pods of the scenario exist",
             "others": "a failed and a completed pod with the same labels exist",
+            "reused": "a failed pod with the same labels has the address of a running pod",
+            "sidecars": "pods have a sidecar and an init container, whose ports have the same names",
         },
     ),
     Axis(
@@ -196,15 +240,28 @@ class Draw:
 
 PLAIN = Draw()
 
-_MOST: Mapping[tuple[str, str], int] = {
+SHARES: Mapping[Value, float] = {
+    (SLICES, "each"): 0.3,
+    (PORTS, "twelve"): 0.3,
+    (ENDPOINTS, "many"): 0.3,
+    (NEIGHBOURS, "crowd"): 0.1,
+    (HISTORY, "busy"): 0.1,
+}
+"""The shares of expensive values among the values of their axes, if the share is not 1. They never prevent coverage."""
+
+_MOST: Mapping[Value, int] = {
     (SLICES, "each"): 2,
     (SLICES, "several"): 8,
     (SLICES, "overlapping"): 8,
     (SLICES, "empty"): 8,
     (PORTS, "more"): 4,
+    (PORTS, "twelve"): 2,
+    (ENDPOINTS, "many"): 1,
+    (ENDPOINTS, "unready"): 8,
     (NEIGHBOURS, "twin"): 8,
     (HISTORY, "remade"): 8,
     (HISTORY, "changed"): 8,
+    (HISTORY, "busy"): 1,
 }
 """The number of Services or slices of a scenario that a value varies, where each one costs requests or many rules.
 

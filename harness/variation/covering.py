@@ -1,8 +1,8 @@
 """Draw values for all requirements of a run. Every pair of values occurs, and the seed determines the result.
 
 The draws of a profile form a covering array over its requirements. Each value of each axis occurs with each feature,
-and each pair of values of two axes occurs in some requirement, unless the requirements fix these axes. The algorithm is
-greedy, like AETG (Cohen et al., 1997): each requirement gets the values that cover the most missing combinations.
+and each pair of values of two axes occurs in some requirement, unless the requirements fix these axes or refuse these
+values. Expensive values occur no more often than that.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 
-from harness.variation.axes import AXES, Axis, Draw, draw_of
+from harness.variation.axes import AXES, SHARES, Axis, Draw, Value, draw_of
+from harness.variation.greedy import Row, RowBuilder
 
-Value = tuple[str, str]
-"""An axis and one of its values."""
-
-_RARE = 100
+_RARE = 400
 """The weight of a feature of one requirement, compared with a pair of values. Few requirements meet such a feature."""
 
 Combination = frozenset[Value] | tuple[str, Value]
@@ -39,54 +38,46 @@ class Subject:
     fixed: AbstractSet[str]
 
 
-def draws(subjects: Iterable[Subject], seed: int, unavailable: AbstractSet[Value] = frozenset()) -> dict[str, Draw]:
-    """Return the draw of each requirement by id. `unavailable` are values that cannot occur in this run."""
-    axes = [
-        Axis(axis.name, {v: m for v, m in axis.values.items() if (axis.name, v) not in unavailable}) for axis in AXES
-    ]
+def draws(subjects: Iterable[Subject], seed: int) -> dict[str, Draw]:
+    """Return the draw of each requirement by id."""
     by_profile: dict[str, list[Subject]] = {}
     for each in sorted(subjects, key=lambda each: (len(each.fixed), _shuffled(seed, each.id))):
         by_profile.setdefault(each.profile, []).append(each)
     return {
-        subject: drawn
-        for profile in by_profile.values()
-        for subject, drawn in _draws_of_profile(profile, axes, seed).items()
+        subject: drawn for profile in by_profile.values() for subject, drawn in _draws_of_profile(profile, seed).items()
     }
 
 
-def _draws_of_profile(subjects: Sequence[Subject], axes: Sequence[Axis], seed: int) -> dict[str, Draw]:
+def _draws_of_profile(subjects: Sequence[Subject], seed: int) -> dict[str, Draw]:
     covered: set[Combination] = set()
-    used: Counter[Value] = Counter()
     common = Counter(feature for subject in subjects for feature in subject.features)
     rare = {feature: max(1, _RARE // number) for feature, number in common.items()}
+    features: AbstractSet[str] = frozenset()  # of the requirement whose row is built
+
+    def gain(row: Row, axis: str, value: str) -> int:
+        pairs = sum(frozenset(((axis, value), other)) not in covered for other in row.items())
+        return pairs + sum(rare[feature] for feature in features if (feature, (axis, value)) not in covered)
+
+    rows = RowBuilder(gain, SHARES)
     found: dict[str, Draw] = {}
     for subject in subjects:
-        chosen: dict[str, str] = {}
-        free = [axis for axis in axes if axis.name not in subject.fixed]
-        for axis in sorted(free, key=lambda axis: _shuffled(seed, subject.id, axis.name)):
-            chosen[axis.name] = max(
-                (value for value in axis.values if f"{axis.name}={value}" not in subject.fixed),
-                key=lambda value: (
-                    _gain((axis.name, value), chosen, subject, covered, rare),
-                    -used[axis.name, value],
-                    _shuffled(seed, subject.id, axis.name, value),
-                ),
-            )
-        used.update(chosen.items())
-        covered.update(combinations(chosen, subject.features))
+        features = subject.features
+        chosen = rows.build({}, _axes_of(subject, seed))
+        covered.update(combinations(chosen, features))
         found[subject.id] = draw_of(chosen)
     return found
 
 
-def _gain(
-    value: Value,
-    chosen: Mapping[str, str],
-    subject: Subject,
-    covered: AbstractSet[Combination],
-    weights: Mapping[str, int],
-) -> int:
-    pairs = sum(frozenset((value, other)) not in covered for other in chosen.items())
-    return pairs + sum(weights[feature] for feature in subject.features if (feature, value) not in covered)
+def _axes_of(subject: Subject, seed: int) -> list[tuple[str, Callable[[Row], Iterable[str]]]]:
+    """Return the axes and values of a requirement, in an order that depends on the seed."""
+    free = [axis for axis in AXES if axis.name not in subject.fixed]
+    free.sort(key=lambda axis: _shuffled(seed, subject.id, axis.name))
+    return [(axis.name, partial(_values, subject, axis, seed)) for axis in free]
+
+
+def _values(subject: Subject, axis: Axis, seed: int, _row: Row) -> list[str]:
+    known = [value for value in axis.values if f"{axis.name}={value}" not in subject.fixed]
+    return sorted(known, key=lambda value: _shuffled(seed, subject.id, axis.name, value), reverse=True)
 
 
 def combinations(chosen: Mapping[str, str], features: Iterable[str]) -> Iterable[Combination]:

@@ -19,6 +19,19 @@ MORE_PORTS = (Port(8443, "TCP", "drawn-tls", 8099), Port(8443, "UDP", "drawn-qui
 """Further ports of a Service, on which no pod listens."""
 
 
+TWELVE = tuple(Port(7000 + number, "TCP", f"drawn-{number}", 8099) for number in range(1, 10))
+"""Ports that make twelve together with the port of a scenario, its twin, and one of `MORE_PORTS`."""
+
+_MOST_HINTS = 8  # the limit of the API
+
+_UNREADY = {"unready": 4, "many": 130}
+_FURTHER = {"IPv4": "198.51.100.{}", "IPv6": "2001:db8:1::{:x}"}
+"""Addresses of endpoints that must never receive a packet. They are documentation addresses, which no node routes."""
+
+_PLACE = ("nodeName", "zone", "hints")
+_NOT_READY = {"ready": False, "serving": False, "terminating": False}
+
+
 def usual_ports(draw: Draw) -> tuple[Port, ...]:
     """Return the ports of a Service for which the scenario chooses none."""
     return (UDP,) if draw[axes.PROTOCOL] == "udp" else (TCP,)
@@ -26,15 +39,18 @@ def usual_ports(draw: Draw) -> tuple[Port, ...]:
 
 def ports(draw: Draw, written: Sequence[Port]) -> tuple[Port, ...]:
     """Return the ports of a Service: those of the scenario with names, and any drawn additional ports."""
-    if draw[axes.PORTS] != "more" or len(written) != 1:
+    if draw[axes.PORTS] == "written" or len(written) != 1:
         return tuple(written)
     only = replace(written[0], name=written[0].name or PORT_NAME)
     twin = replace(only, name="drawn-other", protocol="UDP" if only.protocol == "TCP" else "TCP", target=8099)
-    return (only, twin, *(port for port in MORE_PORTS if port.port != only.port))
+    more = [*MORE_PORTS[:1], *TWELVE] if draw[axes.PORTS] == "twelve" else MORE_PORTS
+    return (only, twin, *(port for port in more if port.port != only.port))
 
 
 def service(draw: Draw, obj: Object) -> Object:
-    """Return a Service with drawn metadata."""
+    """Return a Service with drawn metadata and policies."""
+    if draw[axes.POLICIES] == "written" and obj["spec"].get("type") != "ExternalName":
+        obj = {**obj, "spec": {**_defaults(obj["spec"]), **obj["spec"]}}
     if draw[axes.EXTRAS] == "metadata":
         metadata = obj["metadata"]
         labels = {"app.kubernetes.io/name": "drawn", "zone": "a", **metadata.get("labels", {})}
@@ -43,23 +59,77 @@ def service(draw: Draw, obj: Object) -> Object:
     return obj
 
 
-def slices(draw: Draw, obj: Object, own: Sequence[Port] = (), more: Sequence[Port] = ()) -> list[Object]:
+def _defaults(spec: Mapping[str, Any]) -> Object:
+    external = spec.get("type") in {"NodePort", "LoadBalancer"} or spec.get("externalIPs")
+    return {
+        "type": "ClusterIP",
+        "sessionAffinity": "None",
+        "internalTrafficPolicy": "Cluster",
+        "publishNotReadyAddresses": False,
+        **({"externalTrafficPolicy": "Cluster"} if external else {}),
+        **({"allocateLoadBalancerNodePorts": True} if spec.get("type") == "LoadBalancer" else {}),
+    }
+
+
+def needs_nodes(service: Object) -> bool:
+    """Return whether the answers of a Service, or of a Service with this patch, can depend on nodes of endpoints."""
+    spec, annotations = service.get("spec") or {}, (service.get("metadata") or {}).get("annotations") or {}
+    policies = {spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")}
+    asked = spec.get("trafficDistribution") or spec.get("topologyKeys") or any("topology" in key for key in annotations)
+    return bool("Local" in policies or asked)
+
+
+def slices(
+    draw: Draw, obj: Object, own: Sequence[Port] = (), more: Sequence[Port] = (), *, owner: Object | None = None
+) -> list[Object]:
     """Return the EndpointSlices that represent one slice of a scenario. Their names begin with that slice's name.
 
-    An endpoint remains in the same slice while its address is unchanged, as with a controller.
+    An endpoint remains in the same slice while its address is unchanged, as with a controller. `owner` is an object
+    that exists as long as the slices.
     """
-    drawn = _with_metadata(draw, {**obj, "endpoints": [_endpoint(draw, each) for each in obj["endpoints"]]})
+    family, endpoints = obj["addressType"], [*obj["endpoints"]]
+    endpoints += _unready(endpoints, family, _UNREADY.get(draw[axes.ENDPOINTS], 0))
+    drawn = _with_metadata(draw, {**obj, "endpoints": [_endpoint(draw, each, family) for each in endpoints]})
     if more:  # ports of a Service with several ports have names
         drawn["ports"] = [{**port, "name": port["name"] or own[0].name} for port in drawn["ports"]]
     if draw[axes.PORTS] != "written":
         drawn["ports"] += [each.slice_manifest() for each in more]
+    if draw[axes.EXTRAS] == "newer":
+        drawn = _with_newer_fields(drawn, owner)
     if draw[axes.ORDER] == "reversed":
         drawn["endpoints"] = drawn["endpoints"][::-1]
     return _split(draw, drawn)
 
 
-def _endpoint(draw: Draw, endpoint: Object) -> Object:
+def _unready(endpoints: Sequence[Object], family: str, count: int) -> list[Object]:
+    """Return endpoints that are not ready.
+
+    They have the places and hints of the scenario's endpoints, because some proxies require hints of all endpoints.
+    """
+    places: list[Object] = [{key: each[key] for key in _PLACE if key in each} for each in endpoints] or [{}]
+    return [
+        {"addresses": [_FURTHER[family].format(number)], "conditions": _NOT_READY, **places[number % len(places)]}
+        for number in range(1, count + 1)
+    ]
+
+
+def _foreign(count: int) -> list[Object]:
+    return [{"name": f"nowhere-{number}"} for number in range(1, count + 1)]
+
+
+def _endpoint(draw: Draw, endpoint: Object, family: str) -> Object:
     made = dict(endpoint)
+    # A hint for another zone or node that exists would change the right answers.
+    match draw[axes.HINTS], made.get("hints"):
+        case ("two", dict(hints)):
+            made["hints"] = {kind: [*_foreign(1), *named] for kind, named in hints.items()}
+        case ("eight", dict(hints)):
+            made["hints"] = {kind: [*_foreign(_MOST_HINTS - len(named)), *named] for kind, named in hints.items()}
+    match draw[axes.ADDRESSES]:
+        case "several":
+            made["addresses"] = [*made["addresses"], _FURTHER[family].format(251), _FURTHER[family].format(252)]
+        case "nowhere":
+            made.pop("nodeName", None)
     conditions = made.get("conditions") or {}
     if conditions == {"ready": True}:
         match draw[axes.CONDITIONS]:
@@ -88,6 +158,16 @@ def _with_metadata(draw: Draw, obj: Object) -> Object:
     return {**obj, "metadata": metadata}
 
 
+def _with_newer_fields(obj: Object, owner: Object | None) -> Object:
+    ports = [{"appProtocol": "example.com/drawn", **port} for port in obj["ports"]]
+    metadata = dict(obj["metadata"])
+    if owner is not None:
+        uid = owner["metadata"]["uid"]
+        reference = {"apiVersion": "v1", "kind": owner["kind"], "name": owner["metadata"]["name"], "uid": uid}
+        metadata["ownerReferences"] = [reference]
+    return {**obj, "metadata": metadata, "ports": ports, "drawnField": {"weight": 1}}
+
+
 def _split(draw: Draw, obj: Object) -> list[Object]:
     name = obj["metadata"]["name"]
 
@@ -109,4 +189,4 @@ def _split(draw: Draw, obj: Object) -> list[Object]:
 
 def _number(endpoint: Mapping[str, Any]) -> int:
     """Return a number that depends only on the address of an endpoint."""
-    return int.from_bytes(hashlib.sha256(str(endpoint["addresses"]).encode()).digest()[:4])
+    return int.from_bytes(hashlib.sha256(str(endpoint["addresses"][:1]).encode()).digest()[:4])

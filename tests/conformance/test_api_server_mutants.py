@@ -194,6 +194,7 @@ SERVER_SAID: Mapping[str, Where] = {
 }
 
 RIGHT_IN_ALL = {
+    "distribution-or-policy": "no request creates a Service with both fields",
     "describes-no-services": "only its OpenAPI document is wrong",
     "drops-what-is-no-text": "these requests have well-formed fields",
     "types-keep-what-they-lack": "none of these Services has a field that a new type lacks",

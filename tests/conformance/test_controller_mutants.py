@@ -207,6 +207,8 @@ _OF_OTHERS = "in these cases only the controller writes slices, and only tests w
 _IN_TIME = "it is wrong only after some time, or after more changes than a case has"
 
 OTHERWISE: Mapping[str, str] = {
+    "ended-pods-keep-their-addresses": "no pod in these cases has the address of another pod",
+    "init-containers-name-ports": "no pod in these cases has init containers",
     "controller-crashes-on-pods-of-strange-nodes": "it exits, and the existing state remains",
     "controller-hangs-on-pods-of-strange-nodes": "it hangs, and the existing state remains",
     "gets-nodes-for-hints": "it reads more objects, and writes the same as the reference",

@@ -9,7 +9,7 @@ from harness.model.requirements import Profile
 from harness.plugin.suite import catalogue
 from harness.run.drawing import draws_of, fixed
 from harness.settings.options import resolve
-from harness.variation.axes import AXES, parse_draw
+from harness.variation.axes import AXES, SHARES, parse_draw
 from harness.variation.covering import Subject, combinations, draws
 
 ALL = {axis.name: tuple(axis.values) for axis in AXES}
@@ -25,8 +25,8 @@ def chosen(draw_text: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_fifty_requirements_cover_all_pairs(seed: int) -> None:
-    found = draws(subjects(50), seed)
+def test_a_hundred_requirements_cover_all_pairs(seed: int) -> None:
+    found = draws(subjects(100), seed)
     covered = {each for draw in found.values() for each in combinations(chosen(str(draw)), ())}
     wanted = {
         frozenset(((one, a), (other, b)))
@@ -38,7 +38,7 @@ def test_fifty_requirements_cover_all_pairs(seed: int) -> None:
 
 
 def test_fixed_axes_and_unavailable_values_are_never_drawn() -> None:
-    found = draws(subjects(50, fixed=frozenset({"names"})), 1, frozenset({("family", "second")}))
+    found = draws(subjects(50, fixed=frozenset({"names", "family=second"})), 1)
     assert {draw["names"] for draw in found.values()} == {"short"}
     assert {draw["family"] for draw in found.values()} == {"first"}
 
@@ -122,3 +122,10 @@ def test_values_of_unclaimed_features_are_never_drawn(feature: str, value: tuple
         settings = resolve({"backend": "netns", "exempt-features": exempt}, environment={})
         drawn = {each for text in draws_of(known, settings).values() for each in parse_draw(text).drawn}
         assert (value in drawn) is not bool(exempt)
+
+
+def test_expensive_values_are_rare_but_cover_all_pairs() -> None:
+    found = draws(subjects(300), 1)
+    for axis, value in SHARES:
+        number = sum(draw[axis] == value for draw in found.values())
+        assert 5 < number < 300 / len(ALL[axis])

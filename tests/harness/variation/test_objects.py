@@ -7,7 +7,7 @@ import pytest
 from harness.model import manifests
 from harness.model.manifests import TCP, Endpoint, Hints, Port
 from harness.variation import objects
-from harness.variation.axes import AXES, Draw, parse_draw
+from harness.variation.axes import AXES, Draw, parse_draw, within_limits
 
 ENDPOINTS = [
     Endpoint({"IPv4": f"10.0.0.{number}"}, node="a1", zone="a", hints=Hints(("a",)), ready=number != 3)
@@ -23,12 +23,12 @@ def drawn(draw: Draw, endpoints: list[Endpoint] = ENDPOINTS) -> list[dict[str, A
 
 
 def meaning(endpoint: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a proxy may read from an endpoint of a Service without policies, in a cluster of zone a."""
     conditions = endpoint.get("conditions") or {}
     ready = conditions.get("ready", True)
     return (
-        tuple(endpoint["addresses"]),
-        endpoint["nodeName"],
-        str(endpoint["hints"]),
+        endpoint["addresses"][0],
+        [each for each in endpoint["hints"]["forZones"] if each["name"] == "a"] == [{"name": "a"}],
         ready,
         conditions.get("serving", ready),
         conditions.get("terminating", False),
@@ -38,7 +38,9 @@ def meaning(endpoint: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("draw", EVERY_DRAW, ids=str)
 def test_all_draws_have_the_endpoints_of_the_scenario(draw: Draw) -> None:
     wanted = {meaning(each.manifest("IPv4")) for each in ENDPOINTS}
-    assert {meaning(each) for part in drawn(draw) for each in part["endpoints"]} == wanted
+    found = {meaning(each) for part in drawn(draw) for each in part["endpoints"]}
+    assert found >= wanted
+    assert all(each[2:] == (False, False, False) for each in found - wanted)  # others are not used by anybody
 
 
 @pytest.mark.parametrize("draw", EVERY_DRAW, ids=str)
@@ -81,3 +83,85 @@ def test_further_ports_have_another_protocol_or_number() -> None:
 def test_service_of_several_ports_keeps_them() -> None:
     two = (Port(80, name="web"), Port(81, name="other"))
     assert objects.ports(parse_draw("ports=more"), two) == two
+
+
+def test_twelve_ports_differ() -> None:
+    ports = objects.ports(parse_draw("ports=twelve"), [TCP])
+    assert len(ports) == 12 == len({(port.protocol, port.port) for port in ports}) == len({p.name for p in ports})
+    assert {("TCP", 80), ("UDP", 80)} < {(port.protocol, port.port) for port in ports}
+
+
+def test_default_policies_are_written_if_the_scenario_has_none() -> None:
+    draw = parse_draw("policies=written")
+    assert objects.service(draw, manifests.service("web"))["spec"]["internalTrafficPolicy"] == "Cluster"
+    local = objects.service(draw, manifests.service("web", type="NodePort", externalTrafficPolicy="Local"))["spec"]
+    assert (local["externalTrafficPolicy"], local["internalTrafficPolicy"]) == ("Local", "Cluster")
+    outside = objects.service(draw, manifests.service("web", type="NodePort"))["spec"]
+    assert outside["externalTrafficPolicy"] == "Cluster"
+    name = manifests.service("web", type="ExternalName", externalName="example.com")
+    assert objects.service(draw, name) == name
+
+
+@pytest.mark.parametrize(("value", "count"), [("two", 2), ("eight", 8)])
+def test_hints_grow_by_zones_and_nodes_that_do_not_exist(value: str, count: int) -> None:
+    same = Endpoint({"IPv4": "10.0.0.1"}, node="a1", hints=Hints(("a",), ("a1",)))
+    bare = Endpoint({"IPv4": "10.0.0.2"})
+    (part,) = drawn(parse_draw(f"hints={value}"), [same, bare])
+    hinted, other = part["endpoints"]
+    assert [len(each) for each in hinted["hints"].values()] == [count, count]
+    assert [each[-1]["name"] for each in hinted["hints"].values()] == ["a", "a1"]
+    assert "hints" not in other
+
+
+@pytest.mark.parametrize(("value", "count"), [("unready", 4), ("many", 130)])
+def test_further_endpoints_are_not_ready_and_have_hints(value: str, count: int) -> None:
+    (part,) = drawn(parse_draw(f"endpoints={value}"))
+    further = part["endpoints"][len(ENDPOINTS) :]
+    assert len({each["addresses"][0] for each in further}) == count
+    assert {each["conditions"]["ready"] for each in further} == {False}
+    assert all(each["hints"] for each in further)
+    (alone,) = drawn(parse_draw(f"endpoints={value}"), [])
+    assert len(alone["endpoints"]) == count
+
+
+def test_further_addresses_follow_the_first() -> None:
+    (part,) = drawn(parse_draw("addresses=several"))
+    assert [each["addresses"][0] for each in part["endpoints"]] == [each.addresses["IPv4"] for each in ENDPOINTS]
+    assert {len(each["addresses"]) for each in part["endpoints"]} == {3}
+
+
+def test_endpoints_without_node_keep_their_zone() -> None:
+    (part,) = drawn(parse_draw("addresses=nowhere"))
+    assert {("nodeName" in each, each["zone"]) for each in part["endpoints"]} == {(False, "a")}
+
+
+@pytest.mark.parametrize(
+    ("service", "needs"),
+    [
+        (manifests.service("web"), False),
+        (manifests.service("web", internalTrafficPolicy="Cluster"), False),
+        (manifests.service("web", internalTrafficPolicy="Local"), True),
+        (manifests.service("web", externalTrafficPolicy="Local"), True),
+        (manifests.service("web", trafficDistribution="PreferSameNode"), True),
+        (manifests.service("web", annotations={"service.kubernetes.io/topology-mode": "Auto"}), True),
+        ({"spec": {"internalTrafficPolicy": "Local"}}, True),
+        ({"spec": {"externalIPs": None}}, False),
+    ],
+)
+def test_services_with_policies_or_hints_need_nodes(service: dict[str, Any], needs: bool) -> None:
+    assert objects.needs_nodes(service) is needs
+
+
+def test_newer_fields_are_an_owner_a_protocol_and_an_unknown_field() -> None:
+    written = manifests.endpoint_slice("web-slice", "web", ENDPOINTS)
+    owner = {"kind": "Namespace", "metadata": {"name": "here", "uid": "1"}}
+    (part,) = objects.slices(parse_draw("extras=newer"), written, owner=owner)
+    assert part["metadata"]["ownerReferences"][0]["uid"] == "1"
+    assert {port["appProtocol"] for port in part["ports"]} == {"example.com/drawn"}
+    assert part.keys() - written.keys() == {"drawnField"}
+
+
+def test_expensive_values_vary_only_the_first_objects() -> None:
+    draw = parse_draw("slices=each,order=reversed,neighbours=many")
+    assert within_limits(draw, 1) == draw
+    assert str(within_limits(draw, 100)) == "order=reversed,neighbours=many"

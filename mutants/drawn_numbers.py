@@ -1,0 +1,247 @@
+"""Components that are wrong only for many objects, or for fields and pods that no requirement mentions.
+
+Each fault shows only under the drawn values in `draw`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.clients import Sink, proxy_hearing, rewriting
+from mutants.decisions import Question, proxy_deciding, without_hints
+from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
+from mutants.wrong_plans import Pods
+from reference.apiserver.kinds.services import Services
+from reference.client import Event, Object
+from reference.endpointslice import EndpointSliceController
+from reference.endpointslice.plan import Plan, plan_service
+from reference.features import Features
+from reference.proxy import ServiceProxy
+from reference.proxy.state import State
+
+MUTANTS: list[Mutant] = []
+
+_ANY = f"{REACHED}|{REFUSED}|{NO_ANSWER}"
+
+
+def _proxy(name: str, sentence: str, draw: str, proxy: Callable[..., ServiceProxy], provenance: str = "") -> None:
+    MUTANTS.append(Mutant(name, sentence, provenance, _ANY, draw=draw, proxy=proxy))
+
+
+def _decides(name: str, sentence: str, draw: str, provenance: str = "") -> Callable[[Callable[[Question], Any]], None]:
+    return lambda wrong: _proxy(name, sentence, draw, proxy_deciding(wrong), provenance)
+
+
+def _rereads(name: str, sentence: str, draw: str) -> Callable[[Callable[[Object], Object]], None]:
+    """Create a mutant from a function that changes the slices that a proxy receives."""
+
+    def register(read: Callable[[Object], Object]) -> None:
+        def rewrite(event: Event) -> Event:
+            if event.type == "SYNCED" or event.resource != "endpointslices":
+                return event
+            return Event(event.type, event.resource, read(event.object))
+
+        _proxy(name, sentence, draw, proxy_hearing(rewriting(rewrite)))
+
+    return register
+
+
+def _each_endpoint(slice_: Object, change: Callable[[Object], Object]) -> Object:
+    return {**slice_, "endpoints": [change(each) for each in slice_.get("endpoints") or ()]}
+
+
+# Numbers
+
+
+class _TenPorts(State):
+    def _decided(self, name: Any, service: Any) -> Iterator[Any]:
+        ports = {family: known[-10:] for family, known in service.ports.items()}
+        return super()._decided(name, replace(service, ports=ports))
+
+
+_proxy(
+    "ten-ports-of-a-service",
+    "The proxy serves only the last ten ports of a Service.",
+    "ports=twelve",
+    partial(ServiceProxy, state=_TenPorts),
+)
+
+
+class _TwoSlices(State):
+    def _decision(self, service: Any, *others: Any) -> Any:
+        first = dict(list(service.slices.items())[:2])
+        return super()._decision(replace(service, slices=first), *others)
+
+
+_proxy(
+    "two-slices-of-a-service",
+    "The proxy uses only the first two slices of a Service.",
+    "slices=several",
+    partial(ServiceProxy, state=_TwoSlices),
+)
+
+
+@_decides(
+    "hundred-endpoints-of-a-service",
+    "The proxy uses only the last hundred endpoints of a Service.",
+    "endpoints=many",
+)
+def hundred_endpoints_of_a_service(asked: Question) -> Any:
+    return asked.answer(endpoints=asked.endpoints[-100:])
+
+
+@_decides(
+    "ignores-hints-in-a-panic",
+    "The proxy ignores hints if fewer than half of the endpoints are ready.",
+    "endpoints=unready",
+    "Envoy, panic threshold",
+)
+def ignores_hints_in_a_panic(asked: Question) -> Any:
+    panics = 2 * len(asked.ready) < len(asked.endpoints)
+    return asked.answer(endpoints=without_hints(asked.endpoints)) if panics else asked.answer()
+
+
+@_rereads("four-hints-of-an-endpoint", "The proxy reads only the first four hints of a list.", "hints=eight")
+def four_hints_of_an_endpoint(slice_: Object) -> Object:
+    def shortened(endpoint: Object) -> Object:
+        return {**endpoint, "hints": {kind: each[:4] for kind, each in (endpoint.get("hints") or {}).items()}}
+
+    return _each_endpoint(slice_, shortened)
+
+
+@_rereads("unknown-hints-void-a-list", "The proxy ignores hints with a zone that it does not know.", "hints=two")
+def unknown_hints_void_a_list(slice_: Object) -> Object:
+    def known(endpoint: Object) -> Object:
+        names = [each["name"] for kind in (endpoint.get("hints") or {}).values() for each in kind]
+        return {**endpoint, "hints": {}} if any(name.startswith("nowhere") for name in names) else endpoint
+
+    return _each_endpoint(slice_, known)
+
+
+class _TwoHundredServices(State):
+    def _receive_service(self, obj: Object, *, deleted: bool) -> None:
+        name = obj["metadata"]["namespace"], obj["metadata"]["name"]
+        if deleted or name in self._services or len(self._services) < 200:
+            super()._receive_service(obj, deleted=deleted)
+
+
+_proxy(
+    "two-hundred-services",
+    "The proxy serves at most two hundred Services.",
+    "neighbours=crowd",
+    partial(ServiceProxy, state=_TwoHundredServices),
+)
+
+
+def _first_changes(sink: Sink) -> Sink:
+    seen: Counter[str] = Counter()
+
+    def receive(event: Event) -> None:
+        if event.type != "SYNCED" and event.resource == "endpointslices":
+            seen[event.object["metadata"]["uid"]] += 1
+            if seen[event.object["metadata"]["uid"]] > 150:
+                return
+        sink(event)
+
+    return receive
+
+
+_proxy(
+    "hundred-and-fifty-changes-of-a-slice",
+    "The proxy ignores all changes of a slice after the first 150.",
+    "history=busy",
+    proxy_hearing(_first_changes),
+)
+
+
+# Fields
+
+
+@_rereads(
+    "no-hints-at-several-addresses",
+    "The proxy ignores the hints of endpoints that have several addresses.",
+    "addresses=several",
+)
+def no_hints_at_several_addresses(slice_: Object) -> Object:
+    return _each_endpoint(slice_, lambda each: {**each, "hints": {}} if len(each["addresses"]) > 1 else each)
+
+
+@_rereads("zoned-endpoints-need-a-node", "The proxy ignores endpoints with a zone and no node.", "addresses=nowhere")
+def zoned_endpoints_need_a_node(slice_: Object) -> Object:
+    endpoints = slice_.get("endpoints") or ()
+    return {**slice_, "endpoints": [each for each in endpoints if "zone" not in each or each.get("nodeName")]}
+
+
+@_rereads(
+    "slices-of-other-owners",
+    "The proxy ignores the endpoints of slices that belong to another object than a Service.",
+    "extras=newer",
+)
+def slices_of_other_owners(slice_: Object) -> Object:
+    owners = {each["kind"] for each in slice_["metadata"].get("ownerReferences") or ()}
+    return {**slice_, "endpoints": []} if owners - {"Service"} else slice_
+
+
+class _DistributionOrPolicy(Services):
+    def decode(self, obj: Object, features: Features) -> list[str]:
+        spec = obj.get("spec") or {}
+        if "internalTrafficPolicy" in spec and "clusterIP" not in spec:
+            spec.pop("trafficDistribution", None)
+        return super().decode(obj, features)
+
+
+MUTANTS.append(
+    Mutant(
+        "distribution-or-policy",
+        "The API server removes trafficDistribution from a new Service whose internalTrafficPolicy is written.",
+        symptom=WRITTEN,
+        draw="policies=written",
+        kinds=lambda: (_DistributionOrPolicy(),),
+    )
+)
+
+
+# Pods
+
+
+def _plans(name: str, sentence: str, draw: str, judged: Callable[[list[Object]], list[Object]]) -> None:
+    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+        return plan_service(service, judged(list(pods)), *others, **options)
+
+    MUTANTS.append(
+        Mutant(name, sentence, "", WRITTEN, draw=draw, controller=partial(EndpointSliceController, plan=plan))
+    )
+
+
+def _without_reused_addresses(pods: list[Object]) -> list[Object]:
+    ended = [each for each in pods if each["status"].get("phase") in {"Failed", "Succeeded"}]
+    taken = {each["status"].get("podIP") for each in ended}
+    return [each for each in pods if each in ended or each["status"].get("podIP") not in taken]
+
+
+_plans(
+    "ended-pods-keep-their-addresses",
+    "A pod with the address of a pod that has ended is no endpoint.",
+    "pods=reused",
+    _without_reused_addresses,
+)
+
+
+def _init_containers_first(pods: list[Object]) -> list[Object]:
+    return [
+        {**pod, "spec": {**spec, "containers": [*(spec.get("initContainers") or ()), *spec["containers"]]}}
+        for pod in pods
+        for spec in [pod["spec"]]
+    ]
+
+
+_plans(
+    "init-containers-name-ports",
+    "The controller looks for named target ports in init containers first.",
+    "pods=sidecars",
+    _init_containers_first,
+)
