@@ -119,7 +119,7 @@ def expect_written(
     if written == "shared out":
         shared = expect_hint_counts(cluster, service, SHARED_OUT)
         return {zone: {by_name[name] for name in names} for zone, names in shared.items()}
-    expect_hints(cluster, service, {name: _own(pod, written) for name, pod in by_name.items()})
+    expect_hints(cluster, service, {name: _own(pod, written) for name, pod in by_name.items()}, exactly=True)
     return _by(by_name.values(), "zone") if "zone" in written else {}
 
 

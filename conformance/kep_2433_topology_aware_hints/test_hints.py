@@ -50,7 +50,7 @@ def test_two_zones_and_more_get_hints(three_zones: Cluster, zones: str) -> None:
     size_zones(three_zones, **dict.fromkeys(zones, 8))
     create_pods(three_zones, zones)
 
-    expect_hints(three_zones, create_auto(three_zones), own_zones(zones))
+    expect_hints(three_zones, create_auto(three_zones), own_zones(zones), exactly=True)
 
 
 @requirement(

@@ -46,7 +46,7 @@ def test_value_decides_where_packets_go(three_zones: Cluster, value: str) -> Non
     a1, b1, b2 = three_zones.run_servers(["a1", "b1", "b2"], labels=WEB)
 
     own_node = value == "PreferSameNode"
-    expect_hints(three_zones, service, _hints([a1, b1, b2], nodes=own_node))
+    expect_hints(three_zones, service, _hints([a1, b1, b2], nodes=own_node), exactly=True)
     zone_b: Traffic = {"b1": {b1}, "b2": {b2}} if own_node else {"b1": {b1, b2}, "b2": {b1, b2}}
     expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, **zone_b, "c1": {a1, b1, b2}})
 

@@ -99,6 +99,10 @@ def test_correct_first_result_is_judged_after_the_controller_settled() -> None:
     assert [observed for _, observed in cluster.compared.values()] == [None]
 
 
+class _Hasty(_Written):
+    converges_within = 0.05
+
+
 class _OfALateKubelet(_Written):
     converges_within = 0.01
 
@@ -111,6 +115,22 @@ def test_time_taken_by_kubelets_does_not_count_for_the_controller() -> None:
     cluster = _OfALateKubelet()
     expect_hints(cast("Cluster", cluster), WEB, {"p1": Hints(zones=("a",))})
     assert list(cluster.compared.values()) == [({"p1": "zones=a"}, {"p1": "zones=a"})]
+
+
+@pytest.mark.parametrize(
+    ("exactly", "others", "observed"),
+    [(False, None, "zones=a"), (True, None, "zones=a nodes=n"), (False, Hints(("a",), ("n",)), "zones=a nodes=n")],
+)
+def test_node_hints_beside_zone_hints_count_only_in_tables_about_nodes(
+    exactly: bool, others: Hints | None, observed: str
+) -> None:
+    both = {"forZones": [{"name": "a"}], "forNodes": [{"name": "n"}]}
+    endpoints = [{**_endpoint(name), "hints": both} for name in ("p1", "p2")]
+    cluster = _Hasty(_slice("one", "web", *endpoints))
+    expected = {"p1": Hints(zones=("a",)), "p2": others or Hints(zones=("a",))}
+    expect_hints(cast("Cluster", cluster), WEB, expected, exactly=exactly)
+    ((_, seen),) = cluster.compared.values()
+    assert seen["p1"] == observed
 
 
 LEFT_ALONE = "the IPv4 endpoints of service web, left alone"
