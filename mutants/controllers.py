@@ -124,6 +124,15 @@ def one_family_only(service: Object, *others: Any, **options: Any) -> Plan:
     return plan_service(with_spec(service, ipFamilies=families[:1]), *others, **options)
 
 
+@_faults.misplans(
+    "one-family-unless-two-are-required",
+    "The controller writes no slices for the second IP family if ipFamilyPolicy is PreferDualStack.",
+)
+def one_family_unless_two_are_required(service: Object, *others: Any, **options: Any) -> Plan:
+    prefers = service["spec"].get("ipFamilyPolicy") == "PreferDualStack"
+    return (one_family_only if prefers else plan_service)(service, *others, **options)
+
+
 @_faults.remembers("writes-without-need", "Every sync of a Service rewrites its slices.")
 def writes_without_need() -> Planner:
     return _rewriting(lambda _: True)

@@ -280,6 +280,18 @@ def counts_unready_nodes(nodes: Nodes) -> Nodes:
     return {name: _with_status(node, conditions=ready) for name, node in nodes.items()}
 
 
+@_miscounts("counts-nodes-of-unknown-readiness", "Nodes whose readiness is Unknown count.")
+def counts_nodes_of_unknown_readiness(nodes: Nodes) -> Nodes:
+    def known(node: Object) -> Object:
+        status = [
+            {**each, "status": {"Unknown": "True"}.get(each["status"], each["status"])}
+            for each in node["status"]["conditions"]
+        ]
+        return _with_status(node, conditions=status)
+
+    return {name: known(node) for name, node in nodes.items()}
+
+
 @_miscounts("leaves-out-nodes-without-zone", "The controller silently ignores nodes without a zone.")
 def leaves_out_nodes_without_zone(nodes: Nodes) -> Nodes:
     return {name: node for name, node in nodes.items() if node_zone(node)}

@@ -217,12 +217,18 @@ def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
     level=MUST,
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType",
-    kills={"one-family-only"},
+    kills={"one-family-only", "one-family-unless-two-are-required"},
 )
 def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) -> None:
-    service = three_zones.create_service(selector=WEB, dual_stack=True)
+    families = ["IPv4", "IPv6"]
+    services = [
+        three_zones.create_service(
+            f"{policy}-{order[0]}".lower(), selector=WEB, ipFamilyPolicy=policy, ipFamilies=order
+        )
+        for policy, order in itertools.product(("PreferDualStack", "RequireDualStack"), (families, families[::-1]))
+    ]
     three_zones.create_pod("p1", "a1", labels=WEB)
-    for family in ("IPv4", "IPv6"):
+    for service, family in itertools.product(services, families):
         expect_hints(three_zones, service, {"p1": None}, family=family)
 
 

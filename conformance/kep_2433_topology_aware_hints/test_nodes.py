@@ -53,12 +53,14 @@ def test_control_plane_nodes_do_not_count(three_zones: Cluster, role: str, zone:
     features={TOPOLOGY_MODE},
     source="KEP-2433, Assumptions; released since 1.21",
     as_="released",
-    kills={"counts-unready-nodes"},
+    kills={"counts-nodes-of-unknown-readiness", "counts-unready-nodes"},
 )
 @pytest.mark.parametrize("zone", ["a", "d", ""], ids=["a", "d", "no zone"])
 def test_unready_nodes_do_not_count(three_zones: Cluster, zone: str) -> None:
     size_zones(three_zones, a=8, b=8, c=8)
     three_zones.nodes.create("x9", zone, cpu_milli=HUGE, ready=False)
+    three_zones.nodes.create("y9", zone, cpu_milli=HUGE, ready=False)
+    three_zones.nodes.report("y9", ready="Unknown")
     create_pods(three_zones, "abc")
 
     expect_hints(three_zones, create_auto(three_zones), own_zones("abc"))

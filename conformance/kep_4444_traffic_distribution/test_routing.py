@@ -265,7 +265,7 @@ def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
 def test_hints_are_followed_beside_any_annotation(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     for key in ("service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints"):
-        for value in ("Auto", "Disabled", "disabled", "PreferClose", ""):
+        for value in ("Auto", "auto", "Disabled", "disabled", "PreferClose", ""):
             service = three_zones.create_service(annotations={key: value}, traffic_distribution="PreferClose")
             three_zones.publish(service, [same_zone(a1), same_zone(b1)])
             expect_traffic(three_zones, service, {"a1": {a1}, "b1": {b1}})

@@ -190,6 +190,8 @@ class Cluster(ComponentOperations):
             and self.draw[axes.FAMILY] == "second"
         ):
             spec["ipFamilies"] = [self.backend.booted.families[-1]]
+        if dual_stack:
+            spec["ipFamilyPolicy"] = "RequireDualStack"
         wanted = manifests.service(
             name,
             ports=drawn_ports,
@@ -200,7 +202,6 @@ class Cluster(ComponentOperations):
             trafficDistribution=traffic_distribution,
             internalTrafficPolicy=internal_traffic_policy,
             externalTrafficPolicy=external_traffic_policy,
-            ipFamilyPolicy="RequireDualStack" if dual_stack else None,
             externalIPs=service.addresses("external-ip") or None,
             **spec,
         )

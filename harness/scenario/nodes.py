@@ -7,7 +7,7 @@ controller. `restore` deletes all API-only nodes and restores all other nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from harness.api.client import Api, Object
 from harness.backends.protocols import NodeControl, NodePower, part_of
@@ -18,6 +18,8 @@ from harness.judging.history import History
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
+
+Readiness = bool | Literal["Unknown"]
 
 _REPORTED = ("allocatable", "capacity", "conditions")
 
@@ -117,8 +119,10 @@ class Nodes:
         self.report(name, cpu_milli=cpu_milli, ready=False)
         self.report(name, ready=True)
 
-    def report(self, name: str, *, cpu_milli: int | None = None, ready: bool | None = None) -> None:
+    def report(self, name: str, *, cpu_milli: int | None = None, ready: Readiness | None = None) -> None:
         """Report a node's readiness, or a new allocatable CPU (0 means unknown), as the kubelet would.
+
+        The node lifecycle controller reports the readiness "Unknown" if a kubelet is silent.
 
         Controllers may ignore a change of only the CPU (see `resize`).
         """
@@ -228,9 +232,11 @@ class Nodes:
         self._api.patch("nodes", "", name, {"status": dict(status)}, subresource="status")
 
 
-def _status(cpu_milli: int | None, ready: bool | None) -> dict[str, Any]:
+def _status(cpu_milli: int | None, ready: Readiness | None) -> dict[str, Any]:
     """Return the merge patch that sets these values in a status. Values of `None` are omitted."""
     allocatable, capacity = (manifests.cpu(cpu_milli), manifests.CAPACITY) if cpu_milli else (None, None)
     cpu = {} if cpu_milli is None else {"allocatable": {"cpu": allocatable}, "capacity": {"cpu": capacity}}
-    reported = manifests.node_status(Node("", ""), [], ready=bool(ready))
-    return cpu | ({} if ready is None else {"conditions": reported["conditions"]})
+    (condition,) = manifests.node_status(Node("", ""), [], ready=ready is True)["conditions"]
+    if ready == "Unknown":
+        condition = {**condition, "status": ready, "reason": "NodeStatusUnknown"}
+    return cpu | ({} if ready is None else {"conditions": [condition]})

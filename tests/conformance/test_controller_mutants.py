@@ -231,11 +231,13 @@ OTHERWISE: Mapping[str, str] = {
         f"keeps-failed-pods{whose}": "no pod in these cases has failed"
         for whose in ("", "-of-policy-always", "-of-policy-onfailure", "-of-policy-never")
     },
+    "counts-nodes-of-unknown-readiness": "the readiness of each node in these cases is known",
     "leaves-out-pending-pods": "no pod in these cases is pending",
     "leaves-out-pods-of-unknown-phase": "the phase of each pod in these cases is known",
     "no-condition-means-ready": "each pod in these cases has the condition",
     "pending-pods-are-never-ready": "no pod in these cases is pending",
     "unknown-means-ready": "the readiness of each pod in these cases is known",
+    "one-family-unless-two-are-required": "no Service in these cases prefers both families",
     "one-pod-an-address": "pods in these cases have different addresses",
     "endpoints-of-any-type": "no Service in these cases is of type ExternalName",
     "tells-of-failures-with-the-field-alone": "no sync fails in these cases",
