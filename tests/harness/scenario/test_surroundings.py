@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from harness.backends.backend import WantedPod
 from harness.model import manifests
 from harness.model.manifests import Endpoint
-from harness.scenario.surroundings import MOST_TWINS, NUMBERS, Standing, Surroundings
+from harness.scenario.surroundings import CHANGES, MOST_TWINS, NUMBERS, Standing, Surroundings
 from harness.variation.axes import parse_draw
 
 SERVICE = manifests.service("web-1")
@@ -33,8 +34,15 @@ class FakeCluster:
     def settle(self) -> float:
         return 0.0
 
-    def find(self, protocol: type) -> None:
-        return None
+    def find(self, protocol: type) -> FakeCluster:
+        return self
+
+    def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
+        pod = manifests.pod(wanted.name, wanted.node, labels=wanted.labels)
+        self.create("pods", namespace, {**pod, "status": {"phase": phase}})
+
+    def get(self, resource: str, namespace: str, name: str) -> dict[str, Any]:
+        return self.objects[namespace][resource, name] if namespace else {"metadata": {"name": name, "uid": "1"}}
 
     def create(self, resource: str, namespace: str, obj: dict[str, Any]) -> dict[str, Any]:
         key = resource, obj["metadata"]["name"]
@@ -47,8 +55,8 @@ class FakeCluster:
         self.requests["delete"] += 1
         del self.objects[namespace][resource, name]
 
-    def patch(self, resource: str, namespace: str, name: str, patch: object) -> None:
-        assert (resource, name) in self.objects[namespace]
+    def patch(self, resource: str, namespace: str, name: str, patch: dict[str, Any], subresource: str = "") -> None:
+        self.objects[namespace][resource, name].setdefault("status", {}).update(patch.get("status", {}))
         self.requests["patch"] += 1
 
 
@@ -119,6 +127,33 @@ def test_changed_slice_costs_one_more_request() -> None:
     assert cluster.requests == {"create": 1}
     (written,) = cluster.objects["td-1"].values()
     assert written["endpoints"][0]["conditions"]["ready"] is False
+
+
+def test_busy_slice_is_changed_many_times() -> None:
+    cluster = FakeCluster()
+    made = surroundings(cluster, "history=busy")
+    assert made.before_slice(made.draw, SLICE)
+    assert cluster.requests == {"create": 1, "patch": CHANGES}
+
+
+def test_owner_is_the_namespace_of_the_scenario() -> None:
+    assert surroundings(FakeCluster(), "extras=newer").owner == {
+        "kind": "Namespace",
+        "metadata": {"name": "td-1", "uid": "1"},
+    }
+
+
+def test_failed_pod_has_the_address_and_the_labels_of_the_first_pod() -> None:
+    cluster = FakeCluster()
+    made = surroundings(cluster, "pods=reused")
+    for name, address in (("a1", "10.0.0.1"), ("b1", "10.0.0.2")):
+        pod = manifests.pod(name, name, labels={"app": "web"})
+        cluster.create("pods", "td-1", {**pod, "status": {"podIP": address, "podIPs": [{"ip": address}]}})
+        made.after_pod(name, {"app": "web"})
+    ended = cluster.objects["td-1"]["pods", "ended-failed"]
+    assert len(cluster.objects["td-1"]) == 3
+    assert ended["metadata"]["labels"] == {"app": "web"}
+    assert ended["status"] == {"phase": "Failed", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}
 
 
 def test_ports_of_an_external_name_have_no_surroundings() -> None:
