@@ -38,12 +38,13 @@ class Standing:
 
     prefix: str = "td-"
     kind: str = "none"
+    _number: int = 0
     _twins: dict[tuple[str, str], Object] = field(default_factory=dict)
 
     @property
     def namespace(self) -> str:
-        """The namespace of the other Services."""
-        return f"{self.prefix}{'twin' if self.kind == 'twin' else 'neighbours'}"
+        """The namespace of the other Services. Its name is new, because clusters take time to delete a namespace."""
+        return f"{self.prefix}{'twin' if self.kind == 'twin' else 'neighbours'}-{self._number}"
 
     def make(self, backend: Backend, wanted: str) -> None:
         """Create the other Services of a drawn value, and delete those of another value."""
@@ -51,7 +52,7 @@ class Standing:
             return
         if self.kind != "none":
             backend.delete_namespace(self.namespace)
-        self.kind = wanted
+        self.kind, self._number = wanted, self._number + 1
         self._twins.clear()
         if wanted == "none":
             return

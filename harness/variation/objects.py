@@ -60,7 +60,7 @@ def service(draw: Draw, obj: Object) -> Object:
 
 
 def _defaults(spec: Mapping[str, Any]) -> Object:
-    external = spec.get("type") in {"NodePort", "LoadBalancer"} or spec.get("externalIPs")
+    external = spec.get("type") in {"NodePort", "LoadBalancer"}
     return {
         "type": "ClusterIP",
         "sessionAffinity": "None",
