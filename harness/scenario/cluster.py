@@ -113,7 +113,8 @@ class Cluster(ComponentOperations):
         self.generation: Generation | None = None  # the cases to generate, or None for the cases of the test
         self.expects_running = False  # true if the test itself checks whether a component runs
         self._numbers = itertools.count(1)
-        self._services = self._slices = 0  # since the last `clear`
+        self._draws: dict[str, Draw] = {}  # of Services by name, since the last `clear`
+        self._slices = 0  # since the last `clear`
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
         self._published: dict[str, _Published] = {}  # by the name that the scenario knows
@@ -178,8 +179,7 @@ class Cluster(ComponentOperations):
         self._begin("create service", service=name)
         kinds: list[AddressKind] = ["load-balancer"] if type == "LoadBalancer" else []
         kinds += ["external-ip"] if external_ips else []
-        self._services += 1
-        draw = axes.within_limits(self.draw, self._services)
+        draw = self._draws.setdefault(name, axes.within_limits(self.draw, len(self._draws) + 1))
         drawn_ports = variation.ports(draw, ports)
         service = Service({}, drawn_ports[: len(ports)], virtual_addresses(self.backend, kinds, number))
         service.more_ports, service.draw = drawn_ports[len(ports) :], draw
@@ -260,7 +260,8 @@ class Cluster(ComponentOperations):
         for resource in ("services", "endpointslices"):
             self.api.delete_all(resource, self.namespace)
         self._published.clear()
-        self._services = self._slices = 0
+        self._draws.clear()
+        self._slices = 0
         self.record.answered.clear()
         self.nodes.restore()
         self.backend.settle()
@@ -418,7 +419,7 @@ class Cluster(ComponentOperations):
         name = wanted["metadata"]["name"]
         known = self._published.get(name) or _Published(service, self._draw_of_new_slice(service), wanted, {})
         own = self._surroundings.owner if known.draw[axes.EXTRAS] == "newer" else None
-        drawn = variation.slices(known.draw, wanted, service.ports, service.more_ports, owner=own)
+        drawn = variation.slices(known.draw, wanted, service.ports, service.more_ports, before=known.slices, owner=own)
         for each in drawn:
             before = known.slices.get(each["metadata"]["name"])
             if before is None and not self._surroundings.before_slice(known.draw, each):
@@ -432,8 +433,8 @@ class Cluster(ComponentOperations):
     def _draw_of_new_slice(self, service: Service) -> Draw:
         self._slices += 1
         draw = axes.within_limits(service.draw, self._slices)
-        if service.selector:  # the controller would delete hand-written slices of its Services that it seems to own
-            draw = draw.without(axes.OWNER)
+        if service.selector:  # the controller would delete slices that it seems to own; scenarios compare endpoints
+            draw = draw.without(axes.OWNER, axes.HINTS, axes.ENDPOINTS)
         return draw.without(_NOWHERE) if variation.needs_nodes(service.object) else draw
 
     def _write_nodes(self, service: Service, patch: Object) -> None:

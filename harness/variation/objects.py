@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from harness.model.manifests import MANAGED_BY_LABEL, TCP, UDP, Object, Port
@@ -80,12 +82,18 @@ def needs_nodes(service: Object) -> bool:
 
 
 def slices(
-    draw: Draw, obj: Object, own: Sequence[Port] = (), more: Sequence[Port] = (), *, owner: Object | None = None
+    draw: Draw,
+    obj: Object,
+    own: Sequence[Port] = (),
+    more: Sequence[Port] = (),
+    *,
+    before: Mapping[str, Object] = MappingProxyType({}),
+    owner: Object | None = None,
 ) -> list[Object]:
     """Return the EndpointSlices that represent one slice of a scenario. Their names begin with that slice's name.
 
-    An endpoint remains in the same slice while its address is unchanged, as with a controller. `owner` is an object
-    that exists as long as the slices.
+    `before` are the slices so far, by name: an endpoint remains in its slice, as with a controller. `owner` is an
+    object that exists as long as the slices.
     """
     family, endpoints = obj["addressType"], [*obj["endpoints"]]
     endpoints += _unready(endpoints, family, _UNREADY.get(draw[axes.ENDPOINTS], 0))
@@ -98,7 +106,7 @@ def slices(
         drawn = _with_newer_fields(drawn, owner)
     if draw[axes.ORDER] == "reversed":
         drawn["endpoints"] = drawn["endpoints"][::-1]
-    return _split(draw, drawn)
+    return _split(draw, drawn, before)
 
 
 def _unready(endpoints: Sequence[Object], family: str, count: int) -> list[Object]:
@@ -168,7 +176,7 @@ def _with_newer_fields(obj: Object, owner: Object | None) -> Object:
     return {**obj, "metadata": metadata, "ports": ports, "drawnField": {"weight": 1}}
 
 
-def _split(draw: Draw, obj: Object) -> list[Object]:
+def _split(draw: Draw, obj: Object, before: Mapping[str, Object]) -> list[Object]:
     name = obj["metadata"]["name"]
 
     def part(suffix: str, endpoints: Sequence[Object]) -> Object:
@@ -176,10 +184,10 @@ def _split(draw: Draw, obj: Object) -> list[Object]:
 
     match draw[axes.SLICES]:
         case "several" | "each" as value:
-            parts: dict[int, list[Object]] = {}
-            for endpoint in obj["endpoints"]:
-                parts.setdefault(_number(endpoint) % _PARTS[value], []).append(endpoint)
-            return [part(f"-{number}", endpoints) for number, endpoints in sorted(parts.items())] or [part("-0", ())]
+            suffixes = [f"-{number}" for number in range(_PARTS[value])]
+            places = _places(obj["endpoints"], {each: before.get(name + each) for each in suffixes})
+            parts = {each: [one for one in obj["endpoints"] if places[_address(one)] == each] for each in suffixes}
+            return [part(*each) for each in parts.items() if each[1]] or [part("-0", ())]
         case "overlapping":
             return [part("-0", obj["endpoints"]), part("-1", obj["endpoints"][:1])]
         case "empty":
@@ -187,6 +195,22 @@ def _split(draw: Draw, obj: Object) -> list[Object]:
     return [obj]
 
 
+def _places(endpoints: Sequence[Object], before: Mapping[str, Object | None]) -> dict[str, str]:
+    """Return the slice of each address: the one that it is in, or else the one with the fewest endpoints."""
+    known = {_address(each): name for name, obj in before.items() if obj for each in obj["endpoints"]}
+    places = {_address(each): known[_address(each)] for each in endpoints if _address(each) in known}
+    used = Counter(places.values())
+    for address in [_address(each) for each in endpoints]:
+        if address not in places:
+            places[address] = min(before, key=lambda name: used[name])
+            used[places[address]] += 1
+    return places
+
+
+def _address(endpoint: Mapping[str, Any]) -> str:
+    return str(endpoint["addresses"][0])
+
+
 def _number(endpoint: Mapping[str, Any]) -> int:
     """Return a number that depends only on the address of an endpoint."""
-    return int.from_bytes(hashlib.sha256(str(endpoint["addresses"][:1]).encode()).digest()[:4])
+    return int.from_bytes(hashlib.sha256(_address(endpoint).encode()).digest()[:4])

@@ -58,13 +58,22 @@ def test_plain_draw_leaves_objects_as_they_are() -> None:
     assert objects.service(parse_draw("plain"), service) == service
 
 
-def test_endpoints_stay_in_their_slice_when_others_come_and_go() -> None:
-    def places(endpoints: list[Endpoint]) -> dict[str, str]:
-        parts = drawn(parse_draw("slices=each"), endpoints)
-        return {each["addresses"][0]: part["metadata"]["name"] for part in parts for each in part["endpoints"]}
+@pytest.mark.parametrize(("value", "most"), [("several", 3), ("each", 12)])
+def test_endpoints_stay_in_their_slice_when_others_come_and_go(value: str, most: int) -> None:
+    def slices(endpoints: list[Endpoint], before: dict[str, Any]) -> dict[str, Any]:
+        written = manifests.endpoint_slice("web-slice", "web", endpoints)
+        parts = objects.slices(parse_draw(f"slices={value}"), written, before=before)
+        return {part["metadata"]["name"]: part for part in parts}
 
-    assert places(ENDPOINTS[2:]).items() <= places(ENDPOINTS).items()
-    assert len(set(places(ENDPOINTS).values())) > 1
+    def places(parts: dict[str, Any]) -> dict[str, str]:
+        return {each["addresses"][0]: name for name, part in parts.items() for each in part["endpoints"]}
+
+    few = slices(ENDPOINTS[2:], {})
+    assert len(few) == min(most, len(ENDPOINTS) - 2)
+    all_ = slices(ENDPOINTS, few)
+    assert places(few).items() <= places(all_).items()
+    assert places(slices(ENDPOINTS[4:], all_)).items() <= places(all_).items()
+    assert len(all_) == min(most, len(ENDPOINTS))
 
 
 def test_service_without_endpoints_has_a_slice() -> None:
