@@ -187,6 +187,8 @@ def test_slices_are_not_written_without_need(three_zones: Cluster) -> None:
         "extras": "the scenario reads endpoints by address",
         "family": "the scenario compares IPv4 addresses",
         "slices": "the scenario compares all endpoints of all slices",
+        "endpoints": "the scenario compares all endpoints of all slices",
+        "hints": "the scenario compares all hints of the slices",
     },
 )
 def test_slices_of_another_writer_are_left_alone(three_zones: Cluster) -> None:

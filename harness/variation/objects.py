@@ -24,7 +24,7 @@ MORE_PORTS = (Port(8443, "TCP", "drawn-tls", 8099), Port(8443, "UDP", "drawn-qui
 TWELVE = tuple(Port(7000 + number, "TCP", f"drawn-{number}", 8099) for number in range(1, 10))
 """Ports that make twelve together with the port of a scenario, its twin, and one of `MORE_PORTS`."""
 
-_MOST_HINTS = 8  # the limit of the API
+_MOST, _MOST_HINTS = 1000, 8  # the limits of the API for endpoints of a slice and hints of an endpoint
 
 _UNREADY = {"unready": 4, "many": 130}
 _FURTHER = {"IPv4": "198.51.100.{}", "IPv6": "2001:db8:1::{:x}"}
@@ -96,7 +96,7 @@ def slices(
     object that exists as long as the slices.
     """
     family, endpoints = obj["addressType"], [*obj["endpoints"]]
-    endpoints += _unready(endpoints, family, _UNREADY.get(draw[axes.ENDPOINTS], 0))
+    endpoints += _unready(endpoints, family, min(_UNREADY.get(draw[axes.ENDPOINTS], 0), _MOST - len(endpoints)))
     drawn = _with_metadata(draw, {**obj, "endpoints": [_endpoint(draw, each, family) for each in endpoints]})
     if more:  # ports of a Service with several ports have names
         drawn["ports"] = [{**port, "name": port["name"] or own[0].name} for port in drawn["ports"]]

@@ -129,6 +129,8 @@ def test_further_endpoints_are_not_ready_and_have_hints(value: str, count: int) 
     assert len({each["addresses"][0] for each in further}) == count
     assert {each["conditions"]["ready"] for each in further} == {False}
     assert all(each["hints"] for each in further)
+    (full,) = drawn(parse_draw(f"endpoints={value}"), ENDPOINTS * 142)
+    assert len(full["endpoints"]) == 994 + min(count, 6)  # at most a thousand
     (alone,) = drawn(parse_draw(f"endpoints={value}"), [])
     assert len(alone["endpoints"]) == count
 
