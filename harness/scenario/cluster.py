@@ -227,7 +227,7 @@ class Cluster(ComponentOperations):
     def delete_service(self, service: Service) -> None:
         """Delete a Service, but not its hand-written slices."""
         self._begin("delete service", service=service.name)
-        self._drawn.forget(service.name)
+        self._drawn.without_slices.discard(service.name)
         with self._changing(PROXY):
             self.api.delete("services", self.namespace, service.name)
 

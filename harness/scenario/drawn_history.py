@@ -37,7 +37,11 @@ class DrawnHistory:
     _has_objects: bool = False
     _disconnected_again: bool = False
     _created_again: int = 0
-    _without_slices: dict[str, Service] = field(default_factory=dict)
+    without_slices: set[str] = field(default_factory=set)  # Services that the scenario has not deleted
+
+    @property
+    def _first_node(self) -> str:
+        return self.backend.booted.topology.nodes[0].name
 
     def before_service(self) -> None:
         """Delete a Node and create it again, before the first Service."""
@@ -45,11 +49,11 @@ class DrawnHistory:
             return
         self._has_service = True
         self.backend.begin_to_write("nodes")
-        for node in self.backend.api.list("nodes", "")[:1]:
-            name = node["metadata"]["name"]
-            self.history.change("create node again", node=name)
-            self.backend.api.delete("nodes", "", name)
-            self.backend.api.create("nodes", "", _as_new(node))
+        for node in self.backend.api.list("nodes", ""):
+            if node["metadata"]["name"] == self._first_node:
+                self.history.change("create node again", node=self._first_node)
+                self.backend.api.delete("nodes", "", self._first_node)
+                self.backend.api.create("nodes", "", _as_new(node))
         try:
             self.backend.settle()
         except EndedError as error:  # a proxy may end when its Node is deleted, and is started again
@@ -60,22 +64,21 @@ class DrawnHistory:
     def after_service(self, service: Service) -> None:
         """Remember a new Service, whose slices the scenario may write."""
         if not service.selector:
-            self._without_slices[service.name] = service
-
-    def forget(self, name: str) -> None:
-        """Forget a Service that the scenario deletes."""
-        self._without_slices.pop(name, None)
+            self.without_slices.add(service.name)
 
     @contextlib.contextmanager
     def first_slices(self, service: Service, *, observed: bool) -> Iterator[None]:
         """Let the drawn events happen around this block, which writes slices of a Service."""
-        is_new = self._without_slices.pop(service.name, None) is not None
+        is_new = service.name in self.without_slices
+        self.without_slices.discard(service.name)
         late = self.draw[axes.NODES] == "late" and not self._has_objects
         again = self.draw[axes.ARRIVAL] == "slices" and is_new and self._created_again < _FEW
         zones = self._remove_zones() if late else {}
         if again:
             self._created_again += 1
-            self._delete(service)
+            self.backend.begin_to_write("services")
+            self.history.change("delete service", service=service.name)
+            self.backend.api.delete("services", self.namespace, service.name)
         with self.change(PROXY, observed=observed):
             yield
         if again:
@@ -108,16 +111,10 @@ class DrawnHistory:
 
     def _restart(self, component: Component) -> None:
         """Restart a component at its release. Of proxies, only the first node's is restarted, to save time."""
-        node = self.backend.booted.topology.nodes[0].name
-        release = self.backend.releases.current(component, node)
+        release, nodes = self.backend.releases.current(component, self._first_node), [self._first_node]
         if release is not None and (control := self.backend.find(ComponentControl)) is not None:
-            self.history.change("restart", component=component, release=release.to_json(), nodes=[node])
-            control.start_component(component, release, [node])
-
-    def _delete(self, service: Service) -> None:
-        self.backend.begin_to_write("services")
-        self.history.change("delete service", service=service.name)
-        self.backend.api.delete("services", self.namespace, service.name)
+            self.history.change("restart", component=component, release=release.to_json(), nodes=nodes)
+            control.start_component(component, release, nodes)
 
     def _create_again(self, service: Service) -> None:
         """Create a Service as it was, after components have processed its slices."""
