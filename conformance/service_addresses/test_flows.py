@@ -103,6 +103,7 @@ def test_udp_flows_at_external_addresses_move(three_zones: Cluster) -> None:
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source=HABIT,
     kills={"forgets-no-flow-from-before"},
+    fixes={"arrival": "flows begin before the first endpoint"},
 )
 def test_udp_flow_from_before_the_first_endpoint_is_answered(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[UDP], type="NodePort")

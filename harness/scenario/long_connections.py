@@ -12,7 +12,7 @@ from harness.scenario.paths import Path
 from harness.scenario.service_address import named
 from harness.variation import axes
 
-REQUESTS = 20
+REQUESTS = 16
 """The requests of a long-lived connection. All probes together send few packets on each connection."""
 
 

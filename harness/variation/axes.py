@@ -190,7 +190,7 @@ AXES: tuple[Axis, ...] = (
         NODES,
         {
             "complete": "nodes have all their labels before the Service exists",
-            "late": "nodes get their zones after the EndpointSlices",
+            "late": "nodes of one zone get their zone label after the EndpointSlices",
             "remade": "a Node was deleted and created again before the Service",
         },
     ),
