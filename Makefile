@@ -19,11 +19,11 @@ help:  ## show this text
 certify: $(VENV)/.run  ## boot the embedded cluster, run every requirement against the reference, and write a report
 	$(BIN)/trafficdist run --warnings-as-errors $(N) $(ARGS)
 
-components: $(VENV)/.run  ## judge the newest kube-proxy in both modes; compile it if it is not in the cache
+components: $(VENV)/.run  ## judge the newest kube-proxy in both modes (exit code 1: its findings); compile it if it is not in the cache
 	$(BIN)/trafficdist components fetch kube-proxy --from source || $(BIN)/trafficdist components path kube-proxy
-	for mode in $(MODES); do \
-	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode $(N) $(ARGS) || exit 1; \
-	done
+	code=0; for mode in $(MODES); do \
+	  $(BIN)/trafficdist run --proxy kube-proxy --mode $$mode $(N) $(ARGS) || code=$$?; \
+	done; exit $$code
 
 HISTORY ?= 1.29 1.30 1.31 1.33 1.34 1.35 1.37
 
@@ -172,7 +172,7 @@ nightly: $(VENV)/.fuzz  ## also run the tests that take minutes: each mutant on 
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours and not kind" $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m "kind and not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
-	$(MAKE) components ARGS=
+	$(MAKE) components ARGS='--skip-tests SERVICE/udp-flows-*end-with-*'  # findings of kube-proxy up to 1.37
 	$(MAKE) upstream-e2e ARGS=
 	for version in $(KIND_VERSIONS); do \
 	  if $(BIN)/trafficdist kind-image $$version; then $(MAKE) kind KUBERNETES=$$version ARGS= || exit 1; \
