@@ -7,8 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from harness.errors import UsageError
-from harness.model.requirements import MUST, Feature, Level, Profile, Requirement
+from harness.judging.results import requirement_from_json, requirement_to_json
+from harness.model.requirements import MUST, Feature, Level, Profile, Requirement, requirement
 from harness.plugin.suite import catalogue
+from harness.report.environment import catalogue_digest
 from mutants import MUTANTS
 from tests.conformance import levels
 from tests.conformance.cases import SCENARIOS
@@ -85,6 +87,19 @@ def test_claim_raises_a_level() -> None:
     lasts = SUITE[1]
     assert lasts.bound(lambda feature: feature is MORE).level is MUST
     assert lasts.bound(lambda _: False) == lasts
+
+
+def test_claim_changes_neither_the_catalogue_nor_the_written_form() -> None:
+    bound = [each.bound(lambda _: True) for each in SUITE]
+    assert bound != SUITE
+    assert catalogue_digest(bound) == catalogue_digest(SUITE)
+    assert [requirement_from_json(requirement_to_json(each)) for each in bound] == bound
+
+
+@pytest.mark.parametrize(("level", "feature"), [(MUST, MORE), (Level.MAY, MORE), (Level.SHOULD, CORE)])
+def test_only_a_should_and_an_extended_feature_make_a_must(level: Level, feature: Feature) -> None:
+    with pytest.raises(UsageError, match="must_if is for a SHOULD"):
+        requirement("KEP-1/a", "A.", level=level, features={CORE}, source="KEP-1", must_if=feature)
 
 
 def test_enough_mutants_fail_a_must() -> None:
