@@ -98,7 +98,7 @@ def test_dual_stack_service_answers_at_both_cluster_ips(three_zones: Cluster) ->
     answers={"TCP node-port"},
 )
 def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:
-    service = three_zones.create_service(type="NodePort")
+    service = three_zones.create_service(type="NodePort", ports=[TCP])
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [placeless(a1), placeless(b1)])
 
@@ -171,7 +171,7 @@ def test_load_balancer_without_node_ports_is_served(three_zones: Cluster) -> Non
     answers={"TCP external-ip"},
 )
 def test_external_ip_answers(three_zones: Cluster) -> None:
-    service = three_zones.create_service(external_ips=True)
+    service = three_zones.create_service(external_ips=True, ports=[TCP])
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [placeless(a1), placeless(b1)])
 
