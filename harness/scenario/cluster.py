@@ -245,6 +245,10 @@ class Cluster(ComponentOperations):
         """Return the context of a change that a component must process, with the drawn events around it."""
         return self._drawn.change(component, observed=self._has_observed)
 
+    def begin_to_count(self, component: Component) -> None:
+        """Let a drawn restart of a component happen now, because the scenario reads its counters."""
+        self._drawn.begin_to_count(component)
+
     def next_number(self) -> int:
         """Return a number that is unique in the scenario. It determines the name or the addresses of a Service."""
         return next(self._numbers)

@@ -36,6 +36,7 @@ class DrawnHistory:
     _has_service: bool = False
     _has_objects: bool = False
     _disconnected_again: bool = False
+    _counts: bool = False
     _created_again: int = 0
     without_slices: set[str] = field(default_factory=set)  # Services that the scenario has not deleted
 
@@ -105,9 +106,15 @@ class DrawnHistory:
             self.history.change("connect components")
             return
         yield
-        if self.draw[axes.COMPONENTS] == "restarted" and first:
+        if self.draw[axes.COMPONENTS] == "restarted" and first and not self._counts:
             self.backend.settle()
             self._restart(component)
+
+    def begin_to_count(self, component: Component) -> None:
+        """Let a drawn restart of a component happen now, because its counters begin anew with a process."""
+        if self.draw[axes.COMPONENTS] == "restarted" and not (self._has_objects or self._counts):
+            self._restart(component)
+        self._counts = True
 
     def _restart(self, component: Component) -> None:
         """Restart a component at its release. Of proxies, only the first node's is restarted, to save time."""

@@ -81,6 +81,7 @@ class MetricChanges:
 
     def __init__(self, cluster: Cluster, component: Component, node: str = "") -> None:
         self._cluster, self._component, self._node = cluster, component, node
+        cluster.begin_to_count(component)
         cluster.settle()
         self._before = self._read()
 

@@ -191,3 +191,12 @@ def test_silence_needs_no_connection(drawn: Callable[[str], Cluster]) -> None:
     cluster = drawn("connections=long")
     with pytest.raises(UsageError, match="has not answered yet"):
         expect_traffic(cluster, cluster.create_service(), {})
+
+
+def test_counted_components_restart_before_their_counters_are_read(drawn: Callable[[str], Cluster]) -> None:
+    cluster = drawn("components=restarted")
+    for name in ("p1", "p2"):
+        cluster.begin_to_count(CONTROLLER)
+        cluster.create_pod(name, "a1")
+    changes = [each.what for each in cluster.history.changes]
+    assert changes == ["restart", "create pod", "create pod"]
