@@ -252,7 +252,7 @@ def _text(what: str, expected: Any, observed: Any) -> str:
         return _dns(expected, observed)
     if re.match(r"answer to (?!GET)", what) and (expected == "accepted" or "code" in str(expected)):
         return f"the API server {'refuses a valid' if expected == 'accepted' else 'does not refuse an invalid'} object"
-    if "by the zone of their hints" in what:
+    if re.search(r"by the zone of their hints|counts of zones with fewer", what):
         return "EndpointSlices lack hints" if "0 zones" in observed else _WRONG_HINTS
     if re.search(r"\bhints\b", what) and isinstance(expected, dict) and isinstance(observed, dict):
         return _hints(expected, observed)

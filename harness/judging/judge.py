@@ -232,8 +232,6 @@ class Judge:
         if key in self.judged.cases:
             worker.story.give_titles(self.judged.cases[key].stated.observed)
             self.judged.stories[key] = worker.story
-            if self.judged.cases[key].derived.verdict == Verdict.FAILED:
-                self.judged.differences[key] = tuple(differences(worker.story))
         worker.story = Story()
 
     def _add_verdict(self, record: Mapping[str, Any], worker: _Worker) -> None:
@@ -249,6 +247,9 @@ class Judge:
                 derived.explanation = f"{concluded.message}\n\n{concluded.grid}".strip()
         self._note(record["test"], record)
         key, new = (record["test"], stated.parameters), Rejudged(stated, derived, why, int(record["number"]))
+        if record["phase"] and derived.verdict == Verdict.FAILED:
+            worker.story.give_titles(stated.observed)
+            self.judged.differences[key] = tuple(differences(worker.story))
         if not record["phase"]:  # the final verdict of the run
             self.judged.cases[key] = new
         elif key in self.judged.cases:

@@ -18,7 +18,7 @@ from harness.judging.differences import Difference
 from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import Verdict
 from harness.model.requirements import Level
-from harness.variation.axes import BY_NAME, CLIENT, FAMILY, Draw, draw_of, parse_draw
+from harness.variation.axes import BY_NAME, CLIENT, FAMILY, Draw, draw_of
 
 FEWEST_ALIKE = 2
 """The minimum number of requirements that a mutant must fail to be named."""
@@ -172,8 +172,15 @@ def _told(case: CaseResult) -> Sequence[Difference]:
 
 def _conditions(draw: str, asked: frozenset[str]) -> frozenset[str]:
     """Return drawn values as conditions. The second IP family is IPv6 if the windows show IPv6."""
-    drawn = parse_draw(draw or "plain").drawn
-    return frozenset(seen.IPV6 if axis == FAMILY and seen.IPV6 in asked else f"{axis}={value}" for axis, value in drawn)
+    return frozenset(seen.IPV6 if each == _SECOND and seen.IPV6 in asked else each for each in _values(draw))
+
+
+_SECOND = f"{FAMILY}=second"
+
+
+def _values(draw: str) -> list[str]:
+    """Return the values of a draw. A history of another release may have unknown ones."""
+    return [each for each in draw.split(",") if "=" in each]
 
 
 def _rank(text: str) -> int:
@@ -203,7 +210,7 @@ def _cause(candidate: _Candidate, results: Sequence[Result]) -> Cause:
 def _size(result: Result) -> tuple[int, int, int, str]:
     """Return the order of failures: by level, then by the effort to understand them."""
     worst = result.worst
-    values = len(parse_draw(worst.fails_with or worst.draw or "plain").drawn)
+    values = len(_values(worst.fails_with or worst.draw))
     return list(Level).index(result.requirement.level), values, len(worst.observed), result.requirement.id
 
 
