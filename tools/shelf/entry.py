@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,12 +12,16 @@ from typing import Any, Self
 from harness.errors import UsageError
 from harness.judging import history
 from harness.judging.outcome import Outcome, outcome
+from harness.judging.results import CaseResult, Result
+from harness.judging.verdict import Verdict
 from harness.model import judged
-from harness.model.requirements import Requirement
+from harness.model.requirements import Level, Requirement
 from harness.report import published
+from harness.report.causes import counted as number_of
+from harness.report.causes import grouped
 from harness.report.comparison import MARKS, by_feature, counted, judged_by, mode_of
 from harness.report.conformance import read_report
-from harness.report.rejudged import HISTORIES
+from harness.report.rejudged import HISTORIES, derive
 from harness.report.verified import is_released, refusals
 
 NO_HISTORY, UNRELEASED = "no history", "made by an unreleased version"
@@ -48,6 +53,15 @@ class Unmet:
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """What several unmet requirements have in common, as in `harness.report.causes`. `requirements` are their ids."""
+
+    headline: str
+    level: str
+    requirements: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A report on the shelf. `place` is its folder relative to the shelf. `digest` is computed from all its files.
 
@@ -73,6 +87,7 @@ class Entry:
     features: Mapping[str, Mapping[str, str]]
     unmet: Sequence[Unmet]
     unclaimed: Sequence[str]
+    causes: Sequence[Cause]
     judges: str = judged.PACKETS
 
     @property
@@ -91,6 +106,19 @@ class Entry:
         """Return the last day on which the report is valid."""
         return self.day + HOLDS
 
+    def causes_in(self, profile: str = "") -> list[tuple[int, Cause]]:
+        """Return the causes, with their numbers, that fail requirements of a profile, or of any profile."""
+        ids = {each.id for each in self.unmet if profile in ("", each.profile)}
+        return [(number, each) for number, each in enumerate(self.causes, 1) if ids & set(each.requirements)]
+
+    def counts(self, profile: str = "") -> str:
+        """Return "5 causes, 9 requirements", or "" if all requirements of a profile are met or inconclusive."""
+        ids = {each.id for each in self.unmet if profile in ("", each.profile)}
+        found = self.causes_in(profile)
+        failed = ids & {name for _, each in found for name in each.requirements}
+        level = "" if any(each.level == Level.MUST for _, each in found) else "SHOULD "
+        return f"{number_of(len(found), 'cause')}, {number_of(len(failed), f'{level}requirement')}" if found else ""
+
     def as_json(self) -> dict[str, Any]:
         """Return all fields as values for JSON."""
         return asdict(self)
@@ -99,7 +127,7 @@ class Entry:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return the entry that `as_json` wrote. Raises `TypeError` or `KeyError` for invalid values."""
         unmet = tuple(Unmet(**{**each, "features": tuple(each["features"])}) for each in value["unmet"])
-        return cls(**{**value, "unmet": unmet, "unclaimed": tuple(value["unclaimed"])})
+        return cls(**{**value, "unmet": unmet, "unclaimed": tuple(value["unclaimed"]), "causes": _causes(value)})
 
 
 def entry_of(
@@ -146,6 +174,7 @@ def described(report: Mapping[str, Any], folder: Path) -> Entry:
         features=by_feature(report),
         unmet=tuple(_unmet(report, folder)),
         unclaimed=tuple(each["name"] for each in report["features"] if not each["declared"]),
+        causes=_causes(report if "causes" in report else {"causes": derived_causes(report, folder)}),
         judges=judged_by(report),
     )
 
@@ -169,6 +198,29 @@ def _unmet(report: Mapping[str, Any], folder: Path) -> list[Unmet]:
         )
         for of, each in sorted(bad, key=lambda pair: (order.index(pair[0]), pair[1]["id"]))
     ]
+
+
+def _causes(value: Mapping[str, Any]) -> tuple[Cause, ...]:
+    found = value["causes"]
+    return tuple(Cause(each["headline"], each["level"], tuple(each["requirements"])) for each in found)
+
+
+def derived_causes(report: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """Return the causes of a report that lacks them. Without a valid history, they follow from the messages."""
+    failed = [each for each in report["tests"] if each["verdict"] == Verdict.FAILED]
+    place = next((each for name in HISTORIES if (each := folder / name).exists()), None)
+    known: Mapping[str, tuple[CaseResult, ...]] = {}
+    if failed and place:
+        with contextlib.suppress(UsageError):
+            known = {each.requirement.id: each.cases for each in derive(place)[1].derived()}
+    results = [
+        Result(
+            Requirement(each["id"], "", Level(each["level"]), (), ""),
+            known.get(each["id"]) or (CaseResult("", each["id"], verdict=each["verdict"], message=each["message"]),),
+        )
+        for each in failed
+    ]
+    return [each.to_json() for each in grouped(results)]
 
 
 def _sentences(folder: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from harness.model.judged import mark
 from harness.report.comparison import KEY, NOT_RUN, key_of_decisions, table
 from harness.report.verified import is_released
 from tools.shelf import matrix
-from tools.shelf.entry import UNRELEASED, Entry, State, states
+from tools.shelf.entry import UNRELEASED, Entry, State, Unmet, states
 from tools.shelf.place import README
 from tools.shelf.stated import Stated
 
@@ -47,7 +47,7 @@ def readme(entry: Entry, report: Mapping[str, Any]) -> str:
         *key_of_decisions([entry.judges]),
         "## Not met, and why",
         "",
-        *(_unmet(entry) or ["Nothing."]),
+        "\n".join(_unmet(entry)).strip() or "Nothing.",
         "",
         "## Features",
         "",
@@ -81,13 +81,25 @@ def _features(entry: Entry) -> Iterator[str]:
         yield ""
 
 
-def _unmet(entry: Entry) -> list[str]:
+def _unmet(entry: Entry) -> Iterator[str]:
+    """Yield the causes with their requirements, and then the requirements without a definite verdict."""
+    left = {each.id: each for each in entry.unmet}
+    if entry.causes:
+        yield from (f"{entry.counts()}.", "")
+    for number, cause in enumerate(entry.causes, 1):
+        yield from (f"### {number}. {for_markdown(cause.headline)}", "")
+        yield from _listed([left.pop(name) for name in cause.requirements if name in left])
+        yield ""
+    yield from _listed(list(left.values()))
+
+
+def _listed(unmet: Sequence[Unmet]) -> list[str]:
     return [
         f"- {each.mark} `{for_code(each.id)}` ({each.level}): "
         + (f"*{for_markdown(each.sentence)}* " if each.sentence else "")
         + for_markdown(each.message)
         + (f" ([evidence](<{each.evidence}>))" if each.evidence else "")
-        for each in entry.unmet
+        for each in unmet
     ]
 
 
@@ -130,7 +142,7 @@ def _reports(entries: Sequence[Entry], told: Mapping[str, State]) -> list[str]:
                 for_markdown(each.kubernetes),
                 str(each.day),
                 for_markdown(each.suite),
-                each.met,
+                each.met.removeprefix("✗ ") + (f": {_link_to(each, each.counts())}" if each.causes else ""),
                 for_markdown("; ".join(told[each.place].texts)),
             ],
         )
@@ -146,12 +158,20 @@ def _matrix(
     rows = [
         (
             _link(each) + ("" if told[each.place].holds else " \\*"),
-            [_cell(each, matrix.cell(each, profile, name, stated)) for name in names],
+            [
+                _link_to(each, each.counts(profile)) if each.counts(profile) else NOT_RUN,
+                *(_cell(each, profile, name, stated) for name in names),
+            ],
         )
         for each in entries
         if profile in each.features
     ]
-    yield from (f"### {profile.lower()}", "", *table("", [for_markdown(each) for each in names], rows), "")
+    yield from (
+        f"### {profile.lower()}",
+        "",
+        *table("", ["not met", *(for_markdown(each) for each in names)], rows),
+        "",
+    )
     yield from ("\\* not verified, older catalogue, or expired: see [reports](#reports).", "")
     if found := matrix.since(profile, entries):
         yield from (f"#### {profile.lower()}: first version", "")
@@ -165,10 +185,14 @@ def _matrix(
         yield from (*table("", [for_markdown(each) for each in found], rows), "")
 
 
-def _cell(entry: Entry, text: str) -> str:
+def _cell(entry: Entry, profile: str, feature: str, stated: Sequence[Stated]) -> str:
     """Return a cell. A cell that is not green links to the unmet requirements."""
-    if matrix.is_green(text):
-        return text
+    green = matrix.is_green(matrix.cell(entry, profile, feature, stated))
+    text = matrix.shown(entry, profile, feature, stated)
+    return text if green else _link_to(entry, text)
+
+
+def _link_to(entry: Entry, text: str) -> str:
     return f"[{text}](<{entry.place}/{README}#not-met-and-why>)"
 
 

@@ -16,7 +16,10 @@ from tools.shelf.entry import Entry, Unmet
 from tools.shelf.stated import Stated, of
 
 UNCLAIMED = "·"
-KEY = f"{UNCLAIMED} not claimed. Stated: the implementation's documentation describes the deviation."
+KEY = (
+    f"{UNCLAIMED} not claimed. 11/12, cause 2: 11 of 12 requirements are met, and cause 2 of the report explains the "
+    "last. Stated: the implementation's documentation describes the deviation."
+)
 
 _BROKEN, _WARNED = "✗?", "!"
 _LACKING = f"{_BROKEN}{NOT_RUN}{UNCLAIMED}"
@@ -43,6 +46,25 @@ def cell(entry: Entry, profile: str, feature: str, stated: Sequence[Stated] = ()
     more = [] if claimed else ["not claimed"]
     more += ["stated" if all(known) else f"{sum(known)} stated"] if any(known) else []
     return ", ".join([found, *more])
+
+
+def shown(entry: Entry, profile: str, feature: str, stated: Sequence[Stated] = ()) -> str:
+    """Return a cell as readers see it: "11/12, cause 2" instead of a mark in the column of each feature."""
+    text, numbers = cell(entry, profile, feature, stated), numbers_of(entry, profile, feature)
+    if not numbers:
+        return text
+    met, comma, more = text.removeprefix(text[0]).strip().partition(", ")
+    about = f"cause {numbers[0]}" if len(numbers) == 1 else f"causes {', '.join(map(str, numbers))}"
+    return f"{met}, {about if len(numbers) <= _MOST_NUMBERS else f'{len(numbers)} causes'}{comma}{more}"
+
+
+_MOST_NUMBERS = 3
+
+
+def numbers_of(entry: Entry, profile: str, feature: str) -> list[int]:
+    """Return the numbers of the causes behind a cell."""
+    ids = {each.id for each in behind(entry, profile, feature)}
+    return [number for number, each in entry.causes_in(profile) if ids & set(each.requirements)]
 
 
 def is_green(text: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from harness.report.comparison import KEY, MARKS, key_of_decisions
 from harness.report.template import environment, file, style
 from tools.shelf import matrix
-from tools.shelf.entry import Entry, states
+from tools.shelf.entry import Entry, Unmet, states
 from tools.shelf.markdown import summary
 from tools.shelf.place import README
 from tools.shelf.stated import Stated, of
@@ -33,7 +33,8 @@ def as_html(entries: Sequence[Entry], today: datetime.date, stated: Sequence[Sta
             summary=summary(entries),
             matrices=[_matrix(name, entries, stated) for name in matrix.profiles(entries)],
             about_since=matrix.SINCE,
-            not_green={each.place: _not_green(each, stated) for each in entries},
+            without_cause={each.place: _without_cause(each) for each in entries},
+            by_id={each.place: {one.id: one for one in each.unmet} for each in entries},
             stated={
                 (each.place, one.id): said
                 for each in entries
@@ -53,20 +54,19 @@ def _matrix(profile: str, entries: Sequence[Entry], stated: Sequence[Stated]) ->
     return {
         "profile": profile,
         "features": names,
-        "rows": [(each, [(name, matrix.cell(each, profile, name, stated)) for name in names]) for each in judged],
+        "rows": [(each, [_cell(each, profile, name, stated) for name in names]) for each in judged],
         "since": matrix.since(profile, entries),
     }
 
 
-def _not_green(entry: Entry, stated: Sequence[Stated]) -> list[tuple[str, str, str, list[str]]]:
-    """Return each cell of a report that is not green, as profile, feature, text, and unmet requirements."""
-    cells = [(profile, name, matrix.cell(entry, profile, name, stated)) for profile, name in _features(entry)]
-    return [
-        (profile, name, text, [each.id for each in matrix.behind(entry, profile, name)])
-        for profile, name, text in cells
-        if not matrix.is_green(text)
-    ]
+def _cell(entry: Entry, profile: str, feature: str, stated: Sequence[Stated]) -> tuple[str, str, str, str]:
+    """Return a cell: the mark that decides its colour, its two texts, and the id that it links, or ""."""
+    text, numbers = matrix.cell(entry, profile, feature, stated), matrix.numbers_of(entry, profile, feature)
+    met, _, more = matrix.shown(entry, profile, feature, stated).partition(", ")
+    link = f"{entry.place}/cause-{numbers[0]}" if len(numbers) == 1 else entry.place
+    return text[0], met, more, "" if matrix.is_green(text) else link
 
 
-def _features(entry: Entry) -> list[tuple[str, str]]:
-    return [(profile, name) for profile, names in entry.features.items() for name in names]
+def _without_cause(entry: Entry) -> list[Unmet]:
+    known = {name for each in entry.causes for name in each.requirements}
+    return [each for each in entry.unmet if each.id not in known]

@@ -73,7 +73,7 @@ def entry(place: str = "1.37/a-b/1-x", **more: Any) -> Entry:
         "place": place, "digest": "", **KUBE_PROXY, "mode": "nftables", "url": "https://kubernetes.io",
         "kubernetes": "v1.37", "date": "2026-11-21T10:00:00Z", "suite": "trafficdist 0.1.0", "catalogue": "sha256:now",
         "refused": "", "uncertifiable": "", "met": "✓ 12", "features": {"DNS": {"ServiceDNS": "✓ 12"}},
-        "unmet": (), "unclaimed": (),
+        "unmet": (), "unclaimed": (), "causes": (),
     }  # fmt: skip
     return Entry(**{**values, **more})
 

@@ -15,6 +15,7 @@ import pytest
 from harness.errors import UsageError
 from tests.tools.shelf.test_shelf import KUBE_PROXY, ROOT, TODAY, entry, refuse, unmet
 from tools.shelf import memory, stated
+from tools.shelf.entry import Cause, derived_causes
 from tools.shelf.markdown import section
 from tools.shelf.matrix import cell, since
 from tools.shelf.page import as_html
@@ -43,13 +44,23 @@ def test_cell_states_how_many_deviations_are_documented() -> None:
         assert "https://example.org/doc" in shown
 
 
-def test_each_cell_that_is_not_green_links_its_requirement_and_evidence() -> None:
+def test_cells_that_are_not_green_link_their_cause() -> None:
     place = "1.37/a-b/1-x"
-    one = entry(place, features=of_features(ServiceDNS="✗ 1/2"), unmet=(unmet(sentence="It answers."),))
+    causes = (Cause("it is silent", "MUST", ("KEP-1/other",)), Cause("it refuses", "MUST", ("KEP-1/r",)))
+    others = (unmet("KEP-1/other"), replace(unmet("KEP-1/unclear", mark="?"), features=("Other",)))
+    one = entry(
+        place,
+        features=of_features(ServiceDNS="✗ 1/2", Other="? 0/1"),
+        unmet=(unmet(sentence="It answers."), *(replace(each, features=("Other",)) for each in others)),
+        causes=causes,
+    )
     said, page = section([one], TODAY), as_html([one], TODAY)
-    assert f"| [✗ 1/2](<{place}/README.md#not-met-and-why>) |" in said
-    assert f'<a href="#{place}/dns/ServiceDNS">✗ 1/2</a>' in page
-    assert f'<p class="cell" id="{place}/dns/ServiceDNS">' in page
+    link = f"(<{place}/README.md#not-met-and-why>)"
+    assert f"| [2 causes, 2 requirements]{link} |" in said
+    assert f"| [1/2, cause 2]{link} |" in said
+    assert f'<a href="#{place}">2 causes, 2 requirements</a>' in page
+    assert f'<a href="#{place}/cause-2">1/2</a> <small>cause 2</small>' in page
+    assert f'<li id="{place}/cause-2"><strong>it refuses</strong>' in page
     assert f'<li id="{place}/KEP-1/r">' in page
     assert "It answers." in page
 
@@ -101,3 +112,24 @@ def test_documented_deviations_equal_unmet_requirements_in_reports() -> None:
     listed = {(each.project, name) for each in stated.read(ROOT / "reports") for name in each.requirements}
     assert listed
     assert listed <= unmet
+
+
+def test_counts_of_causes_are_those_of_the_profile() -> None:
+    causes = (Cause("it is silent", "SHOULD", ("KEP-1/a", "KEP-1/b")), Cause("it refuses", "MUST", ("KEP-1/c",)))
+    known = (
+        unmet("KEP-1/a"),
+        replace(unmet("KEP-1/b"), profile="CLUSTER"),
+        replace(unmet("KEP-1/c"), profile="CLUSTER"),
+    )
+    one = entry(unmet=known, causes=causes)
+    assert one.counts("DNS") == "1 cause, 1 SHOULD requirement"
+    assert one.counts("CLUSTER") == "2 causes, 2 requirements"
+    assert (one.counts(), one.counts("API-SERVER")) == ("2 causes, 3 requirements", "")
+
+
+def test_causes_of_a_report_without_causes_and_history_follow_from_its_messages(tmp_path: Path) -> None:
+    tests = [
+        {"id": f"KEP-1/{name}", "level": "MUST", "verdict": verdict, "message": message}
+        for name, verdict, message in (("a", "failed", "no"), ("b", "failed", "no"), ("c", "passed", ""))
+    ]
+    assert [each["requirements"] for each in derived_causes({"tests": tests}, tmp_path)] == [["KEP-1/a", "KEP-1/b"]]
