@@ -18,7 +18,7 @@ from harness.judging.differences import Difference
 from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import Verdict
 from harness.model.requirements import Level
-from harness.variation.axes import BY_NAME, CLIENT, FAMILY, Draw, draw_of
+from harness.variation.axes import BY_NAME, CLIENT, FAMILY, PROTOCOL, Draw, draw_of
 
 FEWEST_ALIKE = 2
 """The minimum number of requirements that a mutant must fail to be named."""
@@ -172,10 +172,12 @@ def _told(case: CaseResult) -> Sequence[Difference]:
 
 def _conditions(draw: str, asked: frozenset[str]) -> frozenset[str]:
     """Return drawn values as conditions. The second IP family is IPv6 if the windows show IPv6."""
-    return frozenset(seen.IPV6 if each == _SECOND and seen.IPV6 in asked else each for each in _values(draw))
+    shown = {value: word for value, word in _SHOWN.items() if word in asked}
+    return frozenset(shown.get(each, each) for each in _values(draw))
 
 
-_SECOND = f"{FAMILY}=second"
+_SHOWN = {f"{FAMILY}=second": seen.IPV6, f"{PROTOCOL}=udp": seen.UDP}
+"""Drawn values that windows show in other words."""
 
 
 def _values(draw: str) -> list[str]:

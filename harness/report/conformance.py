@@ -24,7 +24,7 @@ from harness.judging.results import CaseResult, Result, count, left_out, rests_o
 from harness.model import strict_yaml
 from harness.model.escaping import for_json, is_plain
 from harness.model.files import MEGABYTE, fault_of_path, shown
-from harness.model.requirements import Level, Profile
+from harness.model.requirements import Level, Profile, Requirement
 from harness.report import causes
 from harness.report import environment as env
 from harness.report.outcomes import SHOWN, UNMET
@@ -143,6 +143,12 @@ def is_inside(path: str) -> bool:
     """Return whether the path of an artifact is inside the folder. Only the text of the path is examined."""
     parts = PurePath(path)
     return not (parts.is_absolute() or ".." in parts.parts or "\\" in path or fault_of_path(path))
+
+
+def with_levels(catalogue: Sequence[Requirement], report: Mapping[str, Any]) -> dict[str, Requirement]:
+    """Return the requirements of a catalogue by id, with the levels that follow from the claims of a report."""
+    declared = {each["name"] for each in report["features"] if each["declared"]}
+    return {each.id: each.bound(lambda feature: feature.name in declared) for each in catalogue}
 
 
 def read_reports(place: str) -> dict[str, dict[str, Any]]:

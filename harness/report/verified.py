@@ -80,8 +80,7 @@ def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requir
         recorded, judged = derive(history)
     except UsageError as error:
         return [Refusal("history", str(error))]
-    declared = {each["name"] for each in report["features"] if each["declared"]}
-    known = {each.id: each.bound(lambda feature: feature.name in declared) for each in catalogue}
+    known = conformance.with_levels(catalogue, report)
     derived = [each for each in judged.derived() if each.requirement.id in known]
     results = [Result(known[each.requirement.id], each.cases) for each in derived]
     evidence = Evidence(folder, report, recorded, judged, known, results)

@@ -12,7 +12,7 @@ from harness.judging.judge import Judged
 from harness.judging.results import Result
 from harness.model.requirements import Requirement
 from harness.report import published
-from harness.report.conformance import is_inside, read_report
+from harness.report.conformance import is_inside, read_report, with_levels
 from harness.report.page.page import as_html
 from harness.report.reactions import by_case
 from harness.report.rejudged import HISTORIES, derive, place_of
@@ -54,7 +54,7 @@ def read_run(run: str, catalogue: Sequence[Requirement]) -> FormerRun:
         raise UsageError(f"{folder}: has no run.jsonl with a report.yaml; expected the folder of a run that has ended")
     report = read_report(str(folder))
     _, judged = derive(history)
-    known = {each.id: each for each in catalogue}
+    known = with_levels(catalogue, report)
     results = [Result(known.get(each.requirement.id, each.requirement), each.cases) for each in judged.derived()]
     if any(each["path"] == published.EVIDENCE for each in report["artifacts"]):
         found = published.excerpts(folder)

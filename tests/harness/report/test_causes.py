@@ -97,6 +97,16 @@ def test_second_family_that_is_ipv6_is_the_same_condition_as_ipv6() -> None:
     assert groups(drawn, result("b", one(SILENT, IPV6))) == {f"connections over IPv6 {SILENT}": ["a", "b"]}
 
 
+def test_drawn_protocol_is_the_same_condition_as_udp() -> None:
+    drawn = result("a", one(SILENT, UDP), draw="protocol=udp", fails_with="protocol=udp")
+    assert groups(drawn, result("b", one(SILENT, UDP))) == {f"connections over UDP {SILENT}": ["a", "b"]}
+
+
+def test_unknown_drawn_values_of_another_release_are_ignored() -> None:
+    (cause,) = causes.grouped([result("a", one(REFUSED), fails_with="moon=full")])
+    assert (cause.headline, cause.fails_with) == (f"connections {REFUSED}", "")
+
+
 def test_uncertain_observation_joins_a_cause_and_makes_none() -> None:
     unsure = (one(OTHERS), Difference(LEFT_NODE, (), sure=False), Difference(LEFT_ZONE, (), sure=False))
     assert groups(result("a", *unsure)) == {f"connections {OTHERS}": ["a"]}

@@ -209,3 +209,10 @@ def test_node_info_of_a_kubelet_matches_the_schema() -> None:
     conformance.check(made)
     versions = {"kernel": "6.1.0", "os": "Debian 12", "kubelet": "v1.34.0"}
     assert node == {"name": "a1", "zone": "a", **versions, "nodeName": "kind-worker"}
+
+
+@pytest.mark.parametrize(("declared", "level"), [(True, MUST), (False, SHOULD)])
+def test_levels_follow_from_the_claims_of_a_report(*, declared: bool, level: Level) -> None:
+    optional = Requirement("KEP-1/optional", "It holds.", SHOULD, (CORE,), "KEP-1", must_if=EXTENDED)
+    report = {"features": [{"name": EXTENDED.name, "declared": declared}]}
+    assert conformance.with_levels([optional], report)["KEP-1/optional"].level is level

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import UsageError
+from harness.report.conformance import read_report
 from tests.tools.shelf.test_shelf import KUBE_PROXY, ROOT, TODAY, entry, refuse, unmet
 from tools.shelf import memory, stated
 from tools.shelf.entry import Cause, derived_causes
@@ -133,3 +134,16 @@ def test_causes_of_a_report_without_causes_and_history_follow_from_its_messages(
         for name, verdict, message in (("a", "failed", "no"), ("b", "failed", "no"), ("c", "passed", ""))
     ]
     assert [each["requirements"] for each in derived_causes({"tests": tests}, tmp_path)] == [["KEP-1/a", "KEP-1/b"]]
+
+
+def test_each_failure_on_the_shelf_has_one_cause() -> None:
+    for one in memory.entries(ROOT / "reports", refuse):
+        named = sorted(name for each in one.causes for name in each.requirements)
+        assert named == sorted(each.id for each in one.unmet if each.mark != "?"), one.place
+
+
+def test_causes_of_recorded_reports_follow_from_their_histories() -> None:
+    place = ROOT / "reports/1.37/coredns-coredns-that-ignores-empty-services/1.15.0"
+    (cause,) = derived_causes(read_report(str(place)), place)
+    assert cause["headline"] == "the DNS server answers NXDOMAIN instead of NOERROR"
+    assert len(cause["requirements"]) == 5
