@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -28,18 +31,23 @@ Examples:
   trafficdist check-decisions
   trafficdist check-decisions --endpoints 2
   trafficdist check-decisions --decisions my_proxy.topology:decide
+  trafficdist check-decisions --program 'my-proxy decide' --every-group
 
 \b
 Exit codes:
    0  every decision is right
    1  at least one decision is wrong
-   4  --decisions names no function, or the function raises an exception"""
+   4  --decisions names no function, or the function or program fails"""
 
 
 @click.command("check-decisions", epilog=_EPILOG)
 @click.option(
     "--decisions", "name", default="reference", show_default=True, metavar="MODULE:FUNCTION",
     help="A Python function that decides for one state, or an entry point of group trafficdist.decisions.",
+)  # fmt: skip
+@click.option(
+    "--program", metavar="COMMAND",
+    help="A program that decides as one node: it reads states as lines of JSON and writes decisions.",
 )  # fmt: skip
 @click.option(
     "--endpoints", "size", type=click.IntRange(0), default=3, show_default=True, metavar="N",
@@ -49,26 +57,51 @@ Exit codes:
     "--reading", type=click.Choice(["released", "kep"]), default="released", show_default=True,
     help="released: only ready endpoints need hints. kep: every endpoint needs hints.",
 )  # fmt: skip
-def check_decisions(name: str, size: int, reading: Any) -> int:
+@click.option("--any-silence", is_flag=True, help="Without an endpoint, drop and reject are both right (a SHOULD).")
+@click.option("--no-node-hints", is_flag=True, help="Expect no node hints: feature NodeHints is not claimed.")
+@click.option(
+    "--every-group", is_flag=True, help="Check all states, and show a counterexample of each rule and policy."
+)
+def check_decisions(
+    *, name: str, program: str, size: int, reading: Any, any_silence: bool, no_node_hints: bool, every_group: bool
+) -> int:
     """Compare a proxy's decisions with the documents in all states of up to N endpoints.
 
     A decision is a set of endpoints, "drop" or "reject". It depends on the node, hints and conditions of each endpoint,
     both traffic policies, the kind of address, and the client. docs/small-scope.md lists the values that occur.
     """
-    from conformance import small_scope  # noqa: PLC0415
+    from conformance import decision_program, small_scope  # noqa: PLC0415
 
-    decide, start, states = _function(name), time.perf_counter(), 0
-    click.echo(f"{'endpoints':<16}{'sets':>10}{'states':>13}{'undefined':>13}{'wrong':>13}")
-    for title, sets in small_scope.scope(size):
-        try:
-            found = small_scope.check(decide, sets, reading=reading)
-        except small_scope.FailedError as error:
-            raise click.UsageError(f"--decisions {name}: {error}") from error
-        click.echo(f"{title:<16}{found.sets:>10,}{found.states:>13,}{found.undefined:>13,}{found.wrong:>13,}")
-        states += found.states
-        if found.smallest is not None:
-            click.echo(f"\nThe simplest counterexample:\n\n{describe(found.smallest)}")
-            return 1
+    demand = small_scope.Demand(reading, not no_node_hints, any_silence)
+    option = f"--program {program}" if program else f"--decisions {name}"
+    simplest: dict[Any, Counterexample] = {}
+    states, start = 0, time.perf_counter()
+    try:
+        with ExitStack() as stack:
+            if program:
+                command = shlex.split(program)
+                check = partial(small_scope.check_all, stack.enter_context(decision_program.running(command)))
+            else:
+                check = partial(small_scope.check, _function(name))
+            click.echo(f"{'endpoints':<16}{'sets':>10}{'states':>13}{'undefined':>13}{'wrong':>13}")
+            for title, sets in small_scope.scope(size):
+                found = check(sets, demand)
+                click.echo(f"{title:<16}{found.sets:>10,}{found.states:>13,}{found.undefined:>13,}{found.wrong:>13,}")
+                states += found.states
+                simplest = {**found.simplest, **simplest}  # fewer endpoints come first
+                if simplest and not every_group:
+                    break
+    except small_scope.FailedError as error:
+        raise click.UsageError(f"{option}: {error}") from error
+    if every_group and simplest:
+        click.echo(f"\nThe simplest counterexample of each rule and policy ({len(simplest)}):")
+        for each in sorted(simplest.values(), key=lambda one: one.weight):
+            click.echo(f"\n{describe(each)}")
+    elif simplest:
+        smallest = min(simplest.values(), key=lambda one: one.weight)
+        click.echo(f"\nThe simplest counterexample:\n\n{describe(smallest)}")
+    if simplest:
+        return 1
     seconds = time.perf_counter() - start
     click.echo(f"\n{states:,} states in {seconds:.0f} s: no counterexample up to {size} endpoint{'s' * (size != 1)}")
     return 0

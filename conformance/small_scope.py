@@ -16,10 +16,10 @@ This module is pure. `conformance/check_decisions.py` is the command.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from itertools import combinations_with_replacement, permutations, product
+from itertools import combinations_with_replacement, islice, permutations, product
 from typing import Any, NamedTuple, get_args
 
 from conformance import oracle
@@ -90,6 +90,15 @@ class State(NamedTuple):
 Decide = Callable[[State], Any]
 """Returns a set of addresses, "drop" or "reject"."""
 
+DecideAll = Callable[[Sequence[State]], Sequence[Any]]
+"""Returns the decision for each state, or `NOT_COVERED`."""
+
+NOT_COVERED = object()
+"""The decision for an address or a client about which an implementation cannot be asked."""
+
+BATCH = 250
+"""The number of sets of endpoints of which all states are passed to a `DecideAll` at once."""
+
 
 class FailedError(Exception):
     """A decision function raised an exception instead of deciding."""
@@ -110,18 +119,53 @@ class Counterexample:
         return _weight(state.endpoints) + others
 
 
+Group = tuple[object, Policy, Policy]
+"""The rule that selects the right endpoints, or the right silence, and both policies."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result for many sets of endpoints: the number of states, and the simplest of the wrong ones.
+    """The result for many sets of endpoints: the number of states, and the simplest wrong one of each group.
 
-    `undefined` is the number of further states, in which the documents leave the outcome open.
+    `undefined` is the number of further states: the documents leave the outcome open, or the implementation does not
+    cover the address.
     """
 
     sets: int
     states: int = 0
     undefined: int = 0
     wrong: int = 0
-    smallest: Counterexample | None = None
+    simplest: Mapping[Group, Counterexample] = field(default_factory=dict)
+
+    @property
+    def smallest(self) -> Counterexample | None:
+        """The simplest counterexample of all."""
+        return min(self.simplest.values(), key=lambda each: each.weight, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The outcomes that are right where the documents or the claims of an implementation leave a choice.
+
+    `reading` matters where a KEP's text and released Kubernetes differ (see `conformance/oracle.py`). Without
+    `node_hints`, an implementation does not claim feature NodeHints. With `any_silence`, it may drop or reject packets
+    for which there is no endpoint.
+    """
+
+    reading: Reading = "released"
+    node_hints: bool = True
+    any_silence: bool = False
+
+    def right(self, endpoints: tuple[Endpoint, ...], node: str, zone: str, policy: Policy) -> oracle.Outcome:
+        """Return the outcome for clients on a node, at the addresses to which a policy applies."""
+        if not self.node_hints:
+            endpoints = tuple([each._replace(node_hints=NONE) for each in endpoints])
+        return right(endpoints, node, zone, policy, self.reading)
+
+    def allowed(self, outcome: oracle.Outcome) -> tuple[object, ...]:
+        """Return the decisions that lead to an outcome."""
+        silent = self.any_silence and isinstance(outcome, Silence)
+        return _allowed(Silence.EITHER if silent else outcome)
 
 
 READY, STARTING, LEAVING, GONE = (True, True, False), (False, False, False), (False, True, True), (False, False, True)
@@ -282,43 +326,62 @@ def _allowed(outcome: oracle.Outcome) -> tuple[object, ...]:
     return ()
 
 
-def check(
-    decide: Decide,
-    endpoint_sets: Iterable[tuple[Endpoint, ...]],
-    *,
-    reading: Reading = "released",
-) -> Found:
-    """Compare the decisions with the oracle in all states with these sets of endpoints.
+def check(decide: Decide, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: Demand = Demand()) -> Found:
+    """Compare the decisions of a function with the oracle in all states with these sets of endpoints.
 
-    `reading` matters where a KEP's text and released Kubernetes differ (see `conformance/oracle.py`). Raises
-    `FailedError`.
+    Raises `FailedError`.
     """
-    asked = [(internal, external, questions(Policies(internal, external))) for internal, external in _BOTH_POLICIES]
+
+    def decide_all(states: Sequence[State]) -> list[Any]:
+        found = []
+        for state in states:
+            try:
+                found.append(decide(state))
+            except Exception as error:
+                raise FailedError(f"{type(error).__name__}: {error}, for {state}") from error
+        return found
+
+    return check_all(decide_all, endpoint_sets, demand)
+
+
+def check_all(decide_all: DecideAll, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: Demand = Demand()) -> Found:
+    """Compare decisions with the oracle in all states with these sets of endpoints, many states at a time."""
     number = states = wrong = 0
-    smallest: Counterexample | None = None
-    for number, endpoints in enumerate(endpoint_sets, 1):  # noqa: B007  the last number is the number of sets
-        for node, zone in PLACES:
-            outcomes = {policy: right(endpoints, node, zone, policy, reading) for policy in POLICIES}
-            allowed = {policy: _allowed(outcome) for policy, outcome in outcomes.items()}
-            for internal, external, defined in asked:
-                for client, to, policy in defined:
-                    if not allowed[policy]:
-                        continue
-                    states += 1
+    simplest: dict[Group, Counterexample] = {}
+    remaining = iter(endpoint_sets)
+    while some := list(islice(remaining, BATCH)):
+        number += len(some)
+        asked = [each for endpoints in some for each in _asked(endpoints, demand)]
+        decisions = decide_all([state for state, _, _ in asked])
+        for (state, outcome, allowed), decided in zip(asked, decisions, strict=True):
+            if decided is NOT_COVERED:
+                continue
+            states += 1
+            if decided in allowed or (plain := _plain(decided)) in allowed:
+                continue
+            wrong += 1
+            group = (outcome.by if isinstance(outcome, Answers) else outcome, state.internal, state.external)
+            known = simplest.get(group)
+            if known is not None and _weight(state.endpoints) >= known.weight:
+                continue  # most wrong states end here, because a fault usually shows in simple states first
+            found = Counterexample(state, outcome, plain)
+            if known is None or found.weight < known.weight:
+                simplest[group] = found
+    return Found(number, states, number * _STATES_OF_A_SET - states, wrong, simplest)
+
+
+def _asked(
+    endpoints: tuple[Endpoint, ...], demand: Demand
+) -> Iterator[tuple[State, oracle.Outcome, tuple[object, ...]]]:
+    """Yield the states with these endpoints, with the right outcome and the decisions that lead to it."""
+    for node, zone in PLACES:
+        outcomes = {policy: demand.right(endpoints, node, zone, policy) for policy in POLICIES}
+        allowed = {policy: demand.allowed(outcome) for policy, outcome in outcomes.items()}
+        for internal, external in _BOTH_POLICIES:
+            for client, to, policy in questions(Policies(internal, external)):
+                if allowed[policy]:
                     state = State(endpoints, node, zone, client, to, internal, external)
-                    try:
-                        decided = decide(state)
-                    except Exception as error:
-                        raise FailedError(f"{type(error).__name__}: {error}, for {state}") from error
-                    if decided in allowed[policy] or (decided := _plain(decided)) in allowed[policy]:
-                        continue
-                    wrong += 1
-                    if smallest is not None and _weight(endpoints) >= smallest.weight:
-                        continue  # most wrong states end here, because a fault usually shows in simple states first
-                    found = Counterexample(state, outcomes[policy], decided)
-                    if smallest is None or found.weight < smallest.weight:
-                        smallest = found
-    return Found(number, states, number * _STATES_OF_A_SET - states, wrong, smallest)
+                    yield state, outcomes[policy], allowed[policy]
 
 
 def _plain(decided: Any) -> Any:

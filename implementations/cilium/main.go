@@ -66,30 +66,47 @@ var (
 
 var protocols = map[uint8]string{6: "tcp", udp: "udp"} // of SCTP Cilium's documentation says that it is not fully supported
 
+// common is what decides, without what follows objects and without maps.
+var common = cell.Group(
+	node.LocalNodeStoreCell, maglev.Cell, metrics.Cell, lbipamconfig.Cell, nodeipamconfig.Cell, cell.Config(envoy.SecretSyncConfig{}),
+	cell.Provide(
+		source.NewSources,
+		tables.NewNodeAddressTable, statedb.RWTable[tables.NodeAddress].ToTable, // stays empty: node ports are not judged
+		func() cmtypes.ClusterInfo { return cmtypes.ClusterInfo{} },
+		func() *option.DaemonConfig { return &option.DaemonConfig{EnableIPv4: true, EnableIPv6: true} },
+		func() kpr.KPRConfig { return kpr.KPRConfig{KubeProxyReplacement: true} },
+	),
+)
+
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "decide" {
+		if err := decide(os.Stdin, os.Stdout); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	root := pflag.String("bpf-root", "", "where the maps are pinned: a bpffs, which is mounted there if there is none")
 	pflag.StringSliceVar(&pods, "cluster-cidrs", nil, "who is a client inside of the cluster, beside this node")
 	pflag.StringVar(&uplink, "uplink", "eth0", "the device that leads to other nodes")
 	plane := hive.New(
-		client.Cell, daemonk8s.ResourcesCell, k8stables.TablesCell, node.LocalNodeStoreCell,
-		maglev.Cell, metrics.Cell, lbipamconfig.Cell, nodeipamconfig.Cell, cell.Config(envoy.SecretSyncConfig{}),
-		cell.Provide(
-			followNode, source.NewSources,
-			tables.NewNodeAddressTable, statedb.RWTable[tables.NodeAddress].ToTable, // stays empty: node ports are not judged
-			func() cmtypes.ClusterInfo { return cmtypes.ClusterInfo{} },
-			func() *option.DaemonConfig { return &option.DaemonConfig{EnableIPv4: true, EnableIPv6: true} },
-			func() kpr.KPRConfig { return kpr.KPRConfig{KubeProxyReplacement: true} },
-		),
+		common,
+		client.Cell, daemonk8s.ResourcesCell, k8stables.TablesCell, cell.Provide(followNode),
 		loadbalancer.ConfigCell, writer.Cell, reflectors.Cell, lbmaps.Cell, reconciler.Cell,
 		cell.Module("rules", "Shows BPF maps as nftables rules", cell.Invoke(register)),
 	)
-	plane.RegisterFlags(pflag.CommandLine)
-	pflag.Parse()
+	if err := setFlags(plane, os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
 	bpf.CheckOrMountFS(logger, *root)
 	if err := plane.Run(logger); err != nil {
 		log.Fatal(err)
 	}
+}
+
+func setFlags(plane *hive.Hive, arguments []string) error {
+	plane.RegisterFlags(pflag.CommandLine)
+	return pflag.CommandLine.Parse(arguments)
 }
 
 // nodeFollower keeps labels of the own Node, as Cilium's localNodeSynchronizer does, which also wants Cilium's own kinds in the API.
@@ -208,7 +225,7 @@ func (s shim) follow(ctx context.Context, now *atomic.Pointer[progress]) error {
 	for ctx.Err() == nil {
 		shown, written := now.Load().shown, s.Ops.GetLastUpdatedAt()
 		if !shown.Equal(written) {
-			found, fault := s.read()
+			found, fault := readMaps(s.Maps)
 			if fault == nil && s.Ops.GetLastUpdatedAt().Equal(written) {
 				if err := apply(rules("ip", found) + rules("ip6", found)); err != nil {
 					return err
@@ -227,15 +244,15 @@ func (s shim) follow(ctx context.Context, now *atomic.Pointer[progress]) error {
 	return nil
 }
 
-// read returns what Cilium's maps say of cluster IPs and node ports: slot 0 of a frontend has the number of backends, the slots after it name them.
-func (s shim) read() (decisions, error) {
+// readMaps returns what Cilium's maps say of cluster IPs and node ports: slot 0 of a frontend has the number of backends, the slots after it name them.
+func readMaps(from lbmaps.LBMaps) (decisions, error) {
 	backends := map[loadbalancer.BackendID]netip.AddrPort{}
-	fault := s.Maps.DumpBackend(func(key lbmaps.BackendKey, value lbmaps.BackendValue) {
+	fault := from.DumpBackend(func(key lbmaps.BackendKey, value lbmaps.BackendValue) {
 		value = value.ToHost()
 		backends[key.GetID()] = netip.AddrPortFrom(value.GetAddress().Addr(), value.GetPort())
 	})
 	counts, slots := map[frontend]int{}, map[frontend]map[int]loadbalancer.BackendID{}
-	fault = errors.Join(fault, s.Maps.DumpService(func(key lbmaps.ServiceKey, value lbmaps.ServiceValue) {
+	fault = errors.Join(fault, from.DumpService(func(key lbmaps.ServiceKey, value lbmaps.ServiceValue) {
 		key, value = key.ToHost(), value.ToHost()
 		kind := loadbalancer.ServiceFlags(value.GetFlags()).SVCType()
 		if protocols[key.GetProtocol()] == "" || kind != loadbalancer.SVCTypeClusterIP && kind != loadbalancer.SVCTypeNodePort {

@@ -38,6 +38,9 @@ RUNNABLE = {"export", "kubectl", "pytest", "python3", "trafficdist"}
 
 NOT_RUN = {
     "trafficdist check-decisions --decisions my_proxy.topology:decide": _DECISIONS,
+    "trafficdist check-decisions --program 'my-proxy decide' --every-group": _DECISIONS,
+    "trafficdist check-decisions --endpoints 2 --any-silence --no-node-hints --every-group "
+    "--program 'cilium decide'": _BUILT,
     "make kind-image KUBERNETES=1.34": _NODE_IMAGE,
     'make kind-image KUBERNETES=1.34 ALSO="1.33"': _NODE_IMAGE,
     "make kind": _NODE_IMAGE,
