@@ -69,6 +69,26 @@ _faults.of_controller(
 )
 
 
+def _after_hints(client: Any, **options: Any) -> EndpointSliceController:
+    hinted: set[str] = set()
+
+    def tell(event: Object) -> Object | None:
+        uid = event["involvedObject"]["uid"]
+        if event["type"] != "Warning":
+            hinted.add(uid)
+        return event if uid in hinted else None
+
+    return _telling(tell)(client, **options)
+
+
+_faults.of_controller(
+    "tells-nobody-of-the-first-refusal",
+    "The controller writes no Event about a Service that never had hints.",
+    "",
+    _after_hints,
+)
+
+
 class _MetricsWithoutAuto(Metrics):
     def applied(self, plan: Plan) -> None:
         by_cpu = isinstance(plan.mechanism, CpuHeuristic)

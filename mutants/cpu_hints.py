@@ -292,6 +292,16 @@ def counts_nodes_of_unknown_readiness(nodes: Nodes) -> Nodes:
     return {name: known(node) for name, node in nodes.items()}
 
 
+@_miscounts("control-plane-labels-have-no-value", "Control plane nodes count if their role label has a value.")
+def control_plane_labels_have_no_value(nodes: Nodes) -> Nodes:
+    def read(node: Object) -> Object:
+        labels = node["metadata"].get("labels") or {}
+        kept = {key: value for key, value in labels.items() if "node-role" not in key or not value}
+        return {**node, "metadata": {**node["metadata"], "labels": kept}}
+
+    return {name: read(node) for name, node in nodes.items()}
+
+
 @_miscounts("leaves-out-nodes-without-zone", "The controller silently ignores nodes without a zone.")
 def leaves_out_nodes_without_zone(nodes: Nodes) -> Nodes:
     return {name: node for name, node in nodes.items() if node_zone(node)}

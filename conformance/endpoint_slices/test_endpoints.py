@@ -91,18 +91,24 @@ def test_serving_follows_readiness_during_termination(three_zones: Cluster) -> N
 
 @requirement(
     "SLICE/publish-not-ready-addresses",
-    "With publishNotReadyAddresses, every endpoint is ready, and serving still follows the pod's readiness.",
+    "With publishNotReadyAddresses, every endpoint is ready, even if its pod terminates, and serving still follows the "
+    "pod's readiness.",
     level=MUST,
     features={ENDPOINT_SLICES},
-    source="core/v1 ServiceSpec.publishNotReadyAddresses",
-    kills={"ignores-publish-not-ready", "published-means-serving"},
+    source="core/v1 ServiceSpec.publishNotReadyAddresses; discovery/v1 EndpointConditions.ready",
+    kills={"ignores-publish-not-ready", "published-means-serving", "terminating-pods-are-not-published"},
 )
 def test_publish_not_ready_addresses_makes_every_endpoint_ready(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, publishNotReadyAddresses=True)
     three_zones.create_pod("starting", "a1", labels=WEB, ready=False)
+    three_zones.create_pod("leaving", "b1", labels=WEB)
+    three_zones.create_pod("quiet", "b1", labels=WEB, ready=False)
+    for name in ("leaving", "quiet"):
+        three_zones.begin_termination(name)
 
-    expect_hints(three_zones, service, {"starting": None})
-    expect_conditions(three_zones, service, {"starting": (True, False, False)})
+    conditions = {"starting": (True, False, False), "leaving": (True, True, True), "quiet": (True, False, True)}
+    expect_hints(three_zones, service, dict.fromkeys(conditions))
+    expect_conditions(three_zones, service, conditions)
 
 
 @requirement(

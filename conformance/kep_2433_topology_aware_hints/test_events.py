@@ -121,8 +121,8 @@ def test_given_hints_are_an_event(three_zones: Cluster) -> None:
     level=MUST,
     features={TOPOLOGY_MODE, TOPOLOGY_EVENTS},
     source="KEP-2433, Observability; released since 1.23 (kubernetes#103888)",
-    as_="released",
-    kills={"tells-nobody-of-hints", "tells-without-a-cause"},
+    since="1.23",
+    kills={"tells-nobody-of-hints", "tells-without-a-cause", "tells-nobody-of-the-first-refusal"},
 )
 @pytest.mark.parametrize("why", list(CAUSES))
 def test_withheld_hints_are_an_event_with_the_cause(three_zones: Cluster, why: str) -> None:

@@ -32,15 +32,17 @@ HUGE = 64_000
     "CPU cores of control plane nodes do not count, and a zone with only such nodes does not count as a zone.",
     level=MUST,
     features={TOPOLOGY_MODE},
-    source="KEP-2433, Assumptions (incoming traffic is proportional to cores); released since 1.23",
-    as_="released",
-    kills={"counts-control-plane-nodes"},
+    source="KEP-2433, Assumptions (incoming traffic is proportional to cores); Kubernetes, Topology Aware Routing, "
+    "Constraints (ignores nodes with the label set)",
+    since="1.23",
+    kills={"counts-control-plane-nodes", "control-plane-labels-have-no-value"},
 )
 @pytest.mark.parametrize("role", ["control-plane", "master"])
+@pytest.mark.parametrize("value", ["", "true"], ids=["no value", "true"])
 @pytest.mark.parametrize("zone", ["a", "d"])
-def test_control_plane_nodes_do_not_count(three_zones: Cluster, role: str, zone: str) -> None:
+def test_control_plane_nodes_do_not_count(three_zones: Cluster, role: str, value: str, zone: str) -> None:
     size_zones(three_zones, a=8, b=8, c=8)
-    three_zones.nodes.create(f"{zone}9", zone, cpu_milli=HUGE, labels={f"node-role.kubernetes.io/{role}": ""})
+    three_zones.nodes.create(f"{zone}9", zone, cpu_milli=HUGE, labels={f"node-role.kubernetes.io/{role}": value})
     create_pods(three_zones, "abc")
 
     expect_hints(three_zones, create_auto(three_zones), own_zones("abc"))

@@ -144,6 +144,9 @@ SAID: Mapping[str, Said] = {
     "a-slice-for-each-zone": Said(("requests for hints",), ("writes",)),
     "counts-capacity": _auto("nodes with a zone"),
     "shares-out-unasked": Said((), HINTS),
+    "tells-nobody-of-the-first-refusal": _auto(at=("events",)),
+    "terminating-pods-are-not-published": Said(("publishNotReadyAddresses", "terminating pods"), ("endpoints",)),
+    "unready-endpoints-need-no-room": Said(("unready pods",), ("writes",)),
     # changes
     "publishing-is-frozen": Said(("publishNotReadyAddresses", "changes of Services"), ("endpoints",)),
     "selector-is-frozen": Said(("changes of Services",), ("endpoints",)),
@@ -239,6 +242,11 @@ OTHERWISE: Mapping[str, str] = {
     "unknown-means-ready": "the readiness of each pod in these cases is known",
     "one-family-unless-two-are-required": "no Service in these cases prefers both families",
     "one-pod-an-address": "pods in these cases have different addresses",
+    "adopts-slices-by-name": "no Service in these cases is made again",
+    "control-plane-labels-have-no-value": "the labels of control plane nodes in these cases have no value",
+    "deleted-slices-stay-away": _OF_OTHERS,
+    "deletes-slices-without-a-manager": "slices of others in these cases have a manager",
+    "labels-of-services-come-late": "no label of a Service changes in these cases",
     "endpoints-of-any-type": "no Service in these cases is of type ExternalName",
     "tells-of-failures-with-the-field-alone": "no sync fails in these cases",
 }
