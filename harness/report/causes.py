@@ -20,9 +20,7 @@ from harness.judging.verdict import Verdict
 from harness.model.requirements import Level
 from harness.variation.axes import BY_NAME, CLIENT, FAMILY, PROTOCOL, Draw, draw_of
 
-FEWEST_ALIKE = 2
-"""The minimum number of requirements that a mutant must fail to be named."""
-
+_FEWEST_ALIKE = 2  # the minimum number of requirements that a mutant must fail to be named
 _OF_KILLERS = 0.8  # the minimum share of the requirements that kill a mutant and fail in the same way
 _OF_CAUSE = 0.5  # the minimum share of a cause's requirements that kill the mutant
 _MOST_ALIKE = 3  # mutants that explain the same failures
@@ -128,7 +126,7 @@ def grouped(results: Sequence[Result]) -> list[Cause]:
     }
     causes = []
     while left := {each: names for each, names in left.items() if names}:
-        best = min(left, key=lambda each: (-len(left[each]), -len(each.conditions), _rank(each.text), *_sorted(each)))
+        best = min(left, key=lambda each: (-len(left[each]), *_order(each)))
         mine = [failures[name] for name in sorted(left[best])]
         shared = frozenset.intersection(*(each.asked[best.text] for each in mine))
         causes.append(_cause(_Candidate(best.text, best.conditions | shared), [each.result for each in mine]))
@@ -185,12 +183,10 @@ def _values(draw: str) -> list[str]:
     return [each for each in draw.split(",") if "=" in each]
 
 
-def _rank(text: str) -> int:
-    return seen.RANKS.index(text) if text in seen.RANKS else len(seen.RANKS)
-
-
-def _sorted(candidate: _Candidate) -> tuple[str, list[str]]:
-    return candidate.text, sorted(candidate.conditions)
+def _order(candidate: _Candidate) -> tuple[int, int, str, list[str]]:
+    """Return the order of candidates that explain equally many failures: the most specific one comes first."""
+    rank = seen.RANKS.index(candidate.text) if candidate.text in seen.RANKS else len(seen.RANKS)
+    return -len(candidate.conditions), rank, candidate.text, sorted(candidate.conditions)
 
 
 def _cause(candidate: _Candidate, results: Sequence[Result]) -> Cause:
@@ -259,7 +255,7 @@ def _alike(
         _, symptom = faults[name]
         failed = [each for each in killers[name] if each.requirement.id in cause.requirements]
         number = sum(bool(re.search(symptom, each.worst.message)) for each in failed)
-        needed = max(FEWEST_ALIKE, _OF_KILLERS * len(killers[name]), _OF_CAUSE * len(cause.requirements))
+        needed = max(_FEWEST_ALIKE, _OF_KILLERS * len(killers[name]), _OF_CAUSE * len(cause.requirements))
         if number >= needed:
             found[name] = number
     most = max(found.values(), default=0)

@@ -197,15 +197,14 @@ _MOST_NAMED = 4  # requirements
 
 
 def _causes(found: Sequence[Cause]) -> Iterator[Line]:
-    if found:
-        yield Line("Causes", "bold")
+    if not found:
+        return
+    yield Line("Causes", "bold")
     for number, each in enumerate(found, 1):
         yield Line(f"{number}. {each.headline}", "red" if each.level is Level.MUST else "yellow")
         yield Line(f"   {each.numbers}: {_few(each.requirements, _MOST_NAMED)}")
-        for text in (each.hint, each.rerun):
-            yield from [Line(f"   {text}", "faint")] if text else []
-    if found:
-        yield Line("")
+        yield from (Line(f"   {text}", "faint") for text in (each.hint, each.rerun) if text)
+    yield Line("")
 
 
 def _few(names: Sequence[str], most: int, between: str = ", ") -> str:
