@@ -44,6 +44,7 @@ A controller need not update the zone of an endpoint when only the Node's label 
 answers contain the further addresses of an endpoint.
 """
 
+_LONG = 3.0  # seconds of a requirement
 _RESTARTS = {*RESTART.values(), Ability.CHANGE_RELEASE}
 
 TYPICAL = 1.5
@@ -82,7 +83,7 @@ def draws_of(
 def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mapping[str, float]) -> set[str]:
     """Return values that cost too much: a restarted component reads all Services, and 200 changes take long."""
     restarts = each.id in needs and bool(needs[each.id].abilities & _RESTARTS)
-    short = seconds.get(each.id, TYPICAL) < TYPICAL
+    short = seconds.get(each.id, _LONG) < _LONG
     return ({f"{axes.NEIGHBOURS}=crowd"} if restarts else set()) | ({f"{axes.HISTORY}=busy"} if short else set())
 
 

@@ -88,6 +88,7 @@ class Surroundings:
     standing: Standing | None = None
     _own: Standing = field(init=False)
     _has_pods: bool = False
+    _was_busy: bool = False
     _owner: Object | None = None
 
     def __post_init__(self) -> None:
@@ -132,10 +133,12 @@ class Surroundings:
             self._own.put_twin(self.backend, "endpointslices", twin)
         if draw[axes.HISTORY] not in ("changed", "busy"):
             return False
-        earlier = _decoy(ready=False, serving=False).manifest(obj["addressType"])
+        busy = draw[axes.HISTORY] == "busy" and not self._was_busy
+        earlier = [_decoy(ready=False, serving=False).manifest(obj["addressType"]), *obj["endpoints"][:1]]
         api, name = self.backend.api, obj["metadata"]["name"]
-        api.create("endpointslices", self.namespace, {**obj, "endpoints": [earlier, *obj["endpoints"][:1]]})
-        for number in range(CHANGES if draw[axes.HISTORY] == "busy" else 0):
+        api.create("endpointslices", self.namespace, {**obj, "endpoints": [] if busy else earlier})
+        self._was_busy |= busy
+        for number in range(CHANGES if busy else 0):  # without endpoints, each change costs proxies little
             patch = {"metadata": {"annotations": {"example.com/revision": str(number)}}}
             api.patch("endpointslices", self.namespace, name, patch)
         return True

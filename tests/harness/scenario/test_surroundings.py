@@ -137,6 +137,9 @@ def test_busy_slice_is_changed_many_times() -> None:
     made = surroundings(cluster, "history=busy")
     assert made.before_slice(made.draw, SLICE)
     assert cluster.requests == {"create": 1, "patch": CHANGES}
+    other = manifests.endpoint_slice("web-2-slice-ipv4", "web-2", [])
+    made.before_slice(made.draw, other)  # after `clear`, the scenario counts its slices again
+    assert cluster.requests["patch"] == CHANGES
 
 
 def test_owner_is_the_namespace_of_the_scenario() -> None:
