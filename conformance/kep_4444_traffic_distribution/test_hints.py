@@ -185,6 +185,7 @@ def test_slices_are_not_written_without_need(three_zones: Cluster) -> None:
     fixes={
         "owner": "the sentence is about the managed-by label",
         "extras": "the scenario reads endpoints by address",
+        "addresses": "the scenario reads endpoints by address",
         "family": "the scenario compares IPv4 addresses",
         "slices": "the scenario compares all endpoints of all slices",
         "endpoints": "the scenario compares all endpoints of all slices",

@@ -144,8 +144,11 @@ def test_hints_that_somebody_changes_are_put_right(three_zones: Cluster) -> None
     fixes={
         "owner": "the sentence is about the managed-by label",
         "extras": "the scenario reads endpoints by address",
+        "addresses": "the scenario reads endpoints by address",
         "family": "the scenario writes an IPv4 slice",
         "slices": "the scenario compares all endpoints of all slices",
+        "endpoints": "the scenario compares all endpoints of all slices",
+        "hints": "the scenario compares all hints of the slices",
     },
 )
 def test_slice_of_somebody_else_stays_beside_its_own(three_zones: Cluster) -> None:
