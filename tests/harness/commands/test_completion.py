@@ -81,7 +81,7 @@ def test_file_names_are_completed_by_the_shell() -> None:
 def test_ids_and_features_read_from_source_equal_the_collected_ones() -> None:
     collected = catalogue()
     assert suite_files.ids() == [each.id for each in collected]
-    assert set(suite_files.features()) == {feature.name for each in collected for feature in each.features}
+    assert set(suite_files.features()) == {feature.name for each in collected for feature in each.named}
 
 
 def test_all_mutants_are_offered() -> None:
