@@ -65,9 +65,12 @@ class Preliminaries:
         self._cluster = cluster
         self._about = about
         self._left: dict[str, Callable[[], bool]] = {}
+        self._closed = False
         with self._aside():
             self._prepare()
             last_value(self._ask, lambda left: not left, within=WITHIN, every=0.02, describe="first answers")
+        if not self._left:
+            self.close()
 
     def unanswered(self, used: Collection[str]) -> Mapping[str, Collection[str]]:
         """Return the questions among `used` without any answer up to now, with the requirements that are about them."""
@@ -78,9 +81,11 @@ class Preliminaries:
         return {each: self._about[each] for each in sorted(self._left) if each in used}
 
     def close(self) -> None:
-        """Delete the objects of the questions."""
+        """Delete the objects of the questions. Idempotent."""
         with self._aside():
-            self._cluster.close()
+            if not self._closed:
+                self._closed = True
+                self._cluster.close()
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
@@ -90,7 +95,10 @@ class Preliminaries:
 
     def _ask(self) -> Collection[str]:
         for question, ask in list(self._left.items()):
-            if ask():
+            answered = True
+            with _possible():
+                answered = ask()
+            if answered:
                 del self._left[question]
         return self._left
 
