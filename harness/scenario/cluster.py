@@ -415,6 +415,18 @@ class Cluster(ComponentOperations):
                 self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
                 self._write(service, wanted)
 
+    @step("write a slice")
+    def publish_slice(self, wanted: Object) -> None:
+        """Write a new slice with drawn values, as `publish` does. Its Service need not exist yet."""
+        self._begin("write slice", slice=wanted["metadata"]["name"], endpoints=wanted["endpoints"])
+        self._slices += 1
+        draw = axes.within_limits(self.draw, self._slices).without(_NOWHERE)
+        for each in variation.slices(
+            draw, wanted, owner=self._surroundings.owner if draw[axes.EXTRAS] == "newer" else None
+        ):
+            if not self._surroundings.before_slice(draw, each):
+                self.api.create("endpointslices", self.namespace, each)
+
     def _write(self, service: Service, wanted: Object) -> None:
         """Create or replace the slices that represent one slice of the scenario, and delete outdated ones.
 
