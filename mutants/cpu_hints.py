@@ -9,7 +9,7 @@ from typing import Any
 
 from mutants.clients import Wrapped, controller_through
 from mutants.mutant import Mutant
-from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, rewritten
+from mutants.wrong_plans import Nodes, PlanFaults, Planner, Pods, rewritten, without
 from reference.client import ApiError, Key, Object
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.allocation import allocate, rules
@@ -300,6 +300,25 @@ def control_plane_labels_have_no_value(nodes: Nodes) -> Nodes:
         return {**node, "metadata": {**node["metadata"], "labels": kept}}
 
     return {name: read(node) for name, node in nodes.items()}
+
+
+@_faults.misplans(
+    "unready-endpoints-end-the-hysteresis",
+    "A Service with an endpoint that is not ready loses its hints at 20 % overload.",
+)
+def unready_endpoints_end_the_hysteresis(
+    service: Object, pods: Pods, nodes: Nodes, existing: Pods, **options: Any
+) -> Plan:
+    pods, existing = list(pods), list(existing)
+    right = plan_service(service, pods, nodes, existing, **options)
+    if all("hints" in endpoint for each in existing for endpoint in each["endpoints"]):
+        return right
+    bare = [{**each, "endpoints": [without(one, "hints") for one in each["endpoints"]]} for each in existing]
+    ends = not _is_refused(right) and _is_refused(plan_service(service, pods, nodes, bare, **options))
+    return _unasked(service, pods, nodes, existing, **options) if ends else right
+
+
+MUTANTS[-1] = replace(MUTANTS[-1], draw="beside=pods")
 
 
 @_miscounts("leaves-out-nodes-without-zone", "The controller silently ignores nodes without a zone.")

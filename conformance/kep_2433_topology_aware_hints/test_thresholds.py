@@ -53,6 +53,7 @@ def _expect(cluster: Cluster, service: Service, *, hinted: bool) -> None:
         "adds-hints-up-to-21-percent",
         "keeps-hints-up-to-29-percent",
         "keeps-hints-up-to-31-percent",
+        "unready-endpoints-end-the-hysteresis",
     },
 )
 def test_hints_come_below_20_and_go_above_30_percent(three_zones: Cluster) -> None:
@@ -69,6 +70,29 @@ def test_hints_come_below_20_and_go_above_30_percent(three_zones: Cluster) -> No
     _expect(three_zones, first, hinted=True)
     _overload(three_zones, "30.4 %")
     _expect(three_zones, first, hinted=False)
+
+
+@requirement(
+    "KEP-2433/unready-endpoints-leave-the-threshold",
+    "A Service that has hints and also endpoints that are not ready keeps its hints at 29.5 % overload.",
+    level=MUST,
+    features={TOPOLOGY_MODE},
+    source="KEP-2433, Overload (an Overload Threshold of 30 %); Assumptions (service capacity)",
+    as_="kep",
+    kills={"unready-endpoints-end-the-hysteresis"},
+)
+def test_unready_endpoints_leave_the_threshold(three_zones: Cluster) -> None:
+    size_zones(three_zones, a=8, b=8, c=8)
+    create_pods(three_zones, "abc")
+    for zone in "abc":
+        three_zones.create_pod(f"unready-{zone}", f"{zone}1", labels=WEB, ready=False)
+    service = create_auto(three_zones)
+    expected = {**own_zones("abc"), **dict.fromkeys(f"unready-{zone}" for zone in "abc")}
+    expect_hints(three_zones, service, expected)
+
+    three_zones.nodes.create("a10", "a", cpu_milli=4150)  # 29.5 %
+    touch(three_zones, service)
+    expect_hints(three_zones, service, expected)
 
 
 @requirement(

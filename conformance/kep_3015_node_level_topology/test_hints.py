@@ -146,6 +146,7 @@ def test_no_node_hints_while_the_gate_is_off(three_zones: Cluster) -> None:
     source="KEP-3015 (2022), Approach 2: Automatic (no more than N or N% of nodes are missing an endpoint)",
     as_="kep",
     kills={"knows-no-node-level-topology", "one-missing-node-too-many", "percentage-as-number"},
+    fixes={"bystanders": "the sentence is about all nodes"},
 )
 @pytest.mark.parametrize("allowed", ["1", "20%", "39%"])
 def test_service_on_nearly_every_node_has_node_hints(three_zones: Cluster, allowed: str) -> None:
@@ -166,6 +167,7 @@ def test_service_on_nearly_every_node_has_node_hints(three_zones: Cluster, allow
     source="KEP-3015 (2022), Approach 2: Automatic (an endpoint on every node)",
     as_="kep",
     kills={"counts-nodes-once"},
+    fixes={"bystanders": "the sentence is about all nodes"},
 )
 def test_node_hints_follow_the_nodes(three_zones: Cluster) -> None:
     three_zones.restart(CONTROLLER, choosing("automatic:missing=0"))
@@ -186,6 +188,7 @@ def test_node_hints_follow_the_nodes(three_zones: Cluster) -> None:
     source="KEP-3015 (2022), Approach 2: Automatic (an OwnerReference pointing to the same DaemonSet)",
     as_="kep",
     kills={"any-daemon-set-will-do", "one-pod-of-a-daemon-set-will-do"},
+    fixes={"beside": "the sentence is about all pods"},
 )
 def test_pods_of_one_daemon_set_have_node_hints(three_zones: Cluster) -> None:
     three_zones.restart(CONTROLLER, choosing("automatic:daemonset"))
@@ -207,6 +210,7 @@ def test_pods_of_one_daemon_set_have_node_hints(three_zones: Cluster) -> None:
     source="KEP-3015 (2022), Approach 2: Automatic (if all relevant criteria are met)",
     as_="kep",
     kills={"one-criterion-suffices"},
+    fixes={"beside": "the sentence is about all pods", "bystanders": "the sentence is about all nodes"},
 )
 def test_all_criteria_must_be_met(three_zones: Cluster) -> None:
     three_zones.restart(CONTROLLER, choosing("automatic:missing=1,daemonset"))
@@ -231,6 +235,7 @@ def test_all_criteria_must_be_met(three_zones: Cluster) -> None:
     source="KEP-3015 (2022), Approach 3: Semi-Automatic or Automatic-With-Opt-Out",
     as_="kep",
     kills={"opt-in-asks-nobody", "opt-in-looks-at-no-endpoint"},
+    fixes={"bystanders": "the sentence is about all nodes"},
 )
 def test_annotated_services_are_looked_at(three_zones: Cluster) -> None:
     three_zones.restart(CONTROLLER, choosing("opt-in:missing=1"))
@@ -251,6 +256,7 @@ def test_annotated_services_are_looked_at(three_zones: Cluster) -> None:
     source="KEP-3015 (2022), Approach 3: Semi-Automatic or Automatic-With-Opt-Out",
     as_="kep",
     kills={"opt-out-is-ignored", "knows-no-node-level-topology"},
+    fixes={"bystanders": "the sentence is about all nodes"},
 )
 def test_annotated_services_are_left_alone(three_zones: Cluster) -> None:
     three_zones.restart(CONTROLLER, choosing("opt-out:missing=1"))

@@ -196,6 +196,7 @@ def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",
     kills={"controller-metrics-never-change", "forgets-to-uncount"},
+    fixes={"beside": "the scenario counts endpoints and writes"},
 )
 def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
     counted = controller_metrics(three_zones)

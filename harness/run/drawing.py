@@ -10,6 +10,7 @@ from types import MappingProxyType
 from harness.backends.releases import RESTART
 from harness.model.abilities import Ability
 from harness.model.needs import Needs
+from harness.model.release_features import minor_of
 from harness.model.requirements import Profile, Requirement
 from harness.run.plan import Plan, claimed
 from harness.settings.claims import REAL_CLUSTERS, RECIPE
@@ -93,7 +94,8 @@ def fixed(requirement: Requirement) -> set[str]:
     A sentence about connections names TCP, because UDP has no connections.
     """
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
-    return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp}
+    beside = set() if requirement.profile is Profile.ENDPOINTSLICE_CONTROLLER else {axes.BESIDE, axes.BYSTANDERS}
+    return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp, *beside}
 
 
 def _slow(requirement: Requirement, settings: Settings) -> set[str]:
@@ -112,11 +114,14 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
         found.add((axes.FAMILY, "second"))
     if settings.proxy.kind == RECIPE:  # its programs and the pods they attach know a node by one name
         found.add((axes.NAMES, "cloud"))
+    if settings.reference_minor < minor_of("1.23"):  # older controllers count control plane nodes
+        found.add((axes.BYSTANDERS, "control-plane"))
     if settings.components.real:
         found |= {(axes.COMPONENTS, value) for value in ("restarted", "disconnected")}  # they need seconds
     if settings.backend in REAL_CLUSTERS:
         found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second")}
         found |= {(axes.PODS, value) for value in ("others", "reused", "sidecars")}
+        found |= {(axes.BYSTANDERS, value) for value in ("control-plane", "unready")}
         found |= {(axes.NEIGHBOURS, value) for value in ("many", "crowd")}
         found |= {(axes.NODES, value) for value in ("late", "remade")} | {(axes.CONNECTIONS, "long")}
         found |= {(axes.COMPONENTS, value) for value in ("restarted", "disconnected")}

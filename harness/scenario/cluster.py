@@ -44,6 +44,7 @@ from harness.model.release import CONTROLLER, PROXY, Component
 from harness.model.requirements import Feature
 from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
+from harness.scenario.bystanders import Bystanders
 from harness.scenario.components import ComponentOperations
 from harness.scenario.drawn_history import DrawnHistory
 from harness.scenario.nodes import Nodes
@@ -120,6 +121,7 @@ class Cluster(ComponentOperations):
         self._published: dict[str, _Published] = {}  # by the name that the scenario knows
         self.nodes_of_endpoints: dict[str, str | None] = {}  # the last published node of each address
         self.backend.booted.create_namespace(namespace)
+        self._bystanders = Bystanders(self.backend, namespace, draw)
 
     def close(self) -> None:
         """Restore components (see `ComponentReleases.end`), then delete all objects of the scenario.
@@ -132,6 +134,7 @@ class Cluster(ComponentOperations):
             self.nodes.restore()
         with contextlib.suppress(EndedError):
             self._surroundings.close()
+            self._bystanders.close()
             self.backend.booted.delete_namespace(self.namespace)
         self._forget_connections()  # connections of packets that were in flight
 
@@ -212,6 +215,7 @@ class Cluster(ComponentOperations):
             self.set_ingress(service, ingress)
         service.requested_hints = requested_hints(wanted)
         self._drawn.after_service(service)
+        self._bystanders.accompany_service(service.object)
         return service
 
     @step("patch Service {service.name}")
@@ -352,6 +356,7 @@ class Cluster(ComponentOperations):
             ):
                 self.backend.part(PodLifecycle, nodes=[node]).create_pod(self.namespace, wanted)
                 self._surroundings.after_pod(name, labels)
+                self._bystanders.accompany_pod(wanted)
             else:
                 reports = self.backend.part(PodReports, nodes=[node])
                 reports.create_reported_pod(self.namespace, wanted, phase=phase)
@@ -479,7 +484,17 @@ class Cluster(ComponentOperations):
         found = self.api.list(
             "endpointslices", self.namespace, label_selector=f"kubernetes.io/service-name={service.name}"
         )
-        return sorted(found, key=lambda each: str(each["metadata"]["name"]))
+        return sorted(self._bystanders.without_own(found), key=lambda each: str(each["metadata"]["name"]))
+
+    def disturb(self, service: Service) -> bool:
+        """Delete a controller's slices of a Service, and change a label of the Service, once and if it is drawn."""
+        if not service.selector or not self._bystanders.is_to_disturb(service.name):
+            return False
+        self._begin("delete slices of service", service=service.name)
+        owned = [each["metadata"] for each in self.slices(service) if each["metadata"].get("ownerReferences")]
+        self._delete_slices(each["name"] for each in owned)
+        self.patch_service(service, {"metadata": {"labels": {"drawn": "changed"}}})
+        return True
 
     # Time
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from harness.api.client import path_of
 from harness.errors import InconclusiveError
@@ -16,6 +17,8 @@ from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import limit, value_after_wait, wait_for_stable_value
 from harness.scenario.service import Service
 from harness.scenario.service_address import first_family
+
+V = TypeVar("V")
 
 LINK_LOCAL = {"IPv4": "169.254.1.9", "IPv6": "fe80::9"}
 """Addresses that a pod may report, but an EndpointSlice must not contain (discovery/v1 validation)."""
@@ -80,8 +83,9 @@ def expect_hints(
         found = written_endpoints(cluster, service, family)
         return {pod: _without_node_hints(each) for pod, each in found.items()} if zones_only else found
 
-    seen = wait_for_stable_value(
+    seen = _wait(
         cluster,
+        service,
         f"the {family} endpoints of service {service.name}",
         look,
         lambda seen: {pod: each.hints for pod, each in seen.items()} == dict(expected),
@@ -167,7 +171,23 @@ def _hinted(
         return pods
 
     what = f"the {family} hints of service {service.name}"
-    return wait_for_stable_value(cluster, what, look, is_right, shown=_counts)
+    return _wait(cluster, service, what, look, is_right, shown=_counts)
+
+
+def _wait(
+    cluster: Cluster,
+    service: Service,
+    what: str,
+    look: Callable[[], V],
+    is_right: Callable[[V], bool],
+    *,
+    shown: Callable[[V], Any] = str,
+) -> V:
+    """Wait as `wait_for_stable_value` does, and once more after a drawn disturbance of the Service."""
+    seen = wait_for_stable_value(cluster, what, look, is_right, shown=shown)
+    if is_right(seen) and cluster.disturb(service):
+        seen = wait_for_stable_value(cluster, what, look, is_right, shown=shown)
+    return seen
 
 
 def expect_conditions(
@@ -189,8 +209,9 @@ def expect_conditions(
             seen[pod] = (ready, serving, bool(each.terminating))
         return seen
 
-    seen = wait_for_stable_value(
+    seen = _wait(
         cluster,
+        service,
         f"the conditions of {family} endpoints of service {service.name}",
         look,
         lambda seen: all(seen.get(pod) == conditions for pod, conditions in expected.items()),

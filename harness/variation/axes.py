@@ -33,6 +33,8 @@ ARRIVAL = "arrival"
 NODES = "nodes"
 COMPONENTS = "components"
 CONNECTIONS = "connections"
+BESIDE = "beside"
+BYSTANDERS = "bystanders"
 
 
 Value = tuple[str, str]
@@ -207,6 +209,23 @@ AXES: tuple[Axis, ...] = (
         {
             "short": "each connection has one request",
             "long": "a client keeps a connection with many requests open",
+        },
+    ),
+    Axis(
+        BESIDE,
+        {
+            "nothing": "the Service has the pods and the EndpointSlices of the scenario",
+            "pods": "the Service also has pods that are not ready",
+            "slices": "the Service also has EndpointSlices that the controller does not manage",
+            "deleted": "somebody deletes the controller's EndpointSlices, and changes the labels of the Service",
+        },
+    ),
+    Axis(
+        BYSTANDERS,
+        {
+            "none": "all other nodes count",
+            "control-plane": "control plane nodes exist, some without zone or CPU",
+            "unready": "nodes exist whose readiness is False or Unknown, some without zone or CPU",
         },
     ),
 )

@@ -144,6 +144,7 @@ SAID: Mapping[str, Said] = {
     "a-slice-for-each-zone": Said(("requests for hints",), ("writes",)),
     "counts-capacity": _auto("nodes with a zone"),
     "shares-out-unasked": Said((), HINTS),
+    "unready-endpoints-end-the-hysteresis": _auto("endpoints that are not ready"),
     "tells-nobody-of-the-first-refusal": _auto(at=("events",)),
     "terminating-pods-are-not-published": Said(("publishNotReadyAddresses", "terminating pods"), ("endpoints",)),
     "unready-endpoints-need-no-room": Said(("unready pods",), ("writes",)),
