@@ -429,8 +429,8 @@ class Cluster(ComponentOperations):
         for each in variation.slices(
             draw, wanted, owner=self._surroundings.owner if draw[axes.EXTRAS] == "newer" else None
         ):
-            if not self._surroundings.before_slice(draw, each):
-                self.api.create("endpointslices", self.namespace, each)
+            exists = self._surroundings.before_slice(draw, each)
+            (self.api.replace if exists else self.api.create)("endpointslices", self.namespace, each)
 
     def _write(self, service: Service, wanted: Object) -> None:
         """Create or replace the slices that represent one slice of the scenario, and delete outdated ones.
