@@ -100,7 +100,7 @@ class Recorder:
             self._plan.requirements.values(),
             self._run.settings,
             needs={each.id: self._needs(item) for each, item in owned},
-            seconds=self._plan.seconds,
+            seconds={each: seconds / cases[each] for each, seconds in self._plan.seconds.items()},
         )
         plan.check_names(self._run.settings, self._plan.requirements.values())
         self._check_generation(items)

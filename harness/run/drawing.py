@@ -45,7 +45,7 @@ A controller need not update the zone of an endpoint when only the Node's label 
 answers contain the further addresses of an endpoint.
 """
 
-_LONG = 3.0  # seconds of a requirement
+_LONG = 3.0  # seconds of a case
 _RESTARTS = {*RESTART.values(), Ability.CHANGE_RELEASE}
 
 TYPICAL = 1.5
@@ -62,7 +62,7 @@ def draws_of(
     """Return the draw of each requirement, as a text that `parse_draw` reads.
 
     The draws depend on the seed, the suite and the abilities of the cluster, but not on the selected requirements. A
-    requirement therefore has the same draw when it runs alone. `needs` and `seconds` are known for some requirements.
+    requirement therefore has the same draw when it runs alone. `needs` and `seconds` (of one case) are known for some.
     """
     known = list(requirements)
     if settings.draw:
