@@ -455,7 +455,7 @@ class Cluster(ComponentOperations):
         self._slices += 1
         draw = axes.within_limits(service.draw, self._slices)
         if service.selector:  # the controller would delete slices that it seems to own; scenarios compare endpoints
-            draw = draw.without(axes.OWNER, axes.HINTS, axes.ENDPOINTS)
+            draw = draw.without(axes.OWNER, axes.HINTS, axes.ENDPOINTS, axes.ADDRESSES)
         return draw.without(_NOWHERE) if variation.needs_nodes(service.object) else draw
 
     def _write_nodes(self, service: Service, patch: Object) -> None:
