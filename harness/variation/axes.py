@@ -274,7 +274,7 @@ _MOST: Mapping[Value, int] = {
     (SLICES, "overlapping"): 8,
     (SLICES, "empty"): 8,
     (PORTS, "more"): 4,
-    (PORTS, "twelve"): 2,
+    (PORTS, "twelve"): 1,
     (ENDPOINTS, "many"): 1,
     (ENDPOINTS, "unready"): 8,
     (NEIGHBOURS, "twin"): 8,
