@@ -46,6 +46,9 @@ answers contain the further addresses of an endpoint.
 """
 
 _LONG = 3.0  # seconds of a case
+_NODE_PORT, _BOTH = "NodePort", "IPv6NodePorts"
+"""Features: node ports, and node ports in both families."""
+
 _RESTARTS = {*RESTART.values(), Ability.CHANGE_RELEASE}
 
 TYPICAL = 1.5
@@ -69,12 +72,17 @@ def draws_of(
         only = parse_draw(settings.draw)
         return {each.id: str(only.without(*fixed(each))) for each in known}
     missing = {"=".join(value) for value in unavailable(known, settings)}
+    one_family = any(each.name == _BOTH and not claimed(each, settings) for one in known for each in one.named)
     subjects = [
         Subject(
             each.id,
             each.profile,
             {feature.name for feature in each.features},
-            fixed(each) | missing | _slow(each, settings) | _too_expensive(each, needs or {}, seconds or {}),
+            fixed(each)
+            | missing
+            | _at_node_ports(each, one_family=one_family)
+            | _slow(each, settings)
+            | _too_expensive(each, needs or {}, seconds or {}),
         )
         for each in known
     ]
@@ -102,6 +110,12 @@ def _slow(requirement: Requirement, settings: Settings) -> set[str]:
     """Return the axes that are drawn only for some requirements, because they need seconds with this implementation."""
     seldom = zlib.crc32(requirement.id.encode()) % _SELDOM
     return {axes.COMPONENTS} if seldom and not settings.judges_reference else set()
+
+
+def _at_node_ports(requirement: Requirement, *, one_family: bool) -> set[str]:
+    """Return the value that node ports cannot have if the implementation serves them in one family only."""
+    at_node_ports = any(each.name == _NODE_PORT for each in requirement.features)
+    return {f"{axes.FAMILY}=second"} if one_family and at_node_ports else set()
 
 
 def unavailable(requirements: Iterable[Requirement], settings: Settings) -> frozenset[Value]:

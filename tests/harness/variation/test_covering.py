@@ -101,6 +101,17 @@ def test_values_without_effect_in_a_profile_are_never_drawn() -> None:
     assert not {"components", "nodes", "connections"} & {axis for axis, _ in drawn[Profile.API_SERVER]}
 
 
+@pytest.mark.parametrize("claims", [["IPv6"], ["IPv6", "IPv6NodePorts"]])
+def test_node_ports_get_the_second_family_only_if_it_is_claimed_for_them(claims: list[str]) -> None:
+    settings = resolve({"backend": "netns", "proxy": "kube-proxy", "supported-features": claims}, environment={})
+    known = catalogue()
+    found = draws_of(known, settings)
+    at_node_ports = [each.id for each in known if "NodePort" in {feature.name for feature in each.features}]
+    families = {parse_draw(found[each])["family"] for each in at_node_ports}
+    assert families == ({"first", "second"} if "IPv6NodePorts" in claims else {"first"})
+    assert "family=second" in " ".join(found.values())
+
+
 def test_sentences_about_connections_keep_tcp() -> None:
     known = [each for each in catalogue() if "connection" in each.sentence]
     found = draws_of(known, resolve({"backend": "netns", "draw": "protocol=udp,nodes=remade"}, environment={}))
