@@ -31,6 +31,9 @@ class _Written:
         self.record = Record("t")
         self.compared: dict[str, tuple[Any, Any]] = {}
 
+    def disturb(self, _: Service) -> bool:
+        return False
+
     def slices(self, _: Service) -> Sequence[Object]:
         return self._slices
 
