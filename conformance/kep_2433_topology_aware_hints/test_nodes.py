@@ -53,8 +53,8 @@ def test_control_plane_nodes_do_not_count(three_zones: Cluster, role: str, value
     "CPU cores of unready nodes do not count, and it does not matter whether such a node has a zone.",
     level=MUST,
     features={TOPOLOGY_MODE},
-    source="KEP-2433, Assumptions; released since 1.21",
-    as_="released",
+    source="KEP-2433, Assumptions; Kubernetes, Topology Aware Routing, Constraints (ignores any nodes that aren't "
+    "ready)",
     kills={"counts-nodes-of-unknown-readiness", "counts-unready-nodes"},
 )
 @pytest.mark.parametrize("zone", ["a", "d", ""], ids=["a", "d", "no zone"])
