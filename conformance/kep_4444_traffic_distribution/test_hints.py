@@ -189,7 +189,6 @@ def test_slices_are_not_written_without_need(three_zones: Cluster) -> None:
         "family": "the scenario compares IPv4 addresses",
         "slices": "the scenario compares all endpoints of all slices",
         "endpoints": "the scenario compares all endpoints of all slices",
-        "addresses": "the scenario compares all addresses of the slices",
         "hints": "the scenario compares all hints of the slices",
     },
 )
