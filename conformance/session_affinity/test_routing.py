@@ -91,6 +91,7 @@ def test_client_keeps_its_endpoint(three_zones: Cluster, port: Port) -> None:
     features={IPV6_SERVICES, SESSION_AFFINITY, ZONE_HINTS},
     source="Kubernetes, Service API: sessionAffinity",
     kills={"no-affinity"},
+    fixes={"client=endpoint": "each client must stay the same"},
 )
 def test_client_keeps_its_endpoint_over_ipv6(three_zones: Cluster) -> None:
     service = _create_service(three_zones, ipFamilies=["IPv6"], traffic_distribution="PreferClose")
@@ -109,6 +110,7 @@ def test_client_keeps_its_endpoint_over_ipv6(three_zones: Cluster) -> None:
     features={CLUSTER_IP, SESSION_AFFINITY, ZONE_HINTS},
     source="Kubernetes, Service API: sessionAffinity; KEP-4444, PreferClose",
     kills={"everyone-gets-the-same-endpoint"},
+    fixes={"client=endpoint": "each client must stay the same"},
 )
 def test_clients_are_spread(three_zones: Cluster) -> None:
     service = _create_service(three_zones, traffic_distribution="PreferClose")
@@ -128,6 +130,7 @@ def test_clients_are_spread(three_zones: Cluster) -> None:
     features={NODE_HINTS, SESSION_AFFINITY, ZONE_HINTS},
     source="KEP-3015, Design Details; KEP-4444, PreferClose",
     kills={"affinity-ignores-hints", "drops-without-hinted-endpoint"},
+    fixes={"client=endpoint": "each client must stay the same"},
 )
 def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
     service = _create_service(three_zones, traffic_distribution="PreferClose")
@@ -257,6 +260,7 @@ def test_other_endpoints_move_nobody(three_zones: Cluster) -> None:
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
     source="Kubernetes, Service API: sessionAffinityConfig.clientIP.timeoutSeconds",
     kills={"affinity-for-ever"},
+    fixes={"client=endpoint": "each client must stay the same"},
 )
 def test_affinity_ends_after_its_time(three_zones: Cluster) -> None:
     service = _create_service(three_zones, seconds=1)
@@ -282,6 +286,7 @@ def test_affinity_ends_after_its_time(three_zones: Cluster) -> None:
     source="Kubernetes, kube-proxy (iptables recent --update, nftables update); the API says nothing of it",
     as_="released",
     kills={"affinity-is-not-renewed"},
+    fixes={"client=endpoint": "each client must stay the same"},
 )
 def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
     three_zones.keep_time()
