@@ -119,7 +119,7 @@ class Cluster(ComponentOperations):
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
         self._published: dict[str, _Published] = {}  # by the name that the scenario knows
-        self.nodes_of_endpoints: dict[str, str | None] = {}  # the last published node of each address
+        self.nodes_of_endpoints: dict[str, str | None] = {}  # the last written nodeName of each address
         self.backend.booted.create_namespace(namespace)
         self._bystanders = Bystanders(self.backend, namespace, draw)
 
@@ -405,7 +405,6 @@ class Cluster(ComponentOperations):
         """
         if not unasked:
             refuse_unrequested_hints(service.name, service.requested_hints, endpoints)
-        self.nodes_of_endpoints |= {ip: each.node for each in endpoints for ip in each.addresses.values()}
         with self._drawn.first_slices(service, observed=self._has_observed):
             for family in families or service.object["spec"]["ipFamilies"]:
                 slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
@@ -441,6 +440,8 @@ class Cluster(ComponentOperations):
         known = self._published.get(name) or _Published(service, self._draw_of_new_slice(service), wanted, {})
         own = self._surroundings.owner if known.draw[axes.EXTRAS] == "newer" else None
         drawn = variation.slices(known.draw, wanted, service.ports, service.more_ports, before=known.slices, owner=own)
+        for each in (endpoint for part in drawn for endpoint in part["endpoints"]):
+            self.nodes_of_endpoints |= dict.fromkeys(each["addresses"], each.get("nodeName"))
         for each in drawn:
             before = known.slices.get(each["metadata"]["name"])
             if before is None and not self._surroundings.before_slice(known.draw, each):
