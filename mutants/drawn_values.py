@@ -199,6 +199,39 @@ _register(
 )
 
 
+def _with_label_values(event: Event) -> Event:
+    if event.type == "SYNCED" or event.resource != "nodes":
+        return event
+    metadata = event.object["metadata"]
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if value}
+    return Event(event.type, event.resource, {**event.object, "metadata": {**metadata, "labels": labels}})
+
+
+_register(
+    "labels-need-a-value",
+    "The proxy treats a node label whose value is empty as missing.",
+    proxy=proxy_hearing(rewriting(_with_label_values)),
+)
+
+
+class _KeepsFamilies(State):
+    """Adds the addresses of a Service that changes to those that it had."""
+
+    def _receive_service(self, obj: Object, *, deleted: bool) -> None:
+        service = self._service((obj["metadata"]["namespace"], obj["metadata"]["name"]))
+        before = service.ports
+        super()._receive_service(obj, deleted=deleted)
+        if not deleted:
+            service.ports = {**before, **service.ports}
+
+
+_register(
+    "removed-families-stay",
+    "When a Service gives up an IP family, its rules of this family stay.",
+    proxy=partial(ServiceProxy, state=_KeepsFamilies),
+)
+
+
 class _OneNameOneSlice(State):
     """Identifies a slice by its name, so it ignores a slice while another namespace has one of the same name."""
 

@@ -86,16 +86,18 @@ def test_one_key_is_a_hard_requirement(three_zones: Cluster, key: str) -> None:
 
 @requirement(
     "KEP-536/any-label-can-be-a-key",
-    "A topology key can be any node label: endpoints match by the label's value only, across zones.",
+    "A topology key can be any node label: endpoints match by the label's value only, across zones, also if the value "
+    "is empty.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source="KEP-536, Goals (arbitrary topological domains, e.g. node, rack, zone, region, by node labels)",
-    kills={"knows-common-topology-keys-only", "topology-keys-stay-in-the-zone"},
+    kills={"knows-common-topology-keys-only", "labels-need-a-value", "topology-keys-stay-in-the-zone"},
 )
 @pytest.mark.parametrize("key", ["generator", "power.example.com/Generator_2.b"])
-def test_any_label_can_be_a_key(three_zones: Cluster, key: str) -> None:
+@pytest.mark.parametrize("north", ["North", ""], ids=["value", "no value"])
+def test_any_label_can_be_a_key(three_zones: Cluster, key: str, north: str) -> None:
     begin(three_zones)
-    for node, value in {"a1": "North", "b1": "North", "a2": "north", "b2": "south"}.items():
+    for node, value in {"a1": north, "b1": north, "a2": "north", "b2": "south"}.items():
         three_zones.nodes.label(node, {key: value})
     service, pods = create(three_zones, key, on="a1 a2 b1 b2 c1")
 

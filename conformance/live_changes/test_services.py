@@ -398,3 +398,33 @@ def test_source_ranges_of_both_families(three_zones: Cluster) -> None:
     expect(None, IPv4=[outside, inside], IPv6=[outside, inside])
     expect([outside_v4, inside_v6], IPv4=[outside], IPv6=[inside])
     expect(["203.0.113.0/24", "::/0"], IPv4=[], IPv6=[outside, inside])
+
+
+@requirement(
+    "CHANGES/released-address-of-a-family",
+    "When a dual-stack Service becomes single-stack, a new Service that gets the released cluster IP answers there "
+    "with its own endpoints, and the first Service answers at its remaining cluster IP, although EndpointSlices of "
+    "both families remain.",
+    level=MUST,
+    features={CLUSTER_IP, IPV6_SERVICES},
+    source="core/v1 ServiceSpec.clusterIPs (addresses assigned to this Service) and ipFamilies (removing a family)",
+    kills={"removed-families-stay"},
+    fixes={"family": "the sentence is about both families"},
+)
+def test_released_address_of_a_family(three_zones: Cluster) -> None:
+    service = three_zones.create_service(dual_stack=True)
+    first, second = service.object["spec"]["ipFamilies"]
+    kept, released = service.object["spec"]["clusterIPs"]
+    old, new = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(old)])
+    expect_now(three_zones, *(Question(family, service, by_all(old), family=family) for family in (first, second)))
+
+    fields = {"ipFamilyPolicy": "SingleStack", "ipFamilies": [first], "clusterIPs": [kept]}
+    three_zones.patch_service(service, {"spec": fields})
+    heir = three_zones.create_service(ipFamilies=[second], clusterIP=released, clusterIPs=[released])
+    three_zones.publish(heir, [endpoint(new)])
+    expect_now(
+        three_zones,
+        Question("the released address", heir, by_all(new), family=second),
+        Question("the kept address", service, by_all(old), family=first),
+    )

@@ -193,6 +193,8 @@ OTHERWISE: Mapping[str, str] = {
     "forgets-all-without-its-server": "it checks for its server at fixed times",
     "first-of-a-burst-counts": "the missed changes depend on the time between changes",
     "second-of-a-name-is-missed": "the missed changes depend on the time between changes",
+    "labels-need-a-value": "all node labels of these cases have a value",
+    "removed-families-stay": "no Service of these cases gives up a family",
     "health-port-closes-behind-its-heir": "no proxy in these cases receives two changes together",
     "looks-for-no-older-flows": "connections of an earlier proxy exist only in the kernel",
     "keeps-what-went-while-it-was-away": "rules of an earlier proxy exist only in the kernel",
