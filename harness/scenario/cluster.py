@@ -308,7 +308,8 @@ class Cluster(ComponentOperations):
         with self._changing(CONTROLLER) if labels else contextlib.nullcontext():
             pods = self.backend.restored.run_pods(self.namespace, wanted)
         self._pods |= {pod.name: pod for pod in pods}
-        self._surroundings.after_pod(pods[0].name, labels)
+        for pod in pods[:1]:
+            self._surroundings.after_pod(pod.name, labels)
         self.record.pod_names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
         return pods
 

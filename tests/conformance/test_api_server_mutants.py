@@ -149,6 +149,7 @@ STORED = ("PreferClose", "PreferSameNode", "keys", "both hints", "plain")
 SERVER_SAID: Mapping[str, Where] = {
     "loses-the-field": has("field"),
     "refuses-new-values": has("new value"),
+    "distribution-or-policy": has("field"),
     "accepts-every-value": has("field", "refused"),
     "names-no-field": has("refused"),
     "field-is-fixed": has("field", "update"),
@@ -194,7 +195,6 @@ SERVER_SAID: Mapping[str, Where] = {
 }
 
 RIGHT_IN_ALL = {
-    "distribution-or-policy": "no request creates a Service with both fields",
     "describes-no-services": "only its OpenAPI document is wrong",
     "drops-what-is-no-text": "these requests have well-formed fields",
     "types-keep-what-they-lack": "none of these Services has a field that a new type lacks",

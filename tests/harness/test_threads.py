@@ -172,8 +172,8 @@ def test_relay_with_an_ended_thread_raises_an_error_and_can_be_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         relay.listen(listening)
         (thread,) = relay.threads()
-        assert relay._running is not None
-        relay._running[0].call_soon_threadsafe(relay._running[0].stop)
+        assert relay._loop is not None
+        relay._loop._loop.call_soon_threadsafe(relay._loop._loop.stop)
         with threads.watched(relay.threads):
             thread.join()
             with pytest.raises(DistrustError, match=r"relay \(unknown reason\)"):
