@@ -27,22 +27,21 @@ def _with_status(pod: Object, **status: Any) -> Object:
     return {**pod, "status": {**pod["status"], **status}}
 
 
-def _keeps(phase: str, policy: str = "", provenance: str = "") -> None:
+def _keeps(name: str, phase: str, policy: str = "", provenance: str = "") -> None:
     def read(pod: Object) -> Object:
         ended = pod["status"].get("phase") == phase and policy in {"", pod["spec"].get("restartPolicy", "Always")}
         return _with_status(pod, phase="Running") if ended else pod
 
-    name, whose = f"keeps-{phase}-pods".lower(), f" with restartPolicy {policy}" if policy else ""
-    name += f"-of-policy-{policy}".lower() if policy else ""
+    whose = f" with restartPolicy {policy}" if policy else ""
     _misread(name, f"Pods in phase {phase}{whose} stay endpoints.", read, provenance)
 
 
-_keeps("Failed", provenance="kubernetes#109414")
-_keeps("Succeeded")
-_keeps("Failed", "Always", "kubernetes#109414")
-_keeps("Failed", "OnFailure", "kubernetes#109414")
-_keeps("Failed", "Never")
-_keeps("Succeeded", "Always", "kubernetes#109414")
+_keeps("keeps-failed-pods", "Failed", provenance="kubernetes#109414")
+_keeps("keeps-succeeded-pods", "Succeeded")
+_keeps("keeps-failed-pods-of-policy-always", "Failed", "Always", "kubernetes#109414")
+_keeps("keeps-failed-pods-of-policy-onfailure", "Failed", "OnFailure", "kubernetes#109414")
+_keeps("keeps-failed-pods-of-policy-never", "Failed", "Never")
+_keeps("keeps-succeeded-pods-of-policy-always", "Succeeded", "Always", "kubernetes#109414")
 
 
 def _leaves_out(phase: str) -> Callable[[Object], Object]:

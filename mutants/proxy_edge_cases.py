@@ -130,7 +130,7 @@ def leaves_endpoints_outside_of_pod_cidrs_out(entries: list[Endpoint], first: li
     symptom=NO_ANSWER,
 )
 def endpoints_outside_of_pod_cidrs_are_elsewhere(entries: list[Endpoint], first: list[Endpoint]) -> list[Endpoint]:
-    return [each if each.address.startswith(POD_NETWORKS) else each._replace(node="") for each in entries]
+    return [each if each.address.startswith(POD_NETWORKS) else each._replace(node="elsewhere") for each in entries]
 
 
 @_misread(

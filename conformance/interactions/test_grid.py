@@ -112,7 +112,7 @@ def test_load_balancer(three_zones: Cluster) -> None:
     level=MUST,
     features=CORE | {LOAD_BALANCER, NODE_HINTS},
     source=HINTS,
-    kills={"external-local-for-all-at-load-balancers", "ignores-zone-hints"},
+    kills={"ignores-zone-hints"},
 )
 def test_load_balancer_hints(three_zones: Cluster) -> None:
     expect_cells(three_zones, "load-balancer", hints=True)

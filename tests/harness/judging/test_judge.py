@@ -156,7 +156,11 @@ def test_verdicts_derived_from_observations_are_distinguished(certify: Any) -> N
     assert "The sentence of KEP-2/otherwise." in text
 
 
-MUTANT = ("--mutant=hints-need-the-field", "--run-test=KEP-4444/proxy-follows-hints*", "--run-test=KEP-3015/partial*")
+MUTANT = (
+    "--mutant=labels-of-services-come-late",
+    "--run-test=SLICE/labels-of-the-service*",
+    "--run-test=SLICE/deleted*",
+)
 
 
 def test_a_real_run_that_fails_is_judged_as_it_was(tmp_path: Path) -> None:

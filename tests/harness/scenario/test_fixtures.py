@@ -32,6 +32,8 @@ def backends(pytestconfig):
 class Backends:
     def __call__(self, topology, draw): pass
     def releases(self, topology, draw): pass
+    def standing(self, topology, draw): pass
+    def unanswered(self, used): return dict()
 
 @must("KEP-1/scenario")
 def test_scenario(three_zones):
