@@ -112,6 +112,7 @@ def test_srv_target_is_queried_if_the_answer_lacks_it(cluster: Cluster) -> None:
 
 
 def test_missing_reply_is_an_outcome(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.backend.booted.dns()
     monkeypatch.setattr(cluster.backend.booted, "dns", lambda: {"IPv4": "10.246.0.1"})  # an address without a server
     assert ask_dns(cluster, pod_client("a1"), "web.told.svc.cluster.local.").rcode == "no answer (Timeout)"
 
