@@ -172,7 +172,7 @@ nightly: $(VENV)/.fuzz  ## also run the tests that take minutes: each mutant on 
 	$(BIN)/python -m pytest -n $(OWN) -m "not hours and not kind" $(ARGS)
 	$(BIN)/python -m pytest -n 0 -m "kind and not hours" $(ARGS)
 	$(MAKE) certify ARGS="--follow released"
-	$(MAKE) components ARGS='--skip-tests SERVICE/udp-flows-*end-with-*'  # findings of kube-proxy up to 1.37
+	$(MAKE) components ARGS='--skip-tests SERVICE/udp-flows-*end-with-* --skip-tests SERVICE/pod-reaches-itself'  # findings of kube-proxy up to 1.37
 	$(MAKE) upstream-e2e ARGS=
 	for version in $(KIND_VERSIONS); do \
 	  if $(BIN)/trafficdist kind-image $$version; then $(MAKE) kind KUBERNETES=$$version ARGS= || exit 1; \
