@@ -24,9 +24,8 @@ from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_control_targets import NetnsControlTargets
 from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
-from harness.backends.protocols import EveryAbility
+from harness.backends.protocols import Disconnects, EveryAbility
 from harness.backends.proxy_liveness import ProxyLiveness
-from harness.control_planes.control_plane import DisconnectsComponents
 from harness.dns.dns import ClusterDns, WritesPodLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
 from harness.guest.nodes import NodeChange
@@ -257,7 +256,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
 
     @contextlib.contextmanager
     def disconnected(self) -> Iterator[None]:
-        if not isinstance(self.control_plane, DisconnectsComponents):
+        if not isinstance(self.control_plane, Disconnects):
             yield
             return
         with self.control_plane.disconnected():

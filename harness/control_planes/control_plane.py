@@ -6,8 +6,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import trustme
 
@@ -124,14 +123,6 @@ class ControlPlane(Protocol):
 
     def evidence(self) -> dict[str, str]:
         """Return the logs as texts by file name."""
-
-
-@runtime_checkable
-class DisconnectsComponents(Protocol):
-    """A control plane that can disconnect components from its API server."""
-
-    def disconnected(self) -> AbstractContextManager[None]:
-        """Disconnect components during a block. Afterwards, they cannot resume their watches (410 Expired)."""
 
 
 MakeControlPlane = Callable[[Release], ControlPlane]
