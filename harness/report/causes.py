@@ -26,6 +26,9 @@ _OF_CAUSE = 0.5  # the minimum share of a cause's requirements that kill the mut
 _MOST_ALIKE = 3  # mutants that explain the same failures
 
 
+_rank = list(Level).index  # MUST is first
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """Requirements that fail in the same way. `mutants` are pairs of name and fault, and only a hint.
@@ -43,7 +46,7 @@ class Cause:
 
     @property
     def level(self) -> Level:
-        return min(self.levels, key=list(Level).index)
+        return min(self.levels, key=_rank)
 
     @property
     def numbers(self) -> str:
@@ -132,7 +135,7 @@ def grouped(results: Sequence[Result]) -> list[Cause]:
         causes.append(_cause(_Candidate(best.text, best.conditions | shared), [each.result for each in mine]))
         explained = left[best]
         left = {each: names - explained for each, names in left.items()}
-    return sorted(causes, key=lambda each: (list(Level).index(each.level), -len(each.requirements), each.requirements))
+    return sorted(causes, key=lambda each: (_rank(each.level), -len(each.requirements), each.requirements))
 
 
 def headlines(results: Sequence[Result]) -> dict[str, str]:
@@ -209,7 +212,7 @@ def _size(result: Result) -> tuple[int, int, int, str]:
     """Return the order of failures: by level, then by the effort to understand them."""
     worst = result.worst
     values = len(_values(worst.fails_with or worst.draw))
-    return list(Level).index(result.requirement.level), values, len(worst.observed), result.requirement.id
+    return _rank(result.requirement.level), values, len(worst.observed), result.requirement.id
 
 
 def _is_drawn(condition: str) -> bool:

@@ -32,6 +32,11 @@ HISTORIES = ("run.jsonl", "run.jsonl.xz")
 _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
 
 
+def history_in(folder: Path) -> Path | None:
+    """Return the history file in a run's folder, or None."""
+    return next((each for name in HISTORIES if (each := folder / name).exists()), None)
+
+
 def place_of(run: str) -> Path:
     """Return the path of a run's history, or the folder with its parts if the run was killed. Raises `UsageError`."""
     path = Path(run)
@@ -41,7 +46,7 @@ def place_of(run: str) -> Path:
         raise UsageError(f"{shown(path)}: no such folder or file; expected the folder of a run, or its run.jsonl")
     if not path.is_dir():
         return path
-    found = next((path / name for name in HISTORIES if (path / name).exists()), path / ".parts")
+    found = history_in(path) or path / ".parts"
     if (found.is_dir() and not list(found.glob("history-*.jsonl"))) or not found.exists():
         raise UsageError(f"{path}: has no run.jsonl; expected the folder of a run, or its run.jsonl")
     return found

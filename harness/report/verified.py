@@ -26,7 +26,7 @@ from harness.model.requirements import Requirement
 from harness.report import causes, conformance, published
 from harness.report.environment import catalogue_digest, suite_version
 from harness.report.reactions import by_case, listed
-from harness.report.rejudged import HISTORIES, derive, differences
+from harness.report.rejudged import HISTORIES, derive, differences, history_in
 from harness.run.plan import Plan
 
 NAMES = ("organization", "project", "version")
@@ -73,7 +73,7 @@ def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
 @gc_paused()
 def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement]) -> list[Refusal]:
     """Return the reasons why a report is refused. The report was read from a folder, and matches its schema."""
-    history = next((folder / name for name in HISTORIES if (folder / name).exists()), None)
+    history = history_in(folder)
     if history is None:
         return [Refusal("history", f"{folder} has no {HISTORIES[0]}: nothing can be derived again")]
     try:

@@ -21,7 +21,7 @@ from harness.report.causes import counted as number_of
 from harness.report.causes import grouped
 from harness.report.comparison import MARKS, by_feature, counted, judged_by, mode_of
 from harness.report.conformance import read_report
-from harness.report.rejudged import HISTORIES, derive
+from harness.report.rejudged import derive, history_in
 from harness.report.verified import is_released, refusals
 
 NO_HISTORY, UNRELEASED = "no history", "made by an unreleased version"
@@ -146,7 +146,7 @@ def entry_of(
 
 def _verified(folder: Path, report: Mapping[str, Any], catalogue: Callable[[], Sequence[Requirement]]) -> str:
     """Return the first reason why a report cannot be verified, or ""."""
-    if not any((folder / name).exists() for name in HISTORIES):
+    if history_in(folder) is None:
         return NO_HISTORY
     if not is_released(report):
         return UNRELEASED
@@ -208,7 +208,7 @@ def _causes(value: Mapping[str, Any]) -> tuple[Cause, ...]:
 def derived_causes(report: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Return the causes of a report that lacks them. Without a valid history, they follow from the messages."""
     failed = [each for each in report["tests"] if each["verdict"] == Verdict.FAILED]
-    place = next((each for name in HISTORIES if (each := folder / name).exists()), None)
+    place = history_in(folder)
     known: Mapping[str, tuple[CaseResult, ...]] = {}
     if failed and place:
         with contextlib.suppress(UsageError):
@@ -225,7 +225,7 @@ def derived_causes(report: Mapping[str, Any], folder: Path) -> list[dict[str, An
 
 def _sentences(folder: Path) -> dict[str, str]:
     """Return the sentences of unmet requirements by id, from the history. Empty if the history is damaged."""
-    place = next((each for name in HISTORIES if (each := folder / name).exists()), None)
+    place = history_in(folder)
     try:
         records = history.read(place).records if place else ()
     except UsageError:
