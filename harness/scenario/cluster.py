@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -49,6 +49,7 @@ from harness.scenario.components import ComponentOperations
 from harness.scenario.drawn_history import DrawnHistory
 from harness.scenario.nodes import Nodes
 from harness.scenario.paths import Path
+from harness.scenario.published_slices import PublishedSlices
 from harness.scenario.record import Record
 from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
 from harness.scenario.steps import step
@@ -58,18 +59,7 @@ from harness.variation import objects as variation
 from harness.variation.axes import PLAIN, Draw
 
 _FEW_PORTS = 8  # every cluster can run a server with this number of ports, each of which may be a container
-_NOWHERE = f"{axes.ADDRESSES}=nowhere"
 _LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value
-
-
-@dataclass(frozen=True, slots=True)
-class _Published:
-    """One slice of the scenario, its draw, and the slices that represent it, by name."""
-
-    service: Service
-    draw: Draw
-    written: Object
-    slices: Mapping[str, Object]
 
 
 class Cluster(ComponentOperations):
@@ -115,11 +105,9 @@ class Cluster(ComponentOperations):
         self.expects_running = False  # true if the test itself checks whether a component runs
         self._numbers = itertools.count(1)
         self._draws: dict[str, Draw] = {}  # of Services by name, since the last `clear`
-        self._slices = 0  # since the last `clear`
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
-        self._published: dict[str, _Published] = {}  # by the name that the scenario knows
-        self.nodes_of_endpoints: dict[str, str | None] = {}  # the last written nodeName of each address
+        self._published = PublishedSlices(self.backend, namespace, self._surroundings)
         self.backend.booted.create_namespace(namespace)
         self._bystanders = Bystanders(self.backend, namespace, draw)
 
@@ -146,6 +134,11 @@ class Cluster(ComponentOperations):
     def running(self) -> list[Pod]:
         """The running pods of the scenario."""
         return list(self._pods.values())
+
+    @property
+    def nodes_of_endpoints(self) -> Mapping[str, str | None]:
+        """The last nodeName that `publish` wrote for each address."""
+        return self._published.nodes
 
     # Services
 
@@ -221,7 +214,7 @@ class Cluster(ComponentOperations):
     @step("patch Service {service.name}")
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
-        self._write_nodes(service, patch)
+        self._published.write_nodes(service, patch)
         self._begin("patch service", service=service.name, patch=patch)
         with self._changing(PROXY):
             service.object = self.api.patch("services", self.namespace, service.name, patch)
@@ -267,9 +260,8 @@ class Cluster(ComponentOperations):
         self._begin("delete all Services and slices")
         for resource in ("services", "endpointslices"):
             self.api.delete_all(resource, self.namespace)
-        self._published.clear()
+        self._published.forget()
         self._draws.clear()
-        self._slices = 0
         self.record.answered.clear()
         self.nodes.restore()
         self.backend.settle()
@@ -418,58 +410,13 @@ class Cluster(ComponentOperations):
                     labels=labels,
                 )
                 self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
-                self._write(service, wanted)
+                self._published.write(service, wanted)
 
     @step("write a slice")
     def publish_slice(self, wanted: Object) -> None:
         """Write a new slice with drawn values, as `publish` does. Its Service need not exist yet."""
         self._begin("write slice", slice=wanted["metadata"]["name"], endpoints=wanted["endpoints"])
-        self._slices += 1
-        draw = axes.within_limits(self.draw, self._slices).without(_NOWHERE)
-        for each in variation.slices(
-            draw, wanted, owner=self._surroundings.owner if draw[axes.EXTRAS] == "newer" else None
-        ):
-            exists = self._surroundings.before_slice(draw, each)
-            (self.api.replace if exists else self.api.create)("endpointslices", self.namespace, each)
-
-    def _write(self, service: Service, wanted: Object) -> None:
-        """Create or replace the slices that represent one slice of the scenario, and delete outdated ones.
-
-        Like a controller, this method does not write a slice that has not changed.
-        """
-        name = wanted["metadata"]["name"]
-        known = self._published.get(name) or _Published(service, self._draw_of_new_slice(service), wanted, {})
-        own = self._surroundings.owner if known.draw[axes.EXTRAS] == "newer" else None
-        drawn = variation.slices(known.draw, wanted, service.ports, service.more_ports, before=known.slices, owner=own)
-        for each in (endpoint for part in drawn for endpoint in part["endpoints"]):
-            self.nodes_of_endpoints |= dict.fromkeys(each["addresses"], each.get("nodeName"))
-        for each in drawn:
-            before = known.slices.get(each["metadata"]["name"])
-            if before is None and not self._surroundings.before_slice(known.draw, each):
-                self.api.create("endpointslices", self.namespace, each)
-            elif len(drawn) == 1 or before != each:  # the only slice is written even if it has not changed
-                self.api.replace("endpointslices", self.namespace, each)
-        slices = {each["metadata"]["name"]: each for each in drawn}
-        self._published[name] = replace(known, written=wanted, slices=slices)
-        self._delete_slices(known.slices.keys() - slices.keys())
-
-    def _draw_of_new_slice(self, service: Service) -> Draw:
-        self._slices += 1
-        draw = axes.within_limits(service.draw, self._slices)
-        if service.selector:  # the controller would delete slices that it seems to own; scenarios compare endpoints
-            draw = draw.without(axes.OWNER, axes.HINTS, axes.ENDPOINTS, axes.ADDRESSES)
-        return draw.without(_NOWHERE) if variation.needs_nodes(service.object) else draw
-
-    def _write_nodes(self, service: Service, patch: Object) -> None:
-        """Write the nodes of endpoints that lack them, if a Service begins to need nodes."""
-        for name, each in list(self._published.items()) if variation.needs_nodes(patch) else ():
-            if each.service is service and each.draw.without(_NOWHERE) != each.draw:
-                self._published[name] = replace(each, draw=each.draw.without(_NOWHERE))
-                self._write(service, each.written)
-
-    def _delete_slices(self, names: Iterable[str]) -> None:
-        for each in sorted(names):
-            self.api.delete("endpointslices", self.namespace, each)
+        self._published.write_without_service(self.draw, wanted)
 
     @step("delete slices of Service {service.name}")
     def unpublish(self, service: Service, name: str = "", *, families: Sequence[str] | None = None) -> None:
@@ -478,8 +425,7 @@ class Cluster(ComponentOperations):
             for family in families or service.object["spec"]["ipFamilies"]:
                 slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
                 self._begin("delete slice", slice=slice_name)
-                known = self._published.pop(slice_name, None)
-                self._delete_slices(known.slices if known else [slice_name])
+                self._published.withdraw(slice_name)
 
     def slices(self, service: Service) -> list[Object]:
         """Return all EndpointSlices of a Service, including slices that controllers wrote, sorted by name."""
@@ -494,7 +440,7 @@ class Cluster(ComponentOperations):
             return False
         self._begin("delete slices of service", service=service.name)
         owned = [each["metadata"] for each in self.slices(service) if each["metadata"].get("ownerReferences")]
-        self._delete_slices(each["name"] for each in owned)
+        self._published.delete(each["name"] for each in owned)
         self.patch_service(service, {"metadata": {"labels": {"drawn": "changed"}}})
         return True
 

@@ -73,7 +73,7 @@ class Standing:
         if before == obj:
             return
         if before is not None:
-            backend.api.delete(*key[:1], self.namespace, key[1])
+            backend.api.delete(resource, self.namespace, obj["metadata"]["name"])
         backend.api.create(resource, self.namespace, obj)
         self._twins[key] = obj
 
@@ -101,9 +101,10 @@ class Surroundings:
         if self.standing is None:
             self._own.make(self.backend.booted, "none")
 
-    @property
-    def owner(self) -> Object:
-        """The owner of slices, which exists as long as they do: their namespace."""
+    def owner_of_slices(self, draw: Draw) -> Object | None:
+        """Return the drawn owner of slices, which exists as long as they do: their namespace. None if none is drawn."""
+        if draw[axes.EXTRAS] != "newer":
+            return None
         if self._owner is None:
             self._owner = {**self.backend.api.get("namespaces", "", self.namespace), "kind": "Namespace"}
         return self._owner

@@ -11,7 +11,7 @@ from harness.backends.backend import WantedPod
 from harness.model import manifests
 from harness.model.manifests import Endpoint
 from harness.scenario.surroundings import CHANGES, MOST_TWINS, NUMBERS, Standing, Surroundings
-from harness.variation.axes import parse_draw
+from harness.variation.axes import PLAIN, parse_draw
 
 SERVICE = manifests.service("web-1")
 SLICE = manifests.endpoint_slice("web-1-slice-ipv4", "web-1", [Endpoint({"IPv4": "10.0.0.1"})])
@@ -143,10 +143,9 @@ def test_busy_slice_is_changed_many_times() -> None:
 
 
 def test_owner_is_the_namespace_of_the_scenario() -> None:
-    assert surroundings(FakeCluster(), "extras=newer").owner == {
-        "kind": "Namespace",
-        "metadata": {"name": "td-1", "uid": "1"},
-    }
+    made = surroundings(FakeCluster(), "extras=newer")
+    assert made.owner_of_slices(made.draw) == {"kind": "Namespace", "metadata": {"name": "td-1", "uid": "1"}}
+    assert made.owner_of_slices(PLAIN) is None
 
 
 def test_failed_pod_has_the_address_and_the_labels_of_the_first_pod() -> None:

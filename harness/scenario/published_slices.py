@@ -1,0 +1,100 @@
+"""The EndpointSlices that a scenario writes by hand. Each may stand for several slices with drawn values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from harness.api.client import Object
+from harness.backends.scenario_backend import ScenarioBackend
+from harness.scenario.service import Service
+from harness.scenario.surroundings import Surroundings
+from harness.variation import axes, objects
+from harness.variation.axes import Draw
+
+_NOWHERE = f"{axes.ADDRESSES}=nowhere"
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """One slice of the scenario, its draw, and the slices that represent it, by name."""
+
+    service: Service
+    draw: Draw
+    written: Object
+    slices: Mapping[str, Object]
+
+
+@dataclass(slots=True)
+class PublishedSlices:
+    """The hand-written slices of one scenario. `nodes` has the last written nodeName of each address."""
+
+    backend: ScenarioBackend
+    namespace: str
+    surroundings: Surroundings
+    nodes: dict[str, str | None] = field(default_factory=dict)
+    _known: dict[str, _Published] = field(default_factory=dict)  # by the name that the scenario knows
+    _number: int = 0  # of slices since the last `forget`
+
+    def forget(self) -> None:
+        """Begin anew, after all slices have been deleted."""
+        self._known.clear()
+        self._number = 0
+
+    def write(self, service: Service, wanted: Object) -> None:
+        """Create or replace the slices that represent one slice of the scenario, and delete outdated ones.
+
+        Like a controller, this method does not write a slice that has not changed.
+        """
+        name = wanted["metadata"]["name"]
+        known = self._known.get(name) or _Published(service, self._draw_of_new(service), wanted, {})
+        owner = self.surroundings.owner_of_slices(known.draw)
+        drawn = objects.slices(known.draw, wanted, service.ports, service.more_ports, before=known.slices, owner=owner)
+        for each in (endpoint for part in drawn for endpoint in part["endpoints"]):
+            self.nodes |= dict.fromkeys(each["addresses"], each.get("nodeName"))
+        for each in drawn:
+            before = known.slices.get(each["metadata"]["name"])
+            if before is None:
+                self._create(known.draw, each)
+            elif len(drawn) == 1 or before != each:  # the only slice is written even if it has not changed
+                self.backend.api.replace("endpointslices", self.namespace, each)
+        slices = {each["metadata"]["name"]: each for each in drawn}
+        self._known[name] = replace(known, written=wanted, slices=slices)
+        self.delete(known.slices.keys() - slices.keys())
+
+    def write_without_service(self, draw: Draw, wanted: Object) -> None:
+        """Create the slices that represent a new slice of the scenario. Its Service need not exist yet."""
+        draw = self._next(draw).without(_NOWHERE)
+        for each in objects.slices(draw, wanted, owner=self.surroundings.owner_of_slices(draw)):
+            self._create(draw, each)
+
+    def write_nodes(self, service: Service, patch: Object) -> None:
+        """Write the nodes of endpoints that lack them, if a Service begins to need nodes."""
+        for name, each in list(self._known.items()) if objects.needs_nodes(patch) else ():
+            if each.service is service and each.draw.without(_NOWHERE) != each.draw:
+                self._known[name] = replace(each, draw=each.draw.without(_NOWHERE))
+                self.write(service, each.written)
+
+    def withdraw(self, name: str) -> None:
+        """Delete the slices that represent a slice of the scenario, or the slice of this name."""
+        known = self._known.pop(name, None)
+        self.delete(known.slices if known else [name])
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete slices by their own names."""
+        for each in sorted(names):
+            self.backend.api.delete("endpointslices", self.namespace, each)
+
+    def _create(self, draw: Draw, obj: Object) -> None:
+        exists = self.surroundings.before_slice(draw, obj)
+        (self.backend.api.replace if exists else self.backend.api.create)("endpointslices", self.namespace, obj)
+
+    def _next(self, draw: Draw) -> Draw:
+        self._number += 1
+        return axes.within_limits(draw, self._number)
+
+    def _draw_of_new(self, service: Service) -> Draw:
+        draw = self._next(service.draw)
+        if service.selector:  # the controller would delete slices that it seems to own; scenarios compare endpoints
+            draw = draw.without(axes.OWNER, axes.HINTS, axes.ENDPOINTS, axes.ADDRESSES)
+        return draw.without(_NOWHERE) if objects.needs_nodes(service.object) else draw
