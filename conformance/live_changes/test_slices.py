@@ -160,7 +160,10 @@ def test_local_endpoints_are_replaced(three_zones: Cluster) -> None:
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (slices whose service-name label contains the service's name)",
     kills={"relabelled-slices-stay", "relabelled-slices-are-of-both"},
-    fixes={"slices": "the scenario patches one slice"},
+    fixes={
+        "slices": "the scenario patches one slice",
+        "ports=twelve": "the two Services have ports of the same names",
+    },
 )
 def test_slice_of_another_service(three_zones: Cluster) -> None:
     giving, taking = three_zones.create_service(), three_zones.create_service()
