@@ -259,19 +259,22 @@ def _tag(family: Family) -> Rule:
     """Set the mark of a new UDP connection (see `flows`), and add it to set `tags`."""
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     third = second + address_length(family) // 4
+    fourth, into = third + 1, third + 2
     numbers = f"mod {flows.TAGS} seed {flows.TAG_SEED:#x} offset {flows.AWAITED}"
     return Rule(
-        f"ct status dnat ct mark set jhash ct original {ip} daddr . {ip} daddr . udp dport {numbers} "
+        f"ct status dnat ct mark set jhash ct original {ip} daddr . {ip} daddr . udp dport . ct original "
+        f"proto-dst {numbers} "
         "add @tags { ct mark }",
         _udp_translated()
         + nft.load_connection(_ORIGINAL_DESTINATION[family], first, original=True)
         + load_destination(family, second)
         + nft.load_payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2, third)
+        + nft.load_connection(uapi.NFT_CT_PROTO_DST, fourth, original=True)
         + nft.hash_of(
-            first, 2 * address_length(family) + 4,
-            below=flows.TAGS, seed=flows.TAG_SEED, first=flows.AWAITED, into=third + 1,
+            first, 2 * address_length(family) + 8,
+            below=flows.TAGS, seed=flows.TAG_SEED, first=flows.AWAITED, into=into,
         )
-        + nft.set_connection_mark(third + 1)
+        + nft.set_connection_mark(into)
         + nft.load_connection(uapi.NFT_CT_MARK, first)
         + nft.add("tags", first),
     )  # fmt: skip

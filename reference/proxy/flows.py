@@ -2,9 +2,10 @@
 
 With the conntrack mark, the kernel finds UDP connections in half a millisecond, without a dump. It has two parts:
 
-- The tag (31 bits) is a hash of the original destination and the translated destination. Filters for addresses would
-  work only for IPv4, because for IPv6 the kernel inverts the comparison (seen on Linux 6.18). The rules also record
-  each tag in the set `tags`, so that `Kernel` can detect which connections may exist.
+- The tag (31 bits) is a hash of the original destination and the translated destination, both with their ports: the
+  node ports of a node have one address. Filters for addresses would work only for IPv4, because for IPv6 the kernel
+  inverts the comparison (seen on Linux 6.18). The rules also record each tag in the set `tags`, so that `Kernel` can
+  detect which connections may exist.
 - One bit is set by each packet of the client and cleared by each reply. If a connection that awaits a reply were
   deleted, the reply would not reach the client, so such a connection is kept for a short time.
 """
@@ -70,7 +71,8 @@ def end(family: Family, address: str, port: int) -> bytes:
 def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
     """Return the tag that the rules put into the mark of a connection from `service` to `endpoint`."""
     sent, goes = (socket.inet_pton(_SOCKET_FAMILY[family], each) for each in (service.address, endpoint[0]))
-    hashed = _jhash(sent + goes + endpoint[1].to_bytes(2, "big") + bytes(2), TAG_SEED)
+    ports = b"".join(each.to_bytes(2, "big") + bytes(2) for each in (endpoint[1], service.port))
+    hashed = _jhash(sent + goes + ports, TAG_SEED)
     return hashed * TAGS >> 32
 
 

@@ -204,6 +204,16 @@ def test_rules_and_proxy_compute_the_same_tag(tracked: Tracked) -> None:
         assert marks == {tag(tracked.family, tracked.first, endpoint)}
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ports_of_one_address_have_different_tags(family: Family) -> None:
+    """A tag is forgotten with the connections of one port, and the other port may still have connections."""
+    address, goes = ("10.0.0.1", "10.244.0.1") if family == "IPv4" else ("fd00:10::1", "fd00:10:244::1")
+
+    tags = {tag(family, ServiceAddress(address, "UDP", port), (goes, 8080)) for port in range(30000, 30100)}
+
+    assert len(tags) == 100
+
+
 def test_entries_are_counted(tracked: Tracked) -> None:
     assert tracked.conntrack.entries() == 0
 
