@@ -173,6 +173,40 @@ _register(
 )
 
 
+def _read_once(section: str, *fields: str) -> Filter:
+    """Return a filter that keeps the first values of these fields of each Node."""
+
+    def through(sink: Sink) -> Sink:
+        first: dict[str, Any] = {}
+
+        def filtered(event: Event) -> None:
+            if event.type not in ("SYNCED", "DELETED") and event.resource == "nodes":
+                part = event.object.get(section) or {}
+                kept = first.setdefault(event.object["metadata"]["name"], {field: part.get(field) for field in fields})
+                event = Event(event.type, event.resource, {**event.object, section: {**part, **kept}})
+            sink(event)
+
+        return filtered
+
+    return through
+
+
+_register(
+    "node-addresses-are-read-once",
+    "The proxy keeps the addresses that its Node has when it starts, so it may never serve node ports.",
+    draw="nodes=bare",
+    symptom=_ANY,
+    proxy=proxy_hearing(_read_once("status", "addresses")),
+)
+_register(
+    "pod-cidrs-are-read-once",
+    "The proxy keeps the pod CIDRs that its Node has when it starts, so pods may count as clients outside.",
+    draw="nodes=bare",
+    symptom=NO_ANSWER,
+    proxy=proxy_hearing(_read_once("spec", "podCIDR", "podCIDRs")),
+)
+
+
 # Components
 
 

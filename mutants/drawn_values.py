@@ -18,6 +18,9 @@ from mutants.proxy_hints import accepts_partial_zone_hints
 from reference.client import Event, Object
 from reference.dns import DnsServer
 from reference.dns.index import ClusterIndex
+from reference.dns.records import Found, Service, find
+from reference.dns.resolver import Resolver
+from reference.objects.topology_keys import Labels
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.objects import ZONE_LABEL, Slice
@@ -314,4 +317,43 @@ _register(
     draw="conditions=none",
     symptom=WRITTEN,
     dns=partial(DnsServer, resolver=index_resolver(_NeedsReady)),
+)
+
+
+class _UdpAlone(Resolver):
+    """Ignores topology keys over TCP."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._others = Resolver(*arguments, **options, find=_find_everywhere)
+
+    def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
+        return self._others.answer(packet, client, over_tcp=True) if over_tcp else super().answer(packet, client)
+
+
+def _find_everywhere(about: Any, kind: str, service: Service, _: Labels | None) -> Found | None:
+    return find(about, kind, service, None)
+
+
+_register(
+    "dns-ignores-topology-keys-over-tcp",
+    "Over TCP, clients get the endpoints of all nodes, whatever the topology keys.",
+    draw="queries=tcp",
+    symptom=WRITTEN,
+    dns=partial(DnsServer, resolver=_UdpAlone),
+)
+
+
+class _NewSlices(DnsServer):
+    def _apply(self, event: Event) -> None:
+        if self._has_state or event.resource != "endpointslices":
+            super()._apply(event)
+
+
+_register(
+    "dns-knows-slices-since-its-start",
+    "Answers contain only endpoints of EndpointSlices that were written after the DNS server started.",
+    draw="components=dns-restarted",
+    symptom=WRITTEN,
+    dns=_NewSlices,
 )

@@ -297,12 +297,32 @@ def test_clients_inside_bypass_external_local(three_zones: Cluster) -> None:
 
 
 @requirement(
+    "SERVICE/external-local-does-not-restrict-pods-at-their-own-node-port",
+    "Pods that use the node port of their own node with externalTrafficPolicy Local reach endpoints anywhere.",
+    level=SHOULD,  # core/v1: "clients sending to a NodePort from within the cluster may need to" consider the policy
+    features={EXTERNAL_POLICY, NODE_PORT},
+    source="core/v1 ServiceSpec.externalTrafficPolicy; kube-proxy gives its own pods Cluster semantics at node ports",
+    kills={"pod-cidrs-are-read-once"},
+)
+def test_pods_at_their_own_node_port_bypass_external_local(three_zones: Cluster) -> None:
+    service = three_zones.create_service(type="NodePort", external_traffic_policy="Local")
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(service, [endpoint(a1)])
+
+    expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}, "c1": {a1}}, to="node-port")
+
+
+@requirement(
     "KEP-4444/clients-inside-follow-hints-at-external-addresses",
     "With both policies Local, pods that use a load balancer address follow hints, as with policy Cluster.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",
-    kills={"drops-without-hinted-endpoint", "external-addresses-ignore-hints", "ignores-zone-hints"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "external-addresses-ignore-hints",
+        "ignores-zone-hints",
+    },
 )
 def test_clients_inside_follow_hints_at_a_load_balancer_address(three_zones: Cluster) -> None:
     service = three_zones.create_service(

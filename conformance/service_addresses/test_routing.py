@@ -94,7 +94,7 @@ def test_dual_stack_service_answers_at_both_cluster_ips(three_zones: Cluster) ->
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServiceSpec.type (NodePort)",
-    kills={"node-port-beside-endpoints-only"},
+    kills={"node-addresses-are-read-once", "node-port-beside-endpoints-only"},
     answers={"TCP node-port"},
 )
 def test_node_port_answers_on_every_node(three_zones: Cluster) -> None:

@@ -71,6 +71,7 @@ def test_service_has_its_cluster_ips(three_zones: Cluster) -> None:
     source=f"{SPEC}, Records for a Headless Service",
     kills={
         "dns-knows-endpoints-once",
+        "dns-knows-slices-since-its-start",
         "dns-needs-a-ready-condition",
         "dns-tells-of-unready-endpoints",
     },

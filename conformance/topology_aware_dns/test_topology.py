@@ -29,7 +29,7 @@ EVERY = "a1 a2 b1 b2 c1"
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (select only the IPs of backend Pods in the same topological domain)",
-    kills={"dns-ignores-topology-keys", "dns-knows-places-of-ipv4"},
+    kills={"dns-ignores-topology-keys", "dns-ignores-topology-keys-over-tcp", "dns-knows-places-of-ipv4"},
 )
 @pytest.mark.parametrize("kind", ["A", "AAAA"])
 def test_dns_tells_of_the_clients_place(three_zones: Cluster, kind: str) -> None:

@@ -286,6 +286,17 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             self.settle()
         return by_family(self._dns[1])
 
+    def restart_dns(self) -> None:
+        if self._dns is None:
+            return
+        before, pod = self._dns
+        before.stop()
+        made = self._implementation.dns(self.control_plane)
+        self._begun.callback(made.stop)
+        made.start(pod)
+        self._dns = made, pod
+        self.settle()
+
     def beside_dns(self, client: Client | Pod, family: str) -> ControlledBlock:
         assert self._dns is not None, "dns() comes first"
         pod = self._dns[1]

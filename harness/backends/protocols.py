@@ -225,6 +225,12 @@ class ServesDns(Protocol):
 
 
 @runtime_checkable
+class RestartsDns(Protocol):
+    def restart_dns(self) -> None:
+        """Replace the DNS server by a new one at the same addresses, if it has been started."""
+
+
+@runtime_checkable
 class ForgetsConnections(Protocol):
     def forget_connections(self) -> None:
         """Delete all conntrack entries, so that one scenario's connections do not affect the next scenario."""
@@ -260,6 +266,7 @@ class EveryAbility(
     HttpRequests,
     VirtualAddresses,
     ServesDns,
+    RestartsDns,
     ForgetsConnections,
     DetectsIdleProxies,
     Disconnects,

@@ -115,6 +115,7 @@ def _listen(server: DnsServer, pod: Host) -> None:
 
 def _bound(pod: Host, family: socket.AddressFamily, kind: socket.SocketKind, address: str) -> socket.socket:
     sock = pod.namespace.socket(family, kind)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an earlier server may be in TIME_WAIT
     try:
         sock.bind((address, PORT))
         if kind == socket.SOCK_STREAM:

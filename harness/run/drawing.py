@@ -25,7 +25,7 @@ _FEATURE_OF: Mapping[str, Value] = MappingProxyType({"IPv6": (axes.FAMILY, "seco
 _SELDOM = 8
 """One of this number of requirements has drawn events of components that need seconds to restart or to watch again."""
 
-_OF_PROXIES = (axes.ARRIVAL, axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.NODES}=late")
+_OF_PROXIES = (axes.ARRIVAL, axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.NODES}=late", f"{axes.NODES}=bare")
 _INERT: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
     {
         Profile.API_SERVER: (*_OF_PROXIES, axes.NODES, axes.COMPONENTS),
@@ -34,6 +34,7 @@ _INERT: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
         Profile.DNS: (
             axes.CONNECTIONS,
             f"{axes.CLIENT}=endpoint",
+            f"{axes.NODES}=bare",
             f"{axes.COMPONENTS}=restarted",
             f"{axes.ADDRESSES}=several",
         ),
@@ -44,6 +45,17 @@ _INERT: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
 A controller need not update the zone of an endpoint when only the Node's label changes. No document says whether DNS
 answers contain the further addresses of an endpoint.
 """
+
+_OWN: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
+    {
+        Profile.ENDPOINTSLICE_CONTROLLER: (axes.BESIDE, axes.BYSTANDERS),
+        Profile.DNS: (axes.QUERIES, f"{axes.COMPONENTS}=dns-restarted"),
+    }
+)
+"""The axes and values that only one profile has."""
+
+_INTERRUPTIONS = ("restarted", "dns-restarted", "disconnected")
+"""The values of `components` that need seconds, or that a real cluster cannot have."""
 
 _LONG = 3.0  # seconds of a case
 _NODE_PORT, _BOTH = "NodePort", "IPv6NodePorts"
@@ -102,8 +114,8 @@ def fixed(requirement: Requirement) -> set[str]:
     A sentence about connections names TCP, because UDP has no connections.
     """
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
-    beside = set() if requirement.profile is Profile.ENDPOINTSLICE_CONTROLLER else {axes.BESIDE, axes.BYSTANDERS}
-    return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp, *beside}
+    others = {value for profile, own in _OWN.items() if profile is not requirement.profile for value in own}
+    return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp, *others}
 
 
 def _slow(requirement: Requirement, settings: Settings) -> set[str]:
@@ -130,15 +142,17 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
         found.add((axes.NAMES, "cloud"))
     if settings.reference_minor < minor_of("1.23"):  # older controllers count control plane nodes
         found.add((axes.BYSTANDERS, "control-plane"))
+    if not settings.judges_reference:  # other proxies may wait for the addresses of their Node when they start
+        found.add((axes.NODES, "bare"))
     if settings.components.real:
-        found |= {(axes.COMPONENTS, value) for value in ("restarted", "disconnected")}  # they need seconds
+        found |= {(axes.COMPONENTS, value) for value in _INTERRUPTIONS}  # they need seconds
     if settings.backend in REAL_CLUSTERS:
         found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second")}
         found |= {(axes.PODS, value) for value in ("others", "reused", "sidecars")}
         found |= {(axes.BYSTANDERS, value) for value in ("control-plane", "unready")}
         found |= {(axes.NEIGHBOURS, value) for value in ("many", "crowd")}
         found |= {(axes.NODES, value) for value in ("late", "remade")} | {(axes.CONNECTIONS, "long")}
-        found |= {(axes.COMPONENTS, value) for value in ("restarted", "disconnected")}
+        found |= {(axes.COMPONENTS, value) for value in _INTERRUPTIONS}
     return frozenset(found)
 
 

@@ -33,6 +33,7 @@ from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import wait_for_value
 from harness.scenario.eventual_state import expect_eventually
 from harness.scenario.service import Service
+from harness.variation import axes
 
 PATIENCE = 2.0  # time limit for one answer in seconds
 PAYLOAD = 4096
@@ -73,21 +74,22 @@ def ask_dns(
     name: str,
     kind: str = "A",
     *,
-    tcp: bool = False,
+    tcp: bool | None = None,
     payload: int = PAYLOAD,
     family: str = "",
 ) -> DnsAnswer:
     """Send one query from a client's netns, without EDNS if `payload` is 0. A time-out is returned as an answer.
 
-    `family` is the IP family of the packets, by default the cluster's primary family. Raises `InconclusiveError` if
-    control probes are lost as well as the answer.
+    Without `tcp`, the protocol is drawn if `payload` is the default. `family` is the IP family of the packets, by
+    default the cluster's primary family. Raises `InconclusiveError` if control probes are lost as well as the answer.
     """
     server = cluster.backend.part(ServesDns).dns()
     cluster.record.used.add("DNS")
     family = family or next(iter(server))
     edns: Any = {"use_edns": 0, "payload": payload} if payload else {}
     query = dns.message.make_query(name, kind, **edns)
-    ask = dns.query.tcp if tcp else dns.query.udp
+    over_tcp = cluster.draw[axes.QUERIES] == "tcp" and payload == PAYLOAD if tcp is None else tcp
+    ask = dns.query.tcp if over_tcp else dns.query.udp
     with cluster.backend.part(ServesDns, client=client).beside_dns(client, family) as control:
         try:
             with cluster.backend.part(Sockets).namespace_of(client).entered():

@@ -11,17 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from harness.api.client import Object
-from harness.backends.protocols import ComponentControl, Disconnects
+from harness.backends.protocols import ComponentControl, Disconnects, RestartsDns
 from harness.backends.scenario_backend import ScenarioBackend
 from harness.errors import EndedError
 from harness.judging.history import History
-from harness.model.release import PROXY, Component
+from harness.model.release import DNS_SERVER, PROXY, Component
 from harness.model.topology import ZONE_LABEL
 from harness.scenario.service import Service
 from harness.variation import axes
 from harness.variation.axes import Draw
 
 _SERVER_FIELDS = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+_CIDRS = ("podCIDR", "podCIDRs")
 _FEW = 4  # Services that are created again; a scenario may have thousands
 
 
@@ -75,6 +76,7 @@ class DrawnHistory:
         late = self.draw[axes.NODES] == "late" and not self._has_objects
         again = self.draw[axes.ARRIVAL] == "slices" and is_new and self._created_again < _FEW
         zones = self._remove_zones() if late else {}
+        complete = self._make_bare() if self.draw[axes.NODES] == "bare" and not self._has_objects else None
         if again:
             self._created_again += 1
             self.backend.begin_to_write("services")
@@ -86,6 +88,8 @@ class DrawnHistory:
             self._create_again(service)
         if late:
             self._label({name: {ZONE_LABEL: zone} for name, zone in zones.items()})
+        if complete is not None:
+            self._complete(complete)
 
     @contextlib.contextmanager
     def change(self, component: Component, *, observed: bool = False) -> Iterator[None]:
@@ -109,6 +113,10 @@ class DrawnHistory:
         if self.draw[axes.COMPONENTS] == "restarted" and first and not self._counts:
             self.backend.settle()
             self._restart(component)
+        if self.draw[axes.COMPONENTS] == "dns-restarted" and first and (dns := self.backend.find(RestartsDns)):
+            self.backend.settle()
+            self.history.change("restart", component=DNS_SERVER)
+            dns.restart_dns()
 
     def begin_to_count(self, component: Component) -> None:
         """Let a drawn restart of a component happen now, because its counters begin anew with a process."""
@@ -116,9 +124,10 @@ class DrawnHistory:
             self._restart(component)
         self._counts = True
 
-    def _restart(self, component: Component) -> None:
-        """Restart a component at its release. Of proxies, only the first node's is restarted, to save time."""
-        release, nodes = self.backend.releases.current(component, self._first_node), [self._first_node]
+    def _restart(self, component: Component, node: str = "") -> None:
+        """Restart a component at its release. Of proxies, only one node's is restarted, to save time."""
+        nodes = [node or self._first_node]
+        release = self.backend.releases.current(component, nodes[0])
         if release is not None and (control := self.backend.find(ComponentControl)) is not None:
             self.history.change("restart", component=component, release=release.to_json(), nodes=nodes)
             control.start_component(component, release, nodes)
@@ -146,6 +155,35 @@ class DrawnHistory:
         zones = {name: zone for name, zone in labels.items() if zone is not None and zone == one}
         self._label({name: {ZONE_LABEL: None} for name in zones})
         return zones
+
+    def _make_bare(self) -> Object:
+        """Restart the proxy of the last node while the Node lacks addresses and podCIDR. Return the complete Node.
+
+        In most scenarios, the last node has clients and no endpoints.
+        """
+        name = self.backend.booted.topology.nodes[-1].name
+        self.backend.begin_to_write("nodes")
+        self.history.change("create node without addresses", node=name)
+        node: Object = self.backend.api.get("nodes", "", name)
+        spec = {key: value for key, value in node["spec"].items() if key not in _CIDRS}
+        self.backend.api.delete("nodes", "", name)
+        self.backend.api.create(
+            "nodes", "", {**_as_new(node), "spec": spec, "status": {**node["status"], "addresses": []}}
+        )
+        self.backend.settle()
+        self._restart(PROXY, name)
+        return node
+
+    def _complete(self, node: Object) -> None:
+        """Report the addresses of a Node, as its kubelet does, and then its podCIDR, as a controller does."""
+        name = node["metadata"]["name"]
+        self.backend.settle()
+        self.history.change("report addresses of node", node=name)
+        addresses = {"status": {"addresses": node["status"]["addresses"]}}
+        self.backend.api.patch("nodes", "", name, addresses, subresource="status")
+        self.backend.settle()
+        self.backend.api.patch("nodes", "", name, {"spec": {key: node["spec"][key] for key in _CIDRS}})
+        self.backend.settle()
 
     def _label(self, nodes: dict[str, dict[str, str | None]]) -> None:
         self.backend.settle()

@@ -33,6 +33,7 @@ ARRIVAL = "arrival"
 NODES = "nodes"
 COMPONENTS = "components"
 CONNECTIONS = "connections"
+QUERIES = "queries"
 BESIDE = "beside"
 BYSTANDERS = "bystanders"
 
@@ -194,6 +195,7 @@ AXES: tuple[Axis, ...] = (
             "complete": "nodes have all their labels before the Service exists",
             "late": "nodes of one zone get their zone label after the EndpointSlices",
             "remade": "a Node was deleted and created again before the Service",
+            "bare": "a proxy starts while its Node lacks addresses and podCIDR, which the Node gets after the slices",
         },
     ),
     Axis(
@@ -201,6 +203,7 @@ AXES: tuple[Axis, ...] = (
         {
             "running": "components run without interruption",
             "restarted": "a component was restarted after the first EndpointSlices or pods",
+            "dns-restarted": "the DNS server was restarted after the first EndpointSlices",
             "disconnected": "components were disconnected from the API server during changes",
         },
     ),
@@ -211,6 +214,7 @@ AXES: tuple[Axis, ...] = (
             "long": "a client keeps a connection with many requests open",
         },
     ),
+    Axis(QUERIES, {"udp": "DNS queries are sent over UDP", "tcp": "DNS queries are sent over TCP"}),
     Axis(
         BESIDE,
         {
@@ -265,6 +269,7 @@ SHARES: Mapping[Value, float] = {
     (ENDPOINTS, "many"): 0.3,
     (NEIGHBOURS, "crowd"): 0.1,
     (HISTORY, "busy"): 0.1,
+    (NODES, "bare"): 0.5,
 }
 """The shares of expensive values among the values of their axes, if the share is not 1. They never prevent coverage."""
 

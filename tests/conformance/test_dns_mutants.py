@@ -144,6 +144,8 @@ DNS_SAID: Mapping[str, Where] = {
 DNS_OTHERWISE: Mapping[str, str] = {
     "dns-has-the-first-port-only": "these Services have one port",
     "dns-needs-a-ready-condition": "all of these endpoints have a ready condition",
+    "dns-ignores-topology-keys-over-tcp": "no query over TCP is about a Service with topology keys",
+    "dns-knows-slices-since-its-start": "its thread reads the events, which these cases do not run",
     "dns-tells-no-version": "no query asks for the version",
     "dns-crashes-on-slices-of-names": "it exits in its thread, which these cases do not run",
     "dns-hangs-on-slices-of-names": "it hangs in its thread, which these cases do not run",

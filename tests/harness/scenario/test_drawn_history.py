@@ -13,6 +13,7 @@ from harness.model.manifests import TCP
 from harness.model.release import CONTROLLER, PROXY
 from harness.model.topology import ONE_ZONE, ZONE_LABEL
 from harness.scenario.cluster import Cluster
+from harness.scenario.dns_answers import expect_dns_pods
 from harness.scenario.service import endpoint
 from harness.scenario.service_address import paths_to, service_address
 from harness.scenario.traffic import expect_traffic
@@ -98,6 +99,39 @@ def test_nodes_get_their_zones_late(drawn: Callable[[str], Cluster], events: lis
 def test_first_node_is_created_again(drawn: Callable[[str], Cluster], events: list[tuple[str, str, str]]) -> None:
     publish(drawn("nodes=remade"))
     assert of(events, "nodes", "services") == [("DELETED", "nodes"), ("ADDED", "nodes"), ("ADDED", "services")]
+
+
+def test_last_node_gets_its_addresses_and_then_its_pod_cidr_after_slices(
+    drawn: Callable[[str], Cluster], backend: NetnsBackend, events: list[tuple[str, str, str]]
+) -> None:
+    last = backend.topology.nodes[-1].name
+    before = backend.api.get("nodes", "", last)
+    cluster = drawn("nodes=bare")
+    publish(cluster)
+    assert of(events, "nodes", "endpointslices") == [
+        ("DELETED", "nodes"),
+        ("ADDED", "nodes"),
+        ("ADDED", "endpointslices"),
+        ("MODIFIED", "nodes"),
+        ("MODIFIED", "nodes"),
+    ]
+    assert "restart" in [each.what for each in cluster.history.changes]
+    after = backend.api.get("nodes", "", last)
+    assert (after["spec"], after["status"]) == (before["spec"], before["status"])
+
+
+def test_dns_server_is_restarted_at_its_addresses(drawn: Callable[[str], Cluster], backend: NetnsBackend) -> None:
+    cluster = drawn("components=dns-restarted,queries=tcp")
+    addresses = backend.dns()
+    before = backend._dns
+    service = cluster.create_service(clusterIP="None")
+    (a1,) = cluster.run_servers(on=["a1"])
+    cluster.publish(service, [endpoint(a1)])
+    assert before is not None
+    assert backend._dns is not None
+    assert backend._dns[0] is not before[0]
+    assert backend.dns() == addresses
+    expect_dns_pods(cluster, service, {a1: {a1}})
 
 
 def test_changes_happen_while_components_are_disconnected(
