@@ -369,6 +369,13 @@ def _lenient(sentence: str, name: str, forgiven: Callable[[FieldError], bool]) -
     MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, kinds=lambda: (Lenient(),)))
 
 
+@_api_fault("fifteen-topology-keys", "The API server refuses a Service with sixteen topology keys.")
+class _FifteenKeys(Services):
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        found = super().validate(obj, features)
+        return [*found, errors.too_many(FIELD, 16, 15)] if len(_keys(obj)) == 16 else found
+
+
 _lenient(
     "The API server stores topology keys together with externalTrafficPolicy Local.",
     "topology-keys-beside-local",

@@ -231,6 +231,18 @@ def node_zone_read_once() -> Planner:
     return plan
 
 
+@_faults.remembers("zone-outlives-its-label", "When a node loses its zone label, its endpoints keep their zone.")
+def zone_outlives_its_label() -> Planner:
+    known: dict[str, str] = {}
+
+    def plan(service: Object, pods: Pods, nodes: Nodes, *others: Any, **options: Any) -> Plan:
+        known.update({name: zone for name, node in nodes.items() if (zone := node_zone(node))})
+        last = {name: _in_zone(node, known.get(name, "")) for name, node in nodes.items()}
+        return plan_service(service, pods, last, *others, **options)
+
+    return plan
+
+
 def _in_zone(node: Object, zone: str) -> Object:
     others = without(node["metadata"].get("labels") or {}, ZONE)
     return {**node, "metadata": {**node["metadata"], "labels": {**others, **({ZONE: zone} if zone else {})}}}

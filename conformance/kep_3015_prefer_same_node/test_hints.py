@@ -201,12 +201,12 @@ def test_hints_follow_the_zone_label_of_the_node(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/zone-of-the-node-is-read-at-each-sync",
-    "When the zone label of a node changes, zone hints follow no later than when the next endpoint is added, and node "
-    "hints stay.",
+    "When the zone label of a node changes or is removed, zone hints follow no later than when the next endpoint is "
+    "added, and node hints stay.",
     level=MUST,
     features={PREFER_SAME_ZONE, PREFER_SAME_NODE},
     source="KEP-3015, Renaming/Deprecation of PreferClose; Addition of PreferSameNode (zone hint as with PreferClose)",
-    kills={"node-zone-read-once"},
+    kills={"node-zone-read-once", "zone-outlives-its-label"},
 )
 def test_next_endpoint_brings_hints_for_the_new_zone(three_zones: Cluster) -> None:
     zone = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameZone")
@@ -220,6 +220,12 @@ def test_next_endpoint_brings_hints_for_the_new_zone(three_zones: Cluster) -> No
     expect_hints(three_zones, zone, {"p1": Hints(zones=("b",)), "p2": Hints(zones=("c",))}, exactly=True)
     both = {"p1": Hints(zones=("b",), nodes=("a2",)), "p2": Hints(zones=("c",), nodes=("c1",))}
     expect_hints(three_zones, node, both)
+
+    three_zones.nodes.move("a2", None)
+    three_zones.create_pod("p3", "c1", labels=WEB)
+    in_c = {each: Hints(zones=("c",)) for each in ("p2", "p3")}
+    expect_hints(three_zones, zone, {"p1": None, **in_c}, exactly=True)
+    expect_hints(three_zones, node, {"p1": Hints(nodes=("a2",)), "p2": both["p2"], "p3": both["p2"]})
 
 
 @requirement(

@@ -37,17 +37,22 @@ def patch(cluster: Cluster, name: str, **spec: Any) -> Response:
     return patch_service(cluster, name, {"spec": spec})
 
 
+_SIXTEEN = [f"example.com/key-{number}" for number in range(15)] + [ANY]
+"""As many keys as the Kubernetes releases accept that had them."""
+
+
 @requirement(
     "KEP-536/api-stores-the-keys",
     "A Service is read back with its topology keys in their order, and without the field if it was created without it.",
     level=MUST,
     features={TOPOLOGY_KEYS_FIELD},
     source=f"{API} (a string slice, and optional; a preference-order list)",
-    kills={"loses-topology-keys", "sorts-topology-keys"},
+    kills={"fifteen-topology-keys", "loses-topology-keys", "sorts-topology-keys"},
 )
 def test_keys_are_stored_in_their_order(three_zones: Cluster) -> None:
     switch_on(three_zones, API_SERVER)
-    for name, keys in (("three", [ZONE, HOST, RACK]), ("soft", [REGION, HOST, ANY]), ("star", [ANY]), ("none", None)):
+    lists = {"three": [ZONE, HOST, RACK], "soft": [REGION, HOST, ANY], "star": [ANY], "sixteen": _SIXTEEN, "none": None}
+    for name, keys in lists.items():
         created = create_service(three_zones, name, topologyKeys=keys)
         expect_accepted(three_zones, f"topologyKeys {keys}", created)
         expect_stored(three_zones, name, "topologyKeys", keys)
@@ -135,10 +140,9 @@ def _expect_refused_keys(cluster: Cluster, what: str, keys: Sequence[str], field
 )
 def test_number_of_keys_is_limited(three_zones: Cluster) -> None:
     switch_on(three_zones, API_SERVER)
-    sixteen = [f"example.com/key-{number}" for number in range(15)] + [ANY]
-    expect_accepted(three_zones, "16 topologyKeys", create_service(three_zones, "most", topologyKeys=sixteen))
+    expect_accepted(three_zones, "16 topologyKeys", create_service(three_zones, "most", topologyKeys=_SIXTEEN))
 
-    _expect_refused_keys(three_zones, "17 topologyKeys", ["example.com/first", *sixteen], FIELD)
+    _expect_refused_keys(three_zones, "17 topologyKeys", ["example.com/first", *_SIXTEEN], FIELD)
 
 
 @requirement(

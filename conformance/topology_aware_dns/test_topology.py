@@ -41,9 +41,9 @@ def test_dns_tells_of_the_clients_place(three_zones: Cluster, kind: str) -> None
 @requirement(
     "KEP-536/dns-tells-of-ports-in-the-clients-place",
     "SRV records of a headless Service with topology keys contain the same endpoints as its address records.",
-    level=SHOULD,
+    level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
-    source=f"{DNS} (keys of each headless Service are respected; only A records are named)",
+    source=f"{DNS} (keys of each headless Service are respected)",
     kills={"dns-ignores-topology-keys", "dns-has-ports-of-everywhere"},
 )
 def test_dns_tells_of_ports_in_the_clients_place(three_zones: Cluster) -> None:

@@ -69,6 +69,7 @@ SAID: Mapping[str, Said] = {
     "node-hints-outlive-the-field": Said(("PreferSameNode", "changes of Services"), (BY_NODES,)),
     "hints-in-one-family": Said(("requests for hints", "IPv6")),
     "node-zone-read-once": Said(("changes of nodes",), ("endpoints",)),
+    "zone-outlives-its-label": Said(("changes of nodes",), ("endpoints",)),
     # endpoints
     "endpoints-without-zone": Said(("nodes with a zone",), ("endpoints",)),
     "terminating-means-ready": Said(("terminating pods",), ("endpoints",)),
