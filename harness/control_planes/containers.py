@@ -132,6 +132,8 @@ class ContainersControlPlane(BinariesControlPlane):
 class _Container:
     """A running container. A thread copies its output to a log file."""
 
+    reason = ""
+
     def __init__(self, container: DockerContainer, log: Path) -> None:
         self._container = container
         self._code: int | None = None

@@ -1,115 +1,46 @@
-"""Rooms isolate one node's programs, with mounts, a host name and a control group that only they share.
+"""Rooms hold the programs of one node. They end with this process, and other programs do not see their mounts.
 
-A netns isolates only the network. But agents of data planes also pin maps in a bpffs, attach programs to a control
-group, create sockets in /run and read the host name. On one machine, the agents of two nodes would conflict.
+A netns isolates only the network. But a program may leave processes that ignore signals, mounts and files, and agents
+of data planes also pin maps in a bpffs, attach programs to a control group, create sockets in /run and read the host
+name. On one machine, the agents of two nodes would conflict.
 
-A keeper process creates the room. It reads from a pipe that closes when this process ends for any reason. Then the
-keeper kills all processes in the control group and removes the group. A second, idle process keeps the room's
-namespaces open. Programs enter the namespaces through `Room.entering`.
+So every room has its own processes (a PID namespace) and mounts, and a recipe may request more. A keeper process
+(`harness.netns.keeper`) creates the room and starts the programs in it. It has a socket that closes when this process
+ends for any reason. Then the kernel kills all processes of the room.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
+import select
+import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.netns.namespace import Namespace
 
 OWN: Mapping[str, str] = {
-    "mounts": "mounts that no other node sees",
+    "mounts": "mounts that no other node sees, which every node has",
     "bpffs": "a bpffs at /sys/fs/bpf",
     "cgroup2": "a control group that is the top of /sys/fs/cgroup",
     "run": "an empty tmpfs at /run",
     "hostname": "the node's name as host name",
 }
-"""The possible parts of a room, with their meanings. Every part includes `mounts`."""
-
-_PARTS = "import ctypes, json, os, select, signal, sys\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-
-# Arguments: the host name, and the names of parts. The program prints a line of JSON: the namespaces to join, or the
-# error.
-_KEEPER = (
-    _PARTS
-    + """
-def insist(what, failed):
-    if failed:
-        number = ctypes.get_errno()
-        print(json.dumps({"errno": number, "what": what}), flush=True)
-        os._exit(1)
-
-def mount(kind, place, flags=0):
-    insist(f"mount {kind} at {place}", libc.mount(kind.encode(), place.encode(), kind.encode(), flags, None))
-
-def mount_groups():
-    mount("tmpfs", "/sys/fs/cgroup")  # between: no filesystem is mounted on itself
-    mount("cgroup2", "/sys/fs/cgroup")
-
-name, wanted = sys.argv[1], sys.argv[2:]
-insist("have mounts of one's own", libc.unshare(0x20000 | 0x4000000))  # CLONE_NEWNS | CLONE_NEWUTS
-mount("none", "/", 0x4000 | 0x40000)  # MS_REC | MS_PRIVATE
-if "hostname" in wanted:
-    insist(f"set host name {name}", libc.sethostname(name.encode(), len(name.encode())))
-if "bpffs" in wanted:
-    mount("bpf", "/sys/fs/bpf")
-if "run" in wanted:
-    mount("tmpfs", "/run")
-group = None
-if "cgroup2" in wanted:
-    mount_groups()
-    own = next(line for line in open("/proc/self/cgroup") if line.startswith("0::")).strip()[3:]
-    group = f"trafficdist-{os.getpid()}"
-    try:
-        above = os.open("/sys/fs/cgroup" + own, os.O_RDONLY | os.O_DIRECTORY)
-        os.mkdir(group, dir_fd=above)
-    except OSError as error:
-        ctypes.set_errno(error.errno)
-        insist("make a control group", True)
-
-def written(file, text):
-    with open(os.open(f"{group}/{file}", os.O_WRONLY, dir_fd=above), "w") as opened:
-        opened.write(text)
-
-def removed(name, above):
-    here = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=above)
-    for each in os.scandir(here):
-        if each.is_dir(follow_symlinks=False):
-            removed(each.name, here)
-    os.close(here)
-    os.rmdir(name, dir_fd=above)
-
-inside = os.fork()
-if inside == 0:
-    libc.prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-    if group:
-        written("cgroup.procs", str(os.getpid()))
-    insist("have control groups of one's own", libc.unshare(0x2000000))  # CLONE_NEWCGROUP
-    if group:
-        mount_groups()  # the room's group is now the top of the new namespace
-    print(json.dumps({"pid": os.getpid(), "grouped": bool(group)}), flush=True)
-    while True:
-        signal.pause()
-sys.stdin.read()  # until the harness has closed the room or has ended
-os.kill(inside, signal.SIGKILL)
-os.waitpid(inside, 0)
-if group:
-    try:
-        written("cgroup.kill", "1")  # Linux 5.14
-    except OSError:
-        pass
-    events = os.open(f"{group}/cgroup.events", os.O_RDONLY, dir_fd=above)
-    poll = select.poll()
-    poll.register(events, select.POLLPRI)
-    while b"populated 1" in os.pread(events, 4096, 0) and poll.poll(5000):
-        pass
-    removed(group, above)
-"""
-)
+"""The parts of a room that a recipe may request, with their meanings."""
 
 # Arguments: the process in the room, 1 if the room has a control group, then the program to execute.
-_ENTER = (
-    _PARTS
-    + """
+_ENTER = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
 room, grouped, command, here = f"/proc/{sys.argv[1]}/", sys.argv[2] == "1", sys.argv[3:], os.getcwd()
 try:
     if grouped:
@@ -129,34 +60,183 @@ except OSError as error:
     print(f"cannot run {command[0]}: {error.strerror}", file=sys.stderr)
     os._exit(127)
 """
-)
 _INTERPRETER = (sys.executable, "-I", "-S", "-c")
+# Unlike a script's, the compiled form of a module is cached.
+_KEEPER = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); import keeper; keeper.main()"
+_KILLED = -signal.SIGKILL
+_END_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the programs of one node may use together. 0 means without a limit."""
+
+    memory: int = 2048
+    processes: int = 4096
+    log: int = 256
+
+    def text(self, name: str) -> str:
+        """Return the sentence that a limit was reached."""
+        what = {"memory": "MB of memory", "processes": "processes and threads", "log": "MB of logs"}[name]
+        limit = getattr(self, name)
+        return f"was ended because the programs of its node reached their limit of {limit:,} {what} (limits.{name})"
+
+
+class RoomProgram:
+    """A program that was started in a room, as a `Handle`."""
+
+    def __init__(self, room: Room, reply: int, pid: int) -> None:
+        self.pid = pid
+        self._room, self._reply = room, reply
+        self._lock = threading.Lock()
+        self._code: int | None = None
+        self.reason = ""  # why the keeper ended it, or "" if it ended in another way
+
+    def poll(self) -> int | None:
+        """Return the exit code, which is negative for a signal, or None while the program runs."""
+        return self._wait(0)
+
+    def _wait(self, seconds: float) -> int | None:
+        with self._lock:
+            if self._code is None and _readable(self._reply, seconds):
+                told = _line(self._reply) or {"code": _KILLED, "why": ""}
+                os.close(self._reply)
+                self._code = told["code"]
+                self.reason = self._room.limits.text(told["why"]) if told["why"] else ""
+            return self._code
+
+    def stop(self, grace: float) -> None:
+        """Stop the program and its process group. Kill them `grace` seconds after the request. Idempotent."""
+        if grace and self.poll() is None:
+            self._room.signal(self.pid, signal.SIGTERM)
+            self._wait(grace)
+        self._room.signal(self.pid, signal.SIGKILL)
+        while self._wait(1.0) is None:
+            pass
 
 
 class Room:
     """The room of one node. The room ends with `close`, or with this process."""
 
-    def __init__(self, name: str, wanted: Collection[str]) -> None:
-        """Create a room with these parts of `OWN` and this host name. Raises `OSError`."""
-        self._keeper = subprocess.Popen(  # noqa: S603  our own program
-            [*_INTERPRETER, _KEEPER, name, *wanted],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # only the harness handles Ctrl-C
-        )
-        assert self._keeper.stdout is not None
-        line = self._keeper.stdout.readline()
-        told = json.loads(line or '{"errno": 0, "what": "keep a room"}')
-        if "errno" in told:
+    def __init__(
+        self, name: str, wanted: Collection[str] = (), *, limits: Limits | None = None, folder: Path | None = None
+    ) -> None:
+        """Create a room with these parts of `OWN` and this host name.
+
+        The keeper removes `folder` if this process ends without closing the room. Raises `OSError`.
+        """
+        self.limits = limits or Limits()
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            told = {
+                "name": name,
+                "wanted": list(wanted),
+                "limits": asdict(self.limits),
+                "folder": str(folder or ""),
+                "control": theirs.fileno(),
+            }
+            self._keeper = subprocess.Popen(  # noqa: S603  our own program
+                [*_INTERPRETER, _KEEPER, json.dumps(told)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # only the harness handles Ctrl-C
+            )
+        answer = json.loads(self._control.recv(4096) or '{"errno": 0, "what": "keep a room"}')
+        if "errno" in answer:
             self.close()
-            raise OSError(told["errno"], f"cannot {told['what']}: {os.strerror(told['errno'])}")
-        self._joined = [str(told["pid"]), str(int(told["grouped"]))]
+            raise OSError(answer["errno"], f"cannot {answer['what']}: {os.strerror(answer['errno'])}")
+        self._joined = [str(answer["pid"]), str(int("cgroup2" in wanted))]
 
     def entering(self, command: Sequence[str]) -> list[str]:
-        """Return a command line that enters the room and runs `command` there."""
+        """Return a command line for a helper of the suite that uses the mounts and the control group of the room.
+
+        The helper is outside of the PID namespace: the programs of the node neither see it nor end it.
+        """
         return [*_INTERPRETER, _ENTER, *self._joined, *command]
 
+    def start(
+        self,
+        command: Sequence[str],
+        *,
+        log: int,
+        folder: str,
+        environment: Mapping[str, str],
+        namespace: Namespace | None = None,
+    ) -> RoomProgram:
+        """Start a program in the room and in a netns, and write its output to the descriptor `log`.
+
+        Raises `OSError` if the room has ended.
+        """
+        asked = {"what": "start", "command": list(command), "folder": folder, "environment": dict(environment)}
+        reply = self._ask(asked, log, *([namespace.fd] if namespace else []))
+        return RoomProgram(self, reply, self._answer(reply)["pid"])
+
+    def show(self, namespace: Namespace, path: Path) -> None:
+        """Mount a netns at a path in the room. The netns can be entered there until the file is deleted."""
+        path.touch()
+        os.close(self._answered({"what": "show", "path": str(path)}, namespace.fd))
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to a program. SIGKILL goes to its process group. Does nothing after the end of the room."""
+        with contextlib.suppress(OSError):
+            os.close(self._ask({"what": "stop", "pid": pid, "signal": number}))
+
+    def clear(self) -> None:
+        """Kill all processes in the room, also those that have left their parents. Wait until they have ended."""
+        if self._keeper.poll() is None:
+            os.close(self._answered({"what": "clear"}))
+
+    def _ask(self, asked: Mapping[str, Any], *descriptors: int) -> int:
+        """Send a request. Returns a descriptor for the replies."""
+        reply, theirs = os.pipe()
+        request = os.memfd_create("request")
+        try:
+            os.write(request, json.dumps(asked).encode("ascii"))
+            socket.send_fds(self._control, [b"ask"], [request, theirs, *descriptors])
+        except OSError:
+            os.close(reply)
+            raise
+        finally:
+            os.close(request)
+            os.close(theirs)
+        return reply
+
+    def _answered(self, asked: Mapping[str, Any], *descriptors: int) -> int:
+        reply = self._ask(asked, *descriptors)
+        self._answer(reply)
+        return reply
+
+    def _answer(self, reply: int) -> dict[str, Any]:
+        """Return the answer to a request. Raises `OSError`."""
+        _readable(reply, None)
+        answer = _line(reply)
+        answer = {"failed": errno.ESRCH} if answer is None else answer
+        if number := answer.get("failed"):
+            os.close(reply)
+            raise OSError(number, os.strerror(number))
+        return answer
+
     def close(self) -> None:
-        """Kill all processes in the room's control group, and remove the room. Idempotent."""
-        self._keeper.communicate()
+        """Kill all processes in the room and in its control group, and remove the room. Idempotent."""
+        with contextlib.suppress(OSError):
+            self._control.send(b"close")
+        self._control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a process that waits for a disk ends only afterwards
+            self._keeper.wait(_END_SECONDS)
+
+
+def _readable(descriptor: int, seconds: float | None) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
+
+
+def _line(descriptor: int) -> dict[str, Any] | None:
+    """Read one line of JSON. Returns None at the end."""
+    text = bytearray()
+    while not text.endswith(b"\n"):
+        if not (letter := os.read(descriptor, 1)):
+            return None
+        text += letter
+    return dict(json.loads(text))

@@ -27,6 +27,7 @@ from typing import Protocol
 from harness.errors import EndedError, StartError, UnavailableError
 from harness.eventually import NotYetError, eventually, time_scale
 from harness.model.program_log import fault_in
+from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
 
 _LAUNCHER = """
@@ -68,6 +69,10 @@ _BEGUN = 1_000_000  # bytes of a log to search for the first error
 
 class Handle(Protocol):
     """A running program, in whatever place. It can be stopped, and returns its exit code."""
+
+    @property
+    def reason(self) -> str:
+        """Why the program was ended, as in "was ended because ...", or "" if only its exit code is known."""
 
     def poll(self) -> int | None:
         """Return the exit code, which is negative for a signal, or None while the program runs."""
@@ -131,19 +136,27 @@ class Process:
         code = self._handle.poll()
         if code is None:
             return ""
+        if self._handle.reason:
+            return self._handle.reason
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
 
     def finish(self, within: float) -> None:
+        """Wait for the result. Raises `StartError`, with the first error of the log, if it is not 0."""
+        code = self.result(within)
+        if code != 0:
+            late = f"did not end within {within * time_scale():g} s"
+            raise self.broken(late if code is None else self._ended(), exited=True)
+
+    def result(self, within: float) -> int | None:
         """Wait until the program exits, and kill its remaining children. `within` is in seconds before the time scale.
 
-        Raises `StartError`, with the first error of the log, if the program fails or does not exit in time.
+        Returns its exit code, or None if it did not exit in time.
         """
         with contextlib.suppress(NotYetError):
             eventually(lambda: not self.alive, within=within, every=_LOOK, describe="its end")
-        code, how = self._handle.poll(), self._ended() or f"did not end within {within * time_scale():g} s"
+        code = self._handle.poll()
         self.stop(grace=0)
-        if code != 0:
-            raise self.broken(how, exited=True)
+        return code
 
     def stop(self, grace: float = 5.0) -> None:
         """Stop the program and its children with SIGTERM, and with SIGKILL after `grace` seconds. Idempotent."""
@@ -152,6 +165,8 @@ class Process:
 
 class _Child:
     """A process that leads its own session."""
+
+    reason = ""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         self._popen = popen
@@ -177,8 +192,9 @@ def start(
     namespace: Namespace | None = None,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    room: Room | None = None,
 ) -> Process:
-    """Run a command, in a netns and a folder if given. Its output is appended to `log`.
+    """Run a command, in a netns, a folder and a room if given. Its output is appended to `log`.
 
     `name` is used in errors. A command that cannot run exits with 127, and its log contains the reason.
     """
@@ -198,7 +214,17 @@ def start(
             )
             return Process(name, _Child(popen), log, begin=begin, pid=popen.pid)
 
-    return _starter().submit(run).result()
+    if room is None:
+        return _starter().submit(run).result()
+    with log.open("ab") as file:
+        begin, known, where = file.tell(), _environment(environment or {}), str(folder or Path.cwd())
+        try:
+            started = room.start(
+                list(map(str, command)), log=file.fileno(), folder=where, environment=known, namespace=namespace
+            )
+        except OSError as error:
+            raise StartError(f"{name} cannot start in the room of its node: {error.strerror}") from error
+    return Process(name, started, log, begin=begin, pid=started.pid)
 
 
 @functools.cache

@@ -83,7 +83,7 @@ class KubeProxy:
         of_release = release.version if release.version != self._booted else ""
         entry = find_entry("kube-proxy", of_release or self._asked)
         require(self.mode, entry.version)
-        self._processes.stop(node)  # stop the old proxy first, because it exits when its configuration changes
+        self.stop(node)  # stop the old proxy first, because it exits when its configuration changes
         wanted = configuration(
             node,
             mode=self.mode,
@@ -137,6 +137,7 @@ class KubeProxy:
 
     def stop(self, node: str) -> None:
         self._processes.stop(node)
+        self._connections.clear(node)
 
     def close(self) -> None:
         self._processes.close()

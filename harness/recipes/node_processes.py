@@ -6,20 +6,24 @@ the netns of each program, a socket listens on the same address and port, so tha
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from harness.api.client import Api
 from harness.control_planes.control_plane import ControlPlane
+from harness.errors import UnavailableError
 from harness.eventually import time_scale
 from harness.model.files import file_name
 from harness.model.own_folder import OwnFolder
 from harness.netns import process
+from harness.netns.isolation import Limits, Room
 from harness.netns.namespace import Namespace
 from harness.netns.process import Process
 from harness.recipes.readiness import PATTERN_SECONDS
@@ -31,10 +35,16 @@ _LOOK = 0.01  # seconds between two checks of a starting program
 
 
 class Connections:
-    """Connects programs in any netns to the API server. The file `kubeconfig` in `folder` works for all programs."""
+    """Connects programs in any netns to the API server. The file `kubeconfig` in `folder` works for all programs.
 
-    def __init__(self, plane: ControlPlane) -> None:
+    The programs of one node share a room, which outlives them as a machine does.
+    """
+
+    def __init__(self, plane: ControlPlane, isolation: Collection[str] = (), limits: Limits | None = None) -> None:
+        """`isolation` lists what a node has of its own besides network, processes and mounts."""
         self._plane = plane
+        self._isolation, self._limits = isolation, limits
+        self._rooms: dict[str, Room] = {}
         self._own = OwnFolder("trafficdist-programs-")
         self.folder = self._own.path
         self.server, self._address = server_of(plane.kubeconfig())
@@ -53,7 +63,35 @@ class Connections:
             self._plane.listen(_listening(namespace, self._address))
             self._namespaces[node] = namespace
 
+    def room(self, node: str) -> Room:
+        """Return the room of a node, which the first call creates. Raises `UnavailableError`."""
+        if node not in self._rooms:
+            try:
+                self._rooms[node] = Room(node, self._isolation, limits=self._limits, folder=self.folder)
+            except OSError as error:
+                raise UnavailableError(f"the programs of node {node}: {error.strerror}") from error
+        return self._rooms[node]
+
+    def show(self, node: str, namespace: Namespace, name: str) -> Path:
+        """Return a path at which the programs of a node can enter a netns until it is deleted. Idempotent."""
+        path = self.folder / node / name
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            try:
+                self.room(node).show(namespace, path)
+            except OSError as error:
+                raise UnavailableError(f"the programs of node {node} get no path of a netns: {error}") from error
+        return path
+
+    def clear(self, node: str) -> None:
+        """Kill what the stopped programs of a node have left behind."""
+        if node in self._rooms:
+            with contextlib.suppress(OSError):  # the room has ended
+                self._rooms[node].clear()
+
     def close(self) -> None:
+        for each in self._rooms.values():
+            each.close()
         self.api.close()
         self._own.close()
 
@@ -84,7 +122,12 @@ class NodeProcesses:
         self.stop(node)
         self._connections.open(node, namespace)
         self._running[node] = process.start(
-            f"{self._name} on {node}", command, namespace=namespace, log=self.log(node), environment=environment
+            f"{self._name} on {node}",
+            command,
+            namespace=namespace,
+            log=self.log(node),
+            environment=environment,
+            room=self._connections.room(node),
         )
         return self._running[node]
 
@@ -139,7 +182,14 @@ class NodeProcesses:
         """Return the log of a node, as text by file name. The result is empty if no program has run on the node."""
         if not self.log(node).exists():
             return {}
-        return {f"{self._name}-{node}.log": self.log(node).read_text("utf-8", errors="replace")[-LOG_LETTERS:]}
+        return {f"{self._name}-{node}.log": end_of(self.log(node))}
+
+
+def end_of(log: Path) -> str:
+    """Return the last part of a log, which a program may have filled up to its limit."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_LETTERS))
+        return file.read().decode(errors="replace")
 
 
 def server_of(kubeconfig: Mapping[str, Any]) -> tuple[str, tuple[str, int]]:

@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.errors import HarnessError, InconclusiveError
 from harness.eventually import eventually
@@ -44,6 +45,9 @@ _CLOSED_PORT = 9
 Run = Callable[[str, str, tuple[str, ...], Mapping[str, str], float], None]
 """Runs a command on a node, given its purpose, additional values and the time limit. Raises `InconclusiveError`."""
 
+Show = Callable[[str, Namespace, str], Path]
+"""Returns a path with this name, at which commands on a node can enter a netns until the file is deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodCommands:
@@ -68,9 +72,9 @@ def by_cni(file: str) -> PodCommands:
 class PodInterfaces:
     """Attaches and detaches pods with commands. A pod is attached when it replies to its node."""
 
-    def __init__(self, commands: PodCommands, run: Run, namespace_of: Callable[[str], Namespace]) -> None:
+    def __init__(self, commands: PodCommands, run: Run, namespace_of: Callable[[str], Namespace], show: Show) -> None:
         """`namespace_of` returns the netns of a node."""
-        self._commands, self._run_there, self._namespace_of = commands, run, namespace_of
+        self._commands, self._run_there, self._namespace_of, self._show = commands, run, namespace_of, show
         self._attached: dict[Host, Port] = {}
 
     def attach(self, port: Port) -> None:
@@ -89,6 +93,8 @@ class PodInterfaces:
         port = self._attached.pop(pod, None)
         if port and self._commands.detach:
             self._run("detach", self._commands.detach, port)
+        if port:
+            self._path(port).unlink()  # otherwise the room keeps the netns
 
     def close(self) -> None:
         """Try to detach all pods. Idempotent."""
@@ -97,7 +103,11 @@ class PodInterfaces:
                 self.detach(pod)
 
     def _run(self, verb: str, command: tuple[str, ...], port: Port) -> None:
-        self._run_there(port.pod.node, f"{verb} {_named(port)}", command, _values(port), SECONDS)
+        values = {**_values(port), "pod_netns": str(self._path(port))}
+        self._run_there(port.pod.node, f"{verb} {_named(port)}", command, values, SECONDS)
+
+    def _path(self, port: Port) -> Path:
+        return self._show(port.pod.node, port.pod.namespace, f"netns-{port.of.uid}")
 
     def _await_answer(self, port: Port) -> None:
         """Wait until the pod replies to its node on each of its addresses."""
@@ -121,7 +131,6 @@ def _values(port: Port) -> dict[str, str]:
         "pod": port.of.name,
         "pod_namespace": port.of.namespace,
         "pod_uid": port.of.uid,
-        "pod_netns": pod.namespace.proc_path,
         "pod_ipv4": pod.addresses.get("IPv4", ""),
         "pod_ipv6": pod.addresses.get("IPv6", ""),
         "pod_mac": port.mac,

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.api.client import Api, Object, RefusedError
 from harness.control_planes.control_plane import ControlPlane
-from harness.errors import HarnessError, InconclusiveError, StartError, UnavailableError
+from harness.errors import HarnessError, InconclusiveError, StartError
 from harness.netns import process
 from harness.netns.addresses import SERVICE_CIDRS, Family
-from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
+from harness.netns.process import Process
 from harness.netns.socket_maker import ClientGroups
-from harness.recipes.node_processes import LOG_LETTERS, Connections, NodeProcesses
+from harness.recipes.node_processes import LOG_LETTERS, Connections, NodeProcesses, end_of
 from harness.recipes.objects import apply
 from harness.recipes.pods import PodInterfaces
 from harness.recipes.readiness import ProgramPlace, missing
@@ -46,7 +46,7 @@ class _Part:
         self.processes = NodeProcesses(connections, program.name)
         self._places: dict[str, ProgramPlace] = {}
 
-    def start(self, where: str, namespace: Namespace, values: Mapping[str, str], room: Room | None) -> None:
+    def start(self, where: str, namespace: Namespace, values: Mapping[str, str]) -> None:
         """Write the program's files, start the program, and wait until it is ready. Raises `StartError`."""
         program, log = self.program, self.processes.log(where)
         values = {**values, "log_file": str(log)}
@@ -54,7 +54,6 @@ class _Part:
             (Path(values["folder"]) / name).write_text(fill(template, values), encoding="utf-8")
         place = self._places[where] = ProgramPlace(namespace, log, log.stat().st_size if log.exists() else 0)
         command = [fill(part, values) for part in program.command]
-        command = room.entering(command) if room else command
         self.processes.start(where, namespace, command, self.environment(values))
         self.processes.await_ready(where, lambda: missing(program.ready, place), program.ready_seconds)
 
@@ -82,14 +81,15 @@ class Programs:
 
     def __init__(self, plane: ControlPlane, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._connections = Connections(plane)
+        self._connections = Connections(plane, recipe.isolation, recipe.limits)
         self._parts = [_Part(self._connections, each) for each in recipe.programs]
         self._of_cluster = [_Part(self._connections, each) for each in recipe.cluster_programs]
         self._all = [*self._of_cluster, *self._parts]
-        self._rooms: dict[str, Room] = {}
         self._filled: dict[str, dict[str, str]] = {}  # values of common placeholders, by place
-        self.pods = PodInterfaces(recipe.pods, self.run, self.namespace) if recipe.pods else None
-        self.clients = ClientGroups(self._rooms.__getitem__) if "cgroup2" in recipe.isolation else None
+        self.pods = (
+            PodInterfaces(recipe.pods, self.run, self.namespace, self._connections.show) if recipe.pods else None
+        )
+        self.clients = ClientGroups(self._connections.room) if "cgroup2" in recipe.isolation else None
         self.lacking = ""  # the check that failed in the last call of `synced`, and its place
 
     @property
@@ -119,38 +119,28 @@ class Programs:
 
     def _start(self, where: str, parts: Iterable[_Part], namespace: Namespace, values: Mapping[str, str]) -> None:
         self.stop(where)
-        room = self._room(where) if where != CLUSTER else None
         try:
             for part in parts:
-                part.start(where, namespace, values, room)
+                part.start(where, namespace, values)
         except HarnessError:
             self.stop(where)
             raise
 
-    def _room(self, where: str) -> Room | None:
-        """Return the isolated environment of a node. Like a machine, it persists when programs restart."""
-        if self._recipe.isolation and where not in self._rooms:
-            try:
-                self._rooms[where] = Room(where, self._recipe.isolation)
-            except OSError as error:
-                raise UnavailableError(f"{self._recipe.name} on {where}: {error.strerror}") from error
-        return self._rooms.get(where)
-
     def _values(self, where: str, namespace: Namespace, families: Iterable[Family]) -> dict[str, str]:
-        folder = self._connections.folder / where
-        folder.mkdir(exist_ok=True)
+        netns = self._connections.show(where, namespace, "netns")
         return {
             "kubeconfig": str(self._connections.kubeconfig),
             "server": self._connections.server,
-            "netns": namespace.proc_path,
+            "netns": str(netns),
             "service_cidrs": ",".join(SERVICE_CIDRS[family] for family in families),
-            "folder": str(folder),
+            "folder": str(netns.parent),
         }
 
     def stop(self, where: str) -> None:
         """Stop the programs in a place, in reverse order of start."""
         for part in reversed(self._all):
             part.processes.stop(where)
+        self._connections.clear(where)
 
     def close(self) -> None:
         """Detach all pods, stop all programs, and remove the programs' files. Idempotent."""
@@ -160,8 +150,6 @@ class Programs:
             self.clients.close()
         for part in reversed(self._all):
             part.processes.close()
-        for room in self._rooms.values():
-            room.close()
         self._connections.close()
 
     def synced(self) -> bool:
@@ -214,19 +202,26 @@ class Programs:
 
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
         """Return the output of a command in a place, and the exit code if the command failed."""
-        entering, environment = self._entering(where, command), self._environment(where)
-        try:
-            ended = process.run(self.namespace(where), entering, timeout=EXPLAIN_SECONDS, environment=environment)
-        except UnavailableError as error:
-            return str(error)
-        except subprocess.TimeoutExpired:
-            return f"the command did not end within {EXPLAIN_SECONDS:g} s"
-        how = f"\n(it ended with {ended.returncode})" if ended.returncode else ""
-        return f"{ended.stdout}{ended.stderr}"[:LOG_LETTERS].strip() + how
+        with tempfile.NamedTemporaryFile(prefix="explain-", dir=self._connections.folder) as file:
+            try:
+                code = self._started("the command", where, command, Path(file.name)).result(EXPLAIN_SECONDS)
+            except StartError as error:
+                return str(error)
+            if code is None:
+                return f"the command did not end within {EXPLAIN_SECONDS:g} s"
+            how = f"\n(it ended with {code})" if code else ""
+            return file.read(LOG_LETTERS).decode(errors="replace").strip() + how
 
-    def _entering(self, where: str, command: Sequence[str]) -> Sequence[str]:
-        room = self._room(where)
-        return room.entering(command) if room else command
+    def _started(self, name: str, where: str, command: Sequence[str], log: Path) -> Process:
+        """Start a command in the room and the netns of a place."""
+        return process.start(
+            name,
+            command,
+            namespace=self.namespace(where),
+            log=log,
+            environment=self._environment(where),
+            room=self._connections.room(where),
+        )
 
     def _environment(self, where: str) -> dict[str, str]:
         """Return the environment variables of a command, which are the first program's."""
@@ -243,13 +238,10 @@ class Programs:
         `within` is in unscaled seconds. Raises `InconclusiveError` with the first error in the log.
         """
         values = {**self._filled[where], **more}
-        filled = self._entering(where, [fill(part, values) for part in command])
+        filled = [fill(part, values) for part in command]
         who, log = f"{self._recipe.name} on {where}, to {what},", self._log_of_pods(where)
-        running = process.start(
-            who, filled, namespace=self.namespace(where), log=log, environment=self._environment(where)
-        )
         try:
-            running.finish(within)
+            self._started(who, where, filled, log).finish(within)
         except StartError as error:
             raise InconclusiveError(str(error)) from error
 
@@ -261,7 +253,7 @@ class Programs:
         folder = self._connections.folder / where
         texts = {name: text for part in self._all for name, text in part.evidence(where, folder).items()}
         log = self._log_of_pods(where)
-        return texts | ({log.name: log.read_text("utf-8", errors="replace")} if log.exists() else {})
+        return texts | ({log.name: end_of(log)} if log.exists() else {})
 
 
 def _of_service(service: Object) -> dict[str, str]:

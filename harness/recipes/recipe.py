@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ from harness.errors import UsageError
 from harness.model import strict_yaml
 from harness.model.files import shown
 from harness.model.judged import JUDGES, PACKETS
-from harness.netns.isolation import OWN
+from harness.netns.isolation import OWN, Limits
 from harness.recipes import values
 from harness.recipes.installation import Installation, parse_installation
 from harness.recipes.objects import defines_kinds, parse_objects
@@ -42,15 +42,16 @@ from harness.recipes.values import (
 CRDS = "crds"
 """A requirement of a recipe: the API server must support CustomResourceDefinitions, which the programs create."""
 
+MOST = 1_000_000  # the highest limit of a resource
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
 
 _KEYS = (
     "name", "version", "programs", "quiet_seconds", "converges_within", "supported_features", "exempt_features",
-    "requires", "isolation",
+    "requires", "isolation", "limits",
 )  # fmt: skip
 _OF_PROGRAM = ("command", "environment", "files", "ready", "ready_seconds", "synced")
-_OF_EMBEDDED = ("quiet_seconds", "requires", "isolation", "explain", "objects", "cluster_programs", "pods")
+_OF_EMBEDDED = ("quiet_seconds", "requires", "isolation", "limits", "explain", "objects", "cluster_programs", "pods")
 """Keys that have no effect in a recipe without programs that the suite starts."""
 _PLACEHOLDERS = {
     "kubeconfig": "a kubeconfig file for the API server",
@@ -172,6 +173,7 @@ class Recipe:
     exempt_features: tuple[Line, ...] = ()
     requires: tuple[Annotated[str, one_of(*REQUIREMENTS, CRDS)], ...] = ()
     isolation: tuple[Annotated[str, one_of(*OWN)], ...] = ()
+    limits: Limits = field(default_factory=Limits)
     judges: Annotated[str, one_of(*JUDGES)] = PACKETS
     follows: Annotated[str, one_of("kep", "released")] = "released"
     explain: Annotated[Explain, OneKey({"command": ByCommand, "log": ByLog})] = ByLog("{namespace}/{service}")
@@ -228,6 +230,9 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
     if "kind" in loaded:
         given["installation"] = parse_installation(loaded["kind"], folder)
     recipe: Recipe = read(given, Recipe, "", kind.placeholders_with(OF_SERVICE))
+    for name, limit in asdict(recipe.limits).items():
+        if not 0 <= limit <= MOST:
+            raise UsageError(f"key limits.{name}: expected 0, for no limit, to {MOST:,}, not {values.shown(limit)}")
     return recipe
 
 

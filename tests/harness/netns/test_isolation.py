@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from harness.checks.program_requirements import REQUIREMENTS, missing
+from harness.errors import EndedError, StartError
 from harness.eventually import eventually
 from harness.netns import isolation
-from harness.netns.isolation import OWN, Room
+from harness.netns.isolation import OWN, Limits, Room
+from harness.netns.namespace import Namespace
+from harness.netns.process import Process, start
+from tests.harness.proxies.conftest import processes_in
 
 MakeRoom = Callable[..., Room]
 
@@ -32,10 +38,10 @@ def room() -> Iterator[MakeRoom]:
     """
     made: list[Room] = []
 
-    def make(*wanted: str, name: str = "a1") -> Room:
+    def make(*wanted: str, name: str = "a1", **limits: int) -> Room:
         if absent := missing(wanted):
             pytest.skip(str(absent))
-        made.append(Room(name, wanted))
+        made.append(Room(name, wanted, limits=Limits(**limits)))
         return made[-1]
 
     yield make
@@ -43,10 +49,16 @@ def room() -> Iterator[MakeRoom]:
         each.close()
 
 
+def started(room: Room, log: Path, *command: str, namespace: Namespace | None = None) -> Process:
+    return start("it", command, log=log, room=room, namespace=namespace)
+
+
 def run(room: Room, script: str) -> str:
-    return subprocess.run(
-        room.entering(["sh", "-c", script]), capture_output=True, text=True, timeout=30, check=True
-    ).stdout.strip()
+    with tempfile.NamedTemporaryFile() as file:
+        code = started(room, Path(file.name), "sh", "-c", script).result(30)
+        said = file.read().decode().strip()
+    assert code == 0, said
+    return said
 
 
 def kind_of(room: Room, place: str) -> str:
@@ -88,7 +100,7 @@ def test_control_group_is_the_top_for_the_programs_of_the_node(room: MakeRoom) -
     assert kind_of(one, "/sys/fs/cgroup") == "cgroup2"
     assert run(one, "grep ^0:: /proc/self/cgroup; mkdir /sys/fs/cgroup/mine") == "0::/"
     assert run(one, "grep -x $$ /sys/fs/cgroup/cgroup.procs").isdigit()
-    assert (run(one, "ls -d /sys/fs/cgroup/mine"), run(other, "ls -d /sys/fs/cgroup/*/ || true")) == (
+    assert (run(one, "ls -d /sys/fs/cgroup/mine"), run(other, "ls -d /sys/fs/cgroup/*/ 2>/dev/null || true")) == (
         "/sys/fs/cgroup/mine",
         "",
     )
@@ -127,20 +139,149 @@ def test_sigkill_of_the_creator_leaves_nothing(room: MakeRoom) -> None:
 
 
 def test_failed_isolation_names_the_failing_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "_KEEPER", isolation._KEEPER.replace('mount("bpf"', 'mount("nosuch"'))
+    other = "; real = keeper.mount; keeper.mount = lambda _, place: real('nosuch', place); keeper.main()"
+    monkeypatch.setattr(isolation, "_KEEPER", isolation._KEEPER.replace("; keeper.main()", other))
     with pytest.raises(OSError, match="cannot mount nosuch at /sys/fs/bpf: No such device") as raised:
         Room("a1", ["bpffs"])
     assert raised.value.errno == errno.ENODEV
 
 
-def test_missing_program_is_reported(room: MakeRoom) -> None:
-    found = {**os.environ, "PATH": os.defpath}  # an unreadable folder on PATH would change the error
-    ended = subprocess.run(room("mounts").entering(["no-such"]), capture_output=True, text=True, check=False, env=found)
-    assert (ended.returncode, ended.stderr) == (127, "cannot run no-such: No such file or directory\n")
+def test_program_is_reported(room: MakeRoom, tmp_path: Path) -> None:
+    program = started(room(), tmp_path / "log", "/no/such")
+    assert (program.result(10), program.said()) == (
+        127,
+        "cannot run /no/such: No such file or directory",
+    )
 
 
 def test_program_keeps_its_folder(room: MakeRoom) -> None:
     assert run(room("mounts"), "pwd") == str(Path.cwd())
+
+
+DAEMON = """
+import os, signal, sys, time
+for _ in range(2):
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(os.stat("/proc/self/ns/pid").st_ino, os.stat("/proc/self/ns/net").st_ino, flush=True)
+while True:
+    time.sleep(600)
+"""
+"""A program that leaves its parent, session and process group, and ignores SIGTERM."""
+
+
+def daemonized(room: Room, log: Path, namespace: Namespace) -> int:
+    """Start a daemon that leaves its program, and return the number of its PID namespace."""
+    program = started(room, log, sys.executable, "-c", DAEMON, namespace=namespace)
+    eventually(lambda: program.said().endswith(str(namespace.inode)), within=20, describe="the daemon")
+    assert program.result(20) == 0
+    return int(program.said().split()[0])
+
+
+def test_daemon_ends_when_the_room_is_cleared_and_programs_can_start_again(room: MakeRoom, tmp_path: Path) -> None:
+    mine = room()
+    with Namespace.create() as namespace:
+        number = daemonized(mine, tmp_path / "log", namespace)
+        assert len(processes_in(number)) == 2
+        mine.clear()
+        assert len(processes_in(number)) == 1  # the first process of the room
+        assert daemonized(mine, tmp_path / "log", namespace) == number
+        mine.close()
+        assert processes_in(number) == []
+
+
+CREATOR = """
+import json, os, signal, sys
+from pathlib import Path
+from harness.netns import sandbox
+sandbox.enter()
+from harness.netns.isolation import Room
+from harness.netns.namespace import Namespace
+from harness.netns.process import start
+folder = Path(sys.argv[1])
+(folder / "token").write_text("secret")
+room = Room("a1", folder=folder)
+namespace = Namespace.create()
+start("it", [sys.executable, "-c", sys.argv[2]], log=folder / "log", room=room, namespace=namespace)
+wrapper = start("it", ["sh", "-c", "sleep 600; true"], log=folder / "log", room=room, namespace=namespace)
+room.show(namespace, folder / "netns")
+while len((folder / "log").read_text().split()) < 2:
+    pass
+(folder.parent / "told").write_text((folder / "log").read_text())
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def netns_exists(inode: int) -> bool:
+    """Return whether a process is in a netns or shows it to its programs."""
+    found = set()
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            found.add((each / "ns/net").stat().st_ino)
+            found.update(int(each) for each in re.findall(r"net:\[(\d+)\]", (each / "mountinfo").read_text()))
+    return inode in found
+
+
+def test_sigkill_of_the_creator_ends_daemons_and_removes_netns_and_tokens(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    ended = subprocess.run([sys.executable, "-c", CREATOR, str(folder), DAEMON], timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    room, netns = map(int, (tmp_path / "told").read_text().split())
+    eventually(lambda: not processes_in(room), within=20, describe=lambda: f"the end of {processes_in(room)}")
+    eventually(lambda: not folder.exists(), within=20, describe="the removal of the token")
+    eventually(lambda: not netns_exists(netns), within=20, describe="the end of the netns")
+
+
+def test_sigkill_of_the_keeper_ends_the_programs(room: MakeRoom, tmp_path: Path) -> None:
+    mine = room()
+    with Namespace.create() as namespace:
+        number = daemonized(mine, tmp_path / "log", namespace)
+        program = started(mine, tmp_path / "log", "sleep", "600")
+        mine._keeper.kill()
+        assert program.result(20) == -signal.SIGKILL
+        eventually(lambda: not processes_in(number), within=20, describe="the daemon's end")
+        mine.clear()  # does nothing
+    with pytest.raises(StartError, match=r"it cannot start in the room of its node: "):
+        started(mine, tmp_path / "log", "true")
+
+
+def test_program_sees_and_kills_only_the_processes_of_its_node(room: MakeRoom, tmp_path: Path) -> None:
+    one, other = room(), room()
+    victim, neighbour = (started(each, tmp_path / "log", "sleep", "600") for each in (one, other))
+    said = run(one, "trap '' TERM; cat /proc/[0-9]*/comm; kill -9 -1; echo still")
+    assert ("sleep" in said, said.splitlines()[-1]) == (True, "still")
+    assert (victim.result(20), neighbour.alive) == (-signal.SIGKILL, True)
+    assert run(other, "cat /proc/[0-9]*/comm | grep -c sleep") == "1"
+
+
+HOGS = {
+    "processes": "import os, signal\nwhile True:\n  try: os.fork() or signal.pause()\n  except OSError: pass",
+    "memory": "it = []\nwhile True:\n  it.append(b'x' * 1000000)",
+    "log": "while True: print('x' * 10000)",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "said"),
+    [
+        ("processes", 50, "50 processes and threads"),
+        ("memory", 60, "60 MB of memory"),
+        ("log", 2, "2 MB of logs"),
+    ],
+)
+def test_program_that_reaches_a_limit_is_ended_and_the_limit_is_named(
+    room: MakeRoom, tmp_path: Path, name: str, limit: int, said: str
+) -> None:
+    mine = room(**{name: limit})
+    hog = started(mine, tmp_path / "log", sys.executable, "-c", HOGS[name])
+    assert hog.result(60) == -signal.SIGKILL
+    told = f"it was ended because the programs of its node reached their limit of {said} (limits.{name})"
+    with pytest.raises(EndedError, match=re.escape(told)):
+        hog.expect_alive()
+    assert run(mine, "echo again") == "again"
 
 
 def test_each_part_of_the_isolation_is_checked_before_the_start() -> None:

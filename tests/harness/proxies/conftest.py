@@ -45,6 +45,9 @@ BODIES = {
     "stubborn": "signal.signal(15, signal.SIG_IGN); serve(); print('no', flush=True)\nwhile True: signal.pause()",
 }
 
+MARK = "stat -Lc %i /proc/self/ns/pid"
+"""A shell command that prints the number of the PID namespace of a node's programs."""
+
 MakeFake = Callable[[str], list[str]]
 Boot = Callable[..., NetnsBackend]
 
@@ -72,6 +75,16 @@ def fake(tmp_path: Path) -> MakeFake:
         return [sys.executable, str(script)]
 
     return make
+
+
+def processes_in(pid_namespace: int) -> list[str]:
+    """Return the processes in a PID namespace, including zombies."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (each / "ns/pid").stat().st_ino == pid_namespace:
+                found.append(f"{each.name} {(each / 'comm').read_text().strip()}")
+    return found
 
 
 def program(name: str, script: str, **more: Any) -> dict[str, Any]:

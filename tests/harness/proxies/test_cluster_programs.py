@@ -19,7 +19,7 @@ from harness.eventually import eventually
 from harness.model.release import PROXY, Release
 from harness.model.topology import grid
 from harness.proxies.executable import ExecutableProxy
-from tests.harness.proxies.conftest import Boot, checking, program
+from tests.harness.proxies.conftest import MARK, Boot, checking, processes_in, program
 from tests.harness.proxies.test_process import exists
 
 NEWEST = "1.37"
@@ -153,8 +153,8 @@ def test_program_of_the_cluster_starts_again_with_the_first_node_and_ends_with_t
 def test_unready_cluster_program_leaves_its_log_and_no_process(boot: Boot) -> None:
     last = program("last", "echo bad flag: --x; exit 3")
     with pytest.raises(DistrustError, match=r"last on cluster exited with 3; .*bad flag: --x") as raised:
-        boot("runs", cluster_programs=[program("first", "echo pid $$; echo up"), last])
-    assert not exists(int(raised.value.logs["first-cluster.log"].split()[1]))
+        boot("runs", cluster_programs=[program("first", f"{MARK}; echo up"), last])
+    assert processes_in(int(raised.value.logs["first-cluster.log"].split()[0])) == []
 
 
 def test_custom_resources_are_served_before_any_program_starts(boot: Boot) -> None:
@@ -182,11 +182,11 @@ def test_cluster_program_ends_with_its_starter(how: signal.Signals, tmp_path: Pa
     told = tmp_path / "pid"
     recipe = {
         "name": "fake",
-        "cluster_programs": [program("operator", f"echo $$ > {told}.new; mv {told}.new {told}; echo up")],
+        "cluster_programs": [program("operator", f"{MARK} > {told}.new; mv {told}.new {told}; echo up")],
         **program("fake", "echo no") | {"name": "fake", "ready_seconds": 60},
     }
     with checking(recipe, tmp_path, until=told) as running:
         running.send_signal(how)
         running.wait(20)
-        pid = int(told.read_text())
-        eventually(lambda: not exists(pid), within=5, describe="the end of its program")
+        room = int(told.read_text())
+        eventually(lambda: not processes_in(room), within=5, describe="the end of its program")

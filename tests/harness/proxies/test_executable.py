@@ -22,7 +22,7 @@ from harness.model.release import PROXY, Release, release
 from harness.proxies.executable import ExecutableProxy
 from harness.recipes import programs
 from harness.recipes.readiness import LogCheck
-from tests.harness.proxies.conftest import Boot, MakeFake, program
+from tests.harness.proxies.conftest import MARK, Boot, MakeFake, processes_in, program
 from tests.harness.proxies.test_process import exists
 
 SUITE = """
@@ -97,7 +97,10 @@ def test_placeholders_are_those_of_the_node(boot: Boot) -> None:
     assert words[:2] == ["a1", backend.node_addresses("a1")["IPv4"]]
     assert words[2:4] == ["10.244.0.0/16,fd00:10:244::/48", "10.96.0.0/16,fd00:10:96::/112"]
     assert words[4].startswith("https://127.0.0.1:")
-    assert words[5].startswith(f"/proc/{os.getpid()}/fd/")
+    entered = {"explain": {"command": ["nsenter", "--net={netns}", "readlink", "/proc/self/ns/net"]}}
+    inside = boot("runs", **entered)
+    where = f"net:[{inside.network.nodes['a1'].namespace.inode}]"
+    assert inside.proxy.explain("a1", "default", "web").splitlines()[-1].strip() == where
 
 
 def test_program_reaches_the_api_server_from_its_netns(boot: Boot) -> None:
@@ -136,11 +139,10 @@ def test_checks_of_each_program_run_and_are_named(boot: Boot) -> None:
 
 
 def test_unready_program_stops_all_programs_of_its_node(boot: Boot) -> None:
-    agent = program("agent", "echo pid $$; echo up")
+    agent = program("agent", f"{MARK}; echo up")
     with pytest.raises(DistrustError, match=r"helper on a1 exited with 3") as raised:
         boot("", programs=[agent, program("helper", "exit 3")])
-    pid = int(raised.value.logs["agent-a1.log"].split()[1])
-    assert not exists(pid)
+    assert processes_in(int(raised.value.logs["agent-a1.log"].split()[0])) == []
 
 
 def test_exit_of_any_program_is_detected_and_restart_starts_all(boot: Boot) -> None:
@@ -213,7 +215,7 @@ def test_command_that_names_no_service_is_run_once_for_the_evidence(boot: Boot) 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["no-such-program"], "no-such-program is not installed"),
+        (["no-such-program"], "cannot run no-such-program: No such file or directory"),
         (["sleep", "60"], "the command did not end within 0.2 s"),
     ],
 )

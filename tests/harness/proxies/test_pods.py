@@ -24,8 +24,7 @@ from harness.netns import kernel_state
 from harness.netns.process import search_path
 from harness.probes.loop import Probe
 from harness.recipes import cni, pods
-from tests.harness.proxies.conftest import Boot, MakeFake, checking
-from tests.harness.proxies.test_process import exists
+from tests.harness.proxies.conftest import MARK, Boot, MakeFake, checking, processes_in
 
 EXAMPLE = Path(__file__).parents[3] / "examples/own-interfaces"
 NEEDS = ("ip", "nsenter")
@@ -153,10 +152,10 @@ def test_command_that_fails_to_detach_a_pod_is_named(boot: Boot, tmp_path: Path)
 @pytest.mark.slow
 def test_command_ends_with_its_starter(fake: MakeFake, tmp_path: Path) -> None:
     told = tmp_path / "pid"
-    attach = ["sh", "-c", f"echo $$ > {told}.new; mv {told}.new {told}; exec sleep 600"]
+    attach = ["sh", "-c", f"{MARK} > {told}.new; mv {told}.new {told}; exec sleep 600"]
     recipe = {"name": "fake", "command": fake("runs"), "ready": [{"http": {"port": 10256}}], "pods": {"attach": attach}}
     with checking(recipe, tmp_path, until=told) as running:
         running.send_signal(signal.SIGKILL)
         running.wait(20)
-        pid = int(told.read_text())
-        eventually(lambda: not exists(pid), within=5, describe="the end of its command")
+        room = int(told.read_text())
+        eventually(lambda: not processes_in(room), within=5, describe="the end of its command")

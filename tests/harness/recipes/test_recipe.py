@@ -184,6 +184,8 @@ def test_explain_command_has_service_and_node_placeholders() -> None:
         ({"services": {"anotations": {}}}, "key services: unknown key 'anotations'; did you mean annotations"),
         ({"services": {"annotations": {"a": ["b"]}}}, "key services.annotations.a: expected one text"),
         ({"services": {"spec": {"selector": {}}}}, "key services.spec: each requirement sets selector"),
+        ({"limits": {"memory": -1}}, r"key limits\.memory: expected 0, for no limit, to 1,000,000, not -1"),
+        ({"limits": {"disk": 1}}, r"key limits: unknown key 'disk'; allowed: memory, processes, log"),
         ({"isolation": ["mount"]}, r"key isolation\[0\]: 'mount'; allowed: mounts, bpffs, cgroup2, run, hostname"),
         ({"judges": "maps"}, "key judges: 'maps'; allowed: packets, decisions"),
     ],

@@ -1,0 +1,400 @@
+"""The program that keeps the room of one node: it creates the namespaces, starts the programs, and ends them all.
+
+It runs as a process outside of the room (`harness.netns.isolation`) and uses only the standard library. The first
+process of the room's PID namespace is its child. When the harness closes its socket or ends for any reason, this
+program kills that first process, and the kernel then kills all processes of the room, whatever they have done to
+escape. The mounts of the room end with the processes. If this program is killed, the first process gets a death signal.
+
+Requests arrive as JSON in memory files, with descriptors. Each has a pipe for the replies, which are lines of JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import platform
+import resource
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+_NEWNS, _NEWCGROUP, _NEWUTS, _NEWPID, _NEWNET = 0x20000, 0x2000000, 0x4000000, 0x20000000, 0x40000000
+_BIND, _REC, _PRIVATE, _DETACH = 0x1000, 0x4000, 0x40000, 2  # MS_..., MNT_DETACH
+_CLOEXEC = 0x40000000  # MSG_CMSG_CLOEXEC
+_LOOK, _SOON = 0.25, 0.05  # seconds until the use of resources is measured again; the second where half of it is used
+_FIRST_PIDS = 301  # the kernel reuses no PID below this number
+_PID_MAX_OF_NAMESPACE = (6, 14)  # the first kernel in which pid_max is a setting of each PID namespace
+_DESCRIPTORS = 65536
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class RoomError(Exception):
+    """A step that the kernel refuses, with its error number."""
+
+    def __init__(self, what: str, number: int) -> None:
+        super().__init__(what)
+        self.number = number
+
+
+def insist(what: str, failed: int) -> None:
+    if failed:
+        raise RoomError(what, ctypes.get_errno())
+
+
+def mount(kind: str, place: str, options: str = "") -> None:
+    told = (kind.encode(), os.fsencode(place), kind.encode(), 0, options.encode() or None)
+    insist(f"mount {kind} at {place}", _libc.mount(*told))
+
+
+def _mount_groups() -> None:
+    mount("tmpfs", "/sys/fs/cgroup")  # between: no filesystem is mounted on itself
+    mount("cgroup2", "/sys/fs/cgroup")
+
+
+class Group:
+    """The control group of the room."""
+
+    def __init__(self) -> None:
+        _mount_groups()
+        with open("/proc/self/cgroup", encoding="ascii") as file:
+            own = next(line for line in file if line.startswith("0::")).strip()[3:]
+        self._name = f"trafficdist-{os.getpid()}"
+        try:
+            self._above = os.open("/sys/fs/cgroup" + own, os.O_RDONLY | os.O_DIRECTORY)
+            os.mkdir(self._name, dir_fd=self._above)
+        except OSError as error:
+            raise RoomError("make a control group", error.errno or 0) from error
+
+    def write(self, file: str, text: str) -> None:
+        with open(os.open(f"{self._name}/{file}", os.O_WRONLY, dir_fd=self._above), "w", encoding="ascii") as opened:
+            opened.write(text)
+
+    def remove(self) -> None:
+        """Kill the processes in the group, which may be outside of the PID namespace, and remove the group."""
+        with contextlib.suppress(OSError):
+            self.write("cgroup.kill", "1")  # Linux 5.14
+        events = os.open(f"{self._name}/cgroup.events", os.O_RDONLY, dir_fd=self._above)
+        poll = select.poll()
+        poll.register(events, select.POLLPRI)
+        while b"populated 1" in os.pread(events, 4096, 0) and poll.poll(5000):
+            pass
+        _remove_groups(self._name, self._above)
+
+
+def _remove_groups(name: str, above: int) -> None:
+    here = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=above)
+    for each in os.scandir(here):
+        if each.is_dir(follow_symlinks=False):
+            _remove_groups(each.name, here)
+    os.close(here)
+    os.rmdir(name, dir_fd=above)
+
+
+class Program:
+    """A running program of the room, and the descriptors for replies and for its log."""
+
+    def __init__(self, reply: int, log: int) -> None:
+        self.reply, self.log = reply, log
+
+
+class Keeper:
+    """The room and its programs. Everything happens in one thread."""
+
+    def __init__(self, control: socket.socket, told: dict[str, Any]) -> None:
+        """Create the room. Raises `RoomError`."""
+        self._control, self._limits, self._folder = control, told["limits"], told["folder"]
+        self._programs: dict[int, Program] = {}
+        self._clearing: list[int] = []  # the pipes of those who wait until all programs have ended
+        self._why = ""
+        self._machine = os.open("/proc", os.O_PATH | os.O_DIRECTORY)  # the room has another one
+        self._descriptors = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY)
+        wanted = told["wanted"]
+        insist("have mounts of one's own", _libc.unshare(_NEWNS | _NEWUTS))
+        insist("mount none at /", _libc.mount(b"none", b"/", b"none", _REC | _PRIVATE, None))
+        if "hostname" in wanted:
+            insist(
+                f"set host name {told['name']}", _libc.sethostname(told["name"].encode(), len(told["name"].encode()))
+            )
+        if "bpffs" in wanted:
+            mount("bpf", "/sys/fs/bpf")
+        if "run" in wanted:
+            mount("tmpfs", "/run")
+        self._group = Group() if "cgroup2" in wanted else None
+        insist("have a PID namespace of one's own", _libc.unshare(_NEWPID))
+        self.init, self._to_init, self._from_init = self._start_init()
+        answer = json.loads(os.read(self._from_init, 4096) or b'{"what": "start a room", "number": 0}')
+        if "what" in answer:
+            self._end(closed=True)
+            raise RoomError(answer["what"], answer["number"])
+        self._own_proc = answer["own_proc"]
+
+    def _start_init(self) -> tuple[int, int, int]:
+        """Start the first process of the PID namespace. Returns its PID, and pipes to and from it."""
+        orders, to_init = os.pipe()
+        from_init, answers = os.pipe()
+        child = os.fork()
+        if child:
+            os.close(orders)
+            os.close(answers)
+            return child, to_init, from_init
+        os.close(to_init)
+        os.close(from_init)
+        self._control.close()
+        try:
+            answer: dict[str, Any] = {"own_proc": self._furnish()}
+        except RoomError as error:
+            answer = {"what": str(error), "number": error.number}
+        os.write(answers, json.dumps(answer).encode())
+        while order := os.read(orders, 1):
+            _kill_all()
+            os.write(answers, order)
+        os._exit(0)
+
+    def _furnish(self) -> bool:
+        """In the first process, prepare the room. Returns whether it has its own /proc."""
+        _libc.prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans
+        if self._group:
+            self._group.write("cgroup.procs", "0")
+            insist("have control groups of one's own", _libc.unshare(_NEWCGROUP))
+            _mount_groups()  # the room's group is now the top of the new namespace
+        try:
+            mount("proc", "/proc")
+        except RoomError:
+            return False  # a container hides parts of /proc, so the kernel allows no other; the machine's is kept
+        if tuple(map(int, platform.release().split(".")[:2])) >= _PID_MAX_OF_NAMESPACE and self._limits["processes"]:
+            with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
+                file.write(str(self._limits["processes"] + _FIRST_PIDS))
+        return True
+
+    def serve(self) -> None:
+        """Serve requests until the harness closes the room or ends. Then end everything in the room."""
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        poll = select.poll()
+        for each in (self._control.fileno(), reader, self._from_init):
+            poll.register(each, select.POLLIN)
+        wait: float | None = None
+        closed = False
+        while True:
+            ready = dict(poll.poll(None if wait is None else wait * 1000))
+            if reader in ready:
+                os.read(reader, 4096)
+            self._reap()
+            if self._from_init in ready and not self._cleared():
+                break
+            if self._control.fileno() in ready:
+                said, descriptors, _, _ = socket.recv_fds(self._control, 64, 8, _CLOEXEC)
+                if not descriptors:
+                    closed = said == b"close"
+                    break
+                self._answer(descriptors)
+            wait = self._watch()
+        self._end(closed=closed)
+
+    def _answer(self, descriptors: list[int]) -> None:
+        request, reply, *others = descriptors
+        with open(request, encoding="ascii") as file:
+            file.seek(0)
+            asked = json.load(file)
+        match asked["what"]:
+            case "start":
+                self._start(asked, reply, *others)
+                return
+            case "stop":
+                self._signal(asked["pid"], asked["signal"])
+            case "clear":
+                self._clearing.append(reply)
+                os.write(self._to_init, b"1")
+                return
+            case "show":
+                self._tell(reply, {"failed": self._show(others[0], asked["path"])})
+        for each in (reply, *others):
+            os.close(each)
+
+    def _tell(self, reply: int, what: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # the harness may no longer wait for it
+            os.write(reply, json.dumps(what).encode() + b"\n")
+
+    def _show(self, netns: int, path: str) -> int:
+        """Mount a netns at a path. Returns the error number."""
+        os.chdir(self._descriptors)
+        failed = _libc.mount(str(netns).encode(), os.fsencode(path), None, _BIND, None)
+        return ctypes.get_errno() if failed else 0
+
+    def _start(self, asked: dict[str, Any], reply: int, log: int, *netns: int) -> None:
+        try:
+            child = os.fork()
+        except OSError as error:
+            self._tell(reply, {"failed": error.errno})
+            os.close(reply)
+            os.close(log)
+        else:
+            if child == 0:
+                self._become(asked, log, *netns)
+            self._programs[child] = Program(reply, log)
+            self._tell(reply, {"pid": child})
+        for each in netns:
+            os.close(each)
+
+    def _become(self, asked: dict[str, Any], log: int, *netns: int) -> None:
+        """In a new process, run the program."""
+        what = "enter the room of its node"
+        try:
+            os.setsid()  # only the harness handles Ctrl-C
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            for source, target in ((nothing, 0), (log, 1), (log, 2)):
+                os.dup2(source, target)
+            for each in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
+                signal.signal(each, signal.SIG_DFL)
+            self._join(netns)
+            os.chdir(asked["folder"])
+            _limit()
+            what = f"run {asked['command'][0]}"
+            os.execvpe(asked["command"][0], asked["command"], asked["environment"])  # noqa: S606  the judged program
+        except (OSError, ValueError) as error:
+            text = f"cannot {what}: {error.strerror if isinstance(error, OSError) else error}\n"
+            os.write(2, text.encode(errors="surrogateescape"))
+        finally:
+            os._exit(127)
+
+    def _join(self, netns: tuple[int, ...]) -> None:
+        joined = [(each, _NEWNET) for each in netns]
+        if self._group:
+            self._group.write("cgroup.procs", "0")
+            joined.append((os.open(f"{self.init}/ns/cgroup", os.O_RDONLY, dir_fd=self._machine), _NEWCGROUP))
+        for each, kind in joined:
+            if _libc.setns(each, kind):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def _signal(self, pid: int, number: int) -> None:
+        """Send a signal to a program, or SIGKILL to its process group, which may outlive it."""
+        with contextlib.suppress(OSError):
+            if number == signal.SIGKILL:
+                os.killpg(pid, number)
+            elif pid in self._programs:
+                os.kill(pid, number)
+
+    def _reap(self) -> None:
+        """Report the programs that have ended."""
+        for pid, program in list(self._programs.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                del self._programs[pid]
+                self._tell(program.reply, {"code": os.waitstatus_to_exitcode(status), "why": self._why})
+                os.close(program.reply)
+                os.close(program.log)
+
+    def _cleared(self) -> bool:
+        """Tell those who wait that all programs have ended. Returns False if the first process has ended."""
+        if not os.read(self._from_init, 4096):
+            return False
+        self._reap()
+        for each in self._clearing:
+            self._tell(each, {})
+            os.close(each)
+        self._clearing.clear()
+        self._why = ""
+        return True
+
+    def _watch(self) -> float | None:
+        """End all programs if they reach a limit. Returns the seconds until the next look, or None for no look."""
+        used = self._used()
+        if not used or self._why or not any(self._limits.values()):
+            return None
+        for name, limit in self._limits.items():
+            if limit and used[name] >= limit:
+                self._why = name
+                os.write(self._to_init, b"1")
+                return None
+        half = any(limit and used[name] * 2 >= limit for name, limit in self._limits.items())
+        return _SOON if half else _LOOK
+
+    def _used(self) -> dict[str, float]:
+        """Return the use of each resource: threads, megabytes of memory and of logs. It is empty without a process."""
+        pids = [each for each in os.listdir("/proc") if each.isdigit() and each != "1"]
+        if not self._own_proc:
+            pids = [str(each) for each in self._programs]
+        processes = private = 0
+        shared = [0]
+        for each in pids:
+            try:
+                with open(f"/proc/{each}/statm", encoding="ascii") as file:
+                    _, resident, common = map(int, file.read().split()[:3])
+                processes += os.stat(f"/proc/{each}/task").st_nlink - 2
+            except (OSError, ValueError):
+                continue
+            private += resident - common
+            shared.append(common)
+        logs = {(found.st_dev, found.st_ino): found.st_size for found in map(os.fstat, self._logs())}
+        memory = (private + max(shared)) * _PAGE
+        return {"processes": processes, "memory": memory / 1e6, "log": sum(logs.values()) / 1e6} if pids else {}
+
+    def _logs(self) -> list[int]:
+        return [each.log for each in self._programs.values()]
+
+    def _end(self, *, closed: bool) -> None:
+        os.kill(self.init, signal.SIGKILL)
+        while True:
+            try:
+                os.wait()  # the kernel lets the first process end after all others
+            except ChildProcessError:
+                break
+        if self._group:
+            self._group.remove()
+        if self._folder and not closed:
+            self._uncover(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _uncover(self, folder: str) -> None:
+        """Remove the mounts in a folder, because they prevent the removal of its files."""
+        mounts = os.open(f"{os.getpid()}/mountinfo", os.O_RDONLY, dir_fd=self._machine)
+        with open(mounts, "rb") as file:
+            places = [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]
+        for place in reversed(places):
+            if place.startswith(os.fsencode(folder)):
+                _libc.umount2(place, _DETACH)
+
+
+def _limit() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    files = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+
+def _kill_all() -> None:
+    """In the first process, kill all other processes of the room, and wait until they have ended."""
+    while True:
+        try:
+            os.kill(-1, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        time.sleep(0.001)
+
+
+def main() -> None:
+    told = json.loads(sys.argv[1])
+    control = socket.socket(fileno=told["control"])
+    control.set_inheritable(False)
+    try:
+        keeper = Keeper(control, told)
+    except RoomError as error:
+        control.send(json.dumps({"errno": error.number, "what": str(error)}).encode())
+        return
+    control.send(json.dumps({"pid": keeper.init}).encode())
+    keeper.serve()
+
+
+if __name__ == "__main__":
+    main()
