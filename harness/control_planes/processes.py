@@ -26,6 +26,7 @@ from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import time_scale
 from harness.model.own_folder import OwnFolder
 from harness.netns import process
+from harness.netns.isolation import Limits, Room
 from harness.netns.process import Process
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  a file system in memory; the folder in it is made by mkdtemp
@@ -50,6 +51,7 @@ class Processes:
         self._own = OwnFolder("trafficdist-processes-", _roomy())
         self.folder = self._own.path
         self._running: list[Process] = []
+        self._room: Room | None = None
 
     def find(self, component: str, version: str = "") -> Program:
         """Find the program of a component in the given version. Raises `UnavailableError` with the remedy."""
@@ -60,7 +62,13 @@ class Processes:
         """Start a program, given its path and arguments. Raises `UnavailableError` if the start fails."""
         if not os.access(arguments[0], os.X_OK):
             raise UnavailableError(f"{name}: {arguments[0]} is not executable")
-        started = process.start(name, arguments, log=self.folder / f"{name}.log", folder=self.folder)
+        if self._room is None:
+            try:
+                self._room = Room("control-plane", limits=Limits(0, 0, 0), folder=self.folder)
+            except OSError as error:
+                raise UnavailableError(f"{name} cannot be started: {error.strerror}") from error
+        log = self.folder / f"{name}.log"
+        started = process.start(name, arguments, log=log, folder=self.folder, room=self._room)
         self._running.append(started)
         return started
 
@@ -104,6 +112,8 @@ class Processes:
         for each in reversed(self._running):
             each.stop(grace=0)
         self._running.clear()
+        if self._room:
+            self._room.close()
         self._own.close()
 
 
