@@ -119,14 +119,21 @@ class Room:
     """The room of one node. The room ends with `close`, or with this process."""
 
     def __init__(
-        self, name: str, wanted: Collection[str] = (), *, limits: Limits | None = None, folder: Path | None = None
+        self,
+        name: str,
+        wanted: Collection[str] = (),
+        *,
+        limits: Limits | None = None,
+        folder: Path | None = None,
+        namespace: Namespace | None = None,
     ) -> None:
-        """Create a room with these parts of `OWN` and this host name.
+        """Create a room with these parts of `OWN` and this host name. Its /sys shows `namespace`.
 
         The keeper removes `folder` if this process ends without closing the room. Raises `OSError`.
         """
         self.limits = limits or Limits()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        inherited = [theirs.fileno(), *([namespace.fd] if namespace else [])]
         with theirs:
             told = {
                 "name": name,
@@ -134,12 +141,13 @@ class Room:
                 "limits": asdict(self.limits),
                 "folder": str(folder or ""),
                 "control": theirs.fileno(),
+                "netns": namespace.fd if namespace else -1,
             }
             self._keeper = subprocess.Popen(  # noqa: S603  our own program
                 [*_INTERPRETER, _KEEPER, json.dumps(told)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
+                pass_fds=inherited,
                 start_new_session=True,  # only the harness handles Ctrl-C
             )
         answer = json.loads(self._control.recv(4096) or '{"errno": 0, "what": "keep a room"}')

@@ -26,6 +26,7 @@ from typing import Any
 
 _NEWNS, _NEWCGROUP, _NEWUTS, _NEWPID, _NEWNET = 0x20000, 0x2000000, 0x4000000, 0x20000000, 0x40000000
 _BIND, _REC, _PRIVATE, _DETACH = 0x1000, 0x4000, 0x40000, 2  # MS_..., MNT_DETACH
+_OPEN_TREE, _MOVE_MOUNT, _HERE = 428, 429, -100  # system calls since Linux 5.2; AT_FDCWD
 _CLOEXEC = 0x40000000  # MSG_CMSG_CLOEXEC
 _LOOK, _SOON = 0.25, 0.05  # seconds until the use of resources is measured again; the second where half of it is used
 _FIRST_PIDS = 301  # the kernel reuses no PID below this number
@@ -119,6 +120,9 @@ class Keeper:
         wanted = told["wanted"]
         insist("have mounts of one's own", _libc.unshare(_NEWNS | _NEWUTS))
         insist("mount none at /", _libc.mount(b"none", b"/", b"none", _REC | _PRIVATE, None))
+        if told["netns"] >= 0:
+            self._replace_sys(told["netns"])
+            os.close(told["netns"])
         if "hostname" in wanted:
             insist(
                 f"set host name {told['name']}", _libc.sethostname(told["name"].encode(), len(told["name"].encode()))
@@ -135,6 +139,35 @@ class Keeper:
             self._end(closed=True)
             raise RoomError(answer["what"], answer["number"])
         self._own_proc = answer["own_proc"]
+
+    def _mounts(self) -> list[bytes]:
+        """Return the mount points of the room, in the order of their creation."""
+        mounts = os.open(f"{os.getpid()}/mountinfo", os.O_RDONLY, dir_fd=self._machine)
+        with open(mounts, "rb") as file:
+            return [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]
+
+    def _replace_sys(self, netns: int) -> None:
+        """Mount the /sys of the node's netns, because root could change the options of the machine's /sys.
+
+        An ordinary user cannot change them. The mounts below /sys stay.
+        """
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            if file.read().split()[-1] == "1":
+                return
+        below = [each for each in self._mounts() if each.startswith(b"/sys/")]
+        below = [each for each in below if not any(each.startswith(other + b"/") for other in below)]
+        kept = [_libc.syscall(_OPEN_TREE, _HERE, each, 1 | 0x8000 | os.O_CLOEXEC) for each in below]  # clone, recursive
+        if any(each < 0 for each in kept):
+            return
+        home = os.open("/proc/self/ns/net", os.O_RDONLY)
+        insist("enter the netns of the node", _libc.setns(netns, _NEWNET))
+        insist("unmount /sys", _libc.umount2(b"/sys", _DETACH))
+        mount("sysfs", "/sys")
+        insist("leave the netns of the node", _libc.setns(home, _NEWNET))
+        for place, tree in zip(below, kept, strict=True):
+            _libc.syscall(_MOVE_MOUNT, tree, b"", _HERE, place, 4)  # MOVE_MOUNT_F_EMPTY_PATH
+            os.close(tree)
+        os.close(home)
 
     def _start_init(self) -> tuple[int, int, int]:
         """Start the first process of the PID namespace. Returns its PID, and pipes to and from it."""
@@ -359,10 +392,7 @@ class Keeper:
 
     def _uncover(self, folder: str) -> None:
         """Remove the mounts in a folder, because they prevent the removal of its files."""
-        mounts = os.open(f"{os.getpid()}/mountinfo", os.O_RDONLY, dir_fd=self._machine)
-        with open(mounts, "rb") as file:
-            places = [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]
-        for place in reversed(places):
+        for place in reversed(self._mounts()):
             if place.startswith(os.fsencode(folder)):
                 _libc.umount2(place, _DETACH)
 

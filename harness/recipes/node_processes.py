@@ -67,7 +67,13 @@ class Connections:
         """Return the room of a node, which the first call creates. Raises `UnavailableError`."""
         if node not in self._rooms:
             try:
-                self._rooms[node] = Room(node, self._isolation, limits=self._limits, folder=self.folder)
+                self._rooms[node] = Room(
+                    node,
+                    self._isolation,
+                    limits=self._limits,
+                    folder=self.folder,
+                    namespace=self._namespaces.get(node),
+                )
             except OSError as error:
                 raise UnavailableError(f"the programs of node {node}: {error.strerror}") from error
         return self._rooms[node]

@@ -127,6 +127,7 @@ class Programs:
             raise
 
     def _values(self, where: str, namespace: Namespace, families: Iterable[Family]) -> dict[str, str]:
+        self._connections.open(where, namespace)
         netns = self._connections.show(where, namespace, "netns")
         return {
             "kubeconfig": str(self._connections.kubeconfig),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import re
 import shutil
 import signal
@@ -19,7 +20,7 @@ import pytest
 from harness.checks.program_requirements import REQUIREMENTS, missing
 from harness.errors import EndedError, StartError
 from harness.eventually import eventually
-from harness.netns import isolation
+from harness.netns import isolation, sandbox
 from harness.netns.isolation import OWN, Limits, Room
 from harness.netns.namespace import Namespace
 from harness.netns.process import Process, start
@@ -38,10 +39,10 @@ def room() -> Iterator[MakeRoom]:
     """
     made: list[Room] = []
 
-    def make(*wanted: str, name: str = "a1", **limits: int) -> Room:
+    def make(*wanted: str, name: str = "a1", namespace: Namespace | None = None, **limits: int) -> Room:
         if absent := missing(wanted):
             pytest.skip(str(absent))
-        made.append(Room(name, wanted, limits=Limits(**limits)))
+        made.append(Room(name, wanted, limits=Limits(**limits), namespace=namespace))
         return made[-1]
 
     yield make
@@ -85,6 +86,26 @@ def test_mounts_are_visible_only_to_the_nodes_programs(room: MakeRoom, tmp_path:
     one, other = room("mounts"), room("mounts")
     run(one, f"mount -t tmpfs none {tmp_path} && touch {tmp_path}/here")
     assert (run(one, f"ls {tmp_path}"), run(other, f"ls {tmp_path}"), list(tmp_path.iterdir())) == ("here", "", [])
+
+
+@with_mount
+def test_remounts_do_not_reach_the_machine(room: MakeRoom) -> None:
+    """Root changes the options that its node sees. An ordinary user cannot change those of /sys."""
+    before = {place: os.statvfs(place).f_flag for place in ("/proc", "/sys")}
+    with Namespace.create() as namespace:
+        mine = room(namespace=namespace)
+        said = run(mine, "for each in /proc /sys; do mount -o remount,ro $each; done; umount -l /sys; echo done")
+    assert said.endswith("done")
+    assert {place: os.statvfs(place).f_flag for place in before} == before
+
+
+@pytest.mark.skipif(os.getuid() != 0 or sandbox.left(), reason="unavailable: only root of the machine has another /sys")
+def test_sys_of_a_node_shows_its_interfaces_and_keeps_the_mounts_below(room: MakeRoom) -> None:
+    with Namespace.create() as namespace:
+        mine = room(namespace=namespace)
+        assert run(mine, "ls /sys/class/net") == "lo"
+        below = "cut -d' ' -f5 /proc/self/mountinfo | grep '^/sys/' | sort"
+        assert run(mine, below) == run(room(), below)
 
 
 def test_bpffs_is_of_one_node_and_outlives_its_programs(room: MakeRoom) -> None:
