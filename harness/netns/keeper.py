@@ -113,7 +113,9 @@ class Keeper:
         """Create the room. Raises `RoomError`."""
         self._control, self._limits, self._folder = control, told["limits"], told["folder"]
         self._programs: dict[int, Program] = {}
+        self._orders = 0  # how often the first process has been told to kill all others, and has not answered
         self._clearing: list[int] = []  # the pipes of those who wait until all programs have ended
+        self._later: list[tuple[Any, ...]] = []  # starts that wait for the same
         self._why = ""
         self._machine = os.open("/proc", os.O_PATH | os.O_DIRECTORY)  # the room has another one
         self._descriptors = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY)
@@ -242,6 +244,9 @@ class Keeper:
             file.seek(0)
             asked = json.load(file)
         match asked["what"]:
+            case "start" if self._orders:
+                self._later.append((asked, reply, *others))  # otherwise it would be killed with the others
+                return
             case "start":
                 self._start(asked, reply, *others)
                 return
@@ -249,7 +254,7 @@ class Keeper:
                 self._signal(asked["pid"], asked["signal"])
             case "clear":
                 self._clearing.append(reply)
-                os.write(self._to_init, b"1")
+                self._order()
                 return
             case "show":
                 self._tell(reply, {"failed": self._show(others[0], asked["path"])})
@@ -329,16 +334,26 @@ class Keeper:
                 os.close(program.reply)
                 os.close(program.log)
 
+    def _order(self) -> None:
+        """Let the first process of the room kill all others."""
+        self._orders += 1
+        os.write(self._to_init, b"1")
+
     def _cleared(self) -> bool:
         """Tell those who wait that all programs have ended. Returns False if the first process has ended."""
-        if not os.read(self._from_init, 4096):
-            return False
+        answers = len(os.read(self._from_init, 4096))
+        self._orders -= answers
+        if not answers or self._orders:
+            return bool(answers)
         self._reap()
         for each in self._clearing:
             self._tell(each, {})
             os.close(each)
         self._clearing.clear()
         self._why = ""
+        later, self._later = self._later, []
+        for request in later:
+            self._start(*request)
         return True
 
     def _watch(self) -> float | None:
@@ -349,7 +364,7 @@ class Keeper:
         for name, limit in self._limits.items():
             if limit and used[name] >= limit:
                 self._why = name
-                os.write(self._to_init, b"1")
+                self._order()
                 return None
         half = any(limit and used[name] * 2 >= limit for name, limit in self._limits.items())
         return _SOON if half else _LOOK
