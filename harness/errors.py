@@ -6,7 +6,8 @@
     ├── UnavailableError         not supported by this machine or backend; skipped        exit 12
     ├── IneligibleError          the cluster is too small or of another kind; skipped
     ├── InconclusiveError        the result is unknown                                    exit 10
-    │   └── EndedError           a judged component has ended or stopped processing changes
+    │   ├── EndedError           a judged component has ended or stopped processing changes
+    │   └── StarvedError         the programs could not run for as long as a limit is
     └── DistrustError            the suite's own instruments are faulty                   exit 12
         └── StartError           a program did not start, or was not ready in time
 
@@ -57,6 +58,10 @@ class EndedError(InconclusiveError):
     def __init__(self, text: str, component: str = "") -> None:
         super().__init__(text)
         self.component = component
+
+
+class StarvedError(InconclusiveError):
+    """The programs of the run could not run for the time that they are given, so their delay proves nothing."""
 
 
 class DistrustError(HarnessError):

@@ -2,14 +2,20 @@
 
 The caller chooses the exception. A proxy that does not converge violates its requirement (`NotYetError`, an
 `AssertionError`). A cluster that does not boot proves nothing about the proxy (`error=InconclusiveError`).
+
+A limit counts only the time in which all programs of the run could run (`harness.run_delay`). A wait that does not get
+this time, even if it takes `MOST` times as long, is inconclusive for every caller (`StarvedError`).
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from harness.errors import StarvedError
+from harness.run_delay import RUN_DELAY
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -17,7 +23,8 @@ V = TypeVar("V")
 FAR = 30.0
 """The default time limit for components that declare no limit, in seconds before the time scale is applied."""
 
-_NO_CROWD, _MOST_CROWDED = 4, 10
+MOST, MOST_IF_STOPPED = 10, 2
+"""The numbers by which a limit is multiplied at most: if programs wait for a processor, and if a program is stopped."""
 
 _LATER = 0.05
 """The shortest pause between checks, as a share of the time waited so far. Long waits therefore poll less often."""
@@ -53,50 +60,68 @@ def eventually(
 ) -> T:
     """Call `check` until it returns a true value, and return that value.
 
-    `within` is in seconds before the time scale. The default is `FAR`, which is extended on a busy machine. `every` is
-    the shortest pause between two calls. `describe` completes the sentence "waited for ..."; if it is a function, it is
-    called only after a time-out. `in_vain` returns a reason to stop early, or "". `check` may raise `AssertionError`
-    with a reason instead of returning False. Other errors end the wait. The last call always happens after the
-    deadline. Raises `error(text)`.
+    `within` is in seconds before the time scale, by default `FAR`. It counts the time in which the programs could run.
+    `every` is the shortest pause between two calls. `describe` completes the sentence "waited for ..."; if it is a
+    function, it is called only after a time-out. `in_vain` returns a reason to stop early, or "". `check` may raise
+    `AssertionError` with a reason instead of returning False. Other errors end the wait. The last call always happens
+    after the deadline. Raises `error(text)`, or `StarvedError` if the programs could not run for long enough.
     """
     begin = time.monotonic()
     limit = (FAR if within is None else within) * _scale
-    deadline = begin + limit
     looks, last, since = 0, "", begin
-    while True:
-        looked_at = time.monotonic()
-        try:
-            value = check()
-            seen = repr(value)
-        except AssertionError as not_yet:
-            value, seen = None, str(not_yet) or "an assertion without text"
-        if value:
-            return value
-        looks += 1
-        if seen != last:
-            last, since = seen, looked_at
-        now = time.monotonic()
-        if looked_at >= deadline and limit >= FAR * _scale:
-            deadline = max(deadline, begin + limit * crowding())
-        reason = in_vain()
-        if reason or looked_at >= deadline:
-            awaited = describe if isinstance(describe, str) else describe()
-            raise error(
-                f"waited {now - begin:.3f} s for {awaited}; last seen: {last}, "
-                f"unchanged for {now - since:.3f} s (looks: {looks}, time scale: {_scale:g})"
-                f"{f'. Stopped early: {reason}' * bool(reason)}"
-            )
-        time.sleep(max(0.0, min(max(every, (now - begin) * _LATER), deadline - now)))
+    with contextlib.ExitStack() as sampled:
+        while True:
+            looked_at = time.monotonic()
+            try:
+                value = check()
+                seen = repr(value)
+            except AssertionError as not_yet:
+                value, seen = None, str(not_yet) or "an assertion without text"
+            if value:
+                return value
+            if not looks:
+                sampled.enter_context(RUN_DELAY.watched())
+            looks += 1
+            if seen != last:
+                last, since = seen, looked_at
+            lost = RUN_DELAY.lost(begin, looked_at)
+            left = begin + min(limit + lost, limit * _most()) - looked_at
+            reason = in_vain()
+            if reason or left <= 0:
+                now = time.monotonic()
+                awaited = describe if isinstance(describe, str) else describe()
+                text = (
+                    f"waited {now - begin:.3f} s for {awaited}; last seen: {last}, "
+                    f"unchanged for {now - since:.3f} s (looks: {looks}, time scale: {_scale:g})"
+                    f"{f'. Stopped early: {reason}' * bool(reason)}"
+                )
+                if reason or looked_at - begin - lost >= limit:
+                    raise error(text)
+                raise StarvedError(f"{text}. {could_not_run(lost)}")
+            now = time.monotonic()
+            time.sleep(max(0.0, min(max(every, (now - begin) * _LATER), looked_at + left - now)))
 
 
-def crowding() -> float:
-    """Return the factor by which `FAR` grows with the current load of this machine, from 1 to `_MOST_CROWDED`.
+def is_over(begin: float, within: float) -> bool:
+    """Return whether a wait since `begin` (monotonic seconds) has lasted `within` seconds before the time scale.
 
-    A component that gets a tenth of a processor needs five minutes for 30 seconds of work. Up to four runnable threads
-    per processor count as normal load.
+    Raises `StarvedError` if the programs could not run for long enough.
     """
-    wanting = os.getloadavg()[0] / len(os.sched_getaffinity(0))
-    return min(max(wanting / _NO_CROWD, 1.0), _MOST_CROWDED)
+    passed, limit = time.monotonic() - begin, within * _scale
+    lost = RUN_DELAY.lost(begin)
+    if passed - lost < limit <= passed / _most():
+        raise StarvedError(f"waited {passed:.3f} s in vain. {could_not_run(lost)}")
+    return passed - lost >= limit
+
+
+def _most() -> int:
+    return MOST_IF_STOPPED if RUN_DELAY.stopped else MOST
+
+
+def could_not_run(seconds: float) -> str:
+    """Return in words for how long the programs of the run could not run."""
+    why = "a program is stopped" if RUN_DELAY.stopped else "the machine is too busy"
+    return f"The programs of this run could not run for up to {seconds:.3f} s: {why}"
 
 
 def last_value(

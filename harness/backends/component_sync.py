@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from harness import eventually
-from harness.errors import EndedError, InconclusiveError
+from harness.errors import EndedError, InconclusiveError, StarvedError
 from harness.model.release import PROXY
 
 AGAIN = 1.0
@@ -54,7 +54,7 @@ class ComponentSync:
         """Wait until components have processed all writes so far, and the writes that follow from these.
 
         Returns the seconds until the last check that found unfinished work. Raises `EndedError` for the first component
-        that has crashed or is not done in time.
+        that has crashed or is not done in time, and `StarvedError` if it could not run.
         """
         if self._stopped:
             self.check_progress()
@@ -77,7 +77,7 @@ class ComponentSync:
                 describe=lambda: f"{behind} to have processed all events{self._why(behind)}",
                 error=InconclusiveError,
             )
-        except EndedError:
+        except (EndedError, StarvedError):
             raise
         except InconclusiveError as error:
             self._failed = self._failed or (f"{behind} has stopped processing changes: {error}", behind)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.eventually import time_scale
 from harness.netns.namespace import Namespace, processes_by_netns
+from harness.run_delay import RUN_DELAY, ThreadTimes, threads_of
 
 LOOKS = 5
 """The number of consecutive samples, after the first, in which a program must seem hung."""
@@ -40,19 +41,16 @@ _ESTABLISHED = "01"  # unread data of a connection that the server has closed is
 
 @dataclass(frozen=True, slots=True)
 class ActivitySample:
-    """A sample of the programs in a netns: state and scheduler statistics by thread, unread bytes by connection.
+    """A sample of the programs in a netns: state and times by thread, unread bytes by connection."""
 
-    The first statistics are the nanoseconds for which the thread has run and has waited for a processor.
-    """
-
-    threads: Mapping[str, tuple[str, str]]
+    threads: Mapping[str, ThreadTimes]
     unread: Mapping[str, int] = field(default_factory=dict)
 
     def hung_since(self, earlier: ActivitySample) -> bool:
         """Return whether since that sample, no thread has run or become runnable and no data was read."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
         wants = self._in_state(_RUNNABLE) or self._in_state(_DISK)
-        return bool(self.threads) and not wants and self._statistics() == earlier._statistics() and unread
+        return bool(self.threads) and not wants and self._times() == earlier._times() and unread
 
     def idle_since(self, earlier: ActivitySample, seconds: float) -> bool:
         """Return whether the programs have hardly run since an earlier sample, taken this many seconds ago.
@@ -64,15 +62,15 @@ class ActivitySample:
             return False
         if self._in_state(_RUNNABLE) & earlier._in_state(_RUNNABLE):
             return False
-        before = earlier._statistics()
-        grown = sum(_wanted(told) - _wanted(before.get(each, "0 0")) for each, told in self._statistics().items())
+        before = earlier._times()
+        grown = sum(sum(times) - sum(before.get(each, ())) for each, times in self._times().items())
         return grown <= _HARDLY * seconds * 1e9
 
     def _in_state(self, wanted: str) -> set[str]:
-        return {each for each, (state, _) in self.threads.items() if state == wanted}
+        return {each for each, told in self.threads.items() if told.state == wanted}
 
-    def _statistics(self) -> dict[str, str]:
-        return {each: told for each, (_, told) in self.threads.items()}
+    def _times(self) -> dict[str, tuple[int, ...]]:
+        return {each: told[1:] for each, told in self.threads.items()}
 
 
 class _Watch:
@@ -123,29 +121,17 @@ class IdleWatch(_Watch):
         """Return how long all programs have been idle, in seconds. Call it repeatedly, because it takes the samples."""
         now = time.monotonic()
         if self._last and now - self._looked_at < IDLE_EVERY * time_scale():
-            return self._looked_at - self._since
+            return self._seconds()
         before, self._last = self._last, self._look(unread=False)
         passed, self._looked_at = now - self._looked_at, now
         idle = (place in before and each.idle_since(before[place], passed) for place, each in self._last.items())
         if not self._last or not all(idle):
             self._since = now
-        return now - self._since
+        return self._seconds()
 
-
-def _wanted(statistics: str) -> int:
-    """Return the nanoseconds that a thread has run or waited for a processor."""
-    return sum(map(int, statistics.split()[:2]))
-
-
-def threads_of(process: Path) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the number, state and scheduler statistics of each thread of a process. Threads that exit are skipped.
-
-    Yields nothing on a kernel without `CONFIG_SCHED_INFO`.
-    """
-    with contextlib.suppress(OSError):
-        for thread in (process / "task").iterdir():
-            state = (thread / "stat").read_text("ascii", errors="replace").rpartition(")")[2].split()[0]
-            yield thread.name, (state, (thread / "schedstat").read_text("ascii"))
+    def _seconds(self) -> float:
+        """Return how long the programs have been idle, without the time in which the API server could not run."""
+        return self._looked_at - self._since - RUN_DELAY.lost(self._since, self._looked_at)
 
 
 def unread_of(process: Path, port: int) -> dict[str, int]:

@@ -24,6 +24,7 @@ from pathlib import Path
 from harness.errors import HarnessError, UnavailableError
 from harness.netns import userns_restrictions
 from harness.netns.namespace import CLONE_NEWUSER, Namespace, move_home, unshare
+from harness.run_delay import RUN_DELAY
 
 _CAP_NET_ADMIN = 12
 _CAP_SYS_ADMIN = 21
@@ -44,6 +45,7 @@ def enter() -> None:
     raise_descriptor_limit()
     if able():
         return
+    RUN_DELAY.end()
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads > 1:
         raise UnavailableError(

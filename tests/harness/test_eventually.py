@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -10,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from harness import eventually as eventually_module
-from harness.errors import InconclusiveError
-from harness.eventually import FAR, NotYetError, crowding, eventually, last_value, set_time_scale, time_scale
+from harness.errors import InconclusiveError, StarvedError
+from harness.eventually import NotYetError, eventually, is_over, last_value, set_time_scale, time_scale
+from harness.run_delay import RunDelay
 
 
 @pytest.fixture(autouse=True)
@@ -99,27 +99,44 @@ def test_last_check_without_a_value_has_a_reason() -> None:
         last_value(look, lambda seen: seen == 2, within=0.02, every=0.001, describe="endpoints")
 
 
-@pytest.mark.parametrize(
-    ("load", "processors", "factor"), [(0.5, 2, 1), (8, 2, 1), (16, 2, 2), (36, 2, 4.5), (900, 2, 10), (36, 8, 1.125)]
-)
-def test_deadline_is_longer_on_a_crowded_machine(
-    load: float, processors: int, factor: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(processors)))
-    assert crowding() == factor
+class Starved(RunDelay):
+    """A machine on which the programs cannot run for this share of the time."""
+
+    def __init__(self, share: float, *, stopped: bool = False) -> None:
+        super().__init__()
+        self.share, self.stopped = share, stopped
+
+    def lost(self, since: float, until: float | None = None) -> float:
+        return self.share * ((time.monotonic() if until is None else until) - since)
 
 
-@pytest.mark.parametrize(("within", "longer"), [(None, True), (FAR, True), (FAR - 1, False)])
-def test_only_waits_without_their_own_bound_get_longer(
-    within: float | None, longer: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(eventually_module, "crowding", lambda: 3.0)
-    set_time_scale(0.001)
+def test_limit_counts_the_time_in_which_programs_can_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eventually_module, "RUN_DELAY", Starved(0.5))
     begin = time.monotonic()
-    with pytest.raises(NotYetError):
-        eventually(lambda: False, within=within, describe="nothing")
-    assert (time.monotonic() - begin > 2.5 * FAR * 0.001) == longer
+    with pytest.raises(NotYetError, match="last seen: False"):
+        eventually(lambda: False, within=0.05, describe="nothing")
+    assert time.monotonic() - begin >= 0.1
+
+
+@pytest.mark.parametrize(
+    ("stopped", "why"), [(False, "the machine is too busy"), (True, "a program is stopped")], ids=["waits", "stopped"]
+)
+def test_programs_that_cannot_run_are_not_late(stopped: bool, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eventually_module, "RUN_DELAY", Starved(1.0, stopped=stopped))
+    said = rf"waited .* for nothing; last seen: False.* The programs of this run could not run for up to .* s: {why}$"
+    with pytest.raises(StarvedError, match=said):
+        eventually(lambda: False, within=0.01, describe="nothing")
+
+
+@pytest.mark.parametrize(("share", "over"), [(0.0, True), (0.5, True), (1.0, False)])
+def test_wait_in_several_parts_counts_the_same_time(share: float, over: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eventually_module, "RUN_DELAY", Starved(share))
+    begin = time.monotonic() - 1.0
+    assert is_over(begin, 0.4) is over
+    assert not is_over(begin, 600)
+    if not over:
+        with pytest.raises(StarvedError, match="in vain"):
+            is_over(begin, 0.05)
 
 
 def test_timed_out_wait_has_its_reason() -> None:

@@ -24,6 +24,7 @@ from harness.judging.history import History
 from harness.netns import sandbox
 from tests.conformance import cases, kill_checks
 from tests.conformance.cases import SwitchableBackend, Trial, fewer_probes, time_scaled
+from tests.machine_load import crowding
 from tests.mutation.patched_import import instead
 
 TRIAL_SECONDS = 120
@@ -95,7 +96,7 @@ def judge(module: str, text: str, requirements: Sequence[ApiRequest]) -> Sentenc
 
 def _in_child(sender: Connection, folder: str, module: str, text: str, requirements: Sequence[ApiRequest]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent process
-    signal.alarm(int(TRIAL_SECONDS * eventually.crowding()))
+    signal.alarm(int(TRIAL_SECONDS * crowding()))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of mutants print tracebacks
     with ExitStack() as stack:
@@ -128,7 +129,7 @@ def _tried(cluster: Trial, requirements: Iterable[ApiRequest], sender: Connectio
     untold: dict[str, str] = {}
     silent = 0
     for each, reading in requirements:
-        signal.alarm(int(TRIAL_SECONDS * eventually.crowding()))
+        signal.alarm(int(TRIAL_SECONDS * crowding()))
         sender.send(each)
         is_judged, text = _trial(cluster, each, reading)
         if text:

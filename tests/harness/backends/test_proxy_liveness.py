@@ -32,6 +32,7 @@ from harness.netns import activity
 from harness.probes.loop import Probe
 from harness.proxies.executable import ExecutableProxy
 from harness.recipes.recipe import OF_PROXY, parse_recipe
+from harness.run_delay import threads_of
 from tests.conformance.cases import time_scaled
 
 ROOT = Path(__file__).parents[3]
@@ -75,7 +76,7 @@ def hang(cluster: NetnsBackend, node: str, how: signal.Signals) -> None:
     os.kill(pid, how)
     if how is signal.SIGSTOP:
         eventually(
-            lambda: {state for _, (state, _) in activity.threads_of(Path(f"/proc/{pid}"))} <= {"T"},
+            lambda: {each.state for _, each in threads_of(Path(f"/proc/{pid}"))} <= {"T"},
             within=10,
             describe="all its threads to stand still",
         )

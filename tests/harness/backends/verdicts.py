@@ -12,8 +12,8 @@ from pathlib import Path
 
 import yaml
 
-from harness.eventually import crowding
 from harness.judging.exit_codes import ExitCode
+from tests.machine_load import crowding
 
 RUN = [sys.executable, "-c", "from harness.commands.main import main; main()"]
 UNTOLD = "could not be told beside this load"

@@ -12,6 +12,7 @@ from harness.netns import activity, process, sandbox
 from harness.netns.activity import LOOKS, ActivitySample, HungWatch
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, execute, up
+from harness.run_delay import ThreadTimes
 
 READER = """
 import socket, sys, time
@@ -24,7 +25,8 @@ READS = "while server.recv(100): pass"
 
 
 def sample(ran: dict[str, str], unread: dict[str, int], *, state: str = "S") -> ActivitySample:
-    return ActivitySample({thread: (state, told) for thread, told in ran.items()}, unread)
+    times = {thread: ThreadTimes(state, *map(int, told.split())) for thread, told in ran.items()}
+    return ActivitySample(times, unread)
 
 
 @pytest.fixture(autouse=True)
@@ -63,27 +65,27 @@ def test_idle_program_with_unread_data_is_hung(does: str, said: bytes, hangs: bo
 
 def test_program_is_hung_after_several_consecutive_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a suspend of an hour there is only one observation, which must not count as a hang."""
-    sight = sample({"7": "1 2 3"}, {"0100007F:1": 4})
+    sight = sample({"7": "1 2"}, {"0100007F:1": 4})
     looking = HungWatch({}, 1)
     monkeypatch.setattr(looking, "_look", lambda **_: {"a1": sight})
     found = [looking.hung(["a1"]) for _ in range(LOOKS + 1)]
     assert found == [[]] * LOOKS + [["a1"]]
-    monkeypatch.setattr(looking, "_look", lambda **_: {"a1": sample({"7": "2 2 4"}, {"0100007F:1": 4})})
+    monkeypatch.setattr(looking, "_look", lambda **_: {"a1": sample({"7": "2 2"}, {"0100007F:1": 4})})
     assert looking.hung(["a1"]) == []
 
 
 @pytest.mark.parametrize(
     "later",
     [
-        sample({"7": "1 2 3"}, {"0100007F:1": 4}, state="R"),
-        sample({"7": "1 2 3", "8": "0 0 0"}, {"0100007F:1": 4}),
-        sample({"7": "1 2 3"}, {"0100007F:1": 3}),
-        sample({"7": "1 2 3"}, {"0100007F:2": 4}),
+        sample({"7": "1 2"}, {"0100007F:1": 4}, state="R"),
+        sample({"7": "1 2", "8": "0 0"}, {"0100007F:1": 4}),
+        sample({"7": "1 2"}, {"0100007F:1": 3}),
+        sample({"7": "1 2"}, {"0100007F:2": 4}),
         sample({}, {"0100007F:1": 4}),
     ],
     ids=["waits-for-a-processor", "has-started-a-thread", "has-read-data", "has-reconnected", "has-ended"],
 )
 def test_program_that_makes_progress_is_not_hung(later: ActivitySample) -> None:
-    earlier = sample({"7": "1 2 3"}, {"0100007F:1": 4})
+    earlier = sample({"7": "1 2"}, {"0100007F:1": 4})
     assert earlier.hung_since(earlier)
     assert not later.hung_since(earlier)

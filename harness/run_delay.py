@@ -1,0 +1,170 @@
+"""Measure for how long the programs of this run could not run, so that a limit counts only the rest of the time.
+
+A promise such as "within 5 s" is about a program, and not about the machine. On a busy machine, a right program waits
+for a processor; in a stopped process or control group, it does not run at all. The kernel counts the first for each
+thread (`run_delay` in /proc/…/schedstat), and shows the second as the state "T". A thread that wakes late although
+this process has not run shows that all of it was stopped, by SIGSTOP or a suspend.
+
+The programs are this process, which contains the API server, the observer and the reference, and its descendants.
+Waits of several threads are added, up to the time that passed, because a change goes through one program after the
+other. So the result is an upper bound: a limit that is exceeded without this time is exceeded for certain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+EVERY = 0.1
+"""Seconds between two samples."""
+
+LATE = 0.5
+"""Seconds without running after which this process counts as stopped. Shorter delays are part of `run_delay`."""
+
+_INTERVALS = 6_000  # ten minutes of samples
+_RUNNABLE, _STOPPED = "R", "T"  # states of a thread
+
+
+class ThreadTimes(NamedTuple):
+    """The state of a thread, and the nanoseconds for which it has run and has waited for a processor."""
+
+    state: str
+    ran: int
+    waited: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample of all threads by number, at a time (monotonic seconds), with the processor time of this process."""
+
+    at: float
+    used: float
+    threads: Mapping[str, ThreadTimes] = field(default_factory=dict)
+
+    def lost_since(self, earlier: Sample, planned: float = EVERY) -> float:
+        """Return for how many seconds since an earlier sample some thread could not run, at most.
+
+        The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable in both
+        samples, and has neither run nor waited, has waited. So has a runnable thread that ended in between.
+        """
+        passed = self.at - earlier.at
+        asleep = passed - planned - (self.used - earlier.used)
+        waited = 0.0
+        for thread, before in earlier.threads.items():
+            now = self.threads.get(thread)
+            if now is None:
+                waited += passed * (before.state == _RUNNABLE)
+            elif now.state == before.state and now.state in (_RUNNABLE, _STOPPED) and now[1:] == before[1:]:
+                waited += passed
+            else:
+                waited += (now.waited - before.waited) / 1e9
+        new = self.threads.keys() - earlier.threads.keys() if earlier.threads else ()
+        waited += sum(self.threads[thread].waited for thread in new) / 1e9
+        return min(passed, max(waited, asleep if asleep > LATE else 0.0))
+
+
+def sample(without: int = 0) -> Sample:
+    """Return a sample of this process and its descendants, except for the thread with the number `without`."""
+    threads: dict[str, ThreadTimes] = {}
+    for process in family(Path(f"/proc/{os.getpid()}")):
+        threads.update(threads_of(process))
+    threads.pop(str(without), None)
+    return Sample(time.monotonic(), time.process_time(), threads)
+
+
+def family(process: Path) -> Iterator[Path]:
+    """Yield a process and its descendants as folders of /proc, or only the process without `CONFIG_PROC_CHILDREN`."""
+    yield process
+    with contextlib.suppress(OSError):
+        for thread in (process / "task").iterdir():
+            with contextlib.suppress(OSError):
+                for child in (thread / "children").read_text("ascii").split():
+                    yield from family(process.parent / child)
+
+
+def threads_of(process: Path) -> Iterator[tuple[str, ThreadTimes]]:
+    """Yield the number, state and times of each thread of a process. Threads that exit are skipped.
+
+    Yields nothing on a kernel without `CONFIG_SCHED_INFO`.
+    """
+    with contextlib.suppress(OSError):
+        for thread in (process / "task").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                state = (thread / "stat").read_text("ascii", errors="replace").rpartition(")")[2].split()[0]
+                ran, waited, *_ = map(int, (thread / "schedstat").read_text("ascii").split())
+                yield thread.name, ThreadTimes(state, ran, waited)
+
+
+class RunDelay:
+    """Samples all threads while a wait is in progress, on a thread of its own."""
+
+    def __init__(self, look: Callable[[int], Sample] = sample) -> None:
+        self._look = look
+        self.stopped = False  # whether a program was stopped in the last sample
+        self._last = Sample(time.monotonic(), time.process_time())
+        self._lost: deque[tuple[float, float, float]] = deque(maxlen=_INTERVALS)  # begin, end, lost seconds
+        self._mutex, self._sampling = threading.Lock(), threading.Lock()
+        self._watching = 0
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Take samples during the block. Blocks may overlap."""
+        with self._mutex:
+            self._watching += 1
+            if self._ended.is_set() or self._thread is None or not self._thread.is_alive():  # a fork has no thread
+                self._ended = threading.Event()
+                self._last = Sample(time.monotonic(), time.process_time())
+                self._thread = threading.Thread(target=self._watch, args=(self._ended,), name="run-delay", daemon=True)
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._watching -= 1
+                if not self._watching:
+                    self._ended.set()  # nobody waits for the thread, which may take long on a busy machine
+
+    def end(self) -> None:
+        """Wait for the end of the thread, for a caller that needs a process with one thread."""
+        if self._thread is not None and self._ended.is_set():
+            self._thread.join()
+
+    def lost(self, since: float, until: float | None = None) -> float:
+        """Return for how many seconds between two times (monotonic) the programs could not run, at most."""
+        until = time.monotonic() if until is None else until
+        if self._watching and until - self._last.at > 2 * EVERY:  # the thread may be late itself
+            self._update()
+        lost = 0.0
+        for begin, end, seconds in reversed(list(self._lost)):
+            if end <= since:
+                break
+            lost += min(seconds, max(0.0, min(end, until) - max(begin, since)))
+        return lost
+
+    def note(self, now: Sample) -> None:
+        """Record the time that was lost since the last sample."""
+        if now.at > self._last.at and (lost := now.lost_since(self._last)):
+            self._lost.append((self._last.at, now.at, lost))
+        self._last = now
+        self.stopped = any(each.state == _STOPPED for each in now.threads.values())
+
+    def _watch(self, ended: threading.Event) -> None:
+        while not ended.wait(EVERY):
+            self._update()
+
+    def _update(self) -> None:
+        with self._sampling:
+            self.note(self._look((self._thread and self._thread.native_id) or 0))
+
+
+RUN_DELAY = RunDelay()
+"""The delay of this process and its descendants. All limits use it."""
