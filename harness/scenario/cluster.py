@@ -502,13 +502,14 @@ class Cluster(ComponentOperations):
         *,
         observed: float | Mapping[str, float],
         explanation: str = "",
+        unknown: str = "",
     ) -> None:
         """Expect a number, or each number of a mapping, to lie between two bounds. `None` means no upper bound.
 
-        Raises `AssertionError`.
+        Raises `AssertionError`, or `InconclusiveError` if `unknown` is not empty.
         """
         judgement = self.history.compare(
-            self.record.test, what, expected=[fewest, most], observed=observed, relation="within"
+            self.record.test, what, expected=[fewest, most], observed=observed, relation="within", unknown=unknown
         )
         self._raise_unless_passed(judgement, what, observed, explanation)
 

@@ -2,6 +2,8 @@
 
 No document specifies how soon a component must process a change. So a check waits for the time that the implementation
 declares, or up to `harness.eventually.FAR`, and then judges the last value. The duration is recorded.
+
+A change that is late by the clock, but not without the time in which the programs could not run, is inconclusive.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any, TypeVar
 
 from harness import eventually
 from harness.errors import InconclusiveError
+from harness.run_delay import RUN_DELAY
 from harness.scenario.cluster import Cluster
 from harness.scenario.record import SeenValue
 
@@ -40,10 +43,28 @@ def wait_for_value(
     caches may still return an old value.
     """
     cluster.backend.restored.await_pods()  # exclude the time that kubelets need
-    begin = time.monotonic()
-    seen = eventually.last_value(look, is_right, within=patience(cluster) + kept, every=every, describe=what)
+    begin = wrong_at = time.monotonic()
+    looked_at = begin
+
+    def timed() -> V:
+        nonlocal looked_at
+        looked_at = time.monotonic()
+        return look()
+
+    def right(seen: V) -> bool:
+        nonlocal wrong_at
+        if is_right(seen):
+            return True
+        wrong_at = looked_at
+        return False
+
+    within = patience(cluster) + kept
+    seen = eventually.last_value(timed, right, within=within, every=every, describe=what)
     if is_right(seen):
         cluster.took(what, time.monotonic() - begin)
+        if cluster.converges_within and (doubt := delayed(begin, wrong_at, within)):
+            said = f"{what} became as expected within {limit(cluster)}"
+            cluster.expect_equal(said, expected=True, observed=False, unknown=doubt)
     return seen
 
 
@@ -61,7 +82,7 @@ def wait_for_stable_value(
     processes the change. If the value becomes wrong, the wait continues. `recheck` checks the value again at the end of
     the scenario. `shown` converts the value to JSON.
     """
-    deadline = time.monotonic() + patience(cluster) * eventually.time_scale()
+    begin = time.monotonic()
     while True:
         seen = wait_for_value(cluster, what, look, is_right)
         if not is_right(seen):
@@ -77,7 +98,7 @@ def wait_for_stable_value(
 
             cluster.record.sightings[what] = SeenValue(time.monotonic(), _changes(cluster), shown(seen), look_again)
             return seen
-        if time.monotonic() > deadline:
+        if eventually.is_over(begin, patience(cluster)):
             return seen
 
 
@@ -94,6 +115,17 @@ def patience(cluster: Cluster) -> float:
 def limit(cluster: Cluster) -> str:
     """Return the time limit for a change in words."""
     return f"{'the declared ' if cluster.converges_within else ''}{patience(cluster):g} s"
+
+
+def delayed(begin: float, until: float, within: float) -> str:
+    """Return why a change is not proven to have taken longer than its limit, or "" if it has, or if it was in time.
+
+    The change took from `begin` to `until` (monotonic seconds). `within` is in seconds before the time scale.
+    """
+    seconds, most, lost = until - begin, within * eventually.time_scale(), RUN_DELAY.lost(begin, until)
+    if seconds <= most or seconds - lost > most:
+        return ""
+    return f"it was wrong for {seconds:.3f} s. {eventually.could_not_run(lost)}"
 
 
 def recheck(cluster: Cluster, quiet: float = QUIET) -> None:

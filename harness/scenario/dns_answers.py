@@ -9,6 +9,7 @@ expired.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -25,10 +26,12 @@ import dns.rdatatype
 from harness.api.client import RefusedError
 from harness.backends.protocols import ServesDns, Sockets
 from harness.dns.dns import PORT, ZONE
-from harness.errors import InconclusiveError
+from harness.errors import InconclusiveError, StarvedError
+from harness.eventually import MOST, could_not_run
 from harness.model.manifests import Object
 from harness.model.workloads import Client, Pod
 from harness.probes.reactor import starved
+from harness.run_delay import RUN_DELAY
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import wait_for_value
 from harness.scenario.eventual_state import expect_eventually
@@ -36,6 +39,7 @@ from harness.scenario.service import Service
 from harness.variation import axes
 
 PATIENCE = 2.0  # time limit for one answer in seconds
+EXCUSED = 0.1  # the share of this time for which the programs could not run, from which a missing answer is nobody's
 PAYLOAD = 4096
 AGAIN = 3
 LONGEST_KEPT = 60  # seconds; no check waits longer for an old answer to expire
@@ -81,7 +85,8 @@ def ask_dns(
     """Send one query from a client's netns, without EDNS if `payload` is 0. A time-out is returned as an answer.
 
     Without `tcp`, the protocol is drawn if `payload` is the default. `family` is the IP family of the packets, by
-    default the cluster's primary family. Raises `InconclusiveError` if control probes are lost as well as the answer.
+    default the cluster's primary family. Raises `InconclusiveError` if control probes are lost as well as the answer,
+    or if the programs could not run while the answer was awaited.
     """
     server = cluster.backend.part(ServesDns).dns()
     cluster.record.used.add("DNS")
@@ -93,7 +98,7 @@ def ask_dns(
     with cluster.backend.part(ServesDns, client=client).beside_dns(client, family) as control:
         try:
             with cluster.backend.part(Sockets).namespace_of(client).entered():
-                answer = ask(query, server[family], timeout=PATIENCE, port=PORT)
+                answer = _asked_in_time(lambda: ask(query, server[family], timeout=PATIENCE, port=PORT))
         except (OSError, dns.exception.DNSException) as error:
             if isinstance(error, OSError) and starved(error):
                 raise InconclusiveError(f"{client} cannot query the DNS server: {error}") from error
@@ -101,6 +106,25 @@ def ask_dns(
                 raise InconclusiveError(f"{client} got no answer from the DNS server, and {why}") from error
             return DnsAnswer(f"no answer ({type(error).__name__})")
     return _read(answer, query)
+
+
+def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Message:
+    """Return the answer to a query. If the programs could not run while it was awaited, ask again.
+
+    Raises `dns.exception.Timeout` if there is no answer although they could, or else `StarvedError`.
+    """
+    begin = time.monotonic()
+    with RUN_DELAY.watched():
+        while True:
+            asked = time.monotonic()
+            try:
+                return ask()
+            except dns.exception.Timeout as error:
+                if RUN_DELAY.lost(asked) < EXCUSED * PATIENCE:
+                    raise
+                if time.monotonic() - begin >= MOST * PATIENCE:
+                    lost = could_not_run(RUN_DELAY.lost(begin))
+                    raise StarvedError(f"the DNS server did not answer in {PATIENCE:g} s. {lost}") from error
 
 
 def _read(answer: dns.message.Message, query: dns.message.Message) -> DnsAnswer:

@@ -23,8 +23,9 @@ from harness.judging.timeline import Seen
 from harness.judging.verdict import Judgement, Verdict
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 from harness.model.texts import paragraphs
+from harness.run_delay import RUN_DELAY
 from harness.scenario.cluster import Cluster
-from harness.scenario.convergence import limit, patience
+from harness.scenario.convergence import delayed, limit, patience
 from harness.scenario.paths import Path
 from harness.scenario.service import Service
 from harness.scenario.service_address import named
@@ -76,6 +77,7 @@ class Waited:
 
     `wrong_until` is the time in seconds from the start of the wait to the start of the last wrong round, or until all
     components had settled. The implementation needed at least this time. The duration of a round does not count.
+    `begin` is the start in monotonic seconds.
 
     `seen` holds the observations of the second round if the first attempt was right. They count in the window, so a
     faulty proxy has two chances to pass (`Rates.chances`).
@@ -86,6 +88,7 @@ class Waited:
     wrong: str = ""
     text: str = ""
     wrong_until: float = 0.0
+    begin: float = 0.0
     seen: Observed = field(default_factory=dict)
     unknown: str = ""
     silent: Path | None = None
@@ -97,7 +100,8 @@ def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
         in_time = waited.wrong_until <= cluster.converges_within * time_scale()
         said = f"{what} became as expected within {limit(cluster)}"
         late = f"Before the window: {waited.text}" if waited.text else f"it was wrong for {waited.wrong_until:.3f} s"
-        cluster.expect_equal(said, expected=True, observed=in_time, explanation=late)
+        doubt = delayed(waited.begin, waited.begin + waited.wrong_until, cluster.converges_within)
+        cluster.expect_equal(said, expected=True, observed=in_time, explanation=late, unknown=doubt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,9 @@ class _Mismatch:
 def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> Waited:
     """Wait until all components have settled and a few probes along each path have the expected outcome."""
     begin = time.monotonic()
-    busy = cluster.settle()
-    waited = wait_for_packets(cluster, paths, awaited, begin=begin, within=patience(cluster))
+    with RUN_DELAY.watched():
+        busy = cluster.settle()
+        waited = wait_for_packets(cluster, paths, awaited, begin=begin, within=patience(cluster))
     if not waited.wrong:
         cluster.took(awaited, time.monotonic() - begin)
     return replace(waited, wrong_until=max(waited.wrong_until, busy))
@@ -147,9 +152,9 @@ def wait_for_packets(
         eventually(as_expected, within=within, every=0.02, describe=awaited, in_vain=in_vain)
     except NotYetError as error:
         unknown = "" if mismatch.known else mismatch.text
-        return Waited(mismatch.text, str(error), wrong_until, unknown=unknown, silent=mismatch.silent)
+        return Waited(mismatch.text, str(error), wrong_until, begin, unknown=unknown, silent=mismatch.silent)
     only = second_rounds[0]
-    return Waited(wrong_until=wrong_until, seen={} if isinstance(only, _Mismatch) else only)
+    return Waited(wrong_until=wrong_until, begin=begin, seen={} if isinstance(only, _Mismatch) else only)
 
 
 def _judged_by_full_probes(cluster: Cluster, waited: Waited) -> Waited:

@@ -15,7 +15,9 @@ from harness.model.abilities import Ability
 from harness.model.manifests import Port
 from harness.model.outcomes import Reached, Refused, Unknown
 from harness.model.workloads import Client
+from harness.run_delay import RUN_DELAY
 from harness.scenario.cluster import Cluster
+from harness.scenario.convergence import delayed
 from harness.scenario.long_connections import long_connection
 from harness.scenario.measuring import (
     FIRST_ROUND,
@@ -76,13 +78,15 @@ def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, 
     """
     target = service_address(cluster, service)
     begin = time.monotonic()
-    waited = wait_for_packets(cluster, paths_to(target, expected), f"traffic by {target}", begin=begin, within=None)
+    with RUN_DELAY.watched():
+        waited = wait_for_packets(cluster, paths_to(target, expected), f"traffic by {target}", begin=begin, within=None)
     cluster.expect_within(
         f"seconds until traffic of service {service.name} was as expected",
         0,
         seconds * time_scale(),
         observed=round(waited.wrong_until, 3),
         explanation=waited.text,
+        unknown=delayed(begin, begin + waited.wrong_until, seconds),
     )
 
 
