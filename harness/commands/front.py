@@ -12,6 +12,7 @@ import click
 from harness.errors import DistrustError, HarnessError, NothingSelectedError, UnavailableError, UsageError
 from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.model.escaping import for_terminal
+from harness.model.neutral_output import neutral_streams
 from harness.run.shortage import why_it_cannot_continue
 from harness.run.signals import as_interrupts
 
@@ -31,6 +32,10 @@ class Front(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command, and end the process with the command's exit code."""
+        with neutral_streams():
+            self._run(*args, **kwargs)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
         try:
             with as_interrupts(alone=not (args or kwargs)):
                 status = super().main(*args, **{**kwargs, "standalone_mode": False})

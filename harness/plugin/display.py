@@ -21,6 +21,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from harness.model.escaping import for_terminal
+from harness.model.neutral_output import neutral
 from harness.report.outcomes import Style
 from harness.report.summary import Line
 
@@ -79,6 +81,13 @@ def _beside_capture(file: Any) -> Any:
         return file
 
 
+class _Proxy(FileProxy):
+    """What pytest writes while the state is drawn; it does not pass through the streams of the command."""
+
+    def write(self, text: str) -> int:
+        return super().write(neutral(text))
+
+
 class _Unwrapped:
     """A line for rich that is not wrapped. Rich's `soft_wrap` would also affect the drawing below the line."""
 
@@ -86,7 +95,9 @@ class _Unwrapped:
         self._line = line
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Segment(self._line.text, console.get_style(_RICH.get(self._line.style, self._line.style)))
+        yield Segment(
+            neutral(for_terminal(self._line.text)), console.get_style(_RICH.get(self._line.style, self._line.style))
+        )
         yield Segment.line()
 
 
@@ -188,7 +199,7 @@ class Display:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._terminal._tw._file = FileProxy(console, self._file)  # pytest and xdist write at any time
+        self._terminal._tw._file = _Proxy(console, self._file)  # pytest and xdist write at any time
         self._live.start()
 
     def stop(self) -> None:
@@ -210,7 +221,7 @@ class Display:
             self._live.console.print(_Unwrapped(line), crop=False)
             return
         with self._lock:
-            self._terminal.write_line(line.text, **_MARKUP[line.style])
+            self._terminal.write_line(neutral(for_terminal(line.text)), **_MARKUP[line.style])
             self._terminal.flush()  # the state is written through a different buffer
         if self._silence is not None:
             self._silence.broken()

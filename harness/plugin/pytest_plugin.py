@@ -22,6 +22,7 @@ import pytest
 from harness.errors import DistrustError, NothingSelectedError, UnavailableError, UsageError
 from harness.judging.exit_codes import ExitCode
 from harness.model.escaping import for_terminal
+from harness.model.neutral_output import neutral_streams
 from harness.run.run import RUN, Run, run_of
 from harness.run.signals import hear_controller_alone
 from harness.run.suite_files import SUITE
@@ -62,7 +63,9 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         except UsageError as error:
             raise pytest.UsageError(str(error)) from error
     try:
-        status = yield
+        ours = run_of(config) is not None or _WORKER_INPUT in getattr(config, "workerinput", ())
+        with neutral_streams() if ours else contextlib.nullcontext():
+            status = yield
     except pytest.UsageError as error:  # the only error that pytest passes on unchanged
         code = next((each for kind, each in _CODES.items() if isinstance(error.__cause__, kind)), None)
         if code is None:
@@ -73,7 +76,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     if run is not None and not run.worker:
         run.folder.abandon()  # removes the folder if nothing was run
         if run.distrust and status == ExitCode.INTERNAL_ERROR:
-            print(f"error: {run.distrust[0]}", file=sys.stderr)  # noqa: T201
+            print(f"error: {for_terminal(run.distrust[0])}", file=sys.stderr)  # noqa: T201
             return int(ExitCode.DISTRUST)
     if run is not None and run.usage_error:  # from a worker, which cannot end the run itself
         raise pytest.UsageError(run.usage_error)

@@ -1,10 +1,11 @@
 """Repeat a failed test with fewer drawn values, to find the values that matter.
 
-The repetitions never change the verdict. Their observations are not recorded.
+The repetitions never change the verdict. Their observations are not recorded, and their output is not shown.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
@@ -46,11 +47,13 @@ class Shrinker:
 def _fails(item: pytest.Item, following: pytest.Item | None) -> bool:
     """Run a test without reports, and return whether it failed because of an unmet expectation."""
     state = item.session._setupstate  # pytest has no other way to repeat a test
+    capture = item.config.pluginmanager.getplugin("capturemanager")
     try:
-        item._initrequest()  # type: ignore[attr-defined]
-        state.setup(item)
-        with judging.called(item.funcargs):  # type: ignore[attr-defined]
-            item.runtest()
+        with contextlib.nullcontext() if capture is None else capture.item_capture("call", item):
+            item._initrequest()  # type: ignore[attr-defined]
+            state.setup(item)
+            with judging.called(item.funcargs):  # type: ignore[attr-defined]
+                item.runtest()
     except UnmetError:
         return True
     except (Exception, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001  it shows nothing

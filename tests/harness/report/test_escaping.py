@@ -21,6 +21,7 @@ from harness.commands.main import main
 from harness.model import escaping
 from harness.report import changes, comparison
 from tests.explain import building
+from tests.harness.ci_commands import HOSTILE, commands
 
 pytest_plugins = ["pytester"]
 
@@ -156,12 +157,13 @@ def test_explanation_is_fully_escaped(tmp_path: Path) -> None:
         for *path, last in leaves(json.loads(whole)):
             planted = json.loads(whole)
             inner = functools.reduce(operator.getitem, path, planted)
-            inner[last] += LINES
+            inner[last] += "\n".join((LINES, *HOSTILE))
             file.write_text(json.dumps(planted))
             for asked in EXPLAINED:
                 result = CliRunner().invoke(main, ["explain", *asked, "--from", str(tmp_path)])
                 assert result.exit_code in {0, 1, 4}, (file.name, path, last, asked, result.output)
                 assert not obeyed(result.output), (file.name, path, last, asked)
+                assert not commands(result.output), (file.name, path, last, asked)
                 assert "html" not in asked or "<script>x" not in result.output
                 shown |= {asked} if "planted" in result.output else set()
         file.write_text(whole)

@@ -1,0 +1,134 @@
+"""Standard output and standard error that show foreign text, and never obey it.
+
+Log lines, names and messages of judged programs reach these streams in many ways: lines of progress, tables,
+tracebacks, pytest's own messages. All of them pass through this module, so it is the last place to neutralise them:
+
+- A terminal obeys escape sequences. Only colours are let through; other control characters become Python escapes.
+- Runners of CI jobs obey commands in the output: GitHub `::error::` at the start of a line, after any blanks, and
+  `##[error]` anywhere; Azure `##vso[`; TeamCity `##teamcity[`. A `|` inside the prefix makes it ordinary text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from harness.model.escaping import for_terminal
+
+_COLOUR = r"\x1b\[[0-9;]*m"
+_BLANK = rf"(?:\s|{_COLOUR})*"
+_COMMAND = re.compile(rf"(^{_BLANK}:(?=:)|##[A-Za-z]{{0,20}}(?=\[))")
+_BEGIN = re.compile(rf"{_BLANK}(:?)")
+_LAST = re.compile(r"##?[A-Za-z]{0,20}\Z")
+_BREAKS = re.compile(r"([\r\n])")
+_COLOURS = re.compile(f"({_COLOUR})")
+
+
+class Neutral:
+    """Neutralises a text that arrives in pieces."""
+
+    def __init__(self) -> None:
+        self._line = ""  # the end of the line so far, where a command may have begun; blanks are left out
+
+    def __call__(self, text: str) -> str:
+        """Return the next piece in a form that nothing obeys."""
+        return "".join(map(self._shown, _BREAKS.split(text)))
+
+    def _shown(self, part: str) -> str:
+        if part in {"\r", "\n"}:
+            self._line = ""
+            return part
+        before = self._line
+        line = before + _uncontrolled(part)
+        if begin := _BEGIN.fullmatch(line):
+            self._line = begin[1]
+        else:
+            last = _LAST.search(line[-30:])
+            self._line = "x" + (last[0] if last else "")
+        return _COMMAND.sub(r"\1|", line)[len(before) :]
+
+
+def neutral(text: str) -> str:
+    """Return a whole text in a form that no terminal and no runner of CI jobs obeys."""
+    return Neutral()(text)
+
+
+def _uncontrolled(line: str) -> str:
+    if line.isprintable():
+        return line
+    parts = enumerate(_COLOURS.split(line))
+    return "".join(part if index % 2 else for_terminal(part) for index, part in parts)
+
+
+class _Guard(io.BufferedIOBase):
+    """Neutralises the bytes of a text before they reach a binary stream, which stays open."""
+
+    def __init__(self, below: io.TextIOWrapper) -> None:
+        self.below = below
+        self._inner: Any = below.buffer
+        self._encoding = below.encoding
+        self._decode = codecs.getincrementaldecoder(below.encoding)("surrogateescape").decode
+        self._neutral = Neutral()
+
+    @property
+    def name(self) -> Any:
+        return getattr(self._inner, "name", "")
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return bool(self._inner.isatty())
+
+    def fileno(self) -> int:
+        return int(self._inner.fileno())
+
+    def write(self, data: Any, /) -> int:
+        text = self._neutral(self._decode(bytes(data)))
+        self._inner.write(text.encode(self._encoding, "backslashreplace"))
+        return len(data)
+
+    def flush(self) -> None:
+        if not self._inner.closed:
+            self._inner.flush()
+
+    def close(self) -> None:
+        """Only flush: whoever replaced the stream still owns what is below."""
+        self.flush()
+
+
+@contextlib.contextmanager
+def neutral_streams() -> Iterator[None]:
+    """Neutralise all that is written to `sys.stdout` and `sys.stderr` within the block."""
+    replaced = [(name, getattr(sys, name)) for name in ("stdout", "stderr")]
+    for name, stream in replaced:
+        if isinstance(stream, io.TextIOWrapper) and not isinstance(stream.buffer, _Guard):
+            setattr(sys, name, _guarded(stream))
+    try:
+        yield
+    finally:
+        for name, stream in replaced:
+            setattr(sys, name, stream)
+
+
+def for_drawing(stream: Any) -> Any:
+    """Return the terminal below a neutralised stream, for drawings that move the cursor and show no foreign text."""
+    guard = getattr(stream, "buffer", None)
+    return guard.below if isinstance(guard, _Guard) and guard.isatty() else stream
+
+
+def _guarded(stream: io.TextIOWrapper) -> io.TextIOWrapper:
+    stream.flush()
+    return io.TextIOWrapper(
+        _Guard(stream),
+        stream.encoding,
+        stream.errors,
+        newline="",
+        line_buffering=stream.line_buffering,
+        write_through=True,  # what is below has a buffer
+    )
