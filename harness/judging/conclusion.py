@@ -41,6 +41,7 @@ class Cause(enum.StrEnum):
 
     OBSERVED = "observed"
     NOT_TRIED = "not tried: skipped"
+    SKIPPED_LATER = "skipped later: everything judged before had passed"
     NOT_RUN = "not run: the run ended before it"
     EXCEPTION = "ended by an exception"
     OWN_CODE = "failed by the scenario's own code"
@@ -73,6 +74,8 @@ def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
 def cause(judgements: Sequence[Judgement], verdict: Verdict, ended_by: Judgement | None) -> Cause:
     """Return the cause of the verdict on a phase. `ended_by` is the judgement that ended the phase, if any."""
     decisive = _decisive(judgements)
+    if verdict is Verdict.SKIPPED and judgements and decisive is None:
+        return Cause.SKIPPED_LATER
     if verdict is not Verdict.PASSED:
         return _NOT_OBSERVED[verdict] if ended_by is None or ended_by != decisive else Cause.OBSERVED
     if not judgements:

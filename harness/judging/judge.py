@@ -271,10 +271,10 @@ class Judge:
             before = self.judged.cases.get((record["test"], record.get("parameters", "")))
             if before is not None and severity(verdict) < severity(before.derived.verdict):
                 found.append(f"{name} is {verdict} at the end of the run, but was {before.derived.verdict} before")
-        elif verdict is Verdict.PASSED and why is not cause(judgements, verdict, None):
-            found.append(f"{name} is recorded as {why}, but its judgements imply: {cause(judgements, verdict, None)}")
-        elif verdict is Verdict.SKIPPED and judgements:
-            found.append(f"{name} is recorded as skipped, but was judged")
+        elif verdict is Verdict.SKIPPED and any(each.verdict is not Verdict.PASSED for each in judgements):
+            found.append(f"{name} is recorded as skipped, but a judgement before had not passed")
+        elif verdict in (Verdict.PASSED, Verdict.SKIPPED) and why is not (implied := cause(judgements, verdict, None)):
+            found.append(f"{name} is recorded as {why}, but its judgements imply: {implied}")
 
     def _note(self, requirement_id: str, record: Mapping[str, Any]) -> None:
         feature = Feature("", Profile(record["profile"]), bool(record["core"]), "")

@@ -20,6 +20,7 @@ from tests.harness.report.forged import Forged
 from tests.harness.report.npm import installed
 
 JUDGED = """
+from harness.errors import UnavailableError
 from harness.judging.conclusion import raise_for
 from harness.model.outcomes import TIMED_OUT, Reached
 from harness.judging.statistics import Rates
@@ -62,6 +63,11 @@ def test_holds(watch):
 @must("KEP-2/changes")
 def test_changes(watch):
     watch.steady(*[Reached("a1")] * 20)
+
+@must("KEP-2/turns-out-unavailable")
+def test_turns_out_unavailable(watch):
+    watch.window(*[Reached("a1")] * 8)
+    raise UnavailableError("the answer of the client does not tell")
 
 @must("KEP-2/leaks")
 def test_leaks(watch):

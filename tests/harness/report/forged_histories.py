@@ -45,11 +45,24 @@ def cut(number: int) -> Callable[[Forged], None]:
     return lambda f: setattr(f, "history", b"".join(f.lines[:number]))
 
 
+LATER = "skipped later: everything judged before had passed"
+
+
 def leaks(**values: Any) -> Callable[[Forged], None]:
     """Change the verdict on the failed test, and compute the digests again."""
+    return named("leaks", **values)
+
+
+def named(slug: str, **values: Any) -> Callable[[Forged], None]:
+    """Change the verdict on a test, and compute the digests again."""
     return lambda f: f.rewrite(
-        lambda each: {**each, **values} if each["kind"] == "verdict" and each["test"] == "KEP-2/leaks" else each
+        lambda each: {**each, **values} if each["kind"] == "verdict" and each["test"] == f"KEP-2/{slug}" else each
     )
+
+
+def never_judged(record: dict[str, Any]) -> dict[str, Any] | None:
+    """Remove all judgements, and leave verdicts as they were."""
+    return None if record["kind"] == "judged" else record
 
 
 def passed_at_the_end(record: dict[str, Any]) -> Any:
@@ -141,6 +154,15 @@ HISTORIES: dict[str, tuple[str, Callable[[Forged], Any]]] = {
         "history",
         leaks(verdict="skipped", reason="unavailable", message="no tool", cause="not tried: skipped"),
     ),
+    "failed is skipped later": (
+        "history",
+        leaks(verdict="skipped", reason="unavailable", message="no tool", cause=LATER),
+    ),
+    "passed is skipped, and said to be not tried": (
+        "history",
+        named("holds", verdict="skipped", reason="unavailable", message="no tool", cause="not tried: skipped"),
+    ),
+    "skipped later, and nothing was judged": ("history", lambda f: f.rewrite(never_judged)),
     "failed is passed at the end": ("history", lambda f: f.rewrite(passed_at_the_end)),
     "what was seen of the failed test is gone": ("verdicts", unseen),
     "the failed test was not claimed": ("features", not_claimed),
