@@ -27,6 +27,8 @@ _USED = ("backend", "proxy", "dns", "control-plane", "controller", "kubeconfig",
          "allow-disruptive", "image-registry", "kind-image", "mode", "feature-gates", "profile", "supported-features",
          "exempt-features")  # fmt: skip
 _STYLES = {"ok": "green", "unknown": "yellow", "lacks": "bold yellow", "cannot": "bold red"}
+_MORE = """A run may skip more: if the rules of a node block a datagram, its client cannot tell whether they drop or \
+reject it, and only the client's answer shows this."""
 _ENDS = {
     0: "All is well.",
     11: "A run is possible, but missing abilities leave some requirements unjudged (exit code 11).",
@@ -111,6 +113,7 @@ def show(findings: Sequence[Finding], suite: Suite, console: Console) -> None:
     from rich.text import Text
 
     from harness.checks.check import State, exit_code
+    from harness.model.abilities import Ability
 
     table = Table("state", "what", Column(overflow="fold"), box=None, pad_edge=False, show_header=False)
     for each in findings:
@@ -118,9 +121,11 @@ def show(findings: Sequence[Finding], suite: Suite, console: Console) -> None:
     console.print(table)
     console.print()
     lacks = [each for each in findings if each.state is State.LACKS]
-    together = list(_costs(lacks, suite))
-    if len(lacks) > 1 and together:
-        console.print(Text("Together: " + "; ".join(together)))
+    together, more = list(_costs(lacks, suite)), any(Ability.OPEN_CONNECTIONS in each.lacks.abilities for each in lacks)
+    if together and (len(lacks) > 1 or more):
+        console.print(Text(f"Together: {'at least ' if more else ''}" + "; ".join(together)))
+    if together and more:
+        console.print(Text(_MORE))
     console.print(Text(_ENDS[exit_code(findings)]))
 
 

@@ -282,6 +282,27 @@ def test_ids_are_not_truncated_on_a_narrow_terminal() -> None:
     assert name in "".join(console.file.getvalue().split())  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        (["dns"], ""),
+        (["dns", "restart-proxy"], "Together: 2 of 2 requirements"),
+        (["open-connections"], "Together: at least 1 of 2 requirements"),
+        (["dns", "open-connections"], "Together: at least 2 of 2 requirements"),
+    ],
+)
+def test_number_is_a_lower_bound_if_answers_of_clients_may_show_more(lacking: list[str], said: str) -> None:
+    needs = dict(zip(("KEP-1/a", "KEP-1/b"), [Needs(frozenset({each})) for each in (*lacking, "none")], strict=False))
+    lacks = [Finding(State.LACKS, "no x", lacks=Needs(frozenset({each}))) for each in lacking]
+    core = Feature("Routing", Profile.SERVICE_PROXY, True, "Routes.")
+    requirements = [Requirement(each, "It is.", MUST, (core,), "KEP-1") for each in needs]
+    console = Console(file=io.StringIO(), width=200)
+    show(lacks, Suite(requirements, needs, [core.profile]), console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert (said in text, "A run may skip more" in text) == (True, "at least" in said)
+    assert ("Together" in text) == bool(said)
+
+
 def test_missing_kubeconfig_exits_with_4(tmp_path: Path) -> None:
     code, said = doctor("--kubeconfig", tmp_path / "none")
     assert (code, "no such file; choose one with --kubeconfig" in said) == (4, True)

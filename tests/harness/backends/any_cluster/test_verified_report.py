@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from emulator import state as cluster_state
 from emulator.kubelet.images import REGISTRY
@@ -57,6 +59,15 @@ def test_requirements_that_are_skipped_later_are_verified(kubeconfig: str, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_whole_profile_is_verified(kubeconfig: str, tmp_path: Path) -> None:
+def test_whole_profile_is_verified_and_skips_what_doctor_counts(
+    kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "10000")  # no id is broken into two lines
+    doctor = trafficdist("doctor", kubeconfig, "--profile=service-proxy", "-v")
     found = causes_of_skips(kubeconfig, tmp_path / "run", "--profile=service-proxy")
     assert {each: found.get(each) for each in LATE} == dict.fromkeys(LATE, Cause.SKIPPED_LATER)
+    assert set(found.values()) == {Cause.SKIPPED_LATER}
+    tests = yaml.safe_load((tmp_path / "run" / "report.yaml").read_text(encoding="utf-8"))["tests"]
+    skipped = {each["id"] for each in tests if each["reason"] in ("unavailable", "ineligible")}
+    assert set(re.findall(r"[A-Z0-9-]+/[a-z0-9-]+(?=,|$)", doctor.stdout, re.MULTILINE)) == skipped - found.keys()
+    assert f"Together: at least {len(skipped - found.keys())} of" in doctor.stdout
