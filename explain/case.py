@@ -2,20 +2,54 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from explain.cluster import Cluster
+from explain.routes import Route
+from explain.wish import wish_of
 from harness.api.client import Object
-from reference.endpointslice.hints import Mechanism, mechanism
+from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
 from reference.endpointslice.labels import ZONE, is_headless
-from reference.objects.endpoints import name_of
+from reference.objects.endpoints import is_ready, name_of
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Ports of a Service in one IP family whose endpoints are in the same slices.
+
+    `prefix` names the family or the ports in sentences, or is "" if there is only one question.
+    """
+
+    prefix: str
+    family: str
+    ports: tuple[Object, ...]
+    slices: tuple[Object, ...]
+    routes: tuple[Route, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(each.label for each in self.routes))
+
+    @property
+    def endpoints(self) -> list[tuple[Object, Object]]:
+        """The endpoints, each with its EndpointSlice."""
+        return [(each, one) for one in self.slices for each in one.get("endpoints") or ()]
+
+    @property
+    def ready(self) -> list[tuple[Object, Object]]:
+        return [(each, one) for each, one in self.endpoints if is_ready(each)]
+
+
 class Case:
+    """A Service with its slices, and `wish`, what it asks for."""
+
     def __init__(self, service: Object, slices: Sequence[Object], cluster: Cluster) -> None:
         self.service, self.slices, self.cluster = service, slices, cluster
+        self.wish = wish_of(service, cluster.features)
         self.spec = service["spec"]
         self.namespace, self.name = service["metadata"]["namespace"], service["metadata"]["name"]
         self.decided_by: Mechanism = mechanism(service, cluster.features)
@@ -35,22 +69,51 @@ class Case:
     def families(self) -> list[str]:
         return sorted({each["addressType"] for each in self.slices})
 
-    def endpoints(self, family: str) -> list[tuple[Object, Object]]:
-        """Return the endpoints of an IP family, each with its EndpointSlice."""
-        mine = (one for one in self.slices if one["addressType"] == family)
-        return [(each, one) for one in mine for each in one.get("endpoints") or ()]
+    def questions(self, by_proxies: Sequence[Route]) -> list[Question]:
+        """Return the ports and families of the Service, grouped by their slices."""
+        ports = {port_name(each): each for each in self.spec.get("ports") or ()}
+        groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+        for port, family in dict.fromkeys((each.port, each.family) for each in by_proxies):
+            numbers = (
+                number
+                for number, one in enumerate(self.slices)
+                if one["addressType"] == family and has_port(one, ports[port])
+            )
+            groups.setdefault((family, tuple(numbers)), []).append(port)
+        made = []
+        for (of_family, mine), names in groups.items():
+            routes = tuple(each for each in by_proxies if each.family == of_family and each.port in names)
+            prefix = f"{of_family}: " if len(names) == len(ports) else f"port {', '.join(names)}: "
+            chosen, slices = tuple(ports[each] for each in names), tuple(self.slices[number] for number in mine)
+            made.append(Question(prefix if len(groups) > 1 else "", of_family, chosen, slices, routes))
+        return made
 
     def kubectl(self, words: str) -> str:
         """Return a kubectl command about the Service."""
         verb, _, rest = words.partition(" ")
         return f"kubectl -n {self.namespace} {verb} service {self.name} {rest}".rstrip()
 
+    def patch(self, spec: Object) -> str:
+        """Return the command that patches fields of the Service's spec."""
+        patch = json.dumps({"spec": spec}, separators=(",", ":"))
+        return self.kubectl(f"patch -p '{patch}'")
+
+    def patch_slice(self, name: str, changes: Sequence[Object]) -> str:
+        patch = json.dumps(changes, separators=(",", ":"))
+        return f"kubectl -n {self.namespace} patch endpointslice {name} --type=json -p '{patch}'"
+
+    @property
+    def unask(self) -> str:
+        """Return the command after which the Service asks for nothing."""
+        key, value = topology_annotation(self.service, self.cluster.features)
+        return self.kubectl(f"annotate {key}-") if value else self.patch({"trafficDistribution": None})
+
     def set_field(self, value: str = "") -> str:
         """Return the command that sets trafficDistribution. By default, the value for the same zone in this release."""
         value = value or (
             "PreferSameZone" if self.cluster.features.enabled("PreferSameTrafficDistribution") else "PreferClose"
         )
-        return self.kubectl(f'patch -p \'{{"spec":{{"trafficDistribution":"{value}"}}}}\'')
+        return self.patch({"trafficDistribution": value})
 
     def scale(self, replicas: int) -> str:
         return f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
@@ -68,7 +131,7 @@ class Case:
     def log(self) -> str:
         """Return the command that shows the lines about the Service in the controller's log."""
         pods = "-l component=kube-controller-manager --tail=-1"
-        return f"kubectl -n kube-system logs {pods} | grep {self.namespace}/{self.name}; if it is not running, start it"
+        return f"kubectl -n kube-system logs {pods} | grep {self.namespace}/{self.name}"
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -100,6 +163,18 @@ class Case:
                     return f"deployment/{name.removesuffix(f'-{template}')}"
                 return f"{kind.lower()}/{name}"
         return ""
+
+
+def port_name(port: Object) -> str:
+    """Return a port of a Service as text, like "http/TCP"."""
+    return f"{port.get('name') or port['port']}/{port.get('protocol') or 'TCP'}"
+
+
+def has_port(endpoint_slice: Object, port: Object) -> bool:
+    """Return whether a slice has the port of a Service, by name and protocol."""
+    wanted = (port.get("name") or "", port.get("protocol") or "TCP")
+    ports = endpoint_slice.get("ports") or ()
+    return any(each.get("port") and (each.get("name") or "", each.get("protocol") or "TCP") == wanted for each in ports)
 
 
 def condition(endpoint: Object, name: str, *, default: bool = False) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import yaml
@@ -29,15 +30,26 @@ class Weight(enum.IntEnum):
 FAILS, CROSSES, AS_ASKED, NOTE = Weight.FAILS, Weight.CROSSES, Weight.AS_ASKED, Weight.NOTE
 
 
+SEVERITIES = {FAILS: "error", CROSSES: "warning", AS_ASKED: "info", NOTE: "info"}
+"""The severity of a finding for people and programs. The id of its cause is stable."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause, with its effect, a general description, its remedy, and a document that describes the cause."""
+    """A cause, with its effect, a general description, its remedy, and a document that describes the cause.
+
+    `says` and `do` are the sentence and the remedy for a cluster, with placeholders like `$zone`. `also` is what else
+    the remedy does, for remedies that delete, replace or restart something.
+    """
 
     id: str
     weight: Weight
     means: str
     remedy: str
     source: str
+    says: str = ""
+    do: str = ""
+    also: str = ""
 
 
 @cache
@@ -53,19 +65,42 @@ def _weight(text: str) -> Weight:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause that was found in the cluster, with a sentence about it. If `nodes` is empty, all nodes are affected."""
+    """A cause that was found in the cluster, with a sentence about it.
+
+    If `nodes` is empty, all nodes are affected, and if `ports` is empty, all ports and families. `also` is what else
+    the remedy does.
+    """
 
     cause: Cause
     says: str
     nodes: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     remedy: str = ""
+    also: str = ""
+    ports: tuple[str, ...] = ()
+
+    @property
+    def severity(self) -> str:
+        return SEVERITIES[self.cause.weight]
 
 
 def found(
-    cause: str, says: str, *, nodes: Sequence[str] = (), evidence: Sequence[str] = (), remedy: str = ""
+    cause: str,
+    says: str = "",
+    *,
+    nodes: Sequence[str] = (),
+    evidence: Sequence[str] = (),
+    remedy: str = "",
+    also: str = "",
+    **values: object,
 ) -> Finding:
-    return Finding(causes()[cause], says, tuple(nodes), tuple(evidence), remedy)
+    """Return a finding. Without `says`, `remedy` and `also`, the texts of the cause are filled in with `values`."""
+    known = causes()[cause]
+    says, remedy, also = (
+        given or Template(text).substitute(values)
+        for given, text in ((says, known.says), (remedy, known.do), (also, known.also))
+    )
+    return Finding(known, says, tuple(nodes), tuple(evidence), remedy, also)
 
 
 def many(number: int, thing: str, verbs: str = "") -> str:

@@ -14,6 +14,8 @@ from harness.errors import UsageError
 from harness.settings.options import BY_NAME, resolve_some
 
 if TYPE_CHECKING:
+    from explain.diagnosis import Diagnosis
+    from explain.overview import Overview
     from explain.service import Asking, Source
 
 _EXAMPLES = examples(
@@ -57,6 +59,11 @@ _EXAMPLES = examples(
     help="Also connect to the Service from a client pod in each zone, and compare with the prediction. Creates a "
     "namespace, a Lease and pods, and deletes them at the end.",
 )  # fmt: skip
+@click.option(
+    "--fail-on", "threshold", type=click.Choice(["crossing", "failing", "never"]), default="crossing",
+    help="When the exit code is 1: crossing, if some node does not give a Service what it asks for; failing, only if "
+    "connections fail; never.  [crossing]",
+)  # fmt: skip
 @click.pass_context
 def explain(
     ctx: click.Context,
@@ -71,6 +78,7 @@ def explain(
     assumed: tuple[str, ...],
     clients: str,
     probe: bool,
+    threshold: str,
     **options: Any,
 ) -> None:
     """Explain why connections to a Service stay in their zone or leave it, on any cluster.
@@ -80,7 +88,7 @@ def explain(
     Prints the answer, then each cause with its evidence, nodes and remedy (docs/explain.md describes each cause), then
     the endpoints that each node uses. Predicts the behaviour of released Kubernetes, unless --follow kep is given.
 
-    With --all, the exit code is 1 if the request of any Service is not met.
+    The exit code is 1 if some node does not give a Service what it asks for, with --if after the change.
     """
     from explain.service import Source, explain_all, explain_if, explain_service
     from harness.commands.console import console as made
@@ -97,12 +105,16 @@ def explain(
     registry = told.pop("image_registry")
     told["follow"] = told["follow"] or "released"
     read, console = Source(**told, folder=source, record=record), made()
+    found: Overview | Diagnosis
     if every:
-        ctx.exit(int(explain_all(namespace, read, form=form, console=console)))
-    if assumed:
-        explain_if(assumed, clients, service, read, form=form, console=console)
-        return
-    explain_service(service, read, form=form, console=console, ask=_asking(read, registry) if probe else None)
+        found = explain_all(namespace, read, form=form, console=console)
+    elif assumed:
+        found = explain_if(assumed, clients, service, read, form=form, console=console)
+    else:
+        ask = _asking(read, registry) if probe else None
+        found = explain_service(service, read, form=form, console=console, ask=ask)
+    met = {"crossing": not found.wanting, "failing": not found.failing, "never": True}[threshold]
+    ctx.exit(0 if met else 1)
 
 
 def _asking(source: Source, registry: str) -> Asking:

@@ -33,10 +33,9 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
     if not (isinstance(case.decided_by, SamePlace) and case.decided_by.nodes):
         named = [each for each, _ in ready if (each.get("hints") or {}).get("forNodes")]
         if named:
-            yield found(
-                "node-hints-not-asked",
-                f"{many(len(named), 'endpoint')} have hints for nodes, which the Service does not request",
-            )
+            on = {str(name["name"]) for each in named for name in each["hints"]["forNodes"]} & case.cluster.nodes.keys()
+            says = f"{many(len(named), 'endpoint')} have hints for nodes, which the Service does not request"
+            yield found("node-hints-not-asked", says, nodes=sorted(on))
 
 
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
@@ -69,10 +68,10 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
             return _no_zone(case, each, said)
     managers = {_manager(one) or "nobody" for _, one in without} - {CONTROLLER}
     if managers:
-        foreign = sorted({one["metadata"]["name"] for _, one in without if _manager(one) != CONTROLLER})
-        says = f"{said}: slice {listed(foreign)} is managed by {listed(sorted(managers))}"
-        delete = f"kubectl -n {case.namespace} delete endpointslices {' '.join(foreign)}"
-        return found("slice-of-another-manager", says, remedy=f"{delete}, or let their manager write hints")
+        foreign = [(each, one) for each, one in without if _manager(one) != CONTROLLER]
+        names = listed(sorted({one["metadata"]["name"] for _, one in foreign}))
+        values = {"said": said, "names": names, "managers": listed(sorted(managers))}
+        return found("slice-of-another-manager", **values, patch=_give_hints(case, foreign))
     if len(without) < len(ready):
         names = listed(sorted({one["metadata"]["name"] for _, one in without}))
         return found("slices-disagree", f"{said}: look at slice {names}", evidence=case.evidence, remedy=case.log)
@@ -83,6 +82,21 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
         return found("hints-not-back", says, evidence=case.evidence, remedy=case.touch)
     says = f"{said}, though {case.decided_by.reason}"
     return found("hints-not-written", says, evidence=case.evidence, remedy=case.log)
+
+
+def _give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
+    """Return the commands that hint endpoints for their zone, or one that withdraws the wish if a zone is unknown."""
+    if not all(each.get("zone") for each, _ in endpoints):
+        return f"{case.unask}, or let the writer of the slices give each endpoint a zone and a hint"
+    patches: dict[str, list[Object]] = {}
+    for each, one in endpoints:
+        number = next(number for number, other in enumerate(one["endpoints"]) if other is each)
+        hints: Object = {"forZones": [{"name": each["zone"]}]}
+        if case.wish == "node" and each.get("nodeName"):
+            hints["forNodes"] = [{"name": each["nodeName"]}]
+        change = {"op": "add", "path": f"/endpoints/{number}/hints", "value": hints}
+        patches.setdefault(one["metadata"]["name"], []).append(change)
+    return "; ".join(case.patch_slice(name, changes) for name, changes in sorted(patches.items()))
 
 
 def _manager(endpoint_slice: Object) -> str | None:
@@ -159,16 +173,23 @@ def _cpu(shares: ZoneShares) -> str:
 def _instead(case: Case, shares: ZoneShares, endpoints: int) -> str:
     """Return the two remedies: a number of pods that can be shared evenly between zones, or trafficDistribution."""
     number = enough(shares, endpoints, rules(case.cluster.features).to_add)
+    return f"{case.scale(number)}; or {_by_field(case)}" if number else _by_field(case)
+
+
+def _by_field(case: Case) -> str:
+    """Return the commands that remove the annotation, and set the field unless it is set."""
     key, _ = topology_annotation(case.service, case.cluster.features)
-    field = f"{case.kubectl(f'annotate {key}-')}; {case.set_field()}"
-    return f"{case.scale(number)}; or {field}" if number else field
+    remove = case.kubectl(f"annotate {key}-")
+    return remove if case.spec.get("trafficDistribution") else f"{remove}; {case.set_field()}"
 
 
 def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
     """Yield hints that do not match trafficDistribution."""
     decided_by = case.decided_by
     assert isinstance(decided_by, SamePlace)
-    other = [each for each in ready if zones_of(each["hints"]) != zones_of(endpoint_hints(each, decided_by) or {})]
+    nodes = "forNodes" if decided_by.nodes else ""
+    unnamed = [each for each in ready if nodes and not each["hints"].get(nodes)]
+    other = [] if unnamed else [each for each in ready if _differs(each, decided_by)]
     if other:
         each = other[0]
         says = (
@@ -179,9 +200,17 @@ def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
         yield found(
             "hints-of-somebody-else", says, remedy=f"find out which client writes them: {look} --show-managed-fields"
         )
-    elif decided_by.nodes and (unnamed := [each for each in ready if not each["hints"].get("forNodes")]):
+    elif unnamed:
         says = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node, though {decided_by.reason}"
         yield found("hints-not-written", says, evidence=tuple(filter(None, [case.cluster.controller()])))
+
+
+def _differs(endpoint: Object, decided_by: SamePlace) -> bool:
+    """Return whether the hints of an endpoint differ from those that the Service requests."""
+    wanted = endpoint_hints(endpoint, decided_by) or {}
+    return zones_of(endpoint["hints"]) != zones_of(wanted) or (
+        decided_by.nodes and endpoint["hints"].get("forNodes") != wanted.get("forNodes")
+    )
 
 
 def _moved(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
@@ -192,8 +221,7 @@ def _moved(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
             f"{many(len(moved), 'endpoint', 'is/are')} hinted for another zone, in proportion to its CPU: "
             f"{name_of(each)} of zone {each['zone']} for {_names(each['hints'])}"
         )
-        key, _ = topology_annotation(case.service, case.cluster.features)
-        yield found("hinted-for-another-zone", says, remedy=f"{case.kubectl(f'annotate {key}-')}; {case.set_field()}")
+        yield found("hinted-for-another-zone", says, remedy=_by_field(case))
 
 
 def zones_of(hints: Object) -> list[str]:

@@ -10,109 +10,175 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from explain.case import Case
-from explain.causes import CROSSES, NOTE, Finding, found, many
+from explain.case import Case, Question
+from explain.causes import CROSSES, FAILS, NOTE, Finding, found, many
 from explain.cluster import Cluster
 from explain.controller_hints import hints, zones_of
 from explain.proxy_hints import of_nodes, proxies
-from explain.routes import Route, nodes_of, routes
-from explain.service_intent import asks_nothing, ended, nobody, policies, words
+from explain.routes import UNPARSED, Route, nodes_of, routes
+from explain.service_intent import asks_nothing, ended, keys, lacking, nobody, not_ready, policies, words
+from explain.wish import Wish
 from harness.api.client import Object
 from reference.endpointslice.hints import NoHints
 from reference.objects.endpoints import any_hints, has_hints, is_ready
-from reference.proxy.objects import topology_keys
-
-_UNREADABLE = "an EndpointSlice has an address that no proxy can parse, so no proxy makes rules for the Service"
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The destinations of connections to a Service, and the reasons. Findings are sorted by weight.
 
-    `asks` is the field or annotation that requests hints. `hints` counts hints by IP family. `crossing` and `failing`
-    are the nodes whose connections may leave their zone or fail.
+    `asks` is the field or annotation that requests hints, `wish` the place that it requests, and `hints` counts hints
+    by IP family. All other values are derived from the routes, and from the nodes where a probe saw connections cross
+    or fail (`seen_crossing`, `seen_failing`).
     """
 
     service: Object
     asks: str
+    wish: Wish
     hints: tuple[str, ...]
     findings: tuple[Finding, ...]
     routes: tuple[Route, ...]
-    crossing: tuple[str, ...]
-    failing: tuple[str, ...]
     nodes: int
+    seen_crossing: tuple[str, ...] = ()
+    seen_failing: tuple[str, ...] = ()
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The nodes from which connections to some port fail."""
+        return _joined(nodes_of(self.routes, lambda each: each.fails), self.seen_failing)
+
+    @property
+    def crossing(self) -> tuple[str, ...]:
+        """The nodes from which connections may leave the zone, whether the Service minds or not."""
+        return _joined(nodes_of(self.routes, lambda each: bool(each.crossing)), self.seen_crossing)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The nodes from which connections do not prefer the endpoint on the node, as the Service asks."""
+        return nodes_of(self.routes, lambda each: each.short == "misses")
+
+    @property
+    def unmet(self) -> tuple[str, ...]:
+        """The nodes that do not give what the Service asks for, because connections fail or go elsewhere."""
+        short = nodes_of(self.routes, lambda each: bool(each.short))
+        return _joined(short, self.seen_failing, self.seen_crossing)
 
     @property
     def wanting(self) -> bool:
-        """True if at least one node does not meet the Service's request."""
-        return bool(self.findings) and self.findings[0].cause.weight <= CROSSES
+        return bool(self.unmet)
+
+    @property
+    def reason(self) -> Finding | None:
+        """The first cause of what the headline says."""
+        weight = FAILS if self.failing else CROSSES
+        return next((each for each in self.findings if each.cause.weight is weight), None) if self.unmet else None
+
+
+def _joined(*nodes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted({name for each in nodes for name in each}))
 
 
 def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
     name = (service["metadata"]["namespace"], service["metadata"]["name"])
     slices = sorted(cluster.slices.get(name, ()), key=lambda each: (each["addressType"], each["metadata"]["name"]))
     case = Case(service, slices, cluster)
-    known = [] if case.ends else routes(service, slices, cluster)
-    by_proxies = tuple(known or ())
-    crossing = nodes_of(by_proxies, lambda each: bool(each.crossing))
-    failing = nodes_of(by_proxies, lambda each: each.fails)
-    found_now = [found("slice-unreadable", _UNREADABLE)] if known is None else [*_findings(case, by_proxies)]
-    weighed = [_weighed(each, crosses=bool(crossing)) for each in found_now]
+    by_proxies = () if case.ends else routes(service, slices, cluster)
+    weighed = [_weighed(each, by_proxies) for each in _findings(case, by_proxies)]
+    findings = (*weighed, *_unexplained(case, weighed, by_proxies))
     return Diagnosis(
         service,
         case.decided_by.reason,
+        case.wish,
         tuple(_hints_of(family, slices) for family in case.families),
-        tuple(sorted(weighed, key=lambda each: each.cause.weight)),
+        tuple(sorted(findings, key=lambda each: each.cause.weight)),
         by_proxies,
-        crossing,
-        failing,
         len(cluster.nodes),
     )
 
 
-def _weighed(finding: Finding, *, crosses: bool) -> Finding:
-    """Reduce the weight of a finding to a note if no connection leaves its zone."""
-    if crosses or finding.cause.weight is not CROSSES:
+def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
+    """Reduce the weight of a finding to the worst that a route in its scope shows."""
+    weight = finding.cause.weight
+    if weight > CROSSES:
         return finding
-    return replace(finding, cause=replace(finding.cause, weight=NOTE))
+    shown = {each.short for each in by_proxies if any(_explains(finding, each.label, name) for name in each.nodes)}
+    if weight is FAILS and "fails" in shown:
+        return finding
+    return replace(finding, cause=replace(finding.cause, weight=CROSSES if shown & {"crosses", "misses"} else NOTE))
+
+
+def _explains(finding: Finding, label: str, node: str) -> bool:
+    """Return whether a port and a node are in the scope of a finding."""
+    return (not finding.ports or label in finding.ports) and (not finding.nodes or node in finding.nodes)
+
+
+def _left(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[Route]:
+    """Yield the routes that fall short with the nodes that no finding is about."""
+    for each in by_proxies:
+        names = [name for name in each.nodes if not any(_explains(one, each.label, name) for one in findings)]
+        if each.short and names:
+            yield replace(each, nodes=tuple(names))
+
+
+def _unexplained(case: Case, findings: Sequence[Finding], by_proxies: Sequence[Route]) -> Iterator[Finding]:
+    """Yield a finding about the routes that fall short for no known cause."""
+    fails = [each for each in findings if each.cause.weight is FAILS]
+    goes = [each for each in findings if each.cause.weight <= CROSSES]
+    failing, going = ([each for each in by_proxies if each.fails is fail] for fail in (True, False))
+    for route in (*_left(failing, fails), *_left(going, goes)):
+        evidence = [
+            f"slice {one['metadata']['name']}: {one['addressType']}, ports {_ports_of(one)}, "
+            f"{many(len(one.get('endpoints') or ()), 'endpoint')}"
+            for one in case.slices
+        ]
+        values = {"port": route.label, "because": route.because, "namespace": case.namespace, "service": case.name}
+        unknown = found("not-known", nodes=route.nodes, evidence=evidence, **values)
+        weight = FAILS if route.fails else CROSSES
+        yield replace(unknown, cause=replace(unknown.cause, weight=weight), ports=(route.label,))
+
+
+def _ports_of(endpoint_slice: Object) -> str:
+    ports = endpoint_slice.get("ports") or ()
+    return ", ".join(f"{each.get('name') or repr('')} {each.get('port', '?')}" for each in ports) or "none"
 
 
 def _findings(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     if case.ends:
         yield ended(case)
         return
-    asked = [*words(case)]
-    yield from asked
-    if topology_keys(case.service) and case.cluster.features.enabled("ServiceTopology"):
-        keys = ", ".join(topology_keys(case.service))
-        yield found("topology-keys", f"spec.topologyKeys applies, and hints have no effect: {keys}")
+    yield from words(case)
+    if any(each.because == UNPARSED for each in by_proxies):
+        yield found("slice-unreadable")
+        return
+    if case.wish == "keys":
+        yield from keys(case, by_proxies)
         return
     if (none := nobody(case)) is not None:
         yield none
         return
     yield from policies(case, by_proxies)
-    if case.spec.get("internalTrafficPolicy") == "Local":
-        return
-    if isinstance(case.decided_by, NoHints) and not any(map(any_hints, case.slices)):
-        yield from asks_nothing(case) if not asked or all(each.cause.weight > CROSSES for each in asked) else ()
-        return
-    for family in case.families:
-        yield from _of_family(case, family, [each for each in by_proxies if each.family == family])
-    yield from proxies(case, by_proxies)
+    unasked = isinstance(case.decided_by, NoHints) and not any(map(any_hints, case.slices))
+    if not case.wish and unasked:
+        yield from asks_nothing(case)
+    for each in case.questions(by_proxies):
+        for one in _of_question(case, each, to_hints=not unasked and case.wish != "local"):
+            ports = one.ports or (each.labels if each.prefix else ())
+            yield replace(one, says=each.prefix + one.says, ports=ports)
+    if case.wish != "local" and not unasked:
+        yield from proxies(case, by_proxies)
 
 
-def _of_family(case: Case, family: str, by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """Yield the causes in one IP family. The text contains the family if the Service has two families."""
-    known = case.endpoints(family)
-    ready = [(each, one) for each, one in known if is_ready(each)]
-    more = f"{family}: " if len(case.families) > 1 else ""
-    if not ready:
-        yield found("no-ready-endpoint", f"{more}no endpoint is ready")
-        return
-    of_hints = [*hints(case, ready)]
-    for_all = any(each.cause.weight <= CROSSES for each in of_hints)
-    for each in (*of_hints, *(() if for_all else of_nodes(case, known, by_proxies))):
-        yield replace(each, says=more + each.says)
+def _of_question(case: Case, question: Question, *, to_hints: bool) -> Iterator[Finding]:
+    """Yield the causes for ports in one IP family."""
+    if not question.endpoints:
+        yield from lacking(case, question)
+    elif not question.ready:
+        yield from not_ready(case, question)
+    elif to_hints:
+        of_hints = [*hints(case, question.ready)]
+        yield from of_hints
+        about = [each for each in of_hints if each.cause.weight <= CROSSES]
+        yield from of_nodes(case, question.endpoints, [*_left(question.routes, about)])
 
 
 def _hints_of(family: str, slices: Iterable[Object]) -> str:

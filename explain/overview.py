@@ -12,9 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from explain.causes import CROSSES, many
+from explain.causes import many
 from explain.cluster import Cluster
-from explain.diagnosis import Diagnosis, diagnose
+from explain.diagnosis import diagnose
 from explain.text import answer
 from harness.model.escaping import for_json, for_line, for_markdown
 from reference.endpointslice.hints import NoHints, mechanism, topology_annotation
@@ -34,6 +34,7 @@ class Row:
     cause: str = ""
     remedy: str = ""
     wanting: bool = False
+    failing: bool = False
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -54,6 +55,11 @@ class Overview:
     def wanting(self) -> int:
         """The number of Services whose request at least one node does not meet."""
         return sum(each.wanting for each in self.rows)
+
+    @property
+    def failing(self) -> int:
+        """The number of Services to which connections fail."""
+        return sum(each.failing for each in self.rows)
 
     @property
     def total(self) -> str:
@@ -94,19 +100,13 @@ def _row(service: Any, cluster: Cluster) -> Row:
         key, value = topology_annotation(service, cluster.features)
         asks = f"{key.rpartition('/')[2]} {value}" if value else str(service["spec"].get("trafficDistribution"))
     except (*UNREADABLE, AttributeError) as error:
-        return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True)
-    first = found.findings[0] if found.findings else None
-    missed = _missed(found)
-    if first is None or first.cause.weight > CROSSES:
-        return Row(name, asks, missed, answer(found))
-    return Row(name, asks, missed, first.says, first.cause.id, first.remedy or first.cause.remedy, wanting=True)
-
-
-def _missed(found: Diagnosis) -> int:
-    """Return the number of nodes whose connections leave the zone or fail; all nodes if no endpoint is reachable."""
-    if found.wanting and not (found.crossing or found.failing):
-        return found.nodes
-    return len({*found.crossing, *found.failing})
+        return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True, failing=True)
+    if not found.wanting:
+        return Row(name, asks, 0, answer(found))
+    assert found.reason is not None, "each route that falls short has a finding"
+    remedy, fails = found.reason.remedy or found.reason.cause.remedy, bool(found.failing)
+    cause = found.reason.cause.id
+    return Row(name, asks, len(found.unmet), answer(found), cause, remedy, wanting=True, failing=fails)
 
 
 # Formats

@@ -7,6 +7,7 @@ other servers, the result is only whether the connection succeeded.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -157,7 +158,8 @@ def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, 
         for each in one.get("endpoints") or ():
             spec = (pods.get(name_of(each)) or {}).get("spec") or {}
             server = Server(name_of(each), str(each.get("zone") or ""), str(spec.get("hostname") or name_of(each)))
-            servers |= dict.fromkeys(map(canonical, each["addresses"]), server)
+            with contextlib.suppress(ValueError):  # no proxy can parse the address
+                servers |= dict.fromkeys(map(canonical, each["addresses"]), server)
     return servers
 
 
@@ -184,12 +186,9 @@ def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: C
     late = [each.said for name, each in cluster.late_labels.items() if name in nodes]
     cause = found("proxy-does-otherwise", says, nodes=nodes, evidence=late)
     weighed = replace(cause, cause=replace(cause.cause, weight=FAILS if lost else CROSSES))
-    findings = sorted((weighed, *found_now.findings), key=lambda each: each.cause.weight)
-    crossing = {*found_now.crossing, *(set(nodes) - set(lost))}
-    failing = {*found_now.failing, *lost}
-    return replace(
-        found_now, findings=tuple(findings), crossing=tuple(sorted(crossing)), failing=tuple(sorted(failing))
-    )
+    findings = tuple(sorted((weighed, *found_now.findings), key=lambda each: each.cause.weight))
+    crossing = tuple(each for each in nodes if each not in lost)
+    return replace(found_now, findings=findings, seen_crossing=crossing, seen_failing=lost)
 
 
 def _lost(seen: Seen) -> bool:

@@ -20,7 +20,7 @@ from reference.proxy.decision import Behaviour
 
 def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
     """Yield the reasons why some nodes use endpoints of other zones despite hints."""
-    anywhere = [each for each in by_proxies if each.tier == "anywhere" and each.crossing]
+    anywhere = [each for each in by_proxies if each.short]
     nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
     alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
     if alone:
@@ -43,7 +43,8 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
         yield found("proxy-too-old", says, nodes=tuple(sorted(old)), remedy=remedy)
     by_zone: dict[str, list[str]] = {}
     for each in anywhere:
-        by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name not in deaf)
+        if each.tier == "anywhere" and each.crossing:
+            by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name not in deaf)
     for zone, names in sorted(by_zone.items()):
         if names:
             yield _of_zone(case, zone, tuple(dict.fromkeys(names)), [each for each, _ in known])

@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from explain.cluster import Cluster, Node
+from explain.wish import Shortfall, Wish, shortfall, wish_of
 from harness.api.client import Object
 from reference.objects.topology_keys import Labels
 from reference.proxy.decision import Decision, Endpoint, Family, Forward, Place, ServicePort, decide, describe
 from reference.proxy.node_labels import NodeLabels
 from reference.proxy.objects import UNREADABLE, annotation_key, canonical, read_slice, service_ports, topology_keys
+
+UNPARSED = "an EndpointSlice has an address that no proxy can parse"
+"""The reason of the routes of a Service for which proxies write no rules."""
 
 TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "TopologyKeys": "keys"}
 
@@ -37,6 +41,7 @@ class Route:
     endpoints: tuple[str, ...]
     crossing: int
     because: str
+    short: Shortfall = ""
 
     @property
     def used(self) -> int:
@@ -44,36 +49,60 @@ class Route:
 
     @property
     def fails(self) -> bool:
-        return not self.endpoints
+        return self.short == "fails"
+
+    @property
+    def label(self) -> str:
+        """The port and IP family, like "http/TCP IPv4"."""
+        return f"{self.port} {self.family}"
 
 
-def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> list[Route] | None:
-    """Return the routes of a Service by node, or None if proxies cannot parse a slice and so write no rules."""
-    labels = _labels(service, cluster)
+def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> tuple[Route, ...]:
+    """Return the routes of a Service by node. All of them fail if proxies cannot parse a slice.
+
+    Raises one of `UNREADABLE` for a malformed Service.
+    """
+    ports = service_ports(service)
     try:
-        zones = zones_of_endpoints(slices)
-        by_release = {
-            version: _ports(service, slices, cluster, version, labels)
-            for version in {each.version for each in cluster.nodes.values()}
-        }
-        found: dict[Route, list[str]] = defaultdict(list)
-        for nodes in _alike(cluster.nodes.values(), _matter(service, slices)):
-            one = nodes[0]
-            place = Place(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
-            for (port, family), endpoints in by_release[one.version].items():
-                decision = decide(port, endpoints, place, cluster.behaviour(one.version))
-                route = _route(one, port, family, decision, zones)
-                found[route].extend(each.name for each in nodes)
+        found = _decided(service, slices, cluster)
     except UNREADABLE:
-        return None
-    return [replace(route, nodes=tuple(names)) for route, names in found.items()]
+        by_zone: dict[str, list[str]] = defaultdict(list)
+        for each in cluster.nodes.values():
+            by_zone[each.zone].append(each.name)
+        return tuple(
+            Route(tuple(names), zone, _name(port), family, "nowhere", (), 0, UNPARSED, "fails")
+            for family, of_family in ports.items()
+            for port in of_family
+            for zone, names in by_zone.items()
+        )
+    return tuple(replace(route, nodes=tuple(names)) for route, names in found.items())
+
+
+def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dict[Route, list[str]]:
+    labels, wish = _labels(service, cluster), wish_of(service, cluster.features)
+    zones = zones_of_endpoints(slices)
+    by_release = {
+        version: _ports(service, slices, cluster, version, labels)
+        for version in {each.version for each in cluster.nodes.values()}
+    }
+    found: dict[Route, list[str]] = defaultdict(list)
+    for nodes in _alike(cluster.nodes.values(), _matter(service, slices, wish)):
+        one = nodes[0]
+        place = Place(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
+        for (port, family), endpoints in by_release[one.version].items():
+            decision = decide(port, endpoints, place, cluster.behaviour(one.version))
+            on_node = wish == "node" and any(each.ready and each.node == one.name for each in endpoints)
+            route = _route(one, port, family, decision, zones)
+            short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), on_node=on_node)
+            found[replace(route, short=short)].extend(each.name for each in nodes)
+    return found
 
 
 def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tuple[str, ...]:
     return tuple(sorted({name for each in by_proxies if wanted(each) for name in each.nodes}))
 
 
-def _matter(service: Object, slices: Iterable[Object]) -> Callable[[str], bool]:
+def _matter(service: Object, slices: Iterable[Object], wish: Wish) -> Callable[[str], bool]:
     """Return a predicate: whether the decision depends on the node itself (a policy, node hints, or topology keys)."""
     spec = service["spec"]
     if topology_keys(service):
@@ -81,7 +110,7 @@ def _matter(service: Object, slices: Iterable[Object]) -> Callable[[str], bool]:
     local = "Local" in {spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")}
     endpoints = [each for one in slices for each in one.get("endpoints") or ()]
     named = {hint["name"] for each in endpoints for hint in (each.get("hints") or {}).get("forNodes") or ()}
-    if local:
+    if local or wish == "node":
         named |= {each["nodeName"] for each in endpoints if each.get("nodeName")}
     return named.__contains__
 
@@ -132,9 +161,13 @@ def zones_of_endpoints(slices: Iterable[Object]) -> dict[str, str]:
     }
 
 
+def _name(port: ServicePort) -> str:
+    return f"{port.port_name or port.port}/{port.protocol}"
+
+
 def _route(node: Node, port: ServicePort, family: Family, decision: Decision, zones: Mapping[str, str]) -> Route:
     action = decision.cluster_ip
-    name = f"{port.port_name or port.port}/{port.protocol}"
+    name = _name(port)
     if not isinstance(action, Forward):
         because = describe(action).replace(f"node {node.name}", "the node")
         return Route((), node.zone, name, family, "nowhere", (), 0, because)

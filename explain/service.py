@@ -20,7 +20,7 @@ from explain.cluster import Cluster, ServiceName
 from explain.diagnosis import Diagnosis, diagnose
 from explain.load import shares
 from explain.objects import Objects
-from explain.overview import FORMATS, overview
+from explain.overview import FORMATS, Overview, overview
 from explain.text import ASSUMES, as_json, parts, proxies, supposition
 from explain.what_if import supposed
 from harness.api.client import Api, Object, RefusedError
@@ -50,8 +50,8 @@ Asking = Callable[[Diagnosis, Cluster], tuple[probe_evidence.Plan, list[probe_ev
 """Probes a Service from client pods."""
 
 
-def explain_service(name: str, source: Source, *, form: str, console: Console, ask: Asking | None = None) -> None:
-    """Print the explanation of Service `name` ("web", or "shop/web"), including the result of `ask`.
+def explain_service(name: str, source: Source, *, form: str, console: Console, ask: Asking | None = None) -> Diagnosis:
+    """Print the explanation of Service `name` ("web", or "shop/web"), including the result of `ask`. Return it.
 
     Raises `UsageError`, `UnavailableError`, and any error of `ask`.
     """
@@ -67,14 +67,20 @@ def explain_service(name: str, source: Source, *, form: str, console: Console, a
             "unread": cluster.objects.unread,
         }
         _print_json(told | ({"probe": probe_evidence.as_json(plan, answers)} if plan else {}), console)
-        return
+        return found
     show(parts(found, cluster), console)
     if plan:
         show(["", *probe_evidence.shown(plan, answers)], console)
+    return found
 
 
-def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, *, form: str, console: Console) -> None:
-    """Print the effect of assumptions on a Service. Raises `UsageError`, `UnavailableError`."""
+def explain_if(
+    assumed: Sequence[str], clients: str, name: str, source: Source, *, form: str, console: Console
+) -> Diagnosis:
+    """Print the effect of assumptions on a Service, and return the diagnosis with them.
+
+    Raises `UsageError`, `UnavailableError`.
+    """
     cluster, found_as = _read_one(name, source, console)
     before = of(cluster, *found_as)
     with _readable(*found_as):
@@ -89,15 +95,16 @@ def explain_if(assumed: Sequence[str], clients: str, name: str, source: Source, 
         _print_json({**told, "shares": borne}, console)
     else:
         show(supposition(assumed, clients, before, then, bears), console)
+    return then
 
 
-def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> bool:
-    """Print the overview of one namespace or of all namespaces. Return True if any Service's request is not met."""
+def explain_all(namespace: str, source: Source, *, form: str, console: Console) -> Overview:
+    """Print the overview of one namespace or of all namespaces, and return it."""
     with gc_paused():  # there are millions of objects, and none of them is garbage
         cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
         view = overview(cluster, namespace)
     console.out(FORMATS[form](view), highlight=False)
-    return bool(view.wanting)
+    return view
 
 
 def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:

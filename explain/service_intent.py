@@ -5,31 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from explain.case import PROXY_NAME, Case, condition, first_name
-from explain.causes import AS_ASKED, Finding, causes, found, listed, many
+from explain.case import PROXY_NAME, Case, Question, condition, first_name, port_name
+from explain.causes import AS_ASKED, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
 from explain.routes import Route, nodes_of
+from explain.wish import OFF
 from harness.api.client import Object
 from reference.endpointslice.hints import NoHints, topology_annotation
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 from reference.objects.endpoints import is_ready, name_of
+from reference.proxy.objects import topology_keys
 
 
 def ended(case: Case) -> Finding:
     match case.ends:
         case "external-name":
+            ports = {} if case.spec.get("ports") else {"ports": [{"port": 80}]}
+            spec = {"type": "ClusterIP", "externalName": None, "selector": {"KEY": "VALUE"}, **ports}
             target = case.spec.get("externalName", "?")
-            says = f"the Service is ExternalName: DNS sends its clients to {target}, and no proxy is involved"
-            routed = '{"spec":{"type":"ClusterIP","externalName":null,"selector":{"KEY":"VALUE"}}}'
-            return found("external-name", says, remedy=case.kubectl(f"patch -p '{routed}'"))
+            return found("external-name", target=target, patch=case.patch(spec))
         case "headless":
-            says = "the Service is headless: clients choose among its endpoints, and no proxy is involved"
-            again = "jq 'del(.spec.clusterIP, .spec.clusterIPs)' | kubectl replace --force -f -"
-            return found("headless", says, remedy=f"{case.kubectl('get -o json')} | {again}")
+            return found("headless", get=case.kubectl("get -o json"))
         case _:
             label = case.service["metadata"]["labels"][PROXY_NAME]
-            says = f"label {PROXY_NAME} assigns the Service to proxy {label!r}: kube-proxy ignores it"
-            return found("other-proxy", says, remedy=case.kubectl(f"label {PROXY_NAME}-"))
+            return found("other-proxy", proxy=repr(label), remove=case.kubectl(f"label {PROXY_NAME}-"))
 
 
 def words(case: Case) -> Iterator[Finding]:
@@ -37,16 +36,17 @@ def words(case: Case) -> Iterator[Finding]:
     annotations = case.service["metadata"].get("annotations") or {}
     key, value = topology_annotation(case.service, case.cluster.features)
     field = case.spec.get("trafficDistribution")
+    remove = case.kubectl(f"annotate {key}-")
     if key == TOPOLOGY_AWARE_HINTS and TOPOLOGY_MODE in annotations and annotations[TOPOLOGY_MODE] != value:
-        says = f"annotation {key} is {value!r} and overrides {TOPOLOGY_MODE}, which is {annotations[TOPOLOGY_MODE]!r}"
-        yield found("annotation-hidden", says, remedy=case.kubectl(f"annotate {key}-"))
+        hidden = {"value": repr(value), "hidden": repr(annotations[TOPOLOGY_MODE])}
+        yield found("annotation-hidden", **hidden, remove=remove)
     if value in {"Auto", "auto"} and field is not None:
-        says = f"annotation {key} is {value}, and overrides trafficDistribution {field}"
-        yield found("annotation-overrides-field", says, remedy=case.kubectl(f"annotate {key}-"))
-    elif value not in {None, "Auto", "auto", "Disabled", "disabled"}:
+        yield found("annotation-overrides-field", key=key, value=value, field=field, remove=remove)
+    elif value not in {*OFF, "Auto", "auto"}:
         decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
-        says = f"annotation {key} is {value!r}, which is not valid (valid: Auto, auto); {decides}"
-        yield found("annotation-unknown", says, remedy=case.kubectl(f"annotate {key}=Auto --overwrite"))
+        remedy = remove if field else case.kubectl(f"annotate {key}=Auto --overwrite")
+        unknown = found("annotation-unknown", key=key, value=repr(value), decides=decides, remedy=remedy)
+        yield replace(unknown, cause=replace(unknown.cause, weight=NOTE)) if field else unknown
     if isinstance(case.decided_by, NoHints) and (value in {"Auto", "auto"} or case.decided_by.unknown):
         yield _not_known(case, case.decided_by)
 
@@ -63,7 +63,7 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
     newer = _newer(31, "ServiceTrafficDistribution")
     if field in {"PreferSameZone", "PreferSameNode"}:
         newer = _newer(34, "PreferSameTrafficDistribution")
-    remedy = case.set_field("PreferClose") if features.enabled("ServiceTrafficDistribution") else newer
+    remedy = case.set_field() if features.enabled("ServiceTrafficDistribution") else newer
     return found("value-unknown-to-the-controller", decided_by.reason, remedy=remedy)
 
 
@@ -76,6 +76,8 @@ def _switch_on(gate: str, component: str) -> str:
 
 
 def asks_nothing(case: Case) -> Iterator[Finding]:
+    if TOPOLOGY_MODE in (case.service["metadata"].get("annotations") or {}):
+        return  # another cause says why this annotation asks for nothing, and a field would not be used beside it
     gate = case.cluster.gate_off(API_SERVER, "ServiceTrafficDistribution")
     if gate and case.spec.get("trafficDistribution") is None:
         evidence = (f"feature gate {gate} is off in {API_SERVER}, as its metrics show: it drops trafficDistribution",)
@@ -85,45 +87,112 @@ def asks_nothing(case: Case) -> Iterator[Finding]:
         yield found("asks-for-nothing", case.decided_by.reason, remedy=case.set_field())
 
 
+def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
+    """Yield what topology keys do. They are a requirement, so connections fail if no endpoint matches."""
+    named, failing = ", ".join(topology_keys(case.service)), nodes_of(by_proxies, lambda each: each.fails)
+    says = f"spec.topologyKeys applies, and hints have no effect: {named}"
+    yield found("topology-keys", says)
+    if failing:
+        unmatched = found("topology-keys", f"no endpoint matches spec.topologyKeys: {named}", nodes=failing)
+        yield replace(unmatched, cause=replace(unmatched.cause, weight=FAILS))
+
+
 # Pods that the Service selects
 
 
 def nobody(case: Case) -> Finding | None:
-    """Return the reason why no endpoint accepts connections, or None if an endpoint does."""
-    endpoints = [each for one in case.slices for each in one.get("endpoints") or ()]
-    if any(map(is_ready, endpoints)):
+    """Return the reason why the Service has no endpoint at all, or None if it has one."""
+    if any(one.get("endpoints") for one in case.slices):
         return None
-    if endpoints:
-        return _not_ready(case, endpoints)
     selector = case.spec.get("selector")
     if not selector:
-        says = "the Service has neither a selector nor an EndpointSlice with endpoints"
-        remedy = case.kubectl('patch -p \'{"spec":{"selector":{"KEY":"VALUE"}}}\'')
-        return found("no-selector", says, remedy=f"{remedy}, or write EndpointSlices")
+        return found("no-selector", patch=case.patch({"selector": {"KEY": "VALUE"}}))
     chosen = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     if case.pods == []:
-        says = f"no pod in namespace {case.namespace} has the labels of the selector, {chosen}"
-        look = f"kubectl -n {case.namespace} get pods --show-labels"
-        return found("selector-matches-nobody", says, remedy=f"{look}; then correct spec.selector or the labels")
+        return found("selector-matches-nobody", namespace=case.namespace, selector=chosen)
     pods = (
         "pods may exist, but they could not be read"
         if case.pods is None
         else f"{many(len(case.pods), 'pod', 'matches/match')} {chosen}"
     )
-    says = "no EndpointSlice of the Service has an endpoint"
-    return found("no-slices", says, evidence=(pods, *case.evidence), remedy=case.log)
+    return found("no-slices", evidence=(pods, *case.evidence), remedy=case.log)
 
 
-def _not_ready(case: Case, endpoints: Sequence[Object]) -> Finding:
+def not_ready(case: Case, question: Question) -> Iterator[Finding]:
+    """Yield why no endpoint of some ports is ready. Terminating endpoints may still serve."""
+    endpoints = [each for each, _ in question.endpoints]
     serve = [each for each in endpoints if condition(each, "terminating") and condition(each, "serving", default=True)]
     names = listed(sorted({name_of(each) for each in endpoints}))
     if serve:
-        says = (
-            f"no endpoint is ready, and terminating endpoints that still serve take connections from all zones: {names}"
-        )
-        return found("terminating-only", says)
-    says = f"none of {many(len(endpoints), 'endpoint')} is ready: {names}"
-    return found("no-ready-endpoint", says, remedy=case.of_pod("describe", first_name(endpoints)))
+        yield found("terminating-only", names=names)
+    failing = nodes_of(question.routes, lambda each: each.fails)
+    if failing or not serve:
+        count, describe = many(len(endpoints), "endpoint"), case.of_pod("describe", first_name(endpoints))
+        nodes = failing if serve else ()
+        yield found("no-ready-endpoint", nodes=nodes, count=count, names=names, describe=describe)
+
+
+def lacking(case: Case, question: Question) -> Iterator[Finding]:
+    """Yield why no endpoint has some ports of the Service, in one IP family."""
+    of_family = [one for one in case.slices if one["addressType"] == question.family]
+    if not any(one.get("endpoints") for one in of_family):
+        there = listed([each for each in case.families if each != question.family]) or "none"
+        look = f"kubectl -n {case.namespace} get pods -o custom-columns=NAME:.metadata.name,IPS:.status.podIPs"
+        yield found("family-without-endpoints", family=question.family, there=there, look=look)
+        return
+    for port in question.ports:
+        label = f"{port_name(port)} {question.family}"
+        yield replace(_lacking_port(case, port, of_family), ports=(label,))
+
+
+def _lacking_port(case: Case, port: Object, slices: Sequence[Object]) -> Finding:
+    there = [each for one in slices for each in one.get("ports") or () if each.get("port")]
+    names = listed(sorted({f"{each.get('name') or repr('')} {each.get('protocol') or 'TCP'}" for each in there}))
+    name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
+    target, values = port.get("targetPort"), {"port": port_name(port), "there": names or "none"}
+    if isinstance(target, str) and case.spec.get("selector") and not _pods_have(case, target, protocol):
+        known = case.pods is not None
+        evidence = () if known else ("pods were not read: their ports are not known",)
+        ports = sorted(_container_ports(case)) if known else []
+        offered = f"; their ports: {listed(ports)}" if ports else ""
+        look = f"kubectl -n {case.namespace} get pods -o jsonpath='{{..ports}}'"
+        values |= {"target": repr(target), "offered": offered, "look": look}
+        return found("target-port-of-no-pod", evidence=evidence, **values)
+    if any((each.get("name") or "") == name for each in there):
+        return found("protocol-without-endpoints", protocol=protocol, **values)
+    ours = {each.get("name") or "" for each in case.spec["ports"]}
+    for one in slices if not case.spec.get("selector") else ():
+        for number, each in enumerate(one.get("ports") or ()):
+            if (each.get("protocol") or "TCP") == protocol and (each.get("name") or "") not in ours:
+                patch = [{"op": "add", "path": f"/ports/{number}/name", "value": name}]
+                rename = case.patch_slice(one["metadata"]["name"], patch)
+                return found("port-name-differs", patch=rename, **values)
+    if not case.spec.get("selector") and slices:
+        return found("port-without-endpoints", patch=_add_port(case, slices[0], port), **values)
+    return found("port-without-endpoints", patch=case.log, **values)
+
+
+def _add_port(case: Case, endpoint_slice: Object, port: Object) -> str:
+    """Return the command that adds a port of the Service to a slice."""
+    target = port.get("targetPort") if isinstance(port.get("targetPort"), int) else port["port"]
+    new = {"name": port.get("name") or "", "port": target, "protocol": port.get("protocol") or "TCP"}
+    ports = endpoint_slice.get("ports")
+    change = {"path": "/ports/-", "value": new} if ports else {"path": "/ports", "value": [new]}
+    return case.patch_slice(endpoint_slice["metadata"]["name"], [{"op": "add", **change}])
+
+
+def _container_ports(case: Case) -> set[str]:
+    return {
+        f"{each['name']} {each.get('protocol') or 'TCP'}"
+        for pod in case.pods or ()
+        for container in pod["spec"].get("containers") or ()
+        for each in container.get("ports") or ()
+        if each.get("name")
+    }
+
+
+def _pods_have(case: Case, name: str, protocol: str) -> bool:
+    return f"{name} {protocol}" in _container_ports(case)
 
 
 # Policies
@@ -131,19 +200,26 @@ def _not_ready(case: Case, endpoints: Sequence[Object]) -> Finding:
 
 def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     if case.spec.get("internalTrafficPolicy") == "Local":
-        failing = nodes_of(by_proxies, lambda each: each.fails)
-        says = "internalTrafficPolicy is Local: connections stay on the node, and hints have no effect"
-        lost = f"; they are dropped on {many(len(failing), 'node')} without an endpoint" if failing else ""
-        cause = causes()["internal-policy-local"]
-        remedy = case.kubectl(
-            'patch -p \'{"spec":{"internalTrafficPolicy":"Cluster","trafficDistribution":"PreferSameNode"}}\''
-        )
-        weighed = cause if failing else replace(cause, weight=AS_ASKED)
-        yield Finding(weighed, says + lost, failing, remedy=remedy if failing else "")
+        dropped = nodes_of(by_proxies, lambda each: each.fails and "Local" in each.because)
+        lost = f"; they are dropped on {many(len(dropped), 'node')} without an endpoint" if dropped else ""
+        asked = case.spec.get("trafficDistribution") or topology_annotation(case.service, case.cluster.features)[1]
+        spec = {"internalTrafficPolicy": "Cluster"} | ({} if asked else {"trafficDistribution": "PreferSameNode"})
+        patch = case.patch(spec) if dropped else ""
+        local = found("internal-policy-local", nodes=dropped, lost=lost, patch=patch)
+        yield local if dropped else replace(local, cause=replace(local.cause, weight=AS_ASKED), also="")
     if case.spec.get("type") in {"NodePort", "LoadBalancer"} or case.spec.get("externalIPs"):
         if case.spec.get("externalTrafficPolicy") == "Local":
-            says = "externalTrafficPolicy is Local: external clients get endpoints on the node where they enter"
-            yield found("external-policy-local", says)
+            yield _external_local(case)
         elif not isinstance(case.decided_by, NoHints):
-            says = "external clients get the endpoints of the zone where they enter; their own zone is unknown"
-            yield found("external-clients", says)
+            yield found("external-clients")
+
+
+def _external_local(case: Case) -> Finding:
+    """Return which nodes give no answer to clients outside the cluster."""
+    endpoints = [each for one in case.slices for each in one.get("endpoints") or ()]
+    usable = {str(each.get("nodeName") or "") for each in endpoints if is_ready(each)}
+    if not usable:
+        usable = {str(each.get("nodeName") or "") for each in endpoints if condition(each, "serving")}
+    silent = tuple(name for name in case.cluster.nodes if name not in usable)
+    lost = f"; {listed(silent)} have no endpoint, and do not answer them" if silent else ""
+    return found("external-policy-local", nodes=silent, lost=lost)

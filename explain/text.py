@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, listed, many
+from explain.causes import AS_ASKED, Finding, listed, many
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
 from explain.load import Share
@@ -19,24 +19,39 @@ _MARGIN = 10
 
 
 def answer(diagnosis: Diagnosis) -> str:
-    first = diagnosis.findings[0] if diagnosis.findings else None
+    """Return the headline. It is derived from the routes; the first cause only adds the reason."""
+    why = f": {diagnosis.reason.says}" if diagnosis.reason else ""
     crossing = f"connections leave their zone from {_of(diagnosis.crossing, diagnosis)}"
-    if first is not None and first.cause.weight is FAILS:
-        where = f"connections fail on {_of(diagnosis.failing, diagnosis)}" if first.nodes else "connections fail"
-        return f"{where}: {first.says}"
-    if first is not None and first.cause.weight is CROSSES:
-        return f"{crossing}: {first.says}"
-    if first is not None and first.cause.weight is AS_ASKED:
-        return f"{crossing}: {first.says}" if diagnosis.crossing else first.says
-    if diagnosis.crossing:
-        return f"{crossing}, though each has hints"
+    asked = next((each for each in diagnosis.findings if each.cause.weight is AS_ASKED), None)
+    if diagnosis.failing:
+        return f"connections{_failing_ports(diagnosis)} fail on {_of(diagnosis.failing, diagnosis)}{why}"
+    if diagnosis.missing and not diagnosis.crossing:
+        return f"connections do not prefer their own node, from {_of(diagnosis.missing, diagnosis)}{why}"
+    if diagnosis.unmet or (diagnosis.crossing and not asked):
+        return f"{crossing}{why}"
+    if asked:
+        return f"{crossing}: {asked.says}" if diagnosis.crossing else asked.says
     if not diagnosis.routes:
         return "no node has rules for the Service"
     nodes = nodes_of(diagnosis.routes, lambda _: True)
     return f"connections stay in the zone of the client, from {_of(nodes, diagnosis)}"
 
 
-def _of(nodes: tuple[str, ...], diagnosis: Diagnosis) -> str:
+def _failing_ports(diagnosis: Diagnosis) -> str:
+    """Return which ports or families fail, or "" if all do."""
+    every = {(each.port, each.family) for each in diagnosis.routes}
+    fail = {(each.port, each.family) for each in diagnosis.routes if each.fails}
+    if fail in (every, set()):
+        return ""
+    ports = sorted({port for port, _ in fail})
+    families = sorted({family for _, family in fail})
+    if fail == {each for each in every if each[0] in ports}:
+        return f" to port {listed(ports)}"
+    over = f" over {' and '.join(families)}"
+    return over if fail == {each for each in every if each[1] in families} else f" to port {listed(ports)}{over}"
+
+
+def _of(nodes: Sequence[str], diagnosis: Diagnosis) -> str:
     if len(nodes) == diagnosis.nodes:
         return f"all {many(diagnosis.nodes, 'node')}" if diagnosis.nodes > 1 else "the one node"
     return f"{len(nodes)} of {many(diagnosis.nodes, 'node')}"
@@ -46,9 +61,9 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
     """Yield the lines and the table of routes, for a console."""
     metadata, spec = diagnosis.service["metadata"], diagnosis.service["spec"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(diagnosis)}"
-    for number, each in enumerate(diagnosis.findings):
+    for each in diagnosis.findings:
         yield ""
-        yield from _finding(each, first=number == 0)
+        yield from _finding(each)
     yield ""
     addresses = ", ".join(spec.get("clusterIPs") or [])
     yield _line("Service", f"{spec.get('type', 'ClusterIP')} {addresses}".rstrip())
@@ -73,15 +88,14 @@ def _gates(seen: Mapping[str, bool]) -> str:
     return ", ".join(f"{name} {'on' if seen[name] else 'off'}" for name in GATES if name in seen) or "permanent"
 
 
-def _finding(finding: Finding, *, first: bool) -> Iterator[str]:
-    if finding.cause.weight is NOTE:
-        yield _line("note", f"{finding.says} [{finding.cause.id}]")
-    else:
-        yield _line("why" if first else "and", f"{finding.says} [{finding.cause.id}]")
-        if finding.nodes:
-            yield _line("nodes", listed(finding.nodes))
+def _finding(finding: Finding) -> Iterator[str]:
+    yield _line(finding.severity, f"{finding.says} [{finding.cause.id}]")
+    if finding.nodes:
+        yield _line("nodes", listed(finding.nodes))
     yield from (_line("seen", each) for each in finding.evidence)
     yield _line("do", finding.remedy or finding.cause.remedy)
+    if finding.also:
+        yield _line("also", finding.also)
     yield _line("source", finding.cause.source)
 
 
@@ -106,9 +120,9 @@ def supposition(
     metadata = before.service["metadata"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(before)}"
     yield f"If {', '.join(assumed)}: {answer(then)}"
-    for number, each in enumerate(then.findings):
+    for finding in then.findings:
         yield ""
-        yield from _finding(each, first=number == 0)
+        yield from _finding(finding)
     yield ""
     yield _line("assumes", ASSUMES)
     yield _line(
@@ -142,7 +156,9 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "service": metadata["name"],
         "answer": answer(diagnosis),
         "asks": diagnosis.asks,
+        "wish": diagnosis.wish,
         "wanting": diagnosis.wanting,
+        "unmet": list(diagnosis.unmet),
         "nodes": diagnosis.nodes,
         "crossing": list(diagnosis.crossing),
         "failing": list(diagnosis.failing),
@@ -151,10 +167,13 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
             {
                 "id": each.cause.id,
                 "weight": each.cause.weight.name.lower().replace("_", "-"),
+                "severity": each.severity,
                 "says": each.says,
                 "nodes": list(each.nodes),
+                "ports": list(each.ports),
                 "evidence": list(each.evidence),
                 "remedy": each.remedy or each.cause.remedy,
+                "also": each.also,
                 "source": each.cause.source,
             }
             for each in diagnosis.findings
@@ -169,6 +188,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
                 "endpoints": list(each.endpoints),
                 "elsewhere": each.crossing,
                 "because": each.because,
+                "short": each.short,
             }
             for each in diagnosis.routes
         ],

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 
-from harness.api.client import Api
+from harness.api.client import Api, RefusedError, path_of
 
-_RESOURCES = {"service": "services", "node": "nodes", "pod": "pods"}
+_RESOURCES = {"service": "services", "node": "nodes", "pod": "pods", "endpointslice": "endpointslices"}
 
 
 def run(command: str, api: Api) -> None:
@@ -25,6 +25,11 @@ def _run(words: list[str], api: Api) -> None:
     verb, resource, name, *more = [each for each in rest if each != "--overwrite"]
     kind = _RESOURCES[resource]
     match verb, more:
+        case "patch", ["--type=json", "-p", patch]:
+            path = path_of(kind, namespace, name)
+            answer = api.request("PATCH", path, json.loads(patch), content_type="application/json-patch+json")
+            if answer.code >= 400:
+                raise RefusedError("PATCH", path, answer)
         case "patch", ["-p", patch]:
             api.patch(kind, namespace, name, json.loads(patch))
         case "annotate" | "label", [change]:

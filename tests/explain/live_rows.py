@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from explain.causes import Finding
+from harness.model.manifests import Port
 from harness.model.release import Component, Release
 from harness.scenario.service import same_node, same_zone
 from tests.explain.building import AUTO, MODE, ZONES, lease
@@ -209,6 +211,26 @@ def _terminate_all(shop: Shop) -> None:
     shop.end("web-1", "web-2", "web-3")
 
 
+def _served_by_hand(*ports: Port, **fields: Any) -> Change:
+    """Return a function that creates Service `web` with these ports and a slice by hand for them."""
+
+    def serve(shop: Shop) -> None:
+        shop.serve(selector=None, ports=ports or [Port(80, "TCP", "http")], **fields)
+        shop.publish("a1 a", "b1 b", "c1 c", families=["IPv4"])
+
+    return serve
+
+
+def _ports(**changed: Any) -> Change:
+    """Return a function that changes the first port of the Service."""
+    return lambda shop: shop.patch(ports=[{"port": 80, **changed}])
+
+
+def _and_grpc(shop: Shop) -> None:
+    http = {"name": "http", "port": 80, "targetPort": 8080}
+    shop.patch(ports=[http, {"name": "grpc", "port": 81, "targetPort": 9090}])
+
+
 LOCAL = {"internal_traffic_policy": "Local"}
 OF_RELEASES = "only one release of them is installed"
 NO_GATE = "no release of them has the gate"
@@ -233,7 +255,9 @@ ROWS = {
         gates="ServiceTopology",
     ),
     "a Service that does not ask": Row("asks-for-nothing", served(asks=None), commands, FIELD),
-    "an annotation that is no value": Row("asks-for-nothing", auto(EACH_ZONE, {MODE: "AUTO"}), commands, FIELD),
+    "an annotation that is no value": Row(
+        "annotation-unknown", auto(EACH_NODE, {MODE: "AUTO"}), commands, "topology-mode=Auto --overwrite"
+    ),
     "no selector and no slice": Row(
         "no-selector",
         served(selector=None),
@@ -253,15 +277,46 @@ ROWS = {
         by(lambda shop: shop.set_ready("web-1", "web-2", "web-3")),
         "describe pod web-1",
     ),
+    "a slice that names its port otherwise": Row(
+        "port-name-differs",
+        in_turn(_served_by_hand(), _ports(name="web")),
+        commands,
+        '[{"op":"add","path":"/ports/0/name","value":"web"}]',
+    ),
+    "a slice of another protocol": Row(
+        "protocol-without-endpoints",
+        in_turn(_served_by_hand(), _ports(name="http", protocol="UDP")),
+        by(_ports(name="http", protocol="TCP")),
+        "add a port with protocol UDP to the slices",
+    ),
+    "a target port that no pod names": Row(
+        "target-port-of-no-pod",
+        in_turn(served(), _ports(targetPort="web")),
+        by(_ports(targetPort=8080)),
+        "or a number, as targetPort of port 80/TCP",
+    ),
+    "one of two ports": Row(
+        "port-without-endpoints",
+        in_turn(_served_by_hand(), _and_grpc),
+        commands,
+        '[{"op":"add","path":"/ports/-","value":{"name":"grpc","port":9090,"protocol":"TCP"}}]',
+    ),
+    "one of two families": Row(
+        "family-without-endpoints",
+        _served_by_hand(dual_stack=True),
+        by(lambda shop: shop.cluster.publish(shop.service, [same_zone(each) for each in shop.pods])),
+        "then give the pods addresses of the family, or remove it from ipFamilies",
+    ),
     "all pods end": Row("terminating-only", _terminate_all, by(lambda shop: shop.run(EACH_ZONE)), "wait for new pods"),
     "internal policy": Row(
-        "internal-policy-local", served(**LOCAL), commands, '"trafficDistribution":"PreferSameNode"', "a2 b2"
+        "internal-policy-local", served(**LOCAL), commands, '{"spec":{"internalTrafficPolicy":"Cluster"}}', "a2 b2"
     ),
     "external policy": Row(
         "external-policy-local",
         served(type="NodePort", external_traffic_policy="Local"),
         by(lambda shop: shop.patch(externalTrafficPolicy="Cluster")),
         "nothing, if the Service must see the addresses of its clients",
+        "a2 b2",
         note=True,
     ),
     "clients outside": Row(
@@ -275,7 +330,7 @@ ROWS = {
         "annotation-unknown",
         auto(EACH_NODE, {MODE: "AUTO"}, asks="PreferSameZone"),
         commands,
-        "annotate service web service.kubernetes.io/topology-mode=Auto --overwrite",
+        "annotate service web service.kubernetes.io/topology-mode-",
         note=True,
     ),
     "two annotations": Row(
@@ -366,10 +421,7 @@ ROWS = {
         "delete pod web-4",
     ),
     "a slice by hand": Row(
-        "slice-of-another-manager",
-        _by_hand,
-        by(lambda shop: shop.cluster.unpublish(shop.service)),
-        "delete endpointslices web-slice-ipv4, or let their manager write hints",
+        "slice-of-another-manager", _by_hand, commands, "patch endpointslice web-slice-ipv4 --type=json -p"
     ),
     "a slice without hints": Row("slices-disagree", _two_slices, by(Shop.start_controller), RUNS),
     "hints for another zone": Row("hinted-for-another-zone", auto("a1 a2 b1 c1 c1"), commands, FIELD),
@@ -380,7 +432,7 @@ ROWS = {
         "--show-managed-fields",
     ),
     "hints for nodes": Row(
-        "node-hints-not-asked", _node_hints, by(_republish), "find out which client writes them", note=True
+        "node-hints-not-asked", _node_hints, by(_republish), "find out which client writes them", EACH_ZONE, note=True
     ),
     "a node that lost its label": Row(
         "client-node-without-zone",

@@ -99,18 +99,26 @@ ROWS = {
     "nobody is ready": Row(
         "no-ready-endpoint",
         objects(service(), of_slice(endpoint("a1", ready=False), endpoint("b1", ready=False))),
-        "connections fail: none of 2 endpoints is ready: web-a1 web-b1",
+        "connections fail on all 5 nodes: none of 2 endpoints is ready: web-a1 web-b1",
         "describe pod web-a1",
         failing=ALL,
     ),
     "an address that is none": Row(
         "slice-unreadable",
         objects(service(), of_slice({**endpoint("a1"), "addresses": ["010.1.1.1"]})),
-        "connections fail",
+        "connections fail on all 5 nodes",
+        failing=ALL,
+    ),
+    "internal policy beside the field": Row(
+        "internal-policy-local",
+        objects(service(internalTrafficPolicy="Local")),
+        remedy='patch service web -p \'{"spec":{"internalTrafficPolicy":"Cluster"}}\'',
+        nodes="a2 b2",
+        failing="a2 b2",
     ),
     "internal policy": Row(
         "internal-policy-local",
-        objects(service(internalTrafficPolicy="Local")),
+        objects(service(asks="", internalTrafficPolicy="Local")),
         "connections fail on 2 of 5 nodes: internalTrafficPolicy is Local",
         "PreferSameNode",
         nodes="a2 b2",
@@ -355,7 +363,7 @@ ROWS = {
     "nobody is ready in one family": Row(
         "no-ready-endpoint",
         objects(TWO_FAMILIES, of_slice(*EACH_ZONE), of_slice({**IPV6, "conditions": {"ready": False}}, family="IPv6")),
-        "IPv6: no endpoint is ready",
+        "connections over IPv6 fail on all 5 nodes: IPv6: none of 1 endpoint is ready",
         failing=ALL,
     ),
     "a zone without an endpoint in one family": Row(
@@ -435,6 +443,56 @@ ROWS = {
         "from 3 of 5 nodes: no endpoint is ready, and terminating endpoints that still serve take connections",
         "wait for new pods",
         crossing="b1 b2 c1",
+    ),
+}
+BY_HAND = {**of_slice(*EACH_ZONE, manager="me.example.com"), "ports": [{"port": 8080, "protocol": "TCP"}]}
+OF_HTTP = [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}]
+TWO_PORTS = [*OF_HTTP, {"name": "grpc", "port": 81, "protocol": "TCP", "targetPort": 9090}]
+ROWS |= {
+    "a slice whose port has another name": Row(
+        "port-name-differs",
+        objects(service(ports=OF_HTTP, selector=None), BY_HAND),
+        "connections fail on all 5 nodes: no endpoint has port http/TCP, because the slices name their ports otherwise",
+        '[{"op":"add","path":"/ports/0/name","value":"http"}]',
+        failing=ALL,
+    ),
+    "a slice of another protocol": Row(
+        "protocol-without-endpoints",
+        objects(service(ports=[{"port": 80, "protocol": "UDP", "targetPort": 8080}])),
+        "no endpoint has port 80/UDP, because the slices have other protocols ('' TCP)",
+        failing=ALL,
+    ),
+    "a target port that no pod names": Row(
+        "target-port-of-no-pod",
+        objects(
+            service(ports=[{**OF_HTTP[0], "targetPort": "web"}]),
+            {**of_slice(*EACH_ZONE), "ports": []},
+            pods=[pod("web-a1", "a1")],
+        ),
+        "because no pod has a port named 'web'",
+        "targetPort",
+        failing=ALL,
+    ),
+    "one of two ports without endpoints": Row(
+        "port-without-endpoints",
+        objects(
+            service(ports=TWO_PORTS),
+            {**of_slice(*EACH_ZONE), "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]},
+        ),
+        "connections to port grpc/TCP fail on all 5 nodes: port grpc/TCP: no endpoint has port grpc/TCP",
+        failing=ALL,
+    ),
+    "a family without slices": Row(
+        "family-without-endpoints",
+        objects(TWO_FAMILIES),
+        "connections over IPv6 fail on all 5 nodes: IPv6: no endpoint has an address of family IPv6",
+        failing=ALL,
+    ),
+    "same node with proxies that know zones": Row(
+        "proxy-too-old",
+        objects(service(asks="PreferSameNode"), NODE_HINTS, proxies=[proxy("a1", "v1.32.4"), proxy("c1", "v1.32.4")]),
+        "connections do not prefer their own node, from 2 of 5 nodes: 2 nodes run a proxy that does",
+        nodes="a1 c1",
     ),
 }
 NOTES = {

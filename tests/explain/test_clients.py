@@ -103,8 +103,8 @@ def explain(kubeconfig: Path) -> Explain:
     return run
 
 
-def rows(result: Result) -> dict[tuple[str, str], Object]:
-    assert result.exit_code == 0, result.output
+def rows(result: Result, code: int = 0) -> dict[tuple[str, str], Object]:
+    assert result.exit_code == code, result.output
     found = json.loads(result.stdout)["probe"]["rows"]
     return {(each["node"], each["family"]): each for each in found}
 
@@ -198,7 +198,7 @@ def test_port_without_listener_is_refused(
     monkeypatch.setattr(probe_evidence, "_TEST_IMAGE", "another")
     backend.api.patch("services", "shop", "closed", {"spec": {"ports": [{"port": 80, "targetPort": 81}]}})
     backend.settle()
-    found = rows(explain("shop/closed", "--probe", "--format=json"))
+    found = rows(explain("shop/closed", "--probe", "--format=json"), code=1)
     assert {json.dumps(each["seen"]) for each in found.values()} == {'{"refused": 10}'}
 
 

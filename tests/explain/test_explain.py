@@ -46,7 +46,7 @@ def explain(backend: NetnsBackend, tmp_path: Path) -> Explain:
 
 def test_explanation_names_mechanism_safeguard_and_tiers(explain: Explain) -> None:
     result = explain("shop/web")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, result.output
     assert "trafficDistribution is PreferClose" in result.output
     assert "zone c has no endpoint" in result.output
     assert "2 of 2 ready endpoints hinted (1 for zone a, 1 for zone b)" in result.output

@@ -143,7 +143,15 @@ def test_exit_code_shows_whether_all_services_get_their_preference(tmp_path: Pat
     files.write(objects(), tmp_path / "well")
     files.write(shop(), tmp_path / "ill")
     assert [run("--all", "--from", str(tmp_path / each)).exit_code for each in ("well", "ill")] == [0, 1]
-    assert run("shop/one", "--from", str(tmp_path / "ill")).exit_code == 0
+    codes = {
+        (name, fail_on): run(f"shop/{name}", "--from", str(tmp_path / "ill"), "--fail-on", fail_on).exit_code
+        for name in ("well", "one", "none")
+        for fail_on in ("crossing", "failing", "never")
+    }
+    assert {pair for pair, code in codes.items() if code} == {
+        ("one", "crossing"), ("none", "crossing"), ("none", "failing")
+    }  # fmt: skip
+    assert set(codes.values()) == {0, 1}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+"""Clusters for `explain` from the generators of the suite's own scenarios, with proxies of drawn releases.
+
+Each state of a generated life is a cluster: a Service with two ports, its slices, and the nodes with their zones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+
+from conformance.generated.lives import NODES, OF, Life, Slice, State, of_family
+from conformance.generated.runner import corpus as fixed_lives
+from conformance.generated.strategies import batch
+from explain.objects import Objects
+from harness.api.client import Object
+from tests.explain.building import node, pod, proxy, service
+
+_NUMBERS = {"": ("web", 80), OF[1]: ("api", 81)}
+_RELEASES = ("v1.37.0", "v1.37.0", "v1.33.1", "v1.29.4", "v1.22.3")
+_WRITERS = ("endpointslice-controller.k8s.io", "endpointslice-controller.k8s.io", "me.example.com", "")
+_ANNOTATIONS = ({}, {}, {}, {"service.kubernetes.io/topology-mode": "Auto"},
+                {"service.kubernetes.io/topology-mode": "zone"})  # fmt: skip
+
+
+def corpus(of_seed: int) -> Iterator[Objects]:
+    """Yield the clusters of the fixed lives that each run plays, with releases and writers of a seed."""
+    yield from _clusters(fixed_lives(), of_seed)
+
+
+def fresh(of_seed: int) -> Iterator[Objects]:
+    """Yield the clusters of new lives. Equal seeds give equal clusters."""
+    yield from _clusters(batch(("all", True), 0, of_seed=of_seed), of_seed)
+
+
+def _clusters(lives: Iterable[Life], of_seed: int) -> Iterator[Objects]:
+    drawn = random.Random(of_seed)
+    for life in lives:
+        for state in life.states:
+            if state.exists:
+                yield _cluster(life, state, drawn)
+
+
+def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:
+    families = [life.family, *([of_family(life)] if state.dual else [])]
+    addresses = ["10.96.0.9" if each == "IPv4" else "fd00:96::9" for each in families]
+    more = {"externalTrafficPolicy": state.external} if state.type != "ClusterIP" else {}
+    selected = drawn.choice([{"app": "web"}, None])
+    asked = service(
+        drawn.choice(_ANNOTATIONS),
+        asks=state.distribution or "",
+        type=state.type,
+        clusterIP=addresses[0],
+        clusterIPs=addresses,
+        ipFamilies=families,
+        internalTrafficPolicy=state.internal,
+        ports=[{"name": name, "port": port, "protocol": life.protocol} for name, port in _NUMBERS.values()],
+        selector=selected,
+        **more,
+    )
+    slices = [_slice(each, number, life, drawn) for number, each in enumerate(state.slices)]
+    nodes = [node(each, state.zone_of(each), ready=drawn.random() < 0.9) for each in NODES]
+    proxies = [proxy(each, drawn.choice(_RELEASES)) for each in NODES if drawn.random() < 0.5]
+    pods = [pod("web-x", "a1")] if selected else []
+    version = drawn.choice(("v1.37.0", "v1.37.0", "v1.32.0"))
+    return Objects(version, [asked], slices, nodes, pods=pods, proxies=proxies)
+
+
+def _slice(each: Slice, number: int, life: Life, drawn: random.Random) -> Object:
+    family = of_family(life) if each.of == OF[2] else life.family
+    name, _ = _NUMBERS.get(each.of, _NUMBERS[""])
+    writer, knows_zones = drawn.choice(_WRITERS), drawn.random() < 0.9
+    endpoints = []
+    for member in each.members:
+        hints = {"forZones": member.zones, "forNodes": member.nodes}
+        address = f"10.244.0.{member.server + 1}" if family == "IPv4" else f"fd00::{member.server + 1}"
+        made: Object = {
+            "addresses": [address],
+            "nodeName": member.node,
+            "conditions": {key: value for key, value in member.written.conditions.items() if value is not None},
+            "targetRef": {"kind": "Pod", "name": f"web-{member.server}", "namespace": "shop"},
+        }
+        if knows_zones:
+            made["zone"] = member.node[0]
+        named = {key: [{"name": one} for one in names] for key, names in hints.items() if names}
+        endpoints.append(made | ({"hints": named} if named else {}))
+    labels = {"kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": writer}
+    return {
+        "metadata": {"name": f"web-{number}", "namespace": "shop", "labels": labels},
+        "addressType": family,
+        "ports": [{"name": name, "port": each.number, "protocol": life.protocol}],
+        "endpoints": endpoints,
+    }

@@ -1,0 +1,73 @@
+"""Situations from public bug reports, each with its right answer. Their objects are in the folder `cases`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from explain.cluster import Cluster
+from explain.diagnosis import Diagnosis, diagnose
+from explain.objects import Objects
+from explain.overview import overview
+from explain.text import answer
+from harness.api.client import Object
+from tests.explain.building import nodes
+
+CASES = Path(__file__).with_name("cases")
+_KINDS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "Pod": "pods"}
+
+
+def cluster(name: str) -> Cluster:
+    """Return the cluster of a case. A case without nodes has the five nodes of `building`."""
+    found: dict[str, list[Object]] = {each: [] for each in _KINDS.values()}
+    for each in yaml.safe_load_all((CASES / f"{name}.yaml").read_text(encoding="utf-8")):
+        each["metadata"].setdefault("namespace", "default")
+        found[_KINDS[each["kind"]]].append(each)
+    proxies = [each for each in found["pods"] if each["metadata"]["labels"].get("k8s-app") == "kube-proxy"]
+    found["nodes"] = found["nodes"] or nodes()
+    return Cluster(Objects("v1.35.1", **found, proxies=proxies), "released")
+
+
+def explained(name: str) -> tuple[Diagnosis, str]:
+    seen = cluster(name)
+    found = diagnose(seen.objects.services[0], seen)
+    view = overview(seen)
+    assert not view.rows or [(each.missed, each.says) for each in view.rows] == [(len(found.unmet), answer(found))]
+    return found, answer(found)
+
+
+def test_ready_pod_is_reached_although_a_terminated_one_has_its_address() -> None:
+    found, _ = explained("two-pods-one-address")
+    assert {each.endpoints for each in found.routes} == {("10.244.4.2",)}
+    assert found.failing == ()
+
+
+def test_slice_with_another_port_name_refuses_all_connections() -> None:
+    found, said = explained("port-name-differs")
+    assert said.startswith("connections fail on all 5 nodes: no endpoint has port http/TCP, because the slices name")
+    assert (found.wanting, found.findings[0].cause.id) == (True, "port-name-differs")
+
+
+def test_target_port_that_no_pod_names_refuses_all_connections() -> None:
+    found, said = explained("named-target-port")
+    assert said.startswith("connections fail on all 3 nodes: no endpoint has port http/TCP, because no pod has a port")
+    assert (found.wanting, found.findings[0].cause.id) == (True, "target-port-of-no-pod")
+
+
+def test_port_without_endpoints_is_named_first() -> None:
+    found, said = explained("one-of-two-ports-unserved")
+    assert said.startswith("connections to port grpc/TCP fail on all 3 nodes: ")
+    assert (found.wanting, found.findings[0].cause.id) == (True, "target-port-of-no-pod")
+
+
+def test_proxies_that_know_no_node_hints_are_too_old_for_the_node() -> None:
+    found, said = explained("same-node-old-proxy")
+    assert (found.findings[0].cause.id, found.unmet) == ("proxy-too-old", ("n1", "n1b", "n3"))
+    assert said.startswith("connections do not prefer their own node, from all 3 nodes")
+
+
+def test_slice_of_the_api_server_is_never_to_be_deleted() -> None:
+    found, _ = explained("remedy-deletes-the-only-slice")
+    assert [each.cause.id for each in found.findings] == ["slice-of-another-manager"]
+    assert not any("delete" in each.remedy for each in found.findings)

@@ -1,0 +1,85 @@
+"""No answer contradicts its own routes: headline, JSON and overview agree in generated clusters."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from explain.causes import CROSSES, FAILS
+from explain.cluster import Cluster
+from explain.diagnosis import Diagnosis, diagnose
+from explain.objects import Objects
+from explain.overview import overview
+from explain.text import answer, as_json
+from tests.explain.generated_clusters import corpus, fresh
+
+SEEDS = (1, 2, 3)
+
+
+def contradictions(seen: Objects) -> list[str]:
+    """Return what an answer says against its own routes."""
+    cluster = Cluster(seen, "released")
+    found = diagnose(seen.services[0], cluster)
+    said, told = answer(found), json.loads(json.dumps(as_json(found)))
+    rows = told["routes"]
+    failing = {name for each in rows if each["uses"] == "nowhere" for name in each["nodes"]}
+    crossing = {name for each in rows if each["elsewhere"] for name in each["nodes"]}
+    unmet = {name for each in rows if each["short"] for name in each["nodes"]}
+    view = overview(cluster)
+    row = view.rows[0] if view.rows else None
+    checks = {
+        "all nodes, ports and families have a route": _covers(found, seen),
+        "well is said only where no route falls short": not said.startswith("connections stay") or not unmet,
+        "failing agrees with the table": set(told["failing"]) == failing,
+        "crossing agrees with the table": set(told["crossing"]) == crossing,
+        "unmet agrees with the table": set(told["unmet"]) == unmet and told["wanting"] == bool(unmet),
+        "failing is said first": (" fail on " in said.partition(":")[0]) == bool(failing),
+        "each route that falls short has a cause": all(_has_cause(found, each) for each in rows),
+        "no cause weighs more than the routes": not [
+            each for each in found.findings if each.cause.weight <= CROSSES and not unmet
+        ],
+        "the overview counts the same nodes": row is None or (row.missed, row.wanting) == (len(unmet), bool(unmet)),
+        "the overview says the same": row is None or row.says == said,
+    }
+    return [name for name, holds in checks.items() if not holds]
+
+
+def _covers(found: Diagnosis, seen: Objects) -> bool:
+    spec = seen.services[0]["spec"]
+    places = Counter((name, each.label) for each in found.routes for name in each.nodes)
+    return set(places.values()) == {1} and len(places) == len(seen.nodes) * len(spec["ports"]) * len(spec["clusterIPs"])
+
+
+def _has_cause(found: Diagnosis, row: dict[str, object]) -> bool:
+    weights = {"fails": {FAILS}, "crosses": {CROSSES, FAILS}, "misses": {CROSSES, FAILS}}
+    label = f"{row['port']} {row['family']}"
+    return not row["short"] or all(
+        any(
+            each.cause.weight in weights[str(row["short"])]
+            and (not each.nodes or name in each.nodes)
+            and (not each.ports or label in each.ports)
+            for each in found.findings
+        )
+        for name in row["nodes"]  # type: ignore[attr-defined]
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_answer_about_a_generated_cluster_contradicts_its_routes(seed: int) -> None:
+    wrong = {number: found for number, each in enumerate(corpus(seed)) if (found := contradictions(each))}
+    assert wrong == {}
+
+
+def test_no_answer_about_a_fresh_cluster_contradicts_its_routes() -> None:
+    wrong = {number: found for number, each in enumerate(fresh(of_seed=4040)) if (found := contradictions(each))}
+    assert wrong == {}
+
+
+def test_nearly_every_generated_failure_has_a_known_cause() -> None:
+    causes = Counter[str]()
+    for each in corpus(4):
+        found = diagnose(each.services[0], Cluster(each, "released"))
+        causes.update({one.cause.id for one in found.findings})
+    assert causes["not-known"] * 50 < causes.total(), causes
