@@ -62,7 +62,7 @@ def _draws_of_profile(subjects: Sequence[Subject], seed: int) -> dict[str, Draw]
     found: dict[str, Draw] = {}
     for subject in subjects:
         features = subject.features
-        chosen = rows.build({}, _axes_of(subject, seed))
+        chosen = rows.build({}, _axes_of(subject, seed), passes=2)
         covered.update(combinations(chosen, features))
         found[subject.id] = draw_of(chosen)
     return found

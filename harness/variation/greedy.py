@@ -27,15 +27,18 @@ class RowBuilder:
         self._gain, self._shares = gain, shares or {}
         self._used: Counter[tuple[str, Any]] = Counter()
 
-    def build(self, begin: Row, axes: Iterable[tuple[str, Callable[[Row], Iterable[Any]]]]) -> dict[str, Any]:
+    def build(
+        self, begin: Row, axes: Iterable[tuple[str, Callable[[Row], Iterable[Any]]]], *, passes: int = 1
+    ) -> dict[str, Any]:
         """Return a row with the values of `begin`, and one value for each other axis.
 
-        `axes` maps an axis to a function that returns the possible values of the row so far. The order breaks ties.
+        `axes` maps an axis to a function that returns the possible values of the row so far. The order breaks ties. A
+        further pass chooses each value again, with knowledge of all others.
         """
         row = dict(begin)
-        for name, possible in axes:
-            if name not in row:
-                row[name] = max(possible(row), key=partial(self._worth, row, name))
+        for name, possible in [each for each in axes if each[0] not in begin] * passes:
+            row.pop(name, None)
+            row[name] = max(possible(row), key=partial(self._worth, row, name))
         self._used.update(row.items())
         return row
 
