@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.clients import Sink, proxy_hearing, rewriting
+from mutants.clients import Filter, Sink, controller_hearing, proxy_hearing, rewriting
 from mutants.decisions import Question, proxy_deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
-from mutants.wrong_plans import Pods
+from mutants.wrong_plans import Pods, rewritten, without
 from reference.apiserver.kinds.services import Services
 from reference.client import Event, Object
 from reference.endpointslice import EndpointSliceController
@@ -244,4 +244,140 @@ _plans(
     "The controller looks for named target ports in init containers first.",
     "pods=sidecars",
     _init_containers_first,
+)
+
+
+def _container_ports(pod: Object) -> list[Object]:
+    return [port for each in pod["spec"]["containers"] for port in each.get("ports") or ()]
+
+
+def _named_targets(service: Object) -> set[str]:
+    return {port["targetPort"] for port in service["spec"].get("ports") or () if isinstance(port["targetPort"], str)}
+
+
+def _misplans(name: str, sentence: str, draw: str, plan: Callable[..., Plan]) -> None:
+    controller = partial(EndpointSliceController, plan=plan)
+    MUTANTS.append(Mutant(name, sentence, "", WRITTEN, draw=draw, controller=controller))
+
+
+def _node_hints_in_one_slice(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    selected = list(pods)
+    first = {port["containerPort"] for pod in selected[:1] for port in _container_ports(pod)}
+
+    def changed(each: Object) -> Object:
+        if not _named_targets(service) or any(port["port"] in first for port in each["ports"]):
+            return each
+        hints = [without(one.get("hints") or {}, "forNodes") for one in each["endpoints"]]
+        return {
+            **each,
+            "endpoints": [{**one, "hints": hint} for one, hint in zip(each["endpoints"], hints, strict=True)],
+        }
+
+    return rewritten(plan_service(service, selected, *others, **options), changed)
+
+
+_misplans(
+    "node-hints-for-the-first-port-numbers",
+    "Only pods whose named target ports have the same numbers as those of the first pod get node hints.",
+    "targets=named",
+    _node_hints_in_one_slice,
+)
+
+
+def _all_pods_need_the_ports(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    selected, wanted = list(pods), _named_targets(service)
+    complete = all(wanted <= {port["name"] for port in _container_ports(pod)} for pod in selected)
+    return plan_service(service, selected if complete else [], *others, **options)
+
+
+_misplans(
+    "pod-without-named-ports-empties-a-service",
+    "If a pod lacks a named target port, its Service has no endpoints.",
+    "targets=lacking",
+    _all_pods_need_the_ports,
+)
+
+
+def _selector_needs_values(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+    has_values = all((service["spec"].get("selector") or {}).values())
+    return plan_service(service, list(pods) if has_values else [], *others, **options)
+
+
+_misplans(
+    "selectors-need-values",
+    "A selector with an empty value selects no pod.",
+    "labels=empty",
+    _selector_needs_values,
+)
+
+
+def _of_pods(change: Callable[[Object, Object], Object]) -> Filter:
+    """Return a filter that changes pods whose labels are not their first labels. `change` also gets the first form."""
+
+    def through(sink: Sink) -> Sink:
+        first: dict[str, Object] = {}
+
+        def filtered(event: Event) -> None:
+            if event.type in ("ADDED", "MODIFIED") and event.resource == "pods":
+                before = first.setdefault(event.object["metadata"]["uid"], event.object)
+                if before["metadata"].get("labels") != event.object["metadata"].get("labels"):
+                    event = Event(event.type, event.resource, change(event.object, before))
+            sink(event)
+
+        return filtered
+
+    return through
+
+
+def _without_node(pod: Object, _: Object) -> Object:
+    return {**pod, "spec": without(pod["spec"], "nodeName")}
+
+
+def _keeps_labels(pod: Object, before: Object) -> Object:
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"].get("conditions") or ())
+    labels = before["metadata"].get("labels")
+    return pod if ready else {**pod, "metadata": {**pod["metadata"], "labels": labels}}
+
+
+for _name, _sentence, _draw, _change in (
+    (
+        "relabelled-pods-lose-their-node",
+        "Pods whose labels have changed have no node and no zone.",
+        "labels=changed",
+        _without_node,
+    ),
+    (
+        "labels-of-unready-pods-are-read-once",
+        "The controller ignores changed labels of pods that are not ready.",
+        "labels=removed",
+        _keeps_labels,
+    ),
+):
+    MUTANTS.append(Mutant(_name, _sentence, "", WRITTEN, draw=_draw, controller=controller_hearing(_of_pods(_change))))
+
+
+def _without_leaving_hosts(sink: Sink) -> Sink:
+    """Remove terminating endpoints whose address is a node's."""
+    addresses: set[str] = set()
+
+    def filtered(event: Event) -> None:
+        if event.type != "SYNCED" and event.resource == "nodes":
+            addresses.update(each["address"] for each in event.object["status"].get("addresses") or ())
+        elif event.type != "SYNCED" and event.resource == "endpointslices":
+            kept = [
+                each
+                for each in event.object.get("endpoints") or ()
+                if not (each["conditions"].get("terminating") and addresses.intersection(each["addresses"]))
+            ]
+            event = Event(event.type, event.resource, {**event.object, "endpoints": kept})
+        sink(event)
+
+    return filtered
+
+
+_proxy(
+    "terminating-pods-on-the-host-network-are-gone",
+    "The proxy does not use terminating endpoints that have the address of a node.",
+    "pods=host",
+    proxy_hearing(_without_leaving_hosts),
 )

@@ -114,6 +114,7 @@ def test_manual_rollout_changes_nothing(three_zones: Cluster) -> None:
     source="KEP-3015 (2022), Upgrade / Downgrade Strategy; Rollout, Upgrade and Rollback Planning",
     as_="kep",
     kills={"knows-no-node-level-topology", "any-daemon-set-will-do"},
+    fixes={"targets=lacking": "the further pod has another owner"},
 )
 def test_automatic_rollout_is_for_suitable_services(three_zones: Cluster) -> None:
     bring_to(three_zones, Skew(OFF, OFF, OFF))

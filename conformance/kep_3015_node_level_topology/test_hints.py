@@ -188,7 +188,7 @@ def test_node_hints_follow_the_nodes(three_zones: Cluster) -> None:
     source="KEP-3015 (2022), Approach 2: Automatic (an OwnerReference pointing to the same DaemonSet)",
     as_="kep",
     kills={"any-daemon-set-will-do", "one-pod-of-a-daemon-set-will-do"},
-    fixes={"beside": "the sentence is about all pods"},
+    fixes={"beside": "the sentence is about all pods", "targets=lacking": "the further pod has another owner"},
 )
 def test_pods_of_one_daemon_set_have_node_hints(three_zones: Cluster) -> None:
     three_zones.restart(CONTROLLER, choosing("automatic:daemonset"))
@@ -210,7 +210,11 @@ def test_pods_of_one_daemon_set_have_node_hints(three_zones: Cluster) -> None:
     source="KEP-3015 (2022), Approach 2: Automatic (if all relevant criteria are met)",
     as_="kep",
     kills={"one-criterion-suffices"},
-    fixes={"beside": "the sentence is about all pods", "bystanders": "the sentence is about all nodes"},
+    fixes={
+        "beside": "the sentence is about all pods",
+        "bystanders": "the sentence is about all nodes",
+        "targets=lacking": "the further pod has another owner",
+    },
 )
 def test_all_criteria_must_be_met(three_zones: Cluster) -> None:
     three_zones.restart(CONTROLLER, choosing("automatic:missing=1,daemonset"))

@@ -59,7 +59,12 @@ def test_prefer_close_is_an_alias_of_prefer_same_zone(three_zones: Cluster) -> N
     level=MUST,
     features={PREFER_SAME_NODE},
     source="KEP-3015, Addition of PreferSameNode",
-    kills={"right-then-wrong-soon", "same-node-without-node-hints", "same-node-without-zone-hints"},
+    kills={
+        "node-hints-for-the-first-port-numbers",
+        "right-then-wrong-soon",
+        "same-node-without-node-hints",
+        "same-node-without-zone-hints",
+    },
 )
 def test_prefer_same_node_hints_node_and_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferSameNode")

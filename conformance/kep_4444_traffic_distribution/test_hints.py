@@ -29,7 +29,15 @@ ZONE_A, ZONE_B, ZONE_C = Hints(zones=("a",)), Hints(zones=("b",)), Hints(zones=(
     level=MUST,
     features={PREFER_CLOSE},
     source="KEP-4444, PreferClose (the zone hint will match the zone of the endpoint)",
-    kills={"distribution-or-policy", "hints-every-zone", "writes-no-hints"},
+    kills={
+        "distribution-or-policy",
+        "hints-every-zone",
+        "labels-of-unready-pods-are-read-once",
+        "pod-without-named-ports-empties-a-service",
+        "relabelled-pods-lose-their-node",
+        "selectors-need-values",
+        "writes-no-hints",
+    },
 )
 def test_prefer_close_hints_each_endpoint_for_its_own_zone(three_zones: Cluster) -> None:
     service = three_zones.create_service(selector=WEB, traffic_distribution="PreferClose")

@@ -196,7 +196,11 @@ def test_changed_slices_are_counted_by_value(three_zones: Cluster) -> None:
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",
     kills={"controller-metrics-never-change", "forgets-to-uncount"},
-    fixes={"beside": "the scenario counts endpoints and writes"},
+    fixes={
+        "beside": "the scenario counts endpoints and writes",
+        "labels=removed": "the scenario counts endpoints",
+        "targets": "the scenario counts slices and endpoints",
+    },
 )
 def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
     counted = controller_metrics(three_zones)
@@ -224,6 +228,10 @@ def test_slices_and_endpoints_are_counted(three_zones: Cluster) -> None:
     features={CONTROLLER_METRICS},
     source="Kubernetes, metrics of the EndpointSlice controller",
     kills={"added-counts-as-removed", "controller-metrics-never-change", "forgets-to-uncount"},
+    fixes={
+        "labels=removed": "the scenario counts endpoints",
+        "targets": "the scenario counts slices and endpoints",
+    },
 )
 def test_endpoints_that_come_and_go_are_counted(three_zones: Cluster) -> None:
     before = controller_metrics(three_zones)

@@ -75,6 +75,7 @@ def _written(cluster: Cluster, service: Service) -> int:
     features={ENDPOINT_SLICES, PREFER_CLOSE},
     source="KEP-4444, Scalability (will using this feature result in any new API calls: no)",
     kills={"writes-hinted-slices-twice"},
+    fixes={"labels=empty": "the scenario changes labels of pods itself"},
 )
 def test_hints_need_no_write_of_their_own(three_zones: Cluster) -> None:
     three_zones.create_pod("p1", "a1", labels=WEB)

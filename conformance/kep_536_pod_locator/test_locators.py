@@ -135,6 +135,7 @@ def test_locator_follows_addresses(three_zones: Cluster) -> None:
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (when a Node is updated)",
     kills={"locator-keeps-the-first-labels", "locator-loses-no-label"},
+    fixes={"labels=empty": "the scenario compares labels"},
 )
 def test_locator_follows_node_labels(three_zones: Cluster) -> None:
     three_zones.nodes.create("x1", "x")

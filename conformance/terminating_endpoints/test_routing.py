@@ -68,7 +68,12 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
     level=MUST,
     features={CLUSTER_IP, TERMINATING_ENDPOINTS, ZONE_HINTS},
     source="KEP-1669, Proposal; released since 1.26",
-    kills={"hints-on-terminating-endpoints", "no-terminating-fallback", "terminating-means-serving"},
+    kills={
+        "hints-on-terminating-endpoints",
+        "no-terminating-fallback",
+        "terminating-means-serving",
+        "terminating-pods-on-the-host-network-are-gone",
+    },
 )
 def test_serving_terminating_endpoints_are_the_last_resort(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferClose")

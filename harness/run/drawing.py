@@ -28,7 +28,7 @@ _SELDOM = 8
 _OF_PROXIES = (axes.ARRIVAL, axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.NODES}=late", f"{axes.NODES}=bare")
 _INERT: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
     {
-        Profile.API_SERVER: (*_OF_PROXIES, axes.NODES, axes.COMPONENTS),
+        Profile.API_SERVER: (*_OF_PROXIES, axes.NODES, axes.COMPONENTS, axes.LABELS),
         Profile.ENDPOINTSLICE_CONTROLLER: _OF_PROXIES,
         Profile.CLUSTER: _OF_PROXIES,
         Profile.DNS: (
@@ -48,11 +48,12 @@ answers contain the further addresses of an endpoint.
 
 _OWN: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
     {
-        Profile.ENDPOINTSLICE_CONTROLLER: (axes.BESIDE, axes.BYSTANDERS),
+        Profile.ENDPOINTSLICE_CONTROLLER: (axes.BESIDE, axes.BYSTANDERS, axes.TARGETS),
+        Profile.CLUSTER: (axes.TARGETS,),
         Profile.DNS: (axes.QUERIES, f"{axes.COMPONENTS}=dns-restarted"),
     }
 )
-"""The axes and values that only one profile has."""
+"""The axes and values that only some profiles have."""
 
 _INTERRUPTIONS = ("restarted", "dns-restarted", "disconnected")
 """The values of `components` that need seconds, or that a real cluster cannot have."""
@@ -114,7 +115,7 @@ def fixed(requirement: Requirement) -> set[str]:
     A sentence about connections names TCP, because UDP has no connections.
     """
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
-    others = {value for profile, own in _OWN.items() if profile is not requirement.profile for value in own}
+    others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
     return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp, *others}
 
 
@@ -148,7 +149,9 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
         found |= {(axes.COMPONENTS, value) for value in _INTERRUPTIONS}  # they need seconds
     if settings.backend in REAL_CLUSTERS:
         found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second")}
-        found |= {(axes.PODS, value) for value in ("others", "reused", "sidecars")}
+        found |= {(axes.PODS, value) for value in ("others", "reused", "sidecars", "host")}
+        found |= {(axes.TARGETS, value) for value in ("named", "lacking")}
+        found |= {(axes.LABELS, value) for value in ("empty", "changed", "removed")}
         found |= {(axes.BYSTANDERS, value) for value in ("control-plane", "unready")}
         found |= {(axes.NEIGHBOURS, value) for value in ("many", "crowd")}
         found |= {(axes.NODES, value) for value in ("late", "remade")} | {(axes.CONNECTIONS, "long")}

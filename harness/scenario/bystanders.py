@@ -45,6 +45,7 @@ class Bystanders:
         self._backend = backend
         self._namespace = namespace
         self._beside = draw[axes.BESIDE]
+        self._draw = draw
         self._seen: set[str] = set()
         self._nodes = _NODES.get(draw[axes.BYSTANDERS], ())
         for number, (zone, ready, labels, cpu_milli) in enumerate(self._nodes):
@@ -63,10 +64,15 @@ class Bystanders:
             self._backend.booted.api.delete("nodes", "", f"{PREFIX}{number}")
 
     def accompany_pod(self, wanted: WantedPod) -> None:
-        """Create a pod with the same labels on the same node that is not ready."""
-        pods = self._backend.find(PodLifecycle)
-        if wanted.labels and pods is not None and self._is_drawn("pods", wanted.name):
-            pods.create_pod(self._namespace, replace(wanted, name=f"{PREFIX}{wanted.name}", ready=False))
+        """Create a pod with the same labels on the same node that is not ready, and may lack named ports."""
+        pods, lacks = self._backend.find(PodLifecycle), self._draw[axes.TARGETS] == "lacking"
+        if (
+            wanted.labels
+            and pods is not None
+            and (self._is_drawn("pods", wanted.name) or (lacks and self._is_new(wanted.name)))
+        ):
+            beside = replace(wanted, name=f"{PREFIX}{wanted.name}", ready=False, host_network=False)
+            pods.create_pod(self._namespace, replace(beside, container_ports=()) if lacks else beside)
 
     def accompany_service(self, service: Object) -> None:
         """Create slices of a Service with a selector that nobody manages, or somebody else."""
@@ -91,7 +97,10 @@ class Bystanders:
         return self._is_drawn("deleted", service)
 
     def _is_drawn(self, value: str, name: str) -> bool:
-        if self._beside != value or name in self._seen or len(self._seen) >= _MOST:
+        return self._beside == value and self._is_new(name)
+
+    def _is_new(self, name: str) -> bool:
+        if name in self._seen or len(self._seen) >= _MOST:
             return False
         self._seen.add(name)
         return True
@@ -100,10 +109,12 @@ class Bystanders:
         """Return the slices without the slices and the endpoints that bystanders have."""
         if not self._seen:
             return slices
+        own = [each for each in slices if not each["metadata"]["name"].startswith(PREFIX)]
+        kept = [[one for one in each.get("endpoints") or () if not _pod(one).startswith(PREFIX)] for each in own]
         return [
-            {**each, "endpoints": [one for one in each.get("endpoints") or () if not _pod(one).startswith(PREFIX)]}
-            for each in slices
-            if not each["metadata"]["name"].startswith(PREFIX)
+            {**each, "endpoints": endpoints}
+            for each, endpoints in zip(own, kept, strict=True)
+            if endpoints or not each.get("endpoints")
         ]
 
 

@@ -12,7 +12,6 @@ import itertools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -47,6 +46,7 @@ from harness.model.workloads import Pod
 from harness.scenario.bystanders import Bystanders
 from harness.scenario.components import ComponentOperations
 from harness.scenario.drawn_history import DrawnHistory
+from harness.scenario.drawn_pods import DrawnLabels, DrawnPods
 from harness.scenario.nodes import Nodes
 from harness.scenario.paths import Path
 from harness.scenario.published_slices import PublishedSlices
@@ -95,7 +95,7 @@ class Cluster(ComponentOperations):
         self.claims = claims
         self.namespace = namespace
         self.record = Record(test)
-        self.nodes = Nodes(self.backend, history)
+        self.nodes = Nodes(self.backend, history, DrawnLabels(draw))
         self.draw = draw
         self._surroundings = Surroundings(self.backend, namespace, draw, standing)
         self._drawn = DrawnHistory(self.backend, history, namespace, draw)
@@ -107,6 +107,7 @@ class Cluster(ComponentOperations):
         self._draws: dict[str, Draw] = {}  # of Services by name, since the last `clear`
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
+        self.drawn_pods = DrawnPods(self.backend, namespace, draw)
         self._published = PublishedSlices(self.backend, namespace, self._surroundings)
         self.backend.booted.create_namespace(namespace)
         self._bystanders = Bystanders(self.backend, namespace, draw)
@@ -201,7 +202,7 @@ class Cluster(ComponentOperations):
             externalIPs=service.addresses("external-ip") or None,
             **spec,
         )
-        wanted = variation.service(self.draw, wanted)
+        wanted = self.drawn_pods.service(variation.service(self.draw, wanted))
         self._surroundings.before_service(draw, wanted, spec.get("ipFamilies") or self.backend.booted.families)
         service.object = self.api.create("services", self.namespace, wanted)
         if ingress := service.addresses("load-balancer"):
@@ -215,6 +216,8 @@ class Cluster(ComponentOperations):
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
         self._published.write_nodes(service, patch)
+        if selector := (patch.get("spec") or {}).get("selector"):
+            patch = {**patch, "spec": {**patch["spec"], "selector": self.drawn_pods.labels.of(selector)}}
         self._begin("patch service", service=service.name, patch=patch)
         with self._changing(PROXY):
             service.object = self.api.patch("services", self.namespace, service.name, patch)
@@ -291,7 +294,9 @@ class Cluster(ComponentOperations):
             self.backend.need(Ability.HOST_NETWORK)
         names = [self._free_name(node, list(on[:number])) for number, node in enumerate(on)]
         wanted = [
-            self._with_sidecar(WantedPod(name, node, labels, tuple(container_ports), ready, tells_port, host_network))
+            self.drawn_pods.wanted(
+                WantedPod(name, node, labels, tuple(container_ports), ready, tells_port, host_network), runs=True
+            )
             for name, node in zip(names, on, strict=True)
         ]
         self._surroundings.with_pods(on[0], labels)
@@ -299,14 +304,17 @@ class Cluster(ComponentOperations):
         self.backend.need(nodes=on)
         with self._changing(CONTROLLER) if labels else contextlib.nullcontext():
             pods = self.backend.restored.run_pods(self.namespace, wanted)
+            for each in wanted:
+                self._after_pod(each)
         self._pods |= {pod.name: pod for pod in pods}
         for pod in pods[:1]:
             self._surroundings.after_pod(pod.name, labels)
         self.record.pod_names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
         return pods
 
-    def _with_sidecar(self, wanted: WantedPod) -> WantedPod:
-        return replace(wanted, sidecar=True) if wanted.labels and self.draw[axes.PODS] == "sidecars" else wanted
+    def _after_pod(self, wanted: WantedPod) -> None:
+        self.drawn_pods.after(wanted)
+        self._bystanders.accompany_pod(wanted)
 
     def _free_name(self, node: str, before: Sequence[str]) -> str:
         """Return the first free name for a pod on a node. Names for pods on the nodes in `before` are taken."""
@@ -339,8 +347,8 @@ class Cluster(ComponentOperations):
         The node need not exist, which simulates a pod whose Node has been deleted.
         """
         self._surroundings.with_pods(node, labels)
-        wanted = self._with_sidecar(
-            WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy)
+        wanted = self.drawn_pods.wanted(
+            WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy), runs=False
         )
         with self._changing(CONTROLLER):
             self._begin("create pod", stream="pods", pod=name, ready=ready)
@@ -349,10 +357,11 @@ class Cluster(ComponentOperations):
             ):
                 self.backend.part(PodLifecycle, nodes=[node]).create_pod(self.namespace, wanted)
                 self._surroundings.after_pod(name, labels)
-                self._bystanders.accompany_pod(wanted)
+                self._after_pod(wanted)
             else:
                 reports = self.backend.part(PodReports, nodes=[node])
                 reports.create_reported_pod(self.namespace, wanted, phase=phase)
+                self.drawn_pods.after(wanted)
 
     @step("report pod {name} as ready: {ready}")
     def set_ready(self, name: str, ready: bool) -> None:

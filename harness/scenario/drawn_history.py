@@ -56,12 +56,18 @@ class DrawnHistory:
                 self.history.change("create node again", node=self._first_node)
                 self.backend.api.delete("nodes", "", self._first_node)
                 self.backend.api.create("nodes", "", _as_new(node))
+        if self._ends_with_its_node():
+            self._restart(PROXY)
+
+    def _ends_with_its_node(self) -> bool:
+        """Settle, and return whether a proxy has ended because its Node was deleted. It must be started again."""
         try:
             self.backend.settle()
-        except EndedError as error:  # a proxy may end when its Node is deleted, and is started again
+        except EndedError as error:
             if error.component != PROXY:
                 raise
-            self._restart(PROXY)
+            return True
+        return False
 
     def after_service(self, service: Service) -> None:
         """Remember a new Service, whose slices the scenario may write."""
@@ -170,7 +176,7 @@ class DrawnHistory:
         self.backend.api.create(
             "nodes", "", {**_as_new(node), "spec": spec, "status": {**node["status"], "addresses": []}}
         )
-        self.backend.settle()
+        self._ends_with_its_node()
         self._restart(PROXY, name)
         return node
 

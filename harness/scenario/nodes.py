@@ -18,6 +18,7 @@ from harness.judging.history import History
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
+from harness.scenario.drawn_pods import DrawnLabels
 
 Readiness = bool | Literal["Unknown"]
 
@@ -27,11 +28,15 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 class Nodes:
     """The nodes of one scenario's cluster."""
 
-    def __init__(self, backend: ScenarioBackend, history: History) -> None:
-        """Methods raise `UnavailableError` if the cluster lacks an ability."""
+    def __init__(self, backend: ScenarioBackend, history: History, drawn: DrawnLabels) -> None:
+        """`drawn` is the form of labels that are not Kubernetes' own.
+
+        Methods raise `UnavailableError` if the cluster lacks an ability.
+        """
         self._backend = backend
         self._need = backend.need
         self._history = history
+        self._drawn = drawn
         self._made: set[str] = set()
         self._reported: set[str] = set()
         self._stopped: set[str] = set()
@@ -140,8 +145,11 @@ class Nodes:
         self._need(Ability.CHANGE_NODES)
         self._begin("label node", node=name, labels=dict(labels))
         self._remember(name)
-        self._backend.part(NodeControl).change_node(name, NodeChange(labels=labels))
-        self._backend.settle()
+        own = {key: value for key, value in labels.items() if "kubernetes.io/" not in key}
+        for change in (self._drawn.before(own), {**labels, **self._drawn.of(own)}):
+            if change:
+                self._backend.part(NodeControl).change_node(name, NodeChange(labels=change))
+                self._backend.settle()
 
     def move(self, name: str, zone: str | None) -> None:
         """Change or remove the zone label of a node, as `label` does."""

@@ -28,6 +28,8 @@ HISTORY = "history"
 CLIENT = "client"
 FAMILY = "family"
 PODS = "pods"
+TARGETS = "targets"
+LABELS = "labels"
 PROTOCOL = "protocol"
 ARRIVAL = "arrival"
 NODES = "nodes"
@@ -173,6 +175,24 @@ AXES: tuple[Axis, ...] = (
             "others": "a failed and a completed pod with the same labels exist",
             "reused": "a failed pod with the same labels has the address of a running pod",
             "sidecars": "pods have a sidecar and an init container, whose ports have the same names",
+            "host": "one pod on each node runs in the host network",
+        },
+    ),
+    Axis(
+        TARGETS,
+        {
+            "number": "Services have the target ports of the scenario",
+            "named": "target ports have a name, for which pods have different numbers",
+            "lacking": "target ports have a name, which pods that are not ready lack",
+        },
+    ),
+    Axis(
+        LABELS,
+        {
+            "written": "pods and nodes have the labels of the scenario",
+            "empty": "labels of pods and nodes have empty values, and selectors as well",
+            "changed": "labels of pods and nodes had other values before",
+            "removed": "pods that are not ready had the labels of other pods, and lost them",
         },
     ),
     Axis(

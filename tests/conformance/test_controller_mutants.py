@@ -213,6 +213,11 @@ _IN_TIME = "it is wrong only after some time, or after more changes than a case 
 
 OTHERWISE: Mapping[str, str] = {
     "ended-pods-keep-their-addresses": "no pod in these cases has the address of another pod",
+    "node-hints-for-the-first-port-numbers": "all pods of these cases have the same port numbers",
+    "pod-without-named-ports-empties-a-service": "all pods of these cases have the named ports",
+    "selectors-need-values": "all selectors of these cases have values",
+    "relabelled-pods-lose-their-node": "the cases compare plans, and the fault is in the events of pods",
+    "labels-of-unready-pods-are-read-once": "the cases compare plans, and the fault is in the events of pods",
     "init-containers-name-ports": "no pod in these cases has init containers",
     "controller-crashes-on-pods-of-strange-nodes": "it exits, and the existing state remains",
     "controller-hangs-on-pods-of-strange-nodes": "it hangs, and the existing state remains",

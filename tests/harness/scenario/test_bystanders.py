@@ -58,6 +58,19 @@ def test_some_pods_have_company_that_is_not_ready() -> None:
     assert len(cluster.pods) == 4
 
 
+def test_some_pods_have_company_without_named_ports() -> None:
+    cluster = FakeCluster()
+    made = bystanders(cluster, "targets=lacking")
+    made.accompany_pod(WantedPod("p1", "a1", {"app": "web"}, (("http", 8080, "TCP"),), host_network=True))
+    assert cluster.pods == [WantedPod("drawn-p1", "a1", {"app": "web"}, ready=False)]
+    slices = [
+        {"metadata": {"name": name}, "endpoints": [{"targetRef": {"name": pod}}]}
+        for name, pod in (("own", "p1"), ("other", "drawn-p1"))
+    ]
+    empty: dict[str, Any] = {"metadata": {"name": "empty"}, "endpoints": []}
+    assert made.without_own([*slices, empty]) == [slices[0], empty]
+
+
 def test_expectations_see_no_slice_and_no_pod_of_bystanders() -> None:
     cluster = FakeCluster()
     made = bystanders(cluster, "beside=slices")

@@ -20,7 +20,9 @@ from harness.judging.history import History
 from harness.model import manifests
 from harness.model.manifests import has_condition
 from harness.model.topology import ONE_ZONE, Node
+from harness.scenario.drawn_pods import DrawnLabels
 from harness.scenario.nodes import Nodes
+from harness.variation.axes import PLAIN
 
 
 class _Backend(NetnsBackend):
@@ -51,7 +53,7 @@ def api() -> Iterator[Api]:
 def nodes(api: Api, tmp_path: Path) -> Iterator[Nodes]:
     """Return the nodes of a scenario on this API server."""
     with History(tmp_path / "history.jsonl") as history:
-        yield Nodes(ScenarioBackend(_Backend(api)), history)
+        yield Nodes(ScenarioBackend(_Backend(api)), history, DrawnLabels(PLAIN))
 
 
 def test_created_node_reports_the_requested_fields(api: Api, nodes: Nodes) -> None:
@@ -131,7 +133,7 @@ def test_components_see_node_changes_before_later_writes_and_the_reverse(api: Ap
     of_scenario = ScenarioBackend(backend)
     settled = []
     with History(tmp_path / "history.jsonl") as history:
-        nodes = Nodes(of_scenario, history)
+        nodes = Nodes(of_scenario, history, DrawnLabels(PLAIN))
         for write in (
             lambda: nodes.create("d1", "d"),
             lambda: nodes.report("d1", ready=False),

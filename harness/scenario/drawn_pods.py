@@ -1,0 +1,148 @@
+"""The drawn form of a scenario's pods and of the Services that select them: labels, named ports and network.
+
+The right slices and answers do not depend on it. Nodes get labels in the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from harness.api.client import Object
+from harness.backends.backend import ContainerPorts, WantedPod
+from harness.backends.protocols import PodLifecycle
+from harness.backends.scenario_backend import ScenarioBackend
+from harness.model.abilities import Ability
+from harness.model.manifests import TARGET_PORT
+from harness.variation import axes
+from harness.variation.axes import Draw
+
+FORMER = ("former-1", "former-2")
+"""Names of pods that had the labels of a scenario's pod, and lost them."""
+
+_NAMES = {"TCP": "drawn-tcp", "UDP": "drawn-udp"}
+"""Names of target ports by protocol."""
+
+_FIRST_NUMBER, _NUMBERS = 8091, 3  # of target ports
+_MOST = 2  # pods whose labels change; a scenario may have hundreds
+
+
+@dataclass(slots=True)
+class DrawnLabels:
+    """Labels and selectors in the drawn form. One value of each key may be written as an empty value."""
+
+    draw: Draw
+    _empty: dict[str, str] = field(default_factory=dict)
+
+    def of(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return these labels, or this selector, in the drawn form. `None` removes a label."""
+        if self.draw[axes.LABELS] != "empty":
+            return dict(labels)
+        return {
+            key: "" if value is not None and value == self._empty.setdefault(key, value) else value
+            for key, value in labels.items()
+        }
+
+    def before(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return the labels that an object has before these, if labels are drawn to change. Otherwise {}."""
+        return {
+            key: "before" for key, value in labels.items() if value is not None and self.draw[axes.LABELS] == "changed"
+        }
+
+
+@dataclass(slots=True)
+class DrawnPods:
+    """The pods of one scenario in the drawn form."""
+
+    backend: ScenarioBackend
+    namespace: str
+    draw: Draw
+    labels: DrawnLabels = field(init=False)
+    _numbers: dict[str, int] = field(default_factory=dict)  # of the named ports, by pod
+    _final: dict[str, Mapping[str, str]] = field(default_factory=dict)  # the labels of pods that have others at first
+    _changed: int = 0
+    _has_former: bool = False
+    _hosts: set[str] = field(default_factory=set)  # nodes with a pod in the host network
+
+    def __post_init__(self) -> None:
+        """Create the labels in the same form."""
+        self.labels = DrawnLabels(self.draw)
+
+    def service(self, obj: Object) -> Object:
+        """Return a Service in the drawn form, if it selects pods."""
+        spec = obj["spec"]
+        if not spec.get("selector"):
+            return obj
+        return {
+            **obj,
+            "spec": {**spec, "selector": self.labels.of(spec["selector"]), "ports": self._ports(spec["ports"])},
+        }
+
+    def _ports(self, ports: Iterable[Object]) -> list[Object]:
+        named = self.draw[axes.TARGETS] != "number"
+        return [
+            {**each, "targetPort": _NAMES[each["protocol"]]}
+            if named and each["targetPort"] == TARGET_PORT and each["protocol"] in _NAMES
+            else each
+            for each in ports
+        ]
+
+    def wanted(self, pod: WantedPod, *, runs: bool) -> WantedPod:
+        """Return a pod in the drawn form. `runs` is false if it exists in the API only."""
+        if pod.labels:
+            pod = self._selected(pod)
+        free = runs and not pod.tells_port and pod.node not in self._hosts
+        if free and self.draw[axes.PODS] == "host" and Ability.HOST_NETWORK in self.backend.booted.abilities:
+            pod = replace(pod, host_network=True)
+        if pod.host_network:
+            self._hosts.add(pod.node)
+        return pod
+
+    def _selected(self, pod: WantedPod) -> WantedPod:
+        labels = {key: str(value) for key, value in self.labels.of(pod.labels or {}).items()}
+        if (before := self.labels.before(labels)) and self._changed < _MOST:
+            self._changed += 1
+            self._final[pod.name] = labels
+            labels = {key: str(value) for key, value in before.items()}
+        ports = (*pod.container_ports, *self._named_ports(pod.name))
+        return replace(pod, labels=labels, container_ports=ports, sidecar=self.draw[axes.PODS] == "sidecars")
+
+    def _named_ports(self, pod: str) -> ContainerPorts:
+        match self.draw[axes.TARGETS]:
+            case "named":
+                self._numbers[pod] = _FIRST_NUMBER + len(self._numbers) % _NUMBERS
+            case "lacking":
+                self._numbers[pod] = TARGET_PORT
+            case _:
+                return ()
+        return [(name, self._numbers[pod], protocol) for protocol, name in _NAMES.items()]
+
+    def after(self, pod: WantedPod) -> None:
+        """Let the drawn events happen that follow a new pod: it gets its final labels, and other pods lose theirs."""
+        if (labels := self._final.pop(pod.name, None)) is not None:
+            self.backend.settle()
+            self.backend.api.patch("pods", self.namespace, pod.name, {"metadata": {"labels": dict(labels)}})
+        if self.draw[axes.LABELS] == "removed" and pod.labels and not self._has_former:
+            self._has_former = True
+            self._create_former(pod)
+
+    def _create_former(self, pod: WantedPod) -> None:
+        pods = self.backend.part(PodLifecycle)
+        for name, value in zip(FORMER, ("drawn-other", None), strict=True):
+            pods.create_pod(self.namespace, replace(pod, name=name, ready=False, host_network=False))
+            self.backend.settle()
+            patch = {"metadata": {"labels": dict.fromkeys(pod.labels or {}, value)}}
+            self.backend.api.patch("pods", self.namespace, name, patch)
+
+    def wrong_port(self, service: Object, endpoint_slice: Object, pod: str) -> str:
+        """Return the wrong number of a drawn target port of a pod in a slice, as "at port 1 instead of 2", or ""."""
+        named = {
+            each.get("name") or ""
+            for each in service["spec"].get("ports") or ()
+            if each["targetPort"] in _NAMES.values()
+        }
+        for port in endpoint_slice.get("ports") or ():
+            right = self._numbers.get(pod, port.get("port"))
+            if (port.get("name") or "") in named and port.get("port") != right:
+                return f"at port {port.get('port')} instead of {right}"
+        return ""
