@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import http.client
+import io
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from harness.netns.namespace import Namespace
 
-TIMEOUT = 5.0  # seconds; the servers are on the same machine
+TIMEOUT = 5.0  # seconds for the whole answer; the servers are on the same machine
+MOST = 16 << 20  # bytes of an answer, which is more than the metrics of any proxy
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +26,40 @@ class HttpAnswer:
 
 
 def get(namespace: Namespace, address: str, port: int, path: str) -> HttpAnswer:
-    """Send one request over a new connection. Raises `OSError` if there is no server or no answer."""
-    connection = http.client.HTTPConnection(address, port)
-    connection.sock = namespace.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    try:
-        connection.sock.settimeout(TIMEOUT)
-        connection.sock.connect((address, port))
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        body = answer.read().decode(errors="replace")
-        return HttpAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
-    except http.client.HTTPException as error:
-        raise ConnectionError(f"{address}:{port} did not answer as HTTP: {error!r}") from error
-    finally:
-        connection.close()
+    """Send one request over a new connection. Raises `OSError` if there is no server, or no whole answer in time."""
+    deadline = time.monotonic() + TIMEOUT
+    with namespace.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
+        sock.settimeout(TIMEOUT)
+        sock.connect((address, port))
+        host = f"[{address}]" if ":" in address else address
+        sock.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode("ascii"))
+        answer = http.client.HTTPResponse(_Received(sock, deadline), method="GET")  # type: ignore[arg-type]
+        try:
+            answer.begin()
+            body = answer.read().decode(errors="replace")
+        except http.client.HTTPException as error:
+            raise ConnectionError(f"{address}:{port} did not answer as HTTP: {error!r}") from error
+    return HttpAnswer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, body)
+
+
+class _Received(io.RawIOBase):
+    """What a server sends until a deadline, up to a limit. A program under test may send without an end."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        super().__init__()
+        self._sock, self._deadline, self._left = sock, deadline, MOST
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        """Return itself as `HTTPResponse` expects it of a socket."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._left <= 0:
+            raise ConnectionError(f"the answer is longer than {MOST:,} bytes")
+        self._sock.settimeout(max(self._deadline - time.monotonic(), 0.001))
+        read = self._sock.recv_into(buffer)
+        self._left -= read
+        return read

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -67,3 +69,36 @@ def test_missing_response_ends_at_the_time_limit(network: Network, monkeypatch: 
         listener.listen()
         with pytest.raises(TimeoutError):
             http.get(namespace, "127.0.0.1", PORT, "/")
+
+
+@pytest.mark.parametrize(
+    ("head", "again", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 10_000, "longer than 100,000 bytes"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x", "timed out|longer"),
+        (b"HTTP/1.1 200 OK\r\nX-Endless: ", b"x", "timed out|longer|HTTP"),
+        (b"", bytes(range(256)), "did not answer as HTTP"),
+    ],
+)
+def test_answer_without_an_end_is_an_error(
+    network: Network, monkeypatch: pytest.MonkeyPatch, head: bytes, again: bytes, said: str
+) -> None:
+    """The server sends until its client closes the connection."""
+    monkeypatch.setattr(http, "TIMEOUT", 2.0)
+    monkeypatch.setattr(http, "MOST", 100_000)
+    place = network.nodes["a1"].namespace
+
+    def serve() -> None:
+        with contextlib.suppress(OSError), listener.accept()[0] as connection:
+            connection.sendall(head)
+            while True:
+                connection.sendall(again)
+
+    with place.socket() as listener:
+        listener.bind(("127.0.0.1", PORT))
+        listener.listen()
+        server = threading.Thread(target=serve)
+        server.start()
+        with pytest.raises(OSError, match=said):
+            http.get(place, "127.0.0.1", PORT, "/healthz")
+        server.join()
