@@ -102,6 +102,13 @@ def threads_of(process: Path) -> Iterator[tuple[str, ThreadTimes]]:
                 yield thread.name, ThreadTimes(state, ran, waited)
 
 
+def of_this_thread() -> float:
+    """Return for how many seconds this thread has waited for a processor since its start."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/thread-self/schedstat").read_text("ascii").split()[1]) / 1e9
+    return 0.0
+
+
 class RunDelay:
     """Samples all threads while a wait is in progress, on a thread of its own."""
 
@@ -110,7 +117,7 @@ class RunDelay:
         self.stopped = False  # whether a program was stopped in the last sample
         self._last = Sample(time.monotonic(), time.process_time())
         self._lost: deque[tuple[float, float, float]] = deque(maxlen=_INTERVALS)  # begin, end, lost seconds
-        self._mutex, self._sampling = threading.Lock(), threading.Lock()
+        self._mutex, self._sampling = threading.Lock(), threading.RLock()  # an alarm may interrupt a sample
         self._watching = 0
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None

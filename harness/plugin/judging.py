@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from traceback import extract_tb, walk_tb
+from contextlib import AbstractContextManager
+from traceback import extract_tb
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from harness.guest import errors
 from harness.judging.conclusion import UnmetError, UntoldError, conclude, first_line, outside_call
 from harness.judging.results import Case, CaseResult
 from harness.judging.verdict import Judgement, SkipReason, Verdict
+from harness.plugin.time_limit import TimeLimitError
 from harness.run.shortage import shortage, why_it_cannot_continue
 
 PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
@@ -54,10 +56,8 @@ def _by_kind(phase: str) -> Iterator[None]:
         raise pytest.skip.Exception(": ".join(_why_skipped(error)), _use_item_location=True) from error
     except pytest.skip.Exception:
         raise
-    except pytest.fail.Exception as error:
-        if _is_time_limit(error):
-            raise InconclusiveError(f"the scenario did not end within its time limit: {error}") from error
-        raise
+    except TimeLimitError as error:
+        raise InconclusiveError(f"the scenario did not end within its time limit: {error}") from error
     except AssertionError as error:
         if phase == "call":
             raise
@@ -74,16 +74,11 @@ def _by_kind(phase: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def called(fixtures: Mapping[str, Any]) -> Iterator[None]:
+def called(fixtures: Mapping[str, Any], limit: AbstractContextManager[None]) -> Iterator[None]:
     """Run the call phase of a test in this context. At its end, the last observed values are checked again."""
-    with translated("call"), with_instruments_checked(fixtures):
+    with translated("call"), with_instruments_checked(fixtures), limit:
         yield
         recheck(fixtures)
-
-
-def _is_time_limit(error: BaseException) -> bool:
-    """Return whether pytest-timeout raised this exception. pytest-timeout does not define an exception type."""
-    return any(frame.f_globals.get("__name__") == "pytest_timeout" for frame, _ in walk_tb(error.__traceback__))
 
 
 @contextlib.contextmanager
@@ -96,7 +91,7 @@ def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
     """
     try:
         yield
-    except (AssertionError, pytest.fail.Exception) as error:
+    except (AssertionError, pytest.fail.Exception, TimeLimitError) as error:
         threads.require()
         values = [each for each in fixtures.values() if not isinstance(each, type)]
         for value in values:

@@ -6,6 +6,7 @@ Workers write the history. The controller adds the cases that have no result aft
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 from collections.abc import Generator
 from dataclasses import replace
@@ -107,7 +108,7 @@ class Ledger:
         if case is None:
             self._other_failures += report.failed
         elif report.when not in judging.PHASES and report.failed:  # xdist's report about a crashed worker
-            self._note_crash(case, str(report.longrepr))
+            self._note_crash(case, f"{report.longrepr}{self._how_it_ended(getattr(report, 'node', None))}")
         if self._run.settings.fail_fast and report.failed:
             self._end_if_decided()
 
@@ -128,6 +129,16 @@ class Ledger:
         result.message = result.explanation = private(message)
         judging.end_with(result, private(rerun.again(self._run.settings, case, arguments=self._run.arguments)))
         self._crashed[case.nodeid] = result
+
+    def _how_it_ended(self, node: Any) -> str:
+        """Return how a worker ended, as far as this is known: its own last words, or the signal that killed it."""
+        if node is None:
+            return ""
+        said = self._run.folder.parts_named(f"lost-{node.gateway.id}")
+        with contextlib.suppress(subprocess.TimeoutExpired, AttributeError, ValueError):
+            code = node.gateway._io.popen.wait(_END_SECONDS)
+            said = said or ([f"it was ended by {signal.Signals(-code).name}"] if code < 0 else [])
+        return f": {said[0]}" if said else ""
 
     def _distrust(self, why: str) -> None:
         if why not in self._run.distrust:

@@ -35,6 +35,7 @@ _CODES: dict[type[BaseException], ExitCode] = {
     DistrustError: ExitCode.DISTRUST,
     UnavailableError: ExitCode.DISTRUST,
 }
+_RESTARTS = 1000  # of workers: a lost worker costs only the requirement that it runs
 _KIND_FACTOR = 4.0  # the upgrade procedure of a KEP replaces the API server, controller and all proxies up to six times
 
 
@@ -115,6 +116,8 @@ def _take_charge(config: pytest.Config) -> None:
     run.workers = _set_workers(config, run)
     if getattr(config.option, "maxschedchunk", 1) is None:
         config.option.maxschedchunk = 1  # longest first: several long tests in one worker would delay the end
+    if getattr(config.option, "maxworkerrestart", 1) is None:
+        config.option.maxworkerrestart = str(_RESTARTS)
     progress.hush(config)
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from harness import threads
 from harness.errors import DistrustError, InconclusiveError, UsageError
+from harness.judging.conclusion import first_line
 from harness.judging.exit_codes import ExitCode
 from harness.judging.history import History
 from harness.judging.judge import described
@@ -25,7 +26,7 @@ from harness.judging.verdict import SkipReason, Verdict
 from harness.model import needs
 from harness.model.needs import Needs
 from harness.model.requirements import Requirement
-from harness.plugin import exclusive, judging
+from harness.plugin import exclusive, judging, time_limit
 from harness.plugin.evidence import bounded, gather
 from harness.plugin.shrinking import Shrinker
 from harness.report import rerun
@@ -47,6 +48,7 @@ class Recorder:
         self._lost = ""
         self._failed = False  # the current test has failed by its own observations
         self._shrinker = Shrinker(run)
+        self._running = False  # a test is running
         self._start = self._seconds = 0.0  # start and elapsed time of the current test
 
     @pytest.hookimpl(trylast=True)
@@ -146,8 +148,9 @@ class Recorder:
             if self._run.target:
                 turn = exclusive.turn(self._run.folder.parts / "turn.lock", exclusive=self._disrupts(item))
                 held.enter_context(turn)
-            self._failed = False
+            self._failed, self._running = False, True
             ended = yield
+            self._running = False
             if self._failed and not item.session.shouldfail:
                 self._shrink(item, nextitem)
             return ended
@@ -194,19 +197,35 @@ class Recorder:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
         random.seed(f"{self._run.settings.seed} {item.nodeid}")  # the same in every order and every worker
-        with judging.translated("set-up"):
+        with judging.translated("set-up"), self._limited(item):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         fixtures = getattr(item, "funcargs", {})
-        with judging.called(fixtures):
+        with judging.called(fixtures, self._limited(item)):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
-        with judging.translated("teardown"):
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        with judging.translated("teardown"), self._limited(item):
             return (yield)
+
+    def _limited(self, item: pytest.Item) -> contextlib.AbstractContextManager[None]:
+        return time_limit.limited(time_limit.limit_of(item), self._end_worker)
+
+    def _end_worker(self, why: str) -> None:
+        """End this worker, which cannot continue with other tests. xdist starts another one."""
+        if self._run.worker:
+            with contextlib.suppress(DistrustError):
+                self._run.folder.leave_part(f"lost-{self._run.worker}", why)
+            os._exit(1)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Turn pytest-timeout off, because it ends a process anywhere. Its options and markers remain."""
+        if session.config.pluginmanager.hasplugin("timeout"):
+            session.config.pluginmanager.unregister(name="timeout")
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_makereport(
@@ -269,11 +288,13 @@ class Recorder:
                 self._run.close_history()
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Exit if a worker cannot continue for a known reason. Otherwise xdist would report an internal error."""
+        """Exit if a worker cannot continue. Otherwise xdist would report an internal error, and end the run."""
         told = judging.why_it_stopped(excinfo.value) if self._run.worker else ""
         if told:
             os.write(2, f"error: worker {self._run.worker}: {told}\n".encode())
             os._exit(ExitCode.DISTRUST)
+        if self._running:
+            self._end_worker(f"internal error: {type(excinfo.value).__name__}: {first_line(str(excinfo.value))}")
 
     def _loss(self, error: BaseException | None) -> str:
         """Return why the real cluster is unreachable, or "" if it is reachable. Called after an `InconclusiveError`."""

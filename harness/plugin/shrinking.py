@@ -13,6 +13,7 @@ import pytest
 from harness.eventually import time_scale
 from harness.judging.conclusion import UnmetError
 from harness.plugin import judging
+from harness.plugin.time_limit import TimeLimitError, limit_of, limited
 from harness.run.run import Run
 from harness.variation.axes import Draw
 from harness.variation.shrinking import shrunk
@@ -49,14 +50,17 @@ def _fails(item: pytest.Item, following: pytest.Item | None) -> bool:
     state = item.session._setupstate  # pytest has no other way to repeat a test
     capture = item.config.pluginmanager.getplugin("capturemanager")
     try:
-        with contextlib.nullcontext() if capture is None else capture.item_capture("call", item):
+        with (
+            limited(limit_of(item)),
+            contextlib.nullcontext() if capture is None else capture.item_capture("call", item),
+        ):
             item._initrequest()  # type: ignore[attr-defined]
             state.setup(item)
-            with judging.called(item.funcargs):  # type: ignore[attr-defined]
+            with judging.called(item.funcargs, contextlib.nullcontext()):  # type: ignore[attr-defined]
                 item.runtest()
     except UnmetError:
         return True
-    except (Exception, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001  it shows nothing
+    except (Exception, TimeLimitError, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001  it shows nothing
         return False
     finally:
         state.teardown_exact(following)

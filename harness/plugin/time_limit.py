@@ -1,0 +1,81 @@
+"""End a scenario that takes too long, in the scenario itself and nowhere else.
+
+pytest-timeout raises its error wherever the process happens to be. In pytest's own code, such as the formatting of a
+failure, that is an internal error, which ends the worker and the run. So this module replaces it in a conformance run.
+The alarm is set only while a phase of a test runs, and the limit counts only the time in which programs could run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from harness.eventually import MOST
+from harness.run_delay import RUN_DELAY, of_this_thread
+
+if TYPE_CHECKING:
+    import pytest
+
+AGAIN = 30.0
+"""Seconds until the error is raised again, if the scenario does not end. It may have caught the error."""
+
+LAST = 3
+"""The number of the alarm at which the scenario is given up."""
+
+
+class TimeLimitError(BaseException):
+    """A scenario took too long. It is no `Exception`, because a scenario may ignore some of those."""
+
+
+def limit_of(item: pytest.Item) -> float:
+    """Return the time limit of each phase of a test in seconds, or 0: of its marker, the run, or the ini file."""
+    marker = item.get_closest_marker("timeout")
+    if marker is not None and (marker.args or "timeout" in marker.kwargs):
+        return float(marker.args[0] if marker.args else marker.kwargs["timeout"])
+    said = getattr(item.config.option, "timeout", None)
+    if said is None:
+        said = os.environ.get("PYTEST_TIMEOUT") or item.config.getini("timeout") or 0
+    return float(said)
+
+
+@contextlib.contextmanager
+def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None) -> Iterator[None]:
+    """Raise `TimeLimitError` in this block after so many seconds in which the programs could run. 0 means no limit.
+
+    `give_up` is called with the reason if the block ignores the error again and again.
+    """
+    if not seconds or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    begin, waited, heard = time.monotonic(), of_this_thread(), 0
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        nonlocal heard
+        passed = time.monotonic() - begin
+        lost = max(RUN_DELAY.lost(begin), of_this_thread() - waited)  # samples are taken during waits only
+        left = min(seconds + lost, seconds * MOST) - passed
+        if left > 0:
+            signal.setitimer(signal.ITIMER_REAL, left)
+            return
+        heard += 1
+        signal.setitimer(signal.ITIMER_REAL, AGAIN)
+        _raise(f"Timeout (>{seconds:g}s), after {passed:.1f} s", give_up if heard >= LAST else lambda _: None)
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _raise(why: str, give_up: Callable[[str], object]) -> NoReturn:
+    give_up(why)
+    raise TimeLimitError(why)
