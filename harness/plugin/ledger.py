@@ -23,7 +23,7 @@ from harness.judging.results import Case, CaseResult, Result, situation
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.privacy import private
 from harness.plugin import judging
-from harness.plugin.recorder import DISTRUST
+from harness.plugin.recorder import DISTRUST, MISSING
 from harness.report import rerun
 from harness.report.writer import write_reports
 from harness.run.plan import Plan
@@ -104,6 +104,8 @@ class Ledger:
         self._run.retries += str(report.outcome) == "rerun"  # pytest-rerunfailures
         if distrust := dict(report.user_properties).get(DISTRUST):
             self._distrust(str(distrust))
+        lacks = [str(value) for name, value in report.user_properties if name == MISSING]
+        self._run.missing += [each for each in lacks if each not in self._run.missing]
         case = next((case for case in self._plan.cases if case.nodeid == report.nodeid), None)
         if case is None:
             self._other_failures += report.failed

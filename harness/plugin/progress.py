@@ -60,7 +60,7 @@ class Progress:
         plan = self._run.known_plan()
         return summary.header(
             self._run.settings,
-            version=suite_version(),
+            version=self._run.decorate("the version of the suite", suite_version, "unknown"),
             reasons=certifiable_reasons(self._run, Plan()),
             folder=_short(str(self._run.folder.path)),
             workers=self._run.workers,
@@ -185,6 +185,7 @@ class Progress:
             report=_short(str(self._ledger.report or "")),
             reasons=certifiable_reasons(self._run, self._run.known_plan() or Plan()),
             distrust=self._run.distrust,
+            missing=self._run.missing,
         ):
             self._write(line)
 

@@ -40,6 +40,10 @@ DISTRUST = "trafficdist_distrust"
 """The user property of a test's report that holds why the suite does not trust its own instruments."""
 
 
+MISSING = "trafficdist_missing"
+"""The user property of a test's report that holds something that the report of the run lacks."""
+
+
 class Recorder:
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -246,11 +250,10 @@ class Recorder:
             self._failed = self._failed or (report.when == "call" and result.verdict == Verdict.FAILED)
             judging.end_with(result, rerun.again(self._run.settings, case, arguments=self._run.arguments))
             if report.when == "call" or result.verdict in (Verdict.FAILED, Verdict.INCONCLUSIVE):
-                try:
-                    prefix = "teardown-" if report.when == "teardown" else ""
-                    self._witness(item, result, prefix, judging.logs_of(error))
-                except DistrustError as failure:  # a full disk, for example: the result is still reported
-                    distrust = distrust or judging.sentence(failure)
+                prefix, logs = "teardown-" if report.when == "teardown" else "", judging.logs_of(error)
+                what = f"evidence of {result.requirement}"
+                self._run.decorate(what, lambda: self._witness(item, result, prefix, logs), None)
+                report.user_properties += [(MISSING, each) for each in self._run.missing]
             # The plan's skipped cases are recorded at the end of the run.
             if case.to_run and (report.when == "call" or result.verdict != Verdict.PASSED):
                 phase, ended_by = judging.PHASES[str(report.when)], judging.judgement_of(error)

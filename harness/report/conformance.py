@@ -71,7 +71,7 @@ def describe(run: Run, results: Sequence[Result], duration: float) -> dict[str, 
         "mode": settings.mode,
         "judges": settings.judges,
         "implementation": env.implementation(settings),
-        "suite": env.suite_of(run.suite, plan.requirements.values()),
+        "suite": env.suite_of(run.suite, plan.requirements.values(), _revision(run)),
         "environment": place,
         "run": _run(run, plan, duration, results),
         "features": [{"name": each.name, "declared": claimed(each, settings)} for each in plan.features()],
@@ -250,15 +250,20 @@ def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> di
         **({"interrupted": True} if run.interrupted else {}),
         **({"quick": plan.quick.reported()} if plan.quick else {}),
         **({"deselected": deselected} if deselected else {}),
+        **({"missing": list(run.missing)} if run.missing else {}),
         "certifiable": not reasons,
         **({"certifiableReasons": reasons} if reasons else {}),
     }
 
 
+def _revision(run: Run) -> str:
+    return run.decorate("the revision of the suite", env.suite_revision, "")
+
+
 def certifiable_reasons(run: Run, plan: Plan) -> list[str]:
     """Return the known reasons why the run cannot be certified. The result is empty if it can."""
     reasons = not_certifiable(run.settings, plan, whole_suite=run.whole_suite, retries=run.retries)
-    if env.suite_revision().endswith("-dirty"):
+    if _revision(run).endswith("-dirty"):
         reasons.append("the suite is a checkout with uncommitted changes")
     if run.interrupted:
         reasons.append("the run was interrupted")

@@ -22,6 +22,7 @@ from harness.model.requirements import Level, Requirement
 from harness.run.suite_files import place_of
 from harness.settings.settings import Settings
 
+_GIT_SECONDS = 10.0
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -31,7 +32,10 @@ def suite_version() -> str:
 
 @functools.cache
 def suite_revision() -> str:
-    """Return the git commit of the suite, plus "-dirty" if the checkout has changes, or "" without a checkout."""
+    """Return the git commit of the suite, plus "-dirty" if the checkout has changes, or "" without a checkout.
+
+    Raises `OSError` and `subprocess.SubprocessError`.
+    """
     git = shutil.which("git")
     if git is None or not (_ROOT / ".git").exists():
         return ""
@@ -41,7 +45,7 @@ def suite_revision() -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=20,
+            timeout=_GIT_SECONDS,
         )
         for arguments in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
     )
@@ -50,14 +54,14 @@ def suite_revision() -> str:
     return revision.stdout.strip() + ("-dirty" if changes.stdout.strip() else "")
 
 
-def suite_of(place: Path, requirements: Iterable[Requirement]) -> dict[str, str]:
+def suite_of(place: Path, requirements: Iterable[Requirement], revision: str) -> dict[str, str]:
     """Return the suite block: name, version, and the digest of the catalogue.
 
     The published suite has a revision. For a custom suite, the version of trafficdist takes its place.
     """
     if place != place_of():
         more = {"harness": suite_version()}
-    elif revision := suite_revision():
+    elif revision:
         more = {"revision": revision}
     else:
         more = {}

@@ -93,10 +93,16 @@ def _judged(settings: Settings) -> str:
 
 
 def summary(
-    results: Sequence[Result], *, code: ExitCode, report: str, reasons: Sequence[str], distrust: Sequence[str]
+    results: Sequence[Result],
+    *,
+    code: ExitCode,
+    report: str,
+    reasons: Sequence[str],
+    distrust: Sequence[str],
+    missing: Sequence[str] = (),
 ) -> list[Line]:
     """Return the summary. `reasons` explain why the run cannot be certified. `distrust` lists faults of the suite
-    itself.
+    itself, and `missing` what the report lacks.
 
     `report` is the path of the report, or "" if it could not be written.
     """
@@ -108,6 +114,7 @@ def summary(
         *_not_run(chosen),
         *_left_out(results),
         *(Line(f"The suite does not trust itself: {why}", "red") for why in distrust),
+        *(Line(f"The report lacks {what}", "yellow") for what in missing),
         *_causes(found),
         *conclusion(results, code, report, reasons, found),
     ]

@@ -36,13 +36,18 @@ def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded:
     _merge_history(run, results, judged, recorded, about)
     numbers = reactions.by_case(judged)
     run.folder.write("junit.xml", junit.as_xml(results, start=run.start, duration=duration))
-    allure.write(run.folder, results, run.settings, about["environment"], numbers)
+    run.decorate(
+        "allure-results", lambda: allure.write(run.folder, results, run.settings, about["environment"], numbers), None
+    )
     if (table := _needs(results)) and not run.target:
         run.folder.write(needs.FILE, needs.as_yaml(table))
     built = conformance.build(about, results, run.folder.artifacts(), reactions.listed(numbers))
     report = private_values(built)
     text = conformance.as_yaml(report)
-    run.folder.write(PAGE, page.as_html(report, results, judged.stories, numbers, again.evidence_in(run.folder.path)))
+    evidence = again.evidence_in(run.folder.path)
+    run.decorate(
+        PAGE, lambda: run.folder.write(PAGE, page.as_html(report, results, judged.stories, numbers, evidence)), None
+    )
     return run.folder.write("report.yaml", text)
 
 

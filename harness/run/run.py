@@ -14,16 +14,19 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from harness.judging.conclusion import first_line
 from harness.judging.history import History
 from harness.model.needs import Offer
 from harness.run.folder import OutputFolder
 from harness.run.plan import Plan
 from harness.settings.settings import Settings
 from harness.variation.axes import PLAIN, Draw
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -52,7 +55,18 @@ class Run:
     workers: str = ""  # the number of processes and the reason for it
     worker_pids: list[int] = field(default_factory=list)  # of all workers, including workers that have ended
     shrinking: Draw | None = None  # the draw with which a failed test is repeated
+    missing: list[str] = field(default_factory=list)  # what the report lacks, with reasons
     _history: History | None = field(default=None, init=False, repr=False)
+
+    def decorate(self, what: str, make: Callable[[], T], otherwise: T) -> T:
+        """Return something that only decorates the report. If this fails in any way, note it once, and go on."""
+        if any(each.startswith(f"{what}: ") for each in self.missing):
+            return otherwise
+        try:
+            return make()
+        except Exception as error:  # noqa: BLE001  no decoration may end a run
+            self.missing.append(f"{what}: {type(error).__name__}: {first_line(str(error))}")
+            return otherwise
 
     @property
     def history(self) -> History:
@@ -107,9 +121,13 @@ class Run:
                 self.folder.leave_part(f"environment-{self.worker}", self.environment)
 
     def known_environment(self) -> dict[str, Any]:
-        for values in [] if self.environment else self.folder.parts_named("environment-"):
-            self.environment = values
+        if not self.environment:
+            self.environment = self.decorate("facts about the cluster", self._left_environment, {})
         return self.environment
+
+    def _left_environment(self) -> dict[str, Any]:
+        """Return the facts that a worker has left for the controller."""
+        return next(iter(self.folder.parts_named("environment-")), {})
 
     def leave_end(self, component: str, text: str) -> None:
         """Inform all processes of the run that a judged component has exited or does not respond."""

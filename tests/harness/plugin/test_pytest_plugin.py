@@ -335,8 +335,10 @@ def test_failing_teardown_preserves_the_evidence_of_the_failure(certify: Any) ->
 
 def test_unwritable_evidence_is_reported_and_the_verdict_stays(certify: Any) -> None:
     run = certify("passes", extra=IN_THE_WAY)
-    assert (run.code, run.verdicts) == (12, {"passes": "passed", "in-the-way": "failed"})
-    assert "evidence/KEP-1/in-the-way/explanation.txt: Not a directory. Choose another folder" in run.text
+    assert (run.code, run.verdicts) == (1, {"passes": "passed", "in-the-way": "failed"})
+    assert "The report lacks evidence of KEP-1/in-the-way: DistrustError: cannot write" in run.text
+    (missing,) = run.report["run"]["missing"]
+    assert "evidence/KEP-1/in-the-way/explanation.txt: Not a directory" in missing
 
 
 def test_unwritten_report_is_not_named(certify: Any) -> None:

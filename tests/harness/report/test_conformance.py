@@ -54,12 +54,12 @@ def report(*given: Result, options: dict[str, Any] | None = None) -> dict[str, A
 def test_third_party_suite_has_the_name_and_version_of_its_package(tmp_path: Path) -> None:
     (tmp_path / "acme" / "shops").mkdir(parents=True)
     (tmp_path / "acme" / "__init__.py").touch()
-    own = environment.suite_of(tmp_path / "acme" / "shops", ())
+    own = environment.suite_of(tmp_path / "acme" / "shops", (), "a" * 40)
     assert (own["name"], own["version"], own["harness"]) == ("acme", "unknown", environment.suite_version())
-    installed = environment.suite_of(Path(pytest.__file__).parent, ())
+    installed = environment.suite_of(Path(pytest.__file__).parent, (), "a" * 40)
     assert (installed["name"], installed["version"]) == ("pytest", pytest.__version__)
     assert "revision" not in own
-    published = environment.suite_of(place_of(), ())
+    published = environment.suite_of(place_of(), (), "a" * 40)
     assert (published["name"], published["revision"]) == ("trafficdist", "a" * 40)
 
 
