@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reference.apiserver import managed_fields, status, writes
-from reference.apiserver.field_sets import FieldPath, flatten, item_key, shown, value_key
+from reference.apiserver.field_sets import FieldPath, encode, flatten, item_key, shown, value_key
 from reference.apiserver.kinds import Strategy
 from reference.apiserver.merge_rules import ListRule, ListRules, list_rules
 from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
+from reference.apiserver.strategic_merge import identity
 from reference.client import Object
 
 
@@ -118,7 +119,8 @@ def _merge_value(live: Any, value: Any, names: tuple[str, ...], rules: ListRules
 def _merge_list(live: list[Any], config: list[Any], names: tuple[str, ...], rules: ListRules) -> list[Any]:
     rule = rules[names]
     if not rule.map_keys:
-        return live + [each for each in config if each not in live]
+        present = set(map(identity, live))
+        return live + [each for each in config if identity(each) not in present]
     merged = {item_key(each, rule): each for each in live}
     for item in config:
         key = item_key(item, rule)
@@ -127,35 +129,36 @@ def _merge_list(live: list[Any], config: list[Any], names: tuple[str, ...], rule
 
 
 def _without(obj: Object, paths: Iterable[FieldPath], rules: ListRules) -> Object:
-    for path in sorted(paths, key=len):  # an item is removed before its fields, because its key fields identify it
-        _remove(obj, path, (), rules)
+    _prune(obj, encode(paths), (), rules)
     return obj
 
 
-def _remove(node: Any, path: FieldPath, names: tuple[str, ...], rules: ListRules) -> None:
-    """Remove one field, and the enclosing objects that become empty."""
-    element, rest = path[0], path[1:]
+def _prune(node: Any, removed: Object, names: tuple[str, ...], rules: ListRules) -> None:
+    """Remove fields, a FieldsV1 tree, and the enclosing objects that become empty. Each item is looked at once."""
     if isinstance(node, list):
-        _remove_item(node, element, rest, names, rules)
+        _prune_items(node, removed, names, rules)
     elif isinstance(node, dict):
-        name = element.removeprefix("f:")
-        if rest and name in node:
-            _remove(node[name], rest, (*names, name), rules)
-            if node[name] in ({}, []):
+        for element, below in removed.items():
+            name = element.removeprefix("f:")
+            if name not in node or element == ".":
+                continue
+            if below and "." not in below:
+                _prune(node[name], below, (*names, name), rules)
+            if not below or "." in below or node[name] in ({}, []):
                 del node[name]
-        elif not rest:
-            node.pop(name, None)
 
 
-def _remove_item(items: list[Any], element: str, rest: FieldPath, names: tuple[str, ...], rules: ListRules) -> None:
+def _prune_items(items: list[Any], removed: Object, names: tuple[str, ...], rules: ListRules) -> None:
     rule = rules.get(names, ListRule())
-    for index, item in enumerate(items):
-        if element == (item_key(item, rule) if rule.map_keys else value_key(item)):
-            if rest:
-                _remove(item, rest, names, rules)
-            else:
-                del items[index]
-            return
+    kept = []
+    for item in items:
+        below = removed.get(item_key(item, rule) if rule.map_keys else value_key(item))
+        if below is None:
+            kept.append(item)
+        elif below and "." not in below:
+            _prune(item, below, names, rules)
+            kept.append(item)
+    items[:] = kept
 
 
 def _without_nulls(value: Any) -> Any:

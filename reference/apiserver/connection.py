@@ -32,6 +32,7 @@ _REQUEST_LINE = re.compile(
     rb"((?:/(?![/.])[!\"$&-*,-.0->@-~]*)+)(?:\?([!\"$&-*,-~]*))? HTTP/1\.1"
 )
 _NAME = re.compile(r"[A-Za-z0-9-]+")
+_LENGTH = re.compile(r"[0-9]{1,10}")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -171,7 +172,7 @@ def _fields(head: bytes) -> tuple[Mapping[str, str], int] | None:
         if not _NAME.fullmatch(name) or name.lower() in _SPECIAL:
             return None
     length = headers.get("content-length", "0")
-    if len(headers) < len(lines) or not length.isdigit() or int(length) > MAX_BODY_BYTES:
+    if len(headers) < len(lines) or not _LENGTH.fullmatch(length) or int(length) > MAX_BODY_BYTES:
         return None
     return MappingProxyType(headers), int(length)
 

@@ -6,15 +6,20 @@ item of a set. A list that does not merge is one field.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import orjson
 
+from reference.apiserver import status
 from reference.apiserver.merge_rules import ListRule, ListRules
 from reference.client import Object
 
 FieldPath = tuple[str, ...]
+T = TypeVar("T")
+
+MAX_ELEMENTS = 250_000
+"""The maximum length of all paths of an object together. Many fields at a great depth would cost their product."""
 
 _NOT_OWNED = frozenset({"apiVersion", "kind"})
 _NOT_OWNED_METADATA = frozenset(
@@ -39,7 +44,7 @@ def flatten(obj: Object, rules: ListRules) -> dict[FieldPath, Any]:
     owned = {key: value for key, value in obj.items() if key not in _NOT_OWNED}
     metadata = obj.get("metadata") or {}
     owned["metadata"] = {key: value for key, value in metadata.items() if key not in _NOT_OWNED_METADATA}
-    found = dict(_leaves(owned, (), (), rules))
+    found = dict(_bounded(_leaves(owned, (), (), rules), lambda leaf: len(leaf[0])))
     found.pop(("f:metadata",), None)
     return found
 
@@ -56,7 +61,17 @@ def encode(paths: Iterable[FieldPath]) -> Object:
 
 
 def decode(tree: Object) -> set[FieldPath]:
-    return set(_paths(tree, ()))
+    return set(_bounded(_paths(tree, ()), len))
+
+
+def _bounded(found: Iterable[T], length: Callable[[T], int]) -> Iterator[T]:
+    """Yield what is found. Raises `ApiError` (413) if all paths together are too long."""
+    total = 0
+    for each in found:
+        total += length(each)
+        if total > MAX_ELEMENTS:
+            raise status.failure(413, "RequestEntityTooLarge", f"managedFields: more than {MAX_ELEMENTS} path elements")
+        yield each
 
 
 def shown(path: FieldPath) -> str:

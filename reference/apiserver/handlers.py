@@ -31,6 +31,7 @@ _DELETE_OPTIONS: shapes.Shape = {
     "dryRun": [shapes.STRING],
     shapes.OTHERS: shapes.ANY,
 }
+_INT64 = 1 << 63
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETURN_DELETED = frozenset({"pods", "services"})  # the other kinds answer with a Status
 
@@ -233,9 +234,12 @@ def integer(query: Mapping[str, str], name: str) -> int | None:
     if not text:
         return None
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
-        raise status.bad_request(f'{name}: Invalid value: "{text}": must be an integer') from None
+        number = _INT64
+    if not -_INT64 <= number < _INT64:
+        raise status.bad_request(f'{name}: Invalid value: "{text}": must be an integer of 64 bits')
+    return number
 
 
 def _boolean(query: Mapping[str, str], name: str) -> bool:

@@ -100,7 +100,8 @@ def track(new: Object, old: Object, manager: str, *, subresource: str = "") -> N
 def _moved(
     owners: list[Owner], changed: set[FieldPath], *, gone: set[FieldPath], by: tuple[str, str, str], obj: Object
 ) -> list[Owner]:
-    kept = [each.without(gone if each.identity == by else gone | changed) for each in owners]
+    lost = gone | changed
+    kept = [each.without(gone if each.identity == by else lost) for each in owners]
     for index, owner in enumerate(kept):
         if owner.identity == by:
             kept[index] = new_owner(*by, owner.fields | changed, obj)

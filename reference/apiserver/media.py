@@ -6,7 +6,7 @@ Responses are JSON: objects, Tables (for kubectl) or metadata only. Clients that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -64,7 +64,24 @@ def parse(entry: str) -> tuple[str, dict[str, str]]:
     return media.lower(), {key.strip(): value.strip() for key, _, value in pairs}
 
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # one of two classes
+    """Reads numbers as Kubernetes does."""
+
+
+def _number(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a constructor of numbers that are short, and not in base 60 (`1:30`), which is a text for Kubernetes."""
+
+    def constructed(loader: Any, node: Any) -> Any:
+        if len(node.value) > _MAX_NUMBER:
+            raise ValueError(f"yaml: a number has more than {_MAX_NUMBER} characters")
+        return node.value if ":" in node.value else construct(loader, node)
+
+    return constructed
+
+
+_MAX_NUMBER = 100
+for _tag, _construct in (("int", yaml.SafeLoader.construct_yaml_int), ("float", yaml.SafeLoader.construct_yaml_float)):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _number(_construct))
 
 
 def _yaml(body: bytes) -> Any:
@@ -72,19 +89,17 @@ def _yaml(body: bytes) -> Any:
     if len(body) > MAX_YAML_BYTES:
         raise status.failure(413, "RequestEntityTooLarge", f"a YAML body may have at most {MAX_YAML_BYTES} bytes")
     depth = 0
-    for event in yaml.parse(body, _LOADER):
+    for event in yaml.parse(body, _Loader):
         if isinstance(event, yaml.AliasEvent):
             raise ValueError("yaml: aliases are not accepted")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise ValueError(_TOO_DEEP)
-    return yaml.load(body, _LOADER)  # noqa: S506 - a safe one
+    return yaml.load(body, _Loader)  # noqa: S506 - a safe one
 
 
-def _bounded(value: Any, body: bytes) -> Any:
+def bounded(value: Any) -> Any:
     """Return the value unchanged. Raises `ValueError` if it is nested too deeply."""
-    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
-        return value
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [each for one in level for each in _within(one)]
@@ -102,16 +117,29 @@ def _within(value: Any) -> Iterable[Any]:
     return (each for each in inside if isinstance(each, dict | list))
 
 
+def _is_json(body: bytes) -> bool:
+    """Return whether a body is JSON, which is YAML too. kubectl sends applied configurations as such."""
+    if not body.lstrip(b" \t\r\n").startswith(b"{"):
+        return False
+    try:
+        orjson.loads(body)
+    except ValueError:
+        return False
+    return True
+
+
 def decode(body: bytes, content_type: str) -> Any:
     """Return the value of a request body. An empty content type means JSON. Raises `ApiError`: 400, 415."""
     media = parse(content_type)[0]
     try:
-        if media in {JSON, ""} or media.endswith("+json"):
-            return _bounded(orjson.loads(body), body)
-        if media in _YAML_NAMES or media.endswith("+yaml"):
+        is_yaml = media in _YAML_NAMES or media.endswith("+yaml")
+        if media in {JSON, ""} or media.endswith("+json") or (is_yaml and _is_json(body)):
+            value = orjson.loads(body)
+            return value if body.count(b"[") + body.count(b"{") <= MAX_DEPTH else bounded(value)
+        if is_yaml:
             return orjson.loads(orjson.dumps(_yaml(body)))
         if media == PROTOBUF:
-            return protobuf.read_object(body)
+            return bounded(protobuf.read_object(body))
     except protobuf.UnknownKindError:
         raise status.unsupported_media(media, READABLE) from None
     except (ValueError, TypeError, yaml.YAMLError) as error:

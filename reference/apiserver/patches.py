@@ -11,11 +11,11 @@ import jsonpatch
 import jsonpointer
 import orjson
 
-from reference.apiserver import status, strategic_merge, writes
+from reference.apiserver import media, status, strategic_merge, writes
 from reference.apiserver.merge_rules import ListRules, list_rules
 from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
-from reference.client import Object
+from reference.client import ApiError, Object
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
@@ -28,6 +28,10 @@ MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 * 1024 * 1024
 """The maximum number of bytes that the copy operations of a JSON patch may add, as in kube-apiserver."""
 
+MAX_MOVED_ITEMS = 10_000_000
+"""The maximum number of items behind those that a JSON patch adds to lists or removes from lists."""
+
+_SHOWN = 1000  # characters of an error, which may contain the whole object
 PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
 
 
@@ -80,31 +84,50 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def _applied(obj: Object, patch: list[Any]) -> Any:
-    """Return the patched object. The size of copies is limited by `MAX_COPIED_BYTES`."""
-    copied = 0
+    """Return the patched object. What is copied and moved within lists is limited, so that each operation is cheap."""
+    copied = moved = 0
     for each in patch:
         if isinstance(each, dict) and each.get("op") == "copy" and isinstance(each.get("from"), str):
-            copied += len(orjson.dumps(jsonpointer.resolve_pointer(obj, each["from"])))
+            value = orjson.dumps(jsonpointer.resolve_pointer(obj, each["from"]))
+            copied += len(value)
             if copied > MAX_COPIED_BYTES:
-                raise status.failure(413, "RequestEntityTooLarge", f"copies may add at most {MAX_COPIED_BYTES} bytes")
+                raise _too_much(f"copies may add at most {MAX_COPIED_BYTES} bytes")
+            each = {"op": "add", "path": each.get("path"), "value": orjson.loads(value)}  # noqa: PLW2901
+        moved += sum(_behind(obj, each, pointer) for pointer in ("path", "from"))
+        if moved > MAX_MOVED_ITEMS:
+            raise _too_much(f"operations on items of lists may move at most {MAX_MOVED_ITEMS} items behind them")
         obj = jsonpatch.JsonPatch([each]).apply(obj, in_place=True)
     return obj
+
+
+def _behind(obj: Any, operation: Any, pointer: str) -> int:
+    """Return the length of the list that an operation changes, or 0 if it changes no list."""
+    path = operation.get(pointer) if isinstance(operation, dict) and operation.get("op") != "test" else None
+    if not isinstance(path, str) or not path.startswith("/") or path.endswith("/-"):
+        return 0
+    around = jsonpointer.resolve_pointer(obj, path.rpartition("/")[0], None)
+    return len(around) if isinstance(around, list) else 0
+
+
+def _too_much(said: str) -> ApiError:
+    return status.failure(413, "RequestEntityTooLarge", said)
 
 
 def _json_patch(obj: Object, patch: Any) -> Object:
     if not isinstance(patch, list):
         raise status.bad_request("a JSON patch must be a list of operations")
     if len(patch) > MAX_OPERATIONS:
-        said = f"a JSON patch may have {MAX_OPERATIONS} operations, and this one has {len(patch)}"
-        raise status.failure(413, "RequestEntityTooLarge", said)
+        raise _too_much(f"a JSON patch may have {MAX_OPERATIONS} operations, and this one has {len(patch)}")
     try:
-        patched = _applied(obj, patch)
+        patched = media.bounded(_applied(obj, patch))
     except jsonpatch.InvalidJsonPatch as error:
         raise status.bad_request(f"error decoding patch: {error}") from None
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError) as error:
         raise status.failure(
-            422, "Invalid", f"the server rejected our request due to an error in our request: {error}"
+            422, "Invalid", f"the server rejected our request due to an error in our request: {str(error)[:_SHOWN]}"
         ) from None
+    except ValueError as error:
+        raise status.bad_request(str(error)) from None
     if not isinstance(patched, dict):
         raise status.bad_request("the result of the patch is not an object")
     return patched

@@ -164,6 +164,8 @@ class _Ledger:
     _port_of: dict[int, int] = field(default_factory=dict)
 
     def assign(self, new: Object, wanted: Allocations) -> None:
+        ports = new["spec"].get("ports") or []
+        self._port_of = {each["port"]: each["nodePort"] for each in reversed(ports) if each.get("nodePort")}
         if wanted.ip_families:
             self._assign_addresses(new["spec"], wanted)
         for index in wanted.node_ports:
@@ -208,18 +210,13 @@ class _Ledger:
 
     def _assign_node_port(self, ports: list[dict[str, Any]], index: int) -> None:
         port = ports[index]
-        asked = port.get("nodePort") or self._shared_node_port(ports, port["port"])
+        asked = port.get("nodePort") or self._port_of.get(port["port"])  # TCP and UDP share the node port of a number
         if not asked:
             asked = self.pools.ports.take_any()
             self._ports.add(asked)
         else:
             self._take_port(asked, f"spec.ports[{index}].nodePort", "")
         port["nodePort"] = self._port_of[port["port"]] = asked
-
-    def _shared_node_port(self, ports: list[dict[str, Any]], number: int) -> int:
-        """Return the node port that TCP and UDP share for one service port number, or 0 if there is none yet."""
-        named = (each["nodePort"] for each in ports if each["port"] == number and each.get("nodePort"))
-        return self._port_of.get(number) or next(named, 0)
 
     def _assign_health_check_port(self, spec: dict[str, Any]) -> None:
         if asked := spec.get("healthCheckNodePort"):

@@ -19,6 +19,7 @@ import orjson
 from reference.client import Object
 
 MAGIC = b"k8s\0"
+_MAX_SHIFT, _MASK = 70, (1 << 64) - 1  # ten bytes of a 64-bit number; more would cost the square of their number
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 
 
@@ -95,7 +96,10 @@ def _time(value: int | bytes, *, micro: bool = False) -> str | None:
     if not parts:
         return None
     seconds, nanoseconds = _int(parts.get(1, 0)), _int(parts.get(2, 0))
-    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    try:
+        text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    except (OverflowError, OSError):
+        raise ValueError(f"a time is out of range: {seconds}") from None
     return f"{text}.{nanoseconds // 1000:06d}Z" if micro else f"{text}Z"
 
 
@@ -145,10 +149,10 @@ def _parts(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
-    while at < len(data):
+    while at < len(data) and shift < _MAX_SHIFT:
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if not byte & 0x80:
-            return value, at
-    raise ValueError("a number is cut off")
+            return value & _MASK, at
+    raise ValueError("a number is cut off, or longer than 64 bits")

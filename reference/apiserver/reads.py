@@ -18,6 +18,8 @@ from reference.apiserver.selectors import Selection
 from reference.apiserver.store import Stored, TooOldError
 from reference.client import Key, key_of
 
+_MAX_DIGITS = 100  # of a number; Python refuses to parse more than 4300
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -60,8 +62,10 @@ def parse_revision(text: str) -> int:
     """Parse a resourceVersion; "" means 0. Raises `ApiError` (400)."""
     if not text:
         return 0
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         raise status.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: invalid syntax')
+    if len(text) > _MAX_DIGITS or int(text) >= 1 << 64:
+        raise status.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: value out of range')
     return int(text)
 
 
@@ -114,5 +118,5 @@ def _read_token(token: str) -> tuple[Key, int]:
         value = orjson.loads(base64.urlsafe_b64decode(token))
         namespace, name = value["start"]
         return (str(namespace), str(name)), int(value["rv"])
-    except (binascii.Error, ValueError, KeyError, TypeError):
+    except (binascii.Error, ValueError, KeyError, TypeError, OverflowError):
         raise status.bad_request("continue key is not valid") from None

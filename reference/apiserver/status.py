@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from reference.apiserver.kinds import FieldError, Resource
 from reference.client import ApiError, Object
 
+_SHOWN = 1000  # errors of one object
+
 
 def failure(code: int, reason: str, message: str, details: Object | None = None) -> ApiError:
     """Return an error as an exception. `details` contains the object and the causes."""
@@ -79,6 +81,7 @@ def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
 
 def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiError:
     """Return the 422 error with one cause for each invalid field."""
+    errors = errors[:_SHOWN]
     texts = [str(each) for each in errors]
     shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = {

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 from reference.apiserver.merge_rules import ListRule, ListRules
 from reference.client import Object
 
@@ -31,7 +33,8 @@ def _merge_object(target: Object, patch: Object, path: Path, rules: ListRules) -
         return {}
     result = dict(target)
     if _RETAIN in patch:
-        result = {key: value for key, value in result.items() if key in set(patch[_RETAIN])}
+        retained = set(patch[_RETAIN])
+        result = {key: value for key, value in result.items() if key in retained}
     for key, value in patch.items():
         if not key.startswith("$"):
             _merge_field(result, key, value, (*path, key), rules)
@@ -70,36 +73,64 @@ def _merges(rule: ListRule) -> bool:
 def _merge_list(target: list[Any], patch: list[Any], path: Path, rules: ListRules) -> list[Any]:
     key = rules[path].merge_key
     if not key:
-        return target + [each for each in patch if each not in target]
-    result = list(target)
+        present = set(map(identity, target))
+        return target + [each for each in patch if identity(each) not in present]
+    result = _KeyedList(target, key)
     for item in patch:
         if not isinstance(item, dict):
             raise ValueError(f"{'.'.join(path)}: an item of a list with merge key {key!r} must be an object")
         directive = item.get(_DIRECTIVE)
         if directive == "replace" and len(item) == 1:  # the whole list, by the other items of the patch
-            return [each for each in patch if _DIRECTIVE not in each]
+            return [each for each in patch if not isinstance(each, dict) or _DIRECTIVE not in each]
         if key not in item:
             raise ValueError(f"map: {item} does not contain declared merge key: {key}")
-        _merge_item(result, item, key, path, rules)
-    return result
+        if directive == "delete":
+            result.delete(item)
+        else:
+            result.put(_merge_object(result.get(item), item, path, rules))
+    return result.items()
 
 
-def _merge_item(result: list[Any], item: Object, key: str, path: Path, rules: ListRules) -> None:
-    places = [index for index, each in enumerate(result) if each.get(key) == item[key]]
-    if item.get(_DIRECTIVE) == "delete":
-        result[:] = [each for each in result if each.get(key) != item[key]]
-    elif places:
-        result[places[0]] = _merge_object(result[places[0]], item, path, rules)
-    else:
-        result.append(_merge_object({}, item, path, rules))
+class _KeyedList:
+    """A list whose items are found by their merge key. Searching for each item would cost the product of two lists."""
+
+    def __init__(self, items: list[Any], key: str) -> None:
+        self._items: list[Any] = list(items)
+        self._key = key
+        self._places: dict[Any, list[int]] = {}
+        for place, each in enumerate(items):
+            self._places.setdefault(identity(each.get(key)), []).append(place)
+
+    def get(self, like: Object) -> Object:
+        """Return the first item with the same key, or an empty one."""
+        places = self._places.get(identity(like[self._key]))
+        return self._items[places[0]] if places else {}
+
+    def put(self, item: Object) -> None:
+        """Replace the first item with the same key, or add the item."""
+        places = self._places.setdefault(identity(item.get(self._key)), [])
+        if places:
+            self._items[places[0]] = item
+        else:
+            places.append(len(self._items))
+            self._items.append(item)
+
+    def delete(self, like: Object) -> None:
+        for place in self._places.pop(identity(like[self._key]), ()):
+            self._items[place] = None
+
+    def items(self) -> list[Any]:
+        return [each for each in self._items if each is not None]
 
 
 def _remove_values(result: Object, patch: Object) -> None:
     for name, values in patch.items():
         if name.startswith(_DELETE_VALUES):
-            field = name.removeprefix(_DELETE_VALUES)
+            field, removed = name.removeprefix(_DELETE_VALUES), set(map(identity, values))
             present = result.get(field)
-            result[field] = [each for each in present if each not in values] if isinstance(present, list) else []
+            result[field] = (
+                [each for each in present if identity(each) not in removed] if isinstance(present, list) else []
+            )
 
 
 def _order(result: Object, patch: Object, path: Path, rules: ListRules) -> None:
@@ -116,8 +147,16 @@ def _order(result: Object, patch: Object, path: Path, rules: ListRules) -> None:
 
 
 def _sorted(items: list[Any], order: list[Any], key: str) -> list[Any]:
+    places: dict[Any, int] = {}
+    for value in order:
+        places.setdefault(identity(value), len(places))
+
     def place(item: Any) -> int:
-        value = item.get(key) if isinstance(item, dict) else item
-        return order.index(value) if value in order else len(order)
+        return places.get(identity(item.get(key) if isinstance(item, dict) else item), len(places))
 
     return sorted(items, key=place)
+
+
+def identity(value: Any) -> Any:
+    """Return a value that hashes, and is equal for equal values."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if isinstance(value, (dict, list)) else value

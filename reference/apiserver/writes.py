@@ -26,6 +26,13 @@ from reference.objects.timestamps import timestamp
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no characters that look alike (apimachinery's rand)
 _MAX_PREFIX = 58  # a generated name is at most 63 characters
 _ATTEMPTS = 8
+MAX_OBJECT_BYTES = 1536 * 1024
+"""The maximum size of an object as JSON. It is the limit of etcd, where objects are smaller, because they are protobuf.
+
+It also bounds every list of an object. Kubernetes bounds few of them by number: a Service may have any number of ports
+(`ValidateService`), an EndpointSlice 20,000.
+"""
+
 _SET_BY_SERVER = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
@@ -191,6 +198,8 @@ def _keep_identity(meta: dict[str, Any], old: dict[str, Any]) -> None:
 def _refuse(strategy: Strategy, obj: Object, errors: list[FieldError]) -> None:
     if errors:
         raise status.invalid(strategy.resource, obj["metadata"].get("name") or "", errors)
+    if len(orjson.dumps(obj)) > MAX_OBJECT_BYTES:
+        raise status.failure(413, "RequestEntityTooLarge", "etcdserver: request is too large")
 
 
 def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, call: Call) -> Stored:

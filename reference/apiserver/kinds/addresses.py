@@ -14,9 +14,16 @@ _EXAMPLES = "(e.g. 10.9.8.7 or 2001:db8::ffff)"
 _CIDR_EXAMPLES = "(e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
 
-@functools.lru_cache(maxsize=65536)
+_LONGEST = 64  # characters of an address or prefix; longer texts are not kept in caches
+
+
 def parse(text: str) -> IP | None:
     """Return the address; None if it is invalid, scoped or IPv4-mapped IPv6, because API servers refuse these."""
+    return _parse(text) if len(text) <= _LONGEST else None
+
+
+@functools.lru_cache(maxsize=65536)
+def _parse(text: str) -> IP | None:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -26,7 +33,6 @@ def parse(text: str) -> IP | None:
     return address
 
 
-@functools.lru_cache(maxsize=65536)
 def family_of(text: str) -> str | None:
     """Return "IPv4" or "IPv6"; None for an invalid address."""
     address = parse(text)
@@ -40,8 +46,7 @@ def validate_ip(text: str, path: str) -> list[FieldError]:
 def validate_cidr(text: str, path: str) -> list[FieldError]:
     """Validate a prefix of either family. As in released Kubernetes, host bits may be set."""
     try:
-        ipaddress.ip_interface(text)
-        valid = "/" in text
+        valid = len(text) <= _LONGEST and "/" in text and bool(ipaddress.ip_interface(text))
     except ValueError:
         valid = False
     return [] if valid else [errors.invalid(path, text, f"must be a valid CIDR value, {_CIDR_EXAMPLES}")]
@@ -49,7 +54,7 @@ def validate_cidr(text: str, path: str) -> list[FieldError]:
 
 def validate_reachable(text: str, path: str) -> list[FieldError]:
     """Return errors for addresses that an endpoint cannot have: unspecified, loopback and link-local addresses."""
-    return [errors.invalid(path, text, said) for said in _unreachable(text)]
+    return [errors.invalid(path, text, said) for said in _unreachable(text[: _LONGEST + 1])]
 
 
 @functools.lru_cache(maxsize=65536)

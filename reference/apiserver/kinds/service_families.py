@@ -50,12 +50,14 @@ def _validate_one_and_many(spec: Spec) -> list[FieldError]:
 def _validate_values(spec: Spec) -> list[FieldError]:
     families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy")
     found: list[FieldError] = []
+    seen: set[str] = set()
     for index, family in enumerate(families):
         path = f"spec.ipFamilies[{index}]"
         if family not in FAMILIES:
             found.append(errors.not_supported(path, family, FAMILIES))
-        if family in families[:index]:
+        if family in seen:
             found.append(errors.duplicate(path, family))
+        seen.add(family)
     if policy is not None and policy not in POLICIES:
         found.append(errors.not_supported("spec.ipFamilyPolicy", policy, POLICIES))
     return found

@@ -271,7 +271,7 @@ def _validate_topology_keys(spec: Spec) -> list[FieldError]:
     if keys and spec.get("externalTrafficPolicy") == "Local":
         found.append(errors.forbidden(path, "may not be specified when `externalTrafficPolicy=Local`"))
     if len(keys) > MAX_TOPOLOGY_KEYS:
-        found.append(errors.too_many(path, len(keys), MAX_TOPOLOGY_KEYS))
+        return [*found, errors.too_many(path, len(keys), MAX_TOPOLOGY_KEYS)]
     for index, key in enumerate(keys):
         at = f"{path}[{index}]"
         if key in keys[:index]:

@@ -101,6 +101,14 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
+_NESTED = (dict, list)
+ITEM_WEIGHT = 4
+MAX_WEIGHT = 200_000
+"""The maximum weight of the items of an object: 50,000 objects in lists, 100,000 entries of maps, or 200,000 texts.
+
+An EndpointSlice with as many endpoints, addresses and hints as are valid weighs 170,000.
+"""
+
 _EXACT: Mapping[str, type] = {"string": str, "int32": int, "bool": bool}
 
 
@@ -122,6 +130,8 @@ def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     unknown: list[str] = []
     path: Path = []  # a stack, read only to report something
     try:
+        if _weight(obj, shape) > MAX_WEIGHT:
+            raise ValueError(f"the object has too many items in lists and maps: more than {MAX_WEIGHT // ITEM_WEIGHT}")
         _conform(obj, shape, path, unknown)
     except _WrongTypeError as wrong:
         kind = obj.get("kind", "") if isinstance(obj, dict) else ""
@@ -160,7 +170,7 @@ _MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """Map shapes, each with the type name of its items and a test for an item."""
 
 _OTHER_TESTS: Mapping[str, Callable[[Any], bool]] = {
-    "Time": lambda value: type(value) is str and is_time(value),
+    "Time": lambda value: type(value) is str and len(value) < 64 and is_time(value),
     "FieldsV1": _is_tree,
     "any": lambda _: True,
 }
@@ -171,6 +181,20 @@ class _WrongTypeError(Exception):
         names = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
         super().__init__(names.get(type(value), "null"))
         self.wanted = wanted
+
+
+def _weight(value: Any, shape: Shape) -> int:
+    """Return the weight of all items of lists and maps that the kind knows, because each may be validated."""
+    if isinstance(shape, list):
+        items = value if isinstance(value, list) else ()
+        if isinstance(shape[0], str):
+            return len(items)
+        return len(items) * ITEM_WEIGHT + sum(_weight(each, shape[0]) for each in items[:MAX_WEIGHT])
+    if isinstance(shape, str):
+        return 2 * len(value) if shape in _MAPS and isinstance(value, dict) else 0
+    if not isinstance(value, dict):
+        return 0
+    return sum(_weight(each, shape[name]) for name, each in value.items() if name in shape and type(each) in _NESTED)
 
 
 def _conform(value: Any, shape: Shape, path: Path, unknown: list[str]) -> None:

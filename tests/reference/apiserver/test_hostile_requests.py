@@ -7,6 +7,7 @@ import socket
 import ssl
 import time
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -33,6 +34,7 @@ FORMS = (
 )
 YAML = "application/yaml"
 PATCHES = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
@@ -105,6 +107,16 @@ def doubling(times: int) -> bytes:
     return orjson.dumps([{"op": "add", "path": "/data/seed", "value": "x" * 1000}, *copies])
 
 
+def config_map(**fields: Any) -> bytes:
+    return orjson.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "two"}, **fields})
+
+
+PODS = "/api/v1/namespaces/default/pods"
+POD = {"spec": {"containers": [{"name": "a", "image": "b"}], "x": "x" * 1_600_000}}
+SERVICES = "/api/v1/namespaces/default/services"
+NUMBERS = [{"op": "add", "path": "/binaryData", "value": {}}, {"op": "add", "path": "/x", "value": [1] * 200_000}]
+SHIFTS = [{"op": op, "path": "/x/0", **({"value": 1} if op == "add" else {})} for op in ("add", "remove") * 4000]
+
 BOMBS = {
     "aliases": (Sent("POST", CONFIG_MAPS, aliases(9), YAML), 400, "aliases are not accepted"),
     "deep YAML": (Sent("POST", CONFIG_MAPS, b"[" * 5000, YAML), 400, "max depth"),
@@ -112,6 +124,23 @@ BOMBS = {
     "deeper JSON": (Sent("POST", CONFIG_MAPS, b"[" * 100_000), 400, ""),
     "long YAML": (Sent("POST", CONFIG_MAPS, b"a: " + b"x" * 300_000, YAML), 413, "262144 bytes"),
     "doubling": (Sent("PATCH", f"{CONFIG_MAPS}/one", doubling(40), PATCHES), 413, "copies may add at most"),
+    "shifts": (Sent("PATCH", f"{CONFIG_MAPS}/one", orjson.dumps(NUMBERS + SHIFTS), PATCHES), 413, "may move at most"),
+    "large": (Sent("POST", PODS, orjson.dumps({"metadata": {"name": "a"}, **POD})), 413, "is too large"),
+    "items": (Sent("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 60_000}})), 400, "too many items"),
+    "texts": (Sent("POST", CONFIG_MAPS, config_map(metadata={"finalizers": [""] * 300_000})), 400, "too many items"),
+    "faults": (Sent("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 49_000}})), 422, "spec.ports[0].name"),
+    "text among objects": (
+        Sent("PATCH", f"{CONFIG_MAPS}/one", b'{"metadata":{"ownerReferences":[{"$patch":"replace"},1]}}', STRATEGIC),
+        400,
+        "",
+    ),
+    "number in YAML": (Sent("POST", CONFIG_MAPS, b"a: " + b"1" * 5_000, YAML), 400, "more than 100 characters"),
+    "hexadecimal in YAML": (Sent("POST", CONFIG_MAPS, b"a: 0x" + b"1" * 5_000, YAML), 400, "more than 100 characters"),
+    "base 60 in YAML": (Sent("POST", CONFIG_MAPS, b"a: 1" + b":1" * 100_000, YAML), 400, "more than 100 characters"),
+    "number in JSON": (Sent("POST", SERVICES, b'{"spec":{"ports":[{"port":' + b"1" * 5_000 + b"}]}}"), 400, ""),
+    "resourceVersion": (Sent("GET", CONFIG_MAPS, b"", query={"resourceVersion": "9" * 5_000}), 400, "out of range"),
+    "limit": (Sent("GET", CONFIG_MAPS, b"", query={"limit": "9" * 5_000}), 400, "integer of 64 bits"),
+    "long limit": (Sent("GET", CONFIG_MAPS, b"", query={"limit": "9" * 30}), 400, "integer of 64 bits"),
     "operations": (Sent("PATCH", f"{CONFIG_MAPS}/one", orjson.dumps([{}] * 10_001), PATCHES), 413, "10001"),
     "in a review": (
         Sent("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", aliases(9), YAML),
@@ -147,6 +176,38 @@ def test_token_with_unusual_bytes_is_unauthorized(token: str) -> None:
 def test_yaml_without_aliases_is_read() -> None:
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata:\n  a: b\n"
     assert json.loads(Asking()(Sent("POST", CONFIG_MAPS, body, YAML)).body)["data"] == {"a": "b"}
+
+
+def test_large_configuration_in_json_is_applied() -> None:
+    """kubectl applies JSON under a content type of YAML."""
+    asking = Asking()
+    sent = Sent("PATCH", f"{CONFIG_MAPS}/two", config_map(data={"a": "x" * 300_000}), "application/apply-patch+yaml")
+    assert asking(replace(sent, query={"fieldManager": "test"})).code == 201
+
+
+def test_number_in_base_60_is_a_text() -> None:
+    """YAML 1.1 reads 1:30 as 90, and Kubernetes as a text."""
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: 1:30, b: 1:30.5}\n"
+    assert json.loads(Asking()(Sent("POST", CONFIG_MAPS, body, YAML)).body)["data"] == {"a": "1:30", "b": "1:30.5"}
+
+
+def test_error_of_many_faults_is_short() -> None:
+    answer = Asking()(Sent("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 49_000}})))
+    assert len(answer.body) < 1_000_000
+
+
+def test_patch_that_nests_deeply_is_refused() -> None:
+    asking = Asking()
+    pod = {"metadata": {"name": "one"}, "spec": {"containers": [{"name": "a", "image": "b"}], "a": {}, "b": {"a": {}}}}
+    assert asking(Sent("POST", "/api/v1/namespaces/default/pods", orjson.dumps(pod))).code == 201
+    moves = [{"op": "add", "path": f"/spec/{x}", "value": {}} for x in "ab"]
+    for number in range(150):
+        one, other = ("a", "b") if number % 2 else ("b", "a")
+        moves += [{"op": "move", "from": f"/spec/{one}", "path": f"/spec/{other}/x"}]
+        moves += [{"op": "add", "path": f"/spec/{one}", "value": {}}]
+    answer = asking(Sent("PATCH", "/api/v1/namespaces/default/pods/one", orjson.dumps(moves), PATCHES))
+    assert answer.code == 400
+    assert "max depth" in json.loads(answer.body)["message"]
 
 
 def test_silent_connection_is_closed() -> None:
