@@ -54,6 +54,26 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def files_in(folder: Path) -> list[Path]:
+    """Return all files in a folder and its subfolders, without following symbolic links."""
+    return sorted(Path(root, name) for root, _, names in os.walk(folder) for name in names)
+
+
+def links_in(folder: Path) -> list[Path]:
+    """Return all symbolic links in a folder and its subfolders."""
+    found = (Path(root, name) for root, folders, names in os.walk(folder) for name in (*folders, *names))
+    return sorted(path for path in found if path.is_symlink())
+
+
+def sha256_of_folder(folder: Path) -> str:
+    """Return the SHA-256 checksum of what `sha256sum` prints for the files in a folder, sorted by path."""
+    import hashlib  # noqa: PLC0415  the same
+
+    lines = sorted((path.relative_to(folder).as_posix(), path) for path in files_in(folder) if path.is_file())
+    text = "".join(f"{sha256_of(path)}  {name}\n" for name, path in lines)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def _open(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)  # opening a FIFO must not block
 

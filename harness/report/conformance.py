@@ -32,6 +32,9 @@ from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
 
 API_VERSION = "trafficdist.dev/v1alpha1"
+SEALS = "folder"
+"""The rule by which a report lists files: every file in its folder. Older reports list only some, and have no rule."""
+
 _LONGEST = 300  # maximum number of characters of the validator's error
 MOST_BYTES = 16 * MEGABYTE
 """The size limit in bytes. A report of the whole suite has about 250 kB."""
@@ -40,10 +43,9 @@ MOST_BYTES = 16 * MEGABYTE
 def build(
     about: Mapping[str, Any],
     results: Sequence[Result],
-    artifacts: Sequence[dict[str, str]],
     transitions: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the report of a run. `about` is the value of `describe`."""
+    """Return the report of a run, which lists no files yet. `about` is the value of `describe`."""
     values = {
         **about,
         "apiVersion": API_VERSION,
@@ -53,7 +55,8 @@ def build(
         "tests": [test_values(result) for result in results if not result.left_out],
         "causes": [each.to_json() for each in causes.of(results)],
         "transitions": list(transitions),
-        "artifacts": list(artifacts),
+        "seals": SEALS,
+        "artifacts": [],
     }
     names = [name for name in schema()["properties"] if name in schema()["required"] or values.get(name)]
     return {name: values[name] for name in names}
@@ -247,6 +250,7 @@ def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> di
         "retries": run.retries,
         **({"convergesWithin": run.settings.converges_within} if run.settings.converges_within else {}),
         **({"slowestConvergence": {"seconds": slowest[0], "test": slowest[1]}} if slowest else {}),
+        **({"junitWarnings": each} if (each := run.settings.junit_warnings) != "skipped" else {}),
         **({"interrupted": True} if run.interrupted else {}),
         **({"quick": plan.quick.reported()} if plan.quick else {}),
         **({"deselected": deselected} if deselected else {}),

@@ -4,15 +4,17 @@ The class name is the document and the name is the slug. Together they form the 
 options excluded are omitted, as in the report.
 
 JUnit has no warnings. A SHOULD or MAY that is not met is `skipped`, like an expected failure in pytest, so CI systems
-show the test neither as passed nor as failed. The type of the element names the outcome.
+show the test neither as passed nor as failed. The type of the element names the outcome, and so do two properties and
+the first line of `system-out`, because many viewers show nothing else of a skipped test. For CI systems that read only
+this file, --junit-warnings=failure makes a SHOULD that is not met a `failure`.
 """
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 from harness.judging.outcome import Outcome
@@ -25,11 +27,14 @@ from harness.report.outcomes import SHOWN
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def as_xml(results: Sequence[Result], *, start: datetime.datetime, duration: float) -> bytes:
+def as_xml(results: Sequence[Result], run: Mapping[str, Any]) -> bytes:
+    """Return the file. `run` is the part of the report with the times of the run, and with `junitWarnings`."""
     headlines = causes.headlines(results)
     cases = [(result, case) for result in results if not result.left_out for case in result.cases]
     outcomes = [result.outcome_of(case) for result, case in cases]
-    tags = Counter(SHOWN[outcome].junit for outcome in outcomes if outcome is not Outcome.MET)
+    warning = run.get("junitWarnings", SHOWN[Outcome.WARNING].junit)
+    elements = {outcome: warning if outcome is Outcome.WARNING else SHOWN[outcome].junit for outcome in Outcome}
+    tags = Counter(elements[outcome] for outcome in outcomes if outcome is not Outcome.MET)
     suites = ElementTree.Element("testsuites", name="trafficdist")
     suite = ElementTree.SubElement(
         suites,
@@ -39,17 +44,19 @@ def as_xml(results: Sequence[Result], *, start: datetime.datetime, duration: flo
         failures=str(tags["failure"]),
         skipped=str(tags["skipped"]),
         tests=str(len(cases)),
-        time=f"{duration:.3f}",
-        timestamp=start.isoformat(),
+        time=f"{run['durationSeconds']:.3f}",
+        timestamp=run["startTime"],
     )
     for result, case in cases:
-        _add(suite, result, case, headlines.get(result.requirement.id, ""))
+        _add(suite, result, case, elements, headlines.get(result.requirement.id, ""))
     ElementTree.indent(suites)
     text: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
     return text + b"\n"
 
 
-def _add(suite: ElementTree.Element, result: Result, case: CaseResult, cause: str) -> None:
+def _add(
+    suite: ElementTree.Element, result: Result, case: CaseResult, elements: Mapping[Outcome, str], cause: str
+) -> None:
     name = result.requirement.slug + (f"[{case.parameters}]" if case.parameters else "")
     element = ElementTree.SubElement(
         suite, "testcase", classname=result.requirement.document, name=_clean(name), time=f"{case.duration:.3f}"
@@ -57,13 +64,20 @@ def _add(suite: ElementTree.Element, result: Result, case: CaseResult, cause: st
     outcome = result.outcome_of(case)
     if outcome is Outcome.MET:
         return
-    detail = ElementTree.SubElement(element, SHOWN[outcome].junit)
-    if SHOWN[outcome].junit_type:
-        detail.set("type", SHOWN[outcome].junit_type)
-    detail.set("message", _clean(result.message_of(case)))
+    text = ""
     if outcome is not Outcome.NOT_RUN:
         about = f"{result.requirement.id}: {result.requirement.sentence}" + (f"\n\nCause: {cause}" if cause else "")
-        detail.text = _clean(f"{about}\n\n{case.explanation}")
+        text = _clean(f"{about}\n\n{case.explanation}")
+        properties = ElementTree.SubElement(element, "properties")
+        for key, value in (("level", result.requirement.level), ("outcome", outcome)):
+            ElementTree.SubElement(properties, "property", name=f"trafficdist.{key}", value=str(value))
+    message = _clean(result.message_of(case))
+    detail = ElementTree.SubElement(element, elements[outcome], message=message)
+    detail.text = text or None
+    if SHOWN[outcome].junit_type:
+        detail.set("type", SHOWN[outcome].junit_type)
+    if outcome in (Outcome.WARNING, Outcome.NOTE):
+        ElementTree.SubElement(element, "system-out").text = f"{message}\n\n{text}"
 
 
 def _clean(text: str) -> str:

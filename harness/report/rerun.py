@@ -20,7 +20,7 @@ from harness.settings.settings import Settings
 
 ELSEWHERE = frozenset(
     {"run-test", "quick", "skip-tests", "output-dir", "workers", "keep", "fail-fast", "warnings-as-errors",
-     "keep-cluster", "organization", "project", "url", "version", "contact"}
+     "keep-cluster", "junit-warnings", "organization", "project", "url", "version", "contact"}
 )  # fmt: skip
 """Options that select other requirements, choose the output, or name the implementation."""
 

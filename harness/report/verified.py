@@ -20,13 +20,15 @@ from harness.judging.history import Recorded
 from harness.judging.judge import Judged
 from harness.judging.results import Result, left_out
 from harness.judging.verdict import SkipReason
-from harness.model.files import sha256_of
+from harness.model.files import files_in, links_in, sha256_of, sha256_of_folder
 from harness.model.garbage_collection import gc_paused
 from harness.model.requirements import Requirement
-from harness.report import causes, conformance, published
+from harness.report import causes, conformance, junit, published
 from harness.report.environment import catalogue_digest, suite_version
+from harness.report.page import again, page
 from harness.report.reactions import by_case, listed
 from harness.report.rejudged import HISTORIES, derive, differences, history_in
+from harness.run.folder import MARK, PAGE
 from harness.run.plan import Plan
 
 NAMES = ("organization", "project", "version")
@@ -35,6 +37,11 @@ CLOCK_SECONDS = 60.0
 
 RELEASE = "release"
 """The name of the version check. A report that fails only this check is valid, but was made by another version."""
+
+DERIVED = "derived"
+"""The name of the check of the pages. It runs last, and only if the values that they show were accepted."""
+
+_OF_SUITE = (RELEASE, "suite")
 
 _RELEASED = re.compile(r"\d+(\.\d+)+")
 
@@ -84,7 +91,23 @@ def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requir
     derived = [each for each in judged.derived() if each.requirement.id in known]
     results = [Result(known[each.requirement.id], each.cases) for each in derived]
     evidence = Evidence(folder, report, recorded, judged, known, results)
-    return [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
+    found = [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
+    if any(each.check not in _OF_SUITE for each in found):
+        return found
+    return found + [Refusal(DERIVED, text) for text in _derived(evidence)]
+
+
+def _derived(run: Evidence) -> Iterator[str]:
+    """Yield the pages that differ from those that follow from the history. A published report has none of them."""
+    made: Mapping[str, Callable[[], bytes]] = {
+        "junit.xml": lambda: junit.as_xml(run.results, run.report["run"]),
+        PAGE: lambda: page.as_html(
+            run.report, run.results, run.judged.stories, by_case(run.judged), again.evidence_in(run.folder)
+        ).encode(),
+    }
+    for path, make in made.items():
+        if (run.folder / path).exists() and (run.folder / path).read_bytes() != make():
+            yield f"{path} differs from the one that follows from the history"
 
 
 def _history(run: Evidence) -> Iterator[str]:
@@ -100,19 +123,29 @@ def _history(run: Evidence) -> Iterator[str]:
 
 
 def _artifacts(run: Evidence) -> Iterator[str]:
-    listed = [each["path"] for each in run.report["artifacts"]]
-    if HISTORIES[0] not in listed:
-        yield f"{HISTORIES[0]} is not listed"
-    for each in run.report["artifacts"]:
-        path = each["path"]
-        place = run.folder / path
-        if path == HISTORIES[0]:
-            if each["sha256"] != run.recorded.sha256:
-                yield f"{path} was changed after the run: its SHA-256 is {run.recorded.sha256}"
-        elif not place.is_file() or place.resolve() != run.folder.resolve() / path:  # no link points outside the folder
+    """Yield what differs between the folder and the list of its files. A symbolic link is never followed."""
+    listed = {each["path"]: each["sha256"] for each in run.report["artifacts"]}
+    if run.report.get("seals") != conformance.SEALS:
+        yield "it does not list all files of its folder, because an older release wrote it: verify it with that release"
+        return
+    if listed.pop(HISTORIES[0], None) != run.recorded.sha256:
+        yield f"{HISTORIES[0]} is not listed, or was changed after the run: its SHA-256 is {run.recorded.sha256}"
+    root = run.folder.resolve()
+    for link in links_in(root):
+        yield f"{link.relative_to(root)} is a symbolic link: a run leaves none"
+    for path, digest in listed.items():
+        place, seal = root / path, sha256_of_folder if path.endswith("/") else sha256_of
+        if not (place.is_dir() if path.endswith("/") else place.is_file()) or place.resolve() != place:
             yield f"{path} is missing"
-        elif sha256_of(place) != each["sha256"]:
+        elif seal(place) != digest:
             yield f"{path} was changed after the run"
+    folders = tuple(path for path in listed if path.endswith("/"))
+    for path in sorted({each.relative_to(root).as_posix() for each in files_in(root)} - listed.keys() - _NOT_LISTED):
+        if not path.startswith(folders) and root / path != history_in(root):
+            yield f"{path} is not a file of the run: remove it"
+
+
+_NOT_LISTED = {"report.yaml", MARK}
 
 
 def _suite(run: Evidence) -> Iterator[str]:
@@ -196,9 +229,8 @@ _COMPARED_ELSEWHERE = {"id", "as", "level", "profile", "features", "verdict", "r
 
 
 def _causes(run: Evidence) -> Iterator[str]:
-    stated = run.report.get("causes")
-    if stated is not None:  # reports of older releases lack the value
-        yield from _difference("causes", stated, [each.to_json() for each in causes.of(run.results)])
+    yield from _difference("causes", run.report.get("causes", []), [each.to_json() for each in causes.of(run.results)])
+    yield from (f"{each} is a value of older releases" for each in ("likelyCauses", "controls") if each in run.report)
 
 
 def _difference(what: str, stated: Any, derived: Any) -> Iterator[str]:

@@ -35,20 +35,18 @@ def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded:
     about = private_values(conformance.describe(run, results, duration))
     _merge_history(run, results, judged, recorded, about)
     numbers = reactions.by_case(judged)
-    run.folder.write("junit.xml", junit.as_xml(results, start=run.start, duration=duration))
+    run.folder.write("junit.xml", junit.as_xml(results, about["run"]))
     run.decorate(
         "allure-results", lambda: allure.write(run.folder, results, run.settings, about["environment"], numbers), None
     )
     if (table := _needs(results)) and not run.target:
         run.folder.write(needs.FILE, needs.as_yaml(table))
-    built = conformance.build(about, results, run.folder.artifacts(), reactions.listed(numbers))
-    report = private_values(built)
-    text = conformance.as_yaml(report)
+    report = private_values(conformance.build(about, results, reactions.listed(numbers)))
     evidence = again.evidence_in(run.folder.path)
     run.decorate(
         PAGE, lambda: run.folder.write(PAGE, page.as_html(report, results, judged.stories, numbers, evidence)), None
     )
-    return run.folder.write("report.yaml", text)
+    return run.folder.write("report.yaml", conformance.as_yaml({**report, "artifacts": run.folder.artifacts()}))
 
 
 def _needs(results: Sequence[Result]) -> dict[str, Needs]:

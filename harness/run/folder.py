@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import DistrustError, UsageError
-from harness.model.files import sha256_of
+from harness.model.files import files_in, sha256_of, sha256_of_folder
 from harness.model.privacy import private
 
 DEFAULT_PARENT = "trafficdist-results"
 PAGE = "report.html"
 MARK = ".trafficdist"  # marks a folder that a run created, and whose content a new run may replace
 
-_OURS = (
-    "report.yaml", PAGE, "junit.xml", "run.jsonl", "needs.yaml", "allurerc.json", "allure-results", "evidence",
-    ".parts",
-)  # fmt: skip
+ALLURE = "allure-results"
+_SEALED = (PAGE, "junit.xml", "run.jsonl", "needs.yaml", "allurerc.json")
+_OURS = ("report.yaml", *_SEALED, ALLURE, "evidence", ".parts")
 
 
 def default_path() -> Path:
@@ -153,10 +152,12 @@ class OutputFolder:
         self._let_go()
 
     def artifacts(self) -> list[dict[str, str]]:
-        """Return the digest of each file, by path, except for the report."""
-        found = [path for path in (self.path / "junit.xml", self.path / "run.jsonl") if path.exists()]
-        found += [path for path in self.evidence.rglob("*") if path.is_file()]
-        return [{"path": str(path.relative_to(self.path)), "sha256": sha256_of(path)} for path in sorted(found)]
+        """Return the digest of each file, by path, except for the report. The many files of Allure have one digest."""
+        found = {name: sha256_of(self.path / name) for name in _SEALED if (self.path / name).exists()}
+        found |= {f"{path.relative_to(self.path)}": sha256_of(path) for path in files_in(self.evidence)}
+        if (allure := self.path / ALLURE).exists():
+            found[f"{ALLURE}/"] = sha256_of_folder(allure)
+        return [{"path": path, "sha256": found[path]} for path in sorted(found)]
 
     def _latest(self) -> str:
         latest = self.path.parent / "latest"

@@ -61,6 +61,7 @@ class Settings:
     draw: str
     time_scale: float
     keep: str
+    junit_warnings: str
     fail_fast: bool
     warnings_as_errors: bool
     workers: str

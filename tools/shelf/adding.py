@@ -73,8 +73,9 @@ def publish(history: Path, report: Mapping[str, Any], to: Path) -> None:
         write_whole(to / published.EVIDENCE, text)
         artifacts.insert(0, {"path": published.EVIDENCE, "sha256": sha256_of(to / published.EVIDENCE)})
     short = {**report, "tests": tests, "artifacts": artifacts}
-    write_whole(to / place.REPORT, as_yaml(short))
     write_whole(to / place.README, readme(described(short, to), short))
+    artifacts.append({"path": place.README, "sha256": sha256_of(to / place.README)})
+    write_whole(to / place.REPORT, as_yaml(short))
 
 
 def _evidence(folder: Path, report: Mapping[str, Any]) -> str:

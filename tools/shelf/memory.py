@@ -6,7 +6,6 @@ when a later release displays more data of the report. A rejected report is veri
 
 from __future__ import annotations
 
-import hashlib
 import json
 import multiprocessing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.errors import UsageError
-from harness.model.files import MEGABYTE, content, sha256_of
+from harness.model.files import MEGABYTE, content, sha256_of_folder
 from harness.model.requirements import Requirement
 from harness.run.machine import this_machine
 from tools.shelf.entry import NEVER_VERIFIED, Entry, entry_of
@@ -90,10 +89,7 @@ def _is_hidden(path: Path) -> bool:
 
 def digest_of(folder: Path) -> str:
     """Return a digest of the names and contents of all files in a folder."""
-    whole = hashlib.sha256()
-    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
-        whole.update(f"{sha256_of(path)}  {path.relative_to(folder)}\n".encode())
-    return f"sha256:{whole.hexdigest()}"
+    return f"sha256:{sha256_of_folder(folder)}"
 
 
 def as_json(found: Iterable[Entry]) -> str:

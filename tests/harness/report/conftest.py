@@ -156,5 +156,6 @@ def publishable(forged: Forged) -> Forged:
 
     forged.report["kubernetesVersion"] = "v1.37"
     forged.rewrite(told)
+    forged.make_page()
     assert forged.checks() == []
     return forged

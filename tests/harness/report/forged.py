@@ -13,6 +13,7 @@ import yaml
 
 from harness.judging.history import sealed
 from harness.model.requirements import Requirement
+from harness.report.page import again
 from harness.report.verified import verify
 
 
@@ -53,8 +54,25 @@ class Forged:
             if each["path"] == "run.jsonl":
                 each["sha256"] = hashlib.sha256(self.history).hexdigest()
 
+    def seal(self, path: str) -> None:
+        """Write the digest of a changed file into the report, as a careful forger would."""
+        for each in self.report["artifacts"]:
+            if each["path"] == path:
+                each["sha256"] = hashlib.sha256((self.folder / path).read_bytes()).hexdigest()
+
+    def make_page(self) -> None:
+        """Make the page again after a change that a run could have made."""
+        assert "derived" in self.checks()
+        again.write(str(self.folder), self.requirements)
+        self.seal("report.html")
+
     def checks(self) -> list[str]:
         """Write the run, and return the names of the checks that reject it."""
-        (self.folder / "run.jsonl").write_bytes(self.history or b"".join(self.lines))
+        return [each.partition(":")[0] for each in self.refusals()]
+
+    def refusals(self) -> list[str]:
+        """Write the run, and return what `verify` says about it."""
+        if (self.folder / "run.jsonl").exists():
+            (self.folder / "run.jsonl").write_bytes(self.history or b"".join(self.lines))
         (self.folder / "report.yaml").write_text(yaml.safe_dump(self.report, sort_keys=False), encoding="utf-8")
-        return [each.check for each in verify(self.folder, self.requirements)]
+        return [str(each) for each in verify(self.folder, self.requirements)]

@@ -48,7 +48,7 @@ def report(*given: Result, options: dict[str, Any] | None = None) -> dict[str, A
     )
     settings = resolve({"backend": "netns", "seed": 1, **(options or {})}, environment={})
     run = Run(settings, OutputFolder(Path("/nowhere")), plan=plan, whole_suite=True, suite=place_of())
-    return conformance.build(conformance.describe(run, given, 0.0), given, ())
+    return conformance.build(conformance.describe(run, given, 0.0), given)
 
 
 def test_third_party_suite_has_the_name_and_version_of_its_package(tmp_path: Path) -> None:

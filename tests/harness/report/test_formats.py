@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 from collections import Counter
 from typing import Any
 from xml.etree import ElementTree
@@ -93,10 +94,29 @@ def test_junit_names_documents_and_slugs_and_explains(certify: Any) -> None:
     assert "The sentence of KEP-2/both-families." in str(warning.text)
 
 
+@pytest.mark.parametrize("element", ["skipped", "failure"])
+def test_viewers_of_junit_show_a_should_that_is_not_met_as_a_warning(certify: Any, element: str) -> None:
+    options = () if element == "skipped" else ("--td-junit-warnings=failure",)
+    run = certify("passes", extra=EXTRA, options=options)
+    suite = ElementTree.parse(run.folder / "junit.xml").getroot()[0]
+    warned = next(each for each in suite if each.attrib["name"] == "both-families[IPv6]")
+    assert [each.tag for each in warned] == ["properties", element, "system-out"]
+    named = {each.attrib["name"]: each.attrib["value"] for each in warned.iter("property")}
+    assert named == {"trafficdist.level": "SHOULD", "trafficdist.outcome": "warning"}
+    assert (warned.findtext("system-out") or "").startswith("warning, SHOULD failed: ")
+    found = {each: len(list(suite.iter(each))) for each in ("skipped", "failure")}
+    assert found == {"skipped": int(suite.attrib["skipped"]), "failure": int(suite.attrib["failures"])}
+    assert run.code == 0  # warnings do not fail a run
+    assert run.report["run"].get("junitWarnings", "skipped") == element
+
+
 def test_artifacts_have_their_digests(certify: Any) -> None:
     run = certify("passes", "fails")
     artifacts = {each["path"]: each["sha256"] for each in run.report["artifacts"]}
-    assert {"junit.xml", "evidence/KEP-1/fails/explanation.txt"} <= artifacts.keys()
+    assert {"junit.xml", "report.html", "evidence/KEP-1/fails/explanation.txt"} <= artifacts.keys()
+    names = sorted(path.name for path in (run.folder / "allure-results").iterdir())
+    summed = subprocess.run(["sha256sum", *names], cwd=run.folder / "allure-results", capture_output=True, check=True)
+    assert artifacts.pop("allure-results/") == hashlib.sha256(summed.stdout).hexdigest()
     for path, digest in artifacts.items():
         assert hashlib.sha256((run.folder / path).read_bytes()).hexdigest() == digest
 

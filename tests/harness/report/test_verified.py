@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from harness.commands.main import main
 from harness.report.verified import CHECKS, verify
 from tests.harness.report.forged import Forged
+from tests.harness.report.forged_folders import FOLDERS
 from tests.harness.report.forged_histories import HISTORIES
 from tests.harness.report.forged_reports import REPORTS
 
@@ -38,17 +40,20 @@ def test_a_changed_history_is_refused(forged: Forged, check: str, forge: Callabl
     assert check in forged.checks()
 
 
-def test_changed_evidence_is_refused(forged: Forged) -> None:
-    evidence = next(path for path in (forged.folder / "evidence").rglob("*") if path.is_file())
-    evidence.write_text("nothing to see here")
-    assert forged.checks() == ["artifacts"]
+@pytest.mark.parametrize(("change", "said"), FOLDERS.values(), ids=list(FOLDERS))
+def test_a_changed_folder_is_refused(forged: Forged, change: Callable[[Forged], Any], said: str) -> None:
+    change(forged)
+    assert said in forged.refusals()
 
 
-def test_a_link_instead_of_a_file_is_refused(forged: Forged) -> None:
-    junit = forged.folder / "junit.xml"
-    junit.rename(forged.folder / "elsewhere.xml")
-    junit.symlink_to("elsewhere.xml")
-    assert forged.checks() == ["artifacts"]
+def test_each_key_that_is_deleted_is_missed(forged: Forged) -> None:
+    whole, unmissed = forged.report, []
+    failed = next(each for each in whole["tests"] if each["verdict"] == "failed")
+    for key, within in [*((key, whole) for key in whole), *((key, failed) for key in failed)]:
+        forged.report = copy.deepcopy(whole)
+        del (forged.report if within is whole else forged.tests["leaks"])[key]
+        unmissed += [] if forged.checks() else [key]
+    assert unmissed == []
 
 
 def test_duplicate_key_is_refused(forged: Forged) -> None:
@@ -60,7 +65,8 @@ def test_duplicate_key_is_refused(forged: Forged) -> None:
 
 
 def test_every_check_has_a_forged_report() -> None:
-    assert {check for check, _ in (*REPORTS.values(), *HISTORIES.values())} == {"schema", *CHECKS}
+    checks = {check for check, _ in (*REPORTS.values(), *HISTORIES.values())}
+    assert checks | {said.partition(":")[0] for _, said in FOLDERS.values()} == {"schema", "derived", *CHECKS}
     assert len(REPORTS) + len(HISTORIES) >= 40
 
 

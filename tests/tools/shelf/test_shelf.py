@@ -134,7 +134,7 @@ def test_a_run_on_the_shelf_is_verified_from_its_compressed_history(run: Forged,
     found = {str(each.relative_to(target)) for each in target.rglob("*") if each.is_file()}
     assert found == {"README.md", "report.yaml", "run.jsonl.xz", "evidence.txt"}
     named = {each["path"]: each["sha256"] for each in read_report(str(target))["artifacts"]}
-    assert named.keys() == {"evidence.txt", "run.jsonl"}
+    assert named.keys() == {"README.md", "evidence.txt", "run.jsonl"}
     assert named["run.jsonl"] == hashlib.sha256((run.folder / "run.jsonl").read_bytes()).hexdigest()
     assert verify(target, run.requirements) == []
     assert CliRunner().invoke(main, ["judge", str(target)]).exit_code == 1  # as in the run
@@ -224,6 +224,7 @@ def test_report_refused_by_verify_is_not_added(run: Forged, tmp_path: Path) -> N
 def test_report_of_an_unreleased_version_is_listed_as_unverified(run: Forged, shelf: Path) -> None:
     run.report["suite"]["version"] = "1.1.dev0"
     run.rewrite(_of_a_checkout)
+    run.make_page()
     assert run.checks() == ["release"]
     target, refused = add(str(run.folder), shelf, lambda: run.requirements)
     assert [each.check for each in refused] == ["release"]
