@@ -106,7 +106,7 @@ GIVEN = {
     "controller": "reference",
     "feature-gates": "One=true", "follow": "kep", "topology": "three_zones", "families": "IPv4", "keep": "always",
     "kubernetes-version": "1.33", "kind-image": "kindest/node:v1.34.3", "converges-within": "5", "generate": "60s",
-    "judges": "packets", "probes": "agnhost", "cni": str(CORPUS), "replay": str(CORPUS),
+    "junit-warnings": "failure", "judges": "packets", "probes": "agnhost", "cni": str(CORPUS), "replay": str(CORPUS),
 }  # fmt: skip
 """A valid value for each option that checks its value; "" for options that are checked elsewhere."""
 
