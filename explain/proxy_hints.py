@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from explain.case import Case, condition, first_name, label
 from explain.causes import SHOWN, Finding, found, listed, many
@@ -96,7 +97,7 @@ def _one_by_one(case: Case) -> str:
     """Return a command that makes a Deployment start new pods before old pods stop, or "" for other workloads."""
     if not case.workload.startswith("deployment/"):
         return ""
-    patch = '{"spec":{"strategy":{"rollingUpdate":{"maxUnavailable":0}}}}'
+    patch = '{"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}}'
     return f"kubectl -n {case.namespace} patch {case.workload} -p '{patch}'; and {_spread(case)}"
 
 
@@ -117,7 +118,7 @@ def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         yield _late(says, deaf, "; ".join(each.restart for each in [*deaf.values()][:SHOWN]))
     if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
         says = f"the zone label of {listed(sorted(told))} is newer than the node's kube-proxy, which follows it"
-        yield _late(says, told, "nothing; --probe shows whether the proxy has it")
+        yield replace(_late(says, told, "nothing; --probe shows whether the proxy has it"), also="")
     ill = [each.name for each in case.cluster.nodes.values() if not each.proxy_ready]
     if ill and by_proxies:
         says = f"kube-proxy is not ready on {listed(ill)}: its rules may be old"

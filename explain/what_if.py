@@ -19,7 +19,15 @@ from explain.objects import Objects
 from harness.api.client import Object
 from harness.errors import UsageError
 from reference.endpointslice.hints import CpuHeuristic
-from reference.endpointslice.labels import SERVICE_NAME, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, node_zone, service_name
+from reference.endpointslice.labels import (
+    CONTROLLER,
+    MANAGED_BY,
+    SERVICE_NAME,
+    TOPOLOGY_AWARE_HINTS,
+    TOPOLOGY_MODE,
+    node_zone,
+    service_name,
+)
 from reference.endpointslice.plan import plan_service
 from reference.endpointslice.zones import counts
 from reference.features import NEWEST, OLDEST, Features
@@ -58,7 +66,7 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
             gates={},
         )
     found = Cluster(replace(objects, events=()), cluster.features.follows)
-    return Cluster(_hinted(found, name), cluster.features.follows)
+    return Cluster(with_hints(found, name), cluster.features.follows)
 
 
 def _patched(objects: Objects, name: ServiceName, **spec: str | None) -> Objects:
@@ -173,25 +181,32 @@ def _version(text: str) -> str:
 # Hints
 
 
-def _hinted(cluster: Cluster, name: ServiceName) -> Objects:
+def with_hints(cluster: Cluster, name: ServiceName) -> Objects:
     """Return the objects with the hints that the controller would write for a Service."""
     service, nodes = cluster.services[name], {each["metadata"]["name"]: each for each in cluster.objects.nodes}
     if not service["spec"].get("selector"):
         return cluster.objects  # another controller writes its slices
-    mine = cluster.slices.get(name, ())
-    others = [each for each in cluster.objects.endpointslices if _of(each) != name]
+    mine = [each for each in cluster.slices.get(name, ()) if _by_controller(each)]
+    others = [each for each in cluster.objects.endpointslices if _of(each) != name or not _by_controller(each)]
     pods = [_pod(each, number, service) for number, each in enumerate(_pods_of(mine))]
     plan = plan_service(service, pods, nodes, (), features=cluster.features)
-    ports = {each["addressType"]: each["ports"] for each in mine}
     ready = Counter(each["addressType"] for each in plan.create for endpoint in each["endpoints"] if is_ready(endpoint))
-    slices = []
-    for number, each in enumerate(plan.create):
-        family, endpoints = each["addressType"], each["endpoints"]
-        if isinstance(plan.mechanism, CpuHeuristic) and floating_point_refuses(cluster, ready[family]):
-            endpoints = [_plain(endpoint) for endpoint in endpoints]
-        metadata = {**each["metadata"], "name": f"{name[1]}-{number + 1}", "namespace": name[0]}
-        slices.append({**each, "metadata": metadata, "ports": ports.get(family, each["ports"]), "endpoints": endpoints})
+    written: dict[str, Object] = {}
+    for each in plan.create:
+        bare = isinstance(plan.mechanism, CpuHeuristic) and floating_point_refuses(cluster, ready[each["addressType"]])
+        for endpoint in each["endpoints"]:
+            written[endpoint["addresses"][0]] = _plain(endpoint) if bare else endpoint
+    slices = [
+        {**each, "endpoints": [written.get(one["addresses"][0], one) for one in each.get("endpoints") or ()]}
+        for each in mine
+    ]
     return replace(cluster.objects, endpointslices=[*others, *slices])
+
+
+def _by_controller(endpoint_slice: Object) -> bool:
+    """Return whether the controller writes a slice. It leaves those of other managers alone."""
+    labels = endpoint_slice["metadata"].get("labels") or {}
+    return bool(labels.get(MANAGED_BY, CONTROLLER) == CONTROLLER)
 
 
 def _plain(endpoint: Object) -> Object:

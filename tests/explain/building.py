@@ -139,7 +139,9 @@ def pod(name: str, place: str, **labels: str) -> Object:
 def owned(name: str, place: str) -> Object:
     """Return a pod of deployment web."""
     made = pod(name, place, app="web", **{"pod-template-hash": "7f"})
-    made["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web-7f"}]
+    made["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7f", "uid": "1"}
+    ]
     return made
 
 

@@ -52,6 +52,7 @@ def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:
         clusterIP=addresses[0],
         clusterIPs=addresses,
         ipFamilies=families,
+        ipFamilyPolicy="RequireDualStack" if state.dual else "SingleStack",
         internalTrafficPolicy=state.internal,
         ports=[{"name": name, "port": port, "protocol": life.protocol} for name, port in _NUMBERS.values()],
         selector=selected,

@@ -29,7 +29,9 @@ OLD_KEY = "service.kubernetes.io/topology-aware-hints"
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane",)
 OF_C = (endpoint("c1", hints="a"), endpoint("c1", number=7, hints="b"))
 IPV6 = {**endpoint("a1"), "addresses": ["fd00::1"]}
-TWO_FAMILIES = service(clusterIPs=["10.96.0.9", "fd00:96::9"], ipFamilies=["IPv4", "IPv6"])
+TWO_FAMILIES = service(
+    clusterIPs=["10.96.0.9", "fd00:96::9"], ipFamilies=["IPv4", "IPv6"], ipFamilyPolicy="RequireDualStack"
+)
 
 
 @dataclass(frozen=True)

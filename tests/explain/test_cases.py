@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
 from explain.cluster import Cluster
@@ -12,6 +13,7 @@ from explain.objects import Objects
 from explain.overview import overview
 from explain.text import answer
 from harness.api.client import Object
+from tests.explain.applying import harm
 from tests.explain.building import nodes
 
 CASES = Path(__file__).with_name("cases")
@@ -22,7 +24,8 @@ def cluster(name: str) -> Cluster:
     """Return the cluster of a case. A case without nodes has the five nodes of `building`."""
     found: dict[str, list[Object]] = {each: [] for each in _KINDS.values()}
     for each in yaml.safe_load_all((CASES / f"{name}.yaml").read_text(encoding="utf-8")):
-        each["metadata"].setdefault("namespace", "default")
+        if each["kind"] != "Node":
+            each["metadata"].setdefault("namespace", "default")
         found[_KINDS[each["kind"]]].append(each)
     proxies = [each for each in found["pods"] if each["metadata"]["labels"].get("k8s-app") == "kube-proxy"]
     found["nodes"] = found["nodes"] or nodes()
@@ -35,6 +38,14 @@ def explained(name: str) -> tuple[Diagnosis, str]:
     view = overview(seen)
     assert not view.rows or [(each.missed, each.says) for each in view.rows] == [(len(found.unmet), answer(found))]
     return found, answer(found)
+
+
+ALL = sorted(each.stem for each in CASES.glob("*.yaml") if each.stem != "one-dump")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_remedies_of_a_case_are_accepted_and_harm_nobody(name: str) -> None:
+    assert harm(cluster(name).objects) == []
 
 
 def test_ready_pod_is_reached_although_a_terminated_one_has_its_address() -> None:

@@ -1,0 +1,181 @@
+"""Apply the remedies of an answer to the objects of the cluster, as printed, and as an API server accepts them.
+
+The API server is the reference in this process. After each command, the reference controller writes hints. Commands
+that only show something change nothing, and a placeholder is replaced with the value that a user would take.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import replace
+from typing import Any
+
+from explain.cluster import Cluster
+from explain.diagnosis import Diagnosis, diagnose
+from explain.objects import Objects
+from explain.what_if import supposed, with_hints
+from harness.api.client import Object
+from reference.apiserver import ApiServer
+from reference.apiserver.patches import JSON, STRATEGIC
+from reference.features import Features
+
+_RESOURCES = {"service": "services", "node": "nodes", "pod": "pods", "endpointslice": "endpointslices"}
+_SHOWS = {"get", "describe", "logs"}
+_REPLACE = " | jq 'del(.spec.clusterIP, .spec.clusterIPs)' | kubectl replace --force -f -"
+
+
+class Applied:
+    """A cluster whose objects an API server holds. Raises `ApiError` if the API server refuses an object."""
+
+    def __init__(self, seen: Objects) -> None:
+        self.seen = seen
+        self.api = ApiServer(Features(follows="released"), service_cidrs=("10.96.0.0/16", "fd00:96::/112"))
+        for namespace in {each["metadata"]["namespace"] for each in (*seen.services, *seen.pods)} - {"default"}:
+            if namespace != "kube-system":
+                self.api.create("namespaces", "", {"metadata": {"name": namespace}})
+        pods = [_whole(each) for each in seen.pods if each["metadata"]["namespace"] != "kube-system"]
+        slices = [_alone(each, number, seen) for number, each in enumerate(seen.endpointslices)]
+        for resource, objects in (("nodes", seen.nodes), ("services", seen.services), ("pods", pods)):
+            for each in objects:
+                self._create(resource, each)
+        for each in slices:
+            self._create("endpointslices", each)
+
+    def _create(self, resource: str, obj: Object) -> None:
+        namespace, spec = obj["metadata"].get("namespace", ""), obj.get("spec") or {}
+        if spec.get("type") == "ExternalName":
+            obj = {**obj, "spec": {key: each for key, each in spec.items() if key not in {*_ADDRESSES, "ipFamilies"}}}
+        made = self.api.create(resource, namespace, obj)
+        if "status" in obj and resource != "services":
+            self.api.update_status(resource, namespace, {**made, "status": obj["status"]})
+
+    @property
+    def name(self) -> tuple[str, str]:
+        metadata = self.seen.services[0]["metadata"]
+        return metadata["namespace"], metadata["name"]
+
+    @property
+    def objects(self) -> Objects:
+        """The objects now, before the controller has processed the changes."""
+        kept = {each: self.api.list(each) for each in ("services", "endpointslices", "nodes")}
+        services = [each for each in kept["services"] if each["metadata"]["name"] == self.name[1]]
+        pods = self.api.list("pods") if "pods" not in self.seen.unread else ()
+        return replace(self.seen, **{**kept, "services": services, "pods": pods})  # type: ignore[arg-type]
+
+    def apply(self, remedy: str) -> bool:
+        """Run the commands of a remedy. Return whether one of them changes something."""
+        changed = [self._run(each) for each in commands(remedy)]
+        return any(changed)
+
+    def settled(self) -> Cluster:
+        """Return the cluster after the controller has processed the changes."""
+        return Cluster(with_hints(Cluster(replace(self.objects, events=()), "released"), self.name), "released")
+
+    def _run(self, command: str) -> bool:
+        if command.endswith(_REPLACE):
+            service = dict(self.api.get("services", *self.name))
+            service["spec"] = {key: each for key, each in service["spec"].items() if key not in _ADDRESSES}
+            self.api.delete("services", *self.name)
+            self._create("services", {**service, "metadata": _without_place(service["metadata"])})
+            return True
+        words = shlex.split(command)[1:]
+        namespace = words[1] if words[0] == "-n" else ""
+        verb, *rest = words[2:] if namespace else words
+        if verb in _SHOWS:
+            return False
+        if verb == "scale":
+            self._scale(int(rest[-1].partition("=")[2]))
+            return True
+        resource, name, *more = [each for each in rest if each != "--overwrite"]
+        self._change(verb, _RESOURCES[resource], namespace, name, more)
+        return True
+
+    def _change(self, verb: str, resource: str, namespace: str, name: str, more: list[str]) -> None:
+        match verb, more:
+            case "patch", ["--type=json", "-p", patch]:
+                self.api.patch(resource, namespace, name, json.loads(patch), content_type=JSON)
+            case "patch", ["-p", patch]:
+                value = json.loads(patch.replace('"KEY":"VALUE"', '"app":"web"'))
+                self.api.patch(resource, namespace, name, value, content_type=STRATEGIC)
+            case "annotate" | "label", [change]:
+                key, _, value = change.removesuffix("-").partition("=")
+                field = "labels" if verb == "label" else "annotations"
+                zone = value.replace("ZONE", name[0]) if resource == "nodes" else value
+                new = None if change.endswith("-") else zone
+                self.api.patch(resource, namespace, name, {"metadata": {field: {key: new}}})
+            case "delete", [] if resource == "pods":
+                self._drop_endpoint(name)
+            case _:
+                raise AssertionError(f"{verb} {resource} {name} {more}: a remedy should not do this")
+
+    def _drop_endpoint(self, pod: str) -> None:
+        for one in self.api.list("endpointslices"):
+            kept = [each for each in one["endpoints"] if (each.get("targetRef") or {}).get("name") != pod]
+            self.api.update("endpointslices", one["metadata"]["namespace"], {**one, "endpoints": kept})
+
+    def _scale(self, number: int) -> None:
+        scaled = supposed([f"scale={number}"], self.name, Cluster(self.objects, "released")).objects
+        for one in self.api.list("endpointslices"):
+            self.api.delete("endpointslices", one["metadata"]["namespace"], one["metadata"]["name"])
+        for one in scaled.endpointslices:
+            self._create("endpointslices", {**one, "metadata": _without_place(one["metadata"])})
+
+
+_ADDRESSES = {"clusterIP", "clusterIPs"}
+
+
+def _without_place(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {key: metadata[key] for key in ("name", "namespace", "labels", "annotations") if key in metadata}
+
+
+def _whole(pod: Object) -> Object:
+    """Return a pod with the fields that an API server requires."""
+    return {
+        **pod,
+        "spec": {**pod["spec"], "containers": pod["spec"].get("containers") or [{"name": "c", "image": "i"}]},
+    }
+
+
+def _alone(endpoint_slice: Object, number: int, seen: Objects) -> Object:
+    """Return a slice under a name that no other slice has."""
+    metadata = endpoint_slice["metadata"]
+    taken = [each["metadata"]["name"] for each in seen.endpointslices[:number]]
+    name = f"{metadata['name']}-{number}" if metadata["name"] in taken else metadata["name"]
+    return {**endpoint_slice, "metadata": {**metadata, "name": name}}
+
+
+def commands(remedy: str) -> list[str]:
+    """Return the commands of the first alternative of a remedy."""
+    first = re.split(r"; or |, or ", remedy)[0]
+    return [each for each in first.split("; ") if each.startswith("kubectl ")]
+
+
+def now(cluster: Cluster) -> Diagnosis:
+    return diagnose(cluster.objects.services[0], cluster)
+
+
+def working(found: Diagnosis) -> set[tuple[str, str]]:
+    """Return the nodes and ports whose connections do not fail."""
+    return {(name, each.label) for each in found.routes for name in each.nodes if not each.fails}
+
+
+def harm(seen: Objects) -> list[str]:
+    """Return what is wrong after the remedies of an answer: each alone, and all of them in order."""
+    before, wrong = now(Cluster(Applied(seen).objects, "released")), []
+    together = Applied(seen)
+    applied = []
+    for each in before.findings:
+        alone = Applied(seen)
+        if not alone.apply(each.remedy):
+            continue
+        after = now(alone.settled())
+        applied.append(each.cause.id)
+        together.apply(each.remedy)
+        if any(one.cause.id == each.cause.id and set(one.nodes) >= set(each.nodes) for one in after.findings):
+            wrong.append(f"{each.cause.id} is still there after: {each.remedy}")
+        if lost := working(before) - working(after):
+            wrong.append(f"{sorted(lost)} fail after: {each.remedy}")
+    kept = {each.cause.id for each in now(together.settled()).findings} & {*applied}
+    return wrong + [f"{each} is there again after the other remedies" for each in kept if len(applied) > 1]
