@@ -11,7 +11,7 @@ from explain.routes import Route
 from explain.wish import wish_of
 from harness.api.client import Object
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
-from reference.endpointslice.labels import ZONE, is_headless
+from reference.endpointslice.labels import SERVICE_NAME, ZONE, is_headless
 from reference.objects.endpoints import is_ready, name_of
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
@@ -126,6 +126,12 @@ class Case:
     def touch(self) -> str:
         """Return the command that makes the controller sync the Service again."""
         return self.kubectl('annotate trafficdist.dev/touched="$(date +%s)" --overwrite')
+
+    @property
+    def writers(self) -> str:
+        """Return the command that shows which clients write the slices."""
+        look = f"kubectl -n {self.namespace} get endpointslices -l {SERVICE_NAME}={self.name} -o yaml"
+        return f"find out which client writes them: {look} --show-managed-fields"
 
     @property
     def log(self) -> str:

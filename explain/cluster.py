@@ -45,6 +45,7 @@ class Node:
     counts: bool
     milli_cpu: int
     proxy_ready: bool = True
+    ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class Cluster:
             counts(node, self.features),
             milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))),
             proxy is None or is_ready(proxy),
+            _is_node_ready(node),
         )
 
     @cached_property
@@ -225,6 +227,12 @@ def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Fe
                 Features(version, {name: value})
                 gates[name] = value
     return Features(version, gates, follow)
+
+
+def _is_node_ready(node: Object) -> bool:
+    """Return whether a node is ready, or does not report whether it is."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return all(each.get("status") == "True" for each in conditions if each.get("type") == "Ready")
 
 
 def _restart(proxy: Object) -> str:

@@ -10,7 +10,7 @@ from explain.numbers import enough, floating_point_refuses, overloads
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.hints import CpuHeuristic, SamePlace, endpoint_hints, topology_annotation
-from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, SERVICE_NAME, ZONE
+from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, ZONE
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
 
@@ -196,10 +196,7 @@ def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
             f"{many(len(other), 'endpoint', 'has/have')} hints that differ from the request {decided_by.value}: "
             f"{name_of(each)} of zone {each.get('zone') or '(none)'} is hinted for {_names(each['hints'])}"
         )
-        look = f"kubectl -n {case.namespace} get endpointslices -l {SERVICE_NAME}={case.name} -o yaml"
-        yield found(
-            "hints-of-somebody-else", says, remedy=f"find out which client writes them: {look} --show-managed-fields"
-        )
+        yield found("hints-of-somebody-else", says, remedy=case.writers)
     elif unnamed:
         says = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node, though {decided_by.reason}"
         yield found("hints-not-written", says, evidence=tuple(filter(None, [case.cluster.controller()])))

@@ -91,7 +91,7 @@ def _annotated(objects: Objects, name: ServiceName, value: str) -> Objects:
 def _changed(objects: Objects, name: ServiceName, change: Callable[[Object], None]) -> Objects:
     services = deepcopy(list(objects.services))
     for each in services:
-        if (each["metadata"].get("namespace", ""), each["metadata"]["name"]) == name:
+        if _name(each) == name:
             change(each)
     return replace(objects, services=services)
 
@@ -119,18 +119,30 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
     mine = [each for each in objects.endpointslices if _of(each) == name]
     families = sorted({each["addressType"] for each in mine})
     others = [each for each in objects.endpointslices if _of(each) != name]
+    service = next(each for each in objects.services if _name(each) == name)
     made = []
     for family in families or ["IPv4"]:
         known = [each for each in mine if each["addressType"] == family]
         ready = [each for one in known for each in one.get("endpoints") or () if is_ready(each)]
-        made.append(
-            {**(known[0] if known else _empty(name, family)), "endpoints": _spread(ready, wanted, nodes, family)}
-        )
+        first = known[0] if known else _empty(name, family)
+        ports = first.get("ports") or [_port(each) for each in service["spec"].get("ports") or ()]
+        made.append({**first, "ports": ports, "endpoints": _spread(ready, wanted, nodes, family)})
     return replace(objects, endpointslices=[*others, *made], pods=objects.pods if wanted else ())
+
+
+def _name(service: Object) -> ServiceName:
+    return service["metadata"].get("namespace", ""), service["metadata"]["name"]
 
 
 def _of(endpoint_slice: Object) -> ServiceName:
     return endpoint_slice["metadata"].get("namespace", ""), service_name(endpoint_slice)
+
+
+def _port(port: Object) -> Object:
+    """Return the port of a slice for a port of the Service."""
+    target = port.get("targetPort")
+    number = target if isinstance(target, int) else port["port"]
+    return {"name": port.get("name") or "", "port": number, "protocol": port.get("protocol") or "TCP"}
 
 
 def _empty(name: ServiceName, family: str) -> Object:
@@ -197,7 +209,7 @@ def with_hints(cluster: Cluster, name: ServiceName) -> Objects:
         for endpoint in each["endpoints"]:
             written[endpoint["addresses"][0]] = _plain(endpoint) if bare else endpoint
     slices = [
-        {**each, "endpoints": [written.get(one["addresses"][0], one) for one in each.get("endpoints") or ()]}
+        {**each, "endpoints": [written.get(one["addresses"][0], _plain(one)) for one in each.get("endpoints") or ()]}
         for each in mine
     ]
     return replace(cluster.objects, endpointslices=[*others, *slices])

@@ -497,7 +497,25 @@ ROWS |= {
         nodes="a1 c1",
     ),
 }
+GONE = endpoint("c1", ready=False, serving=False, terminating=True, hints="")
+REUSED = {**endpoint("b1"), "addresses": GONE["addresses"]}
 NOTES = {
+    "session-affinity": objects(service(sessionAffinity="ClientIP")),
+    "publishes-unready-pods": objects(service(publishNotReadyAddresses=True)),
+    "policy-hides-field": objects(service(internalTrafficPolicy="Local"), on=nodes(a2=None, b2=None)),
+    "load-balancer-to-pods": objects(
+        service({"service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip"}, type="LoadBalancer")
+    ),
+    "annotation-misspelt": objects(service({"service.kubernetes.io/topology-modes": "Auto"}, asks=""), NO_HINTS),
+    "address-of-two-endpoints": objects(service(), of_slice(*EACH_ZONE[:2], GONE, REUSED), on=nodes(c1=None)),
+    "endpoint-in-two-slices": objects(service(), of_slice(*EACH_ZONE), of_slice(EACH_ZONE[0], name="web-2")),
+    "hint-for-a-zone-without-nodes": objects(service(asks=""), of_slice(endpoint("a1", hints="z"))),
+    "hints-nobody-asked-for": objects(service(asks="")),
+    "endpoint-on-a-node-not-ready": objects(service(), on=nodes(c1=node("c1", "c", ready=False))),
+    "control-plane-not-counted": objects(
+        by_annotation(),
+        on=nodes(a2=None, b2=None, c0=node("c0", "c", labels=CONTROL_PLANE)),
+    ),
     "annotation-unknown": objects(service({MODE: "AUTO"})),
     "annotation-hidden": objects(service({OLD_KEY: "", MODE: "Auto"})),
     "annotation-overrides-field": objects(service(AUTO), on=nodes(a2=None, b2=None)),

@@ -29,6 +29,7 @@ SUPPOSED = [
     (objects(service(), TWO_ZONES), ("scale=4",), "", ""),
     (objects(service(), TWO_ZONES), ("scale=1",), "zone-without-endpoint", "b1 b2 c1"),
     (objects(service(), TWO_ZONES), ("scale=0",), "selector-matches-nobody", ""),
+    (objects(service(), {**of_slice(), "ports": []}), ("scale=3",), "", ""),
     (objects(), ("without-zone=c",), "", ""),
     (objects(), ("without-zone=c", "scale=1"), "zone-without-endpoint", "b1 b2"),
     (objects(), ("trafficDistribution=",), "asks-for-nothing", "a1 a2 b1 b2 c1"),
