@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from explain.cluster import Cluster
@@ -28,7 +29,7 @@ from harness.guest.permissions import RULES
 from harness.guest.preflight import preflight
 from harness.judging.statistics import Rates
 from harness.model.manifests import takes_pods
-from harness.model.outcomes import Reached
+from harness.model.outcomes import Observation, Reached
 from harness.model.topology import Node, Topology
 from harness.model.workloads import pod_client
 from harness.probes.loop import Probe
@@ -36,6 +37,8 @@ from harness.run.signals import Signals
 
 CONNECTIONS = 10
 """The number of connections to servers that do not return their names."""
+CONTROLS = 3
+"""The maximum number of pods to which a client connects directly, if the Service does not answer."""
 RATES = Rates(leak=0.2)
 """The fraction of wrong endpoints that is found, which sets the number of connections to servers with names."""
 
@@ -111,7 +114,15 @@ def _outcomes(wanted: Plan, clients: Clients, dialer: Dialer) -> list[Seen]:
         times = RATES.samples(1)
         outcomes = dialer.probe([each for each in probes for _ in range(times)], read=Reached)
         seen = [outcomes[begin : begin + times] for begin in range(0, len(outcomes), times)]
-    return [
+    counted = [
         Seen(question, Counter(named(each, question.family, wanted) for each in outcomes))
         for question, outcomes in zip(wanted.questions, seen, strict=True)
     ]
+    return [replace(each, direct=_directly(each, clients, dialer)) if each.lost else each for each in counted]
+
+
+def _directly(seen: Seen, clients: Clients, dialer: Dialer) -> Counter[Observation]:
+    """Return the outcomes of connections to the pods themselves, as a control: the proxy has no part in them."""
+    client = clients.pod_of(pod_client(seen.question.node))
+    targets = seen.question.targets[:CONTROLS]
+    return Counter(dialer.connect(Probe(client, "TCP", address, number)) for address, number in targets)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from rich.table import Table
@@ -45,7 +45,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A probe from a client pod on a node to an address of the Service, and the endpoints that should answer."""
+    """A probe from a client pod on a node to an address of the Service, and the endpoints that should answer.
+
+    `targets` are the addresses and ports of these endpoints.
+    """
 
     node: str
     zone: str
@@ -54,6 +57,7 @@ class Question:
     number: int
     port: str
     expected: tuple[str, ...]
+    targets: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,24 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The outcomes of one probe, counted. `Reached` contains the address of an endpoint, or "" if it is unknown."""
+    """The outcomes of one probe, counted. `Reached` contains the address of an endpoint, or "" if it is unknown.
+
+    `direct` are the outcomes of connections to the endpoints themselves, if the Service did not answer.
+    """
 
     question: Question
     outcomes: Mapping[Observation, int]
+    direct: Mapping[Observation, int] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> bool:
+        """True if an endpoint should have answered, and a connection got no answer."""
+        return bool(self.question.expected) and any(isinstance(each, Refused | TimedOut) for each in self.outcomes)
+
+    @property
+    def nobody_listens(self) -> bool:
+        """True if the endpoints themselves refuse connections."""
+        return bool(self.direct) and all(isinstance(each, Refused) for each in self.direct)
 
     @property
     def verdict(self) -> Verdict:
@@ -109,6 +127,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
     numbers = {
         f"{each.get('name') or each['port']}/{each.get('protocol', 'TCP')}": each["port"] for each in spec["ports"]
     }
+    slices = cluster.slices.get((metadata["namespace"], metadata["name"]), ())
     questions: list[Question] = []
     left_out: list[str] = []
     for route in found_now.routes:
@@ -117,7 +136,8 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
         elif route.family in addresses and (node := _client(route, ready, [each.node for each in questions])):
             expected, number = tuple(map(canonical, route.endpoints)), numbers[route.port]
             address = addresses[route.family]
-            questions.append(Question(node, route.zone, route.family, address, number, route.port, expected))
+            targets = tuple((each, _target(each, route, slices)) for each in expected)
+            questions.append(Question(node, route.zone, route.family, address, number, route.port, expected, targets))
         else:
             left_out.append(f"{listed(route.nodes)}: accepts no pods" if len(route.nodes) == 1 else _nobody(route))
     nodes = _of_each_zone(questions)
@@ -127,8 +147,17 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
         why = "; ".join(left_out) or "no node has rules for the Service"
         raise UsageError(f"--probe: nothing of Service {metadata['namespace']}/{metadata['name']} can be probed: {why}")
     pods = {str(each["metadata"]["name"]): each for each in cluster.pods(service) or ()}
-    servers = _servers(cluster.slices.get((metadata["namespace"], metadata["name"]), ()), pods)
+    servers = _servers(slices, pods)
     return Plan(service, kept, servers, _tell(servers, pods), tuple(dict.fromkeys(left_out)))
+
+
+def _target(address: str, route: Route, slices: Sequence[Object]) -> int:
+    """Return the port of an endpoint for the port of a route, or 0 if it has none."""
+    mine = [one for one in slices if any(canonical(each["addresses"][0]) == address for each in one["endpoints"] or ())]
+    ports = [each for one in mine for each in one.get("ports") or () if each.get("port")]
+    name, _, protocol = route.port.rpartition("/")
+    named = (each for each in ports if (each.get("name") or name) == name and each.get("protocol", "TCP") == protocol)
+    return next((int(each["port"]) for each in named), 0)
 
 
 def _of_each_zone(questions: Sequence[Question]) -> list[str]:
@@ -179,20 +208,21 @@ def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: C
     if not other:
         return found_now
     nodes = tuple(dict.fromkeys(each.question.node for each in other))
-    lost = tuple(dict.fromkeys(each.question.node for each in other if _lost(each)))
+    lost = tuple(dict.fromkeys(each.question.node for each in other if each.lost))
     one = other[0]
     expected = _names(one.question.expected, plan) or "nobody"
     says = f"a client on {one.question.node} should reach {expected}, but got: {_outcomes(one, plan)}"
     late = [each.said for name, each in cluster.late_labels.items() if name in nodes]
     cause = found("proxy-does-otherwise", says, nodes=nodes, evidence=late)
+    if all(each.nobody_listens for each in other):
+        values = {"node": one.question.node, "expected": expected, "target": str(one.question.targets[0][1])}
+        first = plan.servers[one.question.expected[0]].name
+        describe = f"kubectl -n {plan.service['metadata']['namespace']} describe pod {first}"
+        cause = found("nobody-listens", nodes=nodes, describe=describe, **values)
     weighed = replace(cause, cause=replace(cause.cause, weight=FAILS if lost else CROSSES))
     findings = tuple(sorted((weighed, *found_now.findings), key=lambda each: each.cause.weight))
     crossing = tuple(each for each in nodes if each not in lost)
     return replace(found_now, findings=findings, seen_crossing=crossing, seen_failing=lost)
-
-
-def _lost(seen: Seen) -> bool:
-    return bool(seen.question.expected) and any(isinstance(each, Refused | TimedOut) for each in seen.outcomes)
 
 
 def _names(addresses: Sequence[str], plan: Plan) -> str:

@@ -69,7 +69,11 @@ def test_preferring_the_node_uses_the_zone_where_the_node_has_none() -> None:
 
 
 def test_each_cause_has_a_scenario() -> None:
-    seen = {row.cause for row in ROWS.values()} | {*NOTES} | {"topology-keys", "proxy-does-otherwise", "not-known"}
+    seen = (
+        {row.cause for row in ROWS.values()}
+        | {*NOTES}
+        | {"topology-keys", "proxy-does-otherwise", "nobody-listens", "not-known"}
+    )
     assert seen == causes().keys()
 
 

@@ -134,3 +134,15 @@ def told(outcome: Observation) -> Diagnosis:
 )
 def test_unexpected_observation_is_the_first_cause(outcome: Observation, said: str) -> None:
     assert answer(told(outcome)).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("direct", "cause"),
+    [({}, "proxy-does-otherwise"), ({REFUSED: 1}, "nobody-listens"), ({CONNECTED: 1}, "proxy-does-otherwise")],
+)
+def test_proxy_is_not_blamed_where_the_pod_itself_refuses(direct: Mapping[Observation, int], cause: str) -> None:
+    seen, found = objects(), planned(objects())
+    cluster = Cluster(seen, "released")
+    answers = [Seen(each, {REFUSED: 10}, direct) for each in found.questions]
+    assert found.questions[0].targets == ((EACH_ZONE[0]["addresses"][0], 8080),)
+    assert with_seen(diagnose(seen.services[0], cluster), found, answers, cluster).findings[0].cause.id == cause
