@@ -36,9 +36,8 @@ _EXAMPLES = examples(
 @click.option("--all", "every", is_flag=True, help="Explain all Services that request topology, in a table.")
 @click.option("--namespace", metavar="NAME", default="", help="With --all: only Services of this namespace.")
 @click.option(
-    "--from", "source", metavar="DIR", default="",
-    help="Read files instead of a cluster: services.json, endpointslices.json, nodes.json (and pods, events, leases), "
-    "as `kubectl get ... -A -o json` writes them.",
+    "--from", "source", metavar="PATH", default="",
+    help="Read a recording, the output of kubectl (JSON or YAML), the folder of a dump, or - instead of a cluster.",
 )  # fmt: skip
 @click.option("--record", metavar="DIR", default="", help="Save the objects in a folder, for --from.")
 @click.option(

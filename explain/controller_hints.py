@@ -119,6 +119,8 @@ def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:
 def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | None:
     """Return the reason why CPU-based hints are impossible, or None if they are possible."""
     cluster, shares = case.cluster, case.cluster.zones.shares
+    if "nodes" in cluster.objects.unread:
+        return None
     threshold = rules(cluster.features).to_keep if hinted else rules(cluster.features).to_add
     refusal = allocate(shares, len(ready), threshold)
     if isinstance(shares, Refusal):

@@ -13,19 +13,17 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from explain.components import Gates, read_gates
 from harness.api.client import Api, Object, RefusedError
 from harness.errors import UsageError
-from harness.model import files
 
 _PROXIES = "k8s-app=kube-proxy"
 CALICO = "calico-node"  # the proxy in Calico's eBPF mode, which replaces kube-proxy
 _MANAGERS = "component=kube-controller-manager"
-_SYSTEM = "kube-system"
+SYSTEM = "kube-system"
 _ABOUT_PODS = {
     "metadata": ("name", "namespace", "labels", "ownerReferences", "deletionTimestamp"),
     "spec": ("nodeName",),
@@ -33,7 +31,6 @@ _ABOUT_PODS = {
 }
 NEEDED = ("services", "endpointslices", "nodes")
 EVIDENCE = ("pods", "events", "leases")
-_MOST_BYTES = 4096 * files.MEGABYTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ def _with_evidence(
 ) -> Objects:
     found: dict[str, Sequence[Object]] = {}
     unread: dict[str, str] = {}
-    system = {"proxies": (_SYSTEM, _PROXIES), "managers": (_SYSTEM, _MANAGERS), "leases": (_SYSTEM, "")}
+    system = {"proxies": (SYSTEM, _PROXIES), "managers": (SYSTEM, _MANAGERS), "leases": (SYSTEM, "")}
     for name, (namespace, selector) in {**wanted, **system}.items():
         resource = "pods" if name in {"proxies", "managers"} else name
         try:
@@ -125,7 +122,7 @@ def write(objects: Objects, folder: Path) -> list[str]:
 
     Raises `UsageError` if a file exists or cannot be written.
     """
-    about = [_about(each) for each in (*objects.pods, *objects.proxies, *objects.managers)]
+    about = [about_pod(each) for each in (*objects.pods, *objects.proxies, *objects.managers)]
     contents = {
         "services": objects.services,
         "endpointslices": objects.endpointslices,
@@ -158,108 +155,28 @@ def _write(path: Path, content: Object) -> None:
         file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
 
 
-def _about(pod: Object) -> Object:
+def about_pod(pod: Object, *, status: bool = True) -> Object:
     """Return only the pod fields that an explanation uses, without environment, arguments or annotations."""
-    kept = {
-        part: {key: pod[part][key] for key in keys if key in (pod.get(part) or {})}
-        for part, keys in _ABOUT_PODS.items()
-    }
-    images = [
-        {"name": each.get("name", ""), "image": each.get("image", "")} for each in pod["spec"].get("containers") or ()
-    ]
-    return {"apiVersion": "v1", "kind": "Pod", **kept, "spec": {**kept["spec"], "containers": images}}
+    parts = _ABOUT_PODS if status else {"metadata": _ABOUT_PODS["metadata"]}
+    kept = {part: {key: pod[part][key] for key in keys if key in (pod.get(part) or {})} for part, keys in parts.items()}
+    containers = (pod.get("spec") or {}).get("containers") or ()
+    of_containers = [{key: each[key] for key in ("name", "image", "ports") if key in each} for each in containers]
+    return {"apiVersion": "v1", "kind": "Pod", **kept, "spec": {**kept.get("spec", {}), "containers": of_containers}}
 
 
-def read(folder: Path) -> Objects:
-    """Read the files of a folder: services.json and so on, in the format of `kubectl get … -o json`.
-
-    Raises `UsageError` if a file is missing or does not contain a list of these objects.
-    """
-    found: dict[str, list[Object]] = {}
-    unread: dict[str, str] = {}
-    for name in (*EVIDENCE, *NEEDED):  # pods first, so that the largest file is parsed while memory is free
-        path = folder / f"{name}.json"
-        if path.is_file():
-            found[name] = [*map(_without_status, _items(path))] if name == "pods" else _items(path)
-        elif name in NEEDED:
-            raise UsageError(f"--from {folder}: {name}.json is missing; create it with `kubectl get {name} -A -o json`")
-        else:
-            unread[name] = f"there is no {name}.json"
-    pods = found.get("pods", ())
-    proxies = [each for each in pods if _is_proxy(each)] or [each for each in pods if _app(each) == CALICO]
-    version, at = _version(folder / "version.json", found["nodes"])
-    gates = _gates(folder / "gates.json")
-    managers = [each for each in pods if _is_manager(each)]
-    return Objects(version, **found, proxies=proxies, managers=managers, unread=unread, gates=gates, at=at)
+def is_proxy(pod: Object) -> bool:
+    return pod["metadata"].get("namespace") == SYSTEM and app(pod) == "kube-proxy"
 
 
-def _gates(path: Path) -> Gates:
-    """Return the gates from the gates file, if the file exists."""
-    content = _loaded(path) if path.is_file() else {}
-    gates = content.values() if isinstance(content, dict) else [None]
-    if not all(isinstance(each, dict) and all(isinstance(one, bool) for one in each.values()) for each in gates):
-        raise UsageError(
-            f'{path}: expected gates by component, like {{"kube-apiserver": {{"TopologyAwareHints": true}}}}'
-        )
-    return dict(content)
-
-
-def _without_status(pod: Object) -> Object:
-    """Return a pod without the fields that only pods of components need. Components are in kube-system."""
-    if _app(pod) == CALICO or pod["metadata"].get("namespace") == _SYSTEM:
-        return pod
-    kept = {key: value for key, value in pod["metadata"].items() if key in _ABOUT_PODS["metadata"]}
-    return {"metadata": kept, "spec": {"containers": (pod.get("spec") or {}).get("containers") or ()}}
-
-
-def _items(path: Path) -> list[Object]:
-    content = _loaded(path)
-    items = content.get("items") if isinstance(content, dict) else None
-    if not isinstance(items, list) or not all(_is_object(each) for each in items):
-        raise UsageError(f'{path}: expected a list of objects from `kubectl get … -o json`: {{"items": […]}}')
-    return items
-
-
-def _loaded(path: Path) -> Any:
-    try:
-        return orjson.loads(files.content(path, what="objects", most=_MOST_BYTES))
-    except ValueError as error:
-        raise UsageError(f"{path}: {error}") from None
-
-
-def _is_object(each: object) -> bool:
-    metadata = each.get("metadata") if isinstance(each, dict) else None
-    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
-
-
-def _is_proxy(pod: Object) -> bool:
-    return pod["metadata"].get("namespace") == _SYSTEM and _app(pod) == "kube-proxy"
-
-
-def _is_manager(pod: Object) -> bool:
+def is_manager(pod: Object) -> bool:
     labels = pod["metadata"].get("labels") or {}
-    return pod["metadata"].get("namespace") == _SYSTEM and labels.get("component") == "kube-controller-manager"
+    return pod["metadata"].get("namespace") == SYSTEM and labels.get("component") == "kube-controller-manager"
 
 
-def _app(pod: Object) -> str:
+def app(pod: Object) -> str:
     return str((pod["metadata"].get("labels") or {}).get("k8s-app", ""))
-
-
-def _version(path: Path, nodes: Sequence[Object]) -> tuple[str, str]:
-    """Return the API server's version, and its time if known. Without the file, return the newest kubelet version."""
-    if path.is_file():
-        try:
-            content = _loaded(path)
-            return str((content.get("serverVersion") or content)["gitVersion"]), str(content.get("at") or "")
-        except (AttributeError, KeyError, TypeError):
-            raise UsageError(f"{path}: expected the output of `kubectl version -o json`") from None
-    return max((kubelet_version(each) for each in nodes), default="", key=_in_order), ""
 
 
 def kubelet_version(node: Object) -> str:
     """Return the version of a node's kubelet, like "v1.34.2", or "" if it is not reported."""
     return str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion", ""))
-
-
-def _in_order(version: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in version.lstrip("v").split(".")]

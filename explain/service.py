@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from explain import objects, probe_evidence
+from explain import dump, objects, probe_evidence
 from explain.cluster import Cluster, ServiceName
 from explain.diagnosis import Diagnosis, diagnose
 from explain.load import shares
@@ -158,7 +158,7 @@ def _read_one(name: str, source: Source, console: Console) -> tuple[Cluster, Ser
 def _read(source: Source, console: Console, ask: Callable[[Api, str], Objects], namespace: str) -> tuple[Cluster, str]:
     """Read the cluster, and copy its objects if `source.record` is set. Return the cluster and the namespace."""
     if source.folder:
-        found, namespace = objects.read(Path(source.folder)), namespace or "default"
+        found, namespace = dump.read(source.folder), namespace or "default"
     else:
         loaded = find(source.kubeconfig, context=source.context)
         namespace, api = namespace or loaded.namespace, Api(loaded, timeout=60)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from explain import dump
 from explain import objects as files
 from explain.cluster import Cluster
 from explain.objects import Objects
@@ -96,7 +97,7 @@ def test_recording_has_the_same_explanation_as_the_cluster(tmp_path: Path) -> No
     known = {"gates": {"kube-apiserver": {"PreferSameTrafficDistribution": False}}, "at": "2026-11-22T10:00:00Z"}
     seen = shop(**known, proxies=[proxy("a1", "v1.30.1")], pods=[owned("web-7f-x", "a1"), proxy("a1", "v1.30.1")])
     files.write(seen, tmp_path)
-    again = files.read(tmp_path)
+    again = dump.read(str(tmp_path))
     assert overview(Cluster(again, "released")) == overview(Cluster(seen, "released"))
     assert Cluster(again, "released").nodes == Cluster(seen, "released").nodes
     assert (again.gates, again.at) == (seen.gates, seen.at)
@@ -118,7 +119,7 @@ def test_recording_does_not_overwrite_files(tmp_path: Path) -> None:
 
 
 BROKEN = {
-    "no nodes": ("nodes.json", "", "kubectl get nodes -A -o json"),
+    "no Services": ("services.json", "", "kubectl get services -A -o json"),
     "no JSON": ("services.json", "{", "services.json"),
     "a list": ("services.json", "[]", "expected a list of objects"),
     "no objects": ("endpointslices.json", '{"items": [5]}', "expected a list of objects"),

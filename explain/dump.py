@@ -1,0 +1,198 @@
+"""Read the objects of a cluster from what people have: a recording, the output of kubectl, or the folder of a dump.
+
+A source is a folder, a file, or "-" for standard input. It may hold JSON or YAML, single objects, lists of one kind or
+of several, and several documents. Folders are read with their subfolders, so the output of `kubectl cluster-info dump`
+and must-gather trees can be read as they are. Objects of other kinds, and logs, are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from explain.components import Gates
+from explain.objects import (
+    CALICO,
+    EVIDENCE,
+    NEEDED,
+    SYSTEM,
+    Objects,
+    about_pod,
+    app,
+    is_manager,
+    is_proxy,
+    kubelet_version,
+)
+from harness.api.client import Object
+from harness.errors import UsageError
+from harness.model import files
+from reference.endpointslice.labels import ZONE
+
+_MOST_BYTES = 4096 * files.MEGABYTE
+_MOST_DEPTH = 60
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_KINDS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "Pod": "pods", "Event": "events",
+          "Lease": "leases", "ConfigMap": "configmaps"}  # fmt: skip
+_SPECIAL = {"version.json", "gates.json"}
+_LOG = b"==== START"  # of a container, in the output of `kubectl cluster-info dump`
+_SUFFIXES = {".json", ".yaml", ".yml"}
+
+
+def read(source: str) -> Objects:
+    """Read the objects of a cluster. Raises `UsageError` if the source is missing, malformed, or has no Service."""
+    folder, found = Path(source), defaultdict[str, list[Object]](list)
+    stems = set()
+    for place, text in _texts(source):
+        stems.add(Path(place).stem)
+        for each in _objects(text, place):
+            kind = _KINDS.get(str(each.get("kind", "")))
+            if kind:
+                found[kind].append(_small(each) if kind == "pods" else each)
+    if not found["services"]:
+        raise UsageError(f"--from {source}: it has no Service; `kubectl get services -A -o json` writes them")
+    unread = {
+        name: f"there are none in {source}" for name in (*NEEDED, *EVIDENCE) if not found[name] and name not in stems
+    }
+    if not found["nodes"]:
+        found["nodes"] = _nodes_of(found["endpointslices"])
+        unread["nodes"] = (
+            f"there are none in {source}: nodes without endpoints, and the releases of proxies, are not known"
+        )
+    pods = found["pods"]
+    proxies = [each for each in pods if is_proxy(each)] or [each for each in pods if app(each) == CALICO]
+    version, at = _version(folder / "version.json", found["nodes"])
+    kept: dict[str, Sequence[Object]] = {name: found[name] for name in (*NEEDED, *EVIDENCE)}
+    managers = [each for each in pods if is_manager(each)]
+    gates = _gates(folder / "gates.json")
+    return Objects(version, **kept, proxies=proxies, managers=managers, unread=unread, gates=gates, at=at)
+
+
+def _texts(source: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a source. Pods are first, so that the largest file is read while memory is free."""
+    path = Path(source)
+    if source == "-":
+        yield "standard input", sys.stdin.buffer.read()
+    elif path.is_dir():
+        paths = [each for each in path.rglob("*") if each.suffix in _SUFFIXES and each.name not in _SPECIAL]
+        for each in sorted(paths, key=lambda each: (each.stem != "pods", str(each))):
+            yield str(each), files.content(each, what="objects", most=_MOST_BYTES)
+    else:
+        yield source, files.content(path, what="objects", most=_MOST_BYTES)
+
+
+def _objects(text: bytes, place: str) -> Iterator[Object]:
+    """Yield the objects of all documents. An item of a list without a kind has the kind of the list, or of the file."""
+    for document in _documents(text, place):
+        if not isinstance(document, dict):
+            raise UsageError(f'{place}: expected a list of objects from `kubectl get … -o json`: {{"items": […]}}')
+        if "items" not in document:
+            yield from [document] if _is_object(document) else ()
+            continue
+        items, of_list = document["items"], str(document.get("kind") or "").removesuffix("List")
+        kind = of_list or next((kind for kind, name in _KINDS.items() if name == Path(place).stem), "")
+        if not isinstance(items, list) or not all(map(_is_object, items)):
+            raise UsageError(f'{place}: expected a list of objects from `kubectl get … -o json`: {{"items": […]}}')
+        yield from (each if each.get("kind") else {"kind": kind, **each} for each in items)
+
+
+def _documents(text: bytes, place: str) -> Iterator[Any]:
+    if text.lstrip()[:1] not in {b"{", b"["} and not text.startswith(_LOG):
+        yield from _yaml_documents(text, place)
+        return
+    try:
+        yield orjson.loads(text)
+    except ValueError as error:
+        several = [*_json_documents(text.decode(errors="replace"))]
+        if not several:
+            raise UsageError(f"{place}: {error}") from None
+        yield from several
+
+
+def _json_documents(text: str) -> Iterator[Any]:
+    """Yield JSON documents that follow one another. Lines between them are logs, as `cluster-info dump` prints them."""
+    decoder, begin = json.JSONDecoder(), 0
+    while (begin := text.find("{", begin)) >= 0:
+        if begin and text[begin - 1] != "\n":
+            begin += 1
+            continue
+        try:
+            document, begin = decoder.raw_decode(text, begin)
+        except ValueError:
+            begin += 1
+        else:
+            yield document
+
+
+def _yaml_documents(text: bytes, place: str) -> Iterator[Any]:
+    try:
+        depth = 0
+        for event in yaml.parse(text, Loader=_LOADER):  # the constructor is recursive, and expands aliases
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MOST_DEPTH or isinstance(event, yaml.AliasEvent):
+                raise UsageError(f"{place}: expected objects without aliases, as kubectl writes them")
+        yield from (each for each in yaml.load_all(text, Loader=_LOADER) if each is not None)
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise UsageError(f"{place}: is neither JSON nor YAML: {' '.join(str(error).split())}") from None
+
+
+def _is_object(each: object) -> bool:
+    metadata = each.get("metadata") if isinstance(each, dict) else None
+    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+
+
+def _small(pod: Object) -> Object:
+    """Return a pod without the fields that only pods of components need. Components are in kube-system."""
+    if app(pod) == CALICO or pod["metadata"].get("namespace") == SYSTEM:
+        return pod
+    return about_pod(pod, status=False)
+
+
+def _nodes_of(slices: Sequence[Object]) -> list[Object]:
+    """Return the nodes that endpoints name, with the zones of the endpoints."""
+    zones = {
+        str(each["nodeName"]): str(each.get("zone") or "")
+        for one in slices
+        for each in one.get("endpoints") or ()
+        if each.get("nodeName")
+    }
+    return [{"metadata": {"name": name, "labels": {ZONE: zone} if zone else {}}} for name, zone in zones.items()]
+
+
+def _gates(path: Path) -> Gates:
+    """Return the gates from the gates file, if the file exists."""
+    content = _loaded(path) if path.is_file() else {}
+    gates = content.values() if isinstance(content, dict) else [None]
+    if not all(isinstance(each, dict) and all(isinstance(one, bool) for one in each.values()) for each in gates):
+        raise UsageError(
+            f'{path}: expected gates by component, like {{"kube-apiserver": {{"TopologyAwareHints": true}}}}'
+        )
+    return dict(content)
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        return orjson.loads(files.content(path, what="objects", most=_MOST_BYTES))
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _version(path: Path, nodes: Sequence[Object]) -> tuple[str, str]:
+    """Return the API server's version, and its time if known. Without the file, return the newest kubelet version."""
+    if path.is_file():
+        try:
+            content = _loaded(path)
+            return str((content.get("serverVersion") or content)["gitVersion"]), str(content.get("at") or "")
+        except (AttributeError, KeyError, TypeError):
+            raise UsageError(f"{path}: expected the output of `kubectl version -o json`") from None
+    return max((kubelet_version(each) for each in nodes), default="", key=_in_order), ""
+
+
+def _in_order(version: str) -> list[int]:
+    return [int(part) if part.isdigit() else 0 for part in version.lstrip("v").split(".")]

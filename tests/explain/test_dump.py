@@ -1,0 +1,94 @@
+"""`--from` reads what people have: files and folders, JSON and YAML, lists and single objects, without nodes too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from harness.commands.main import main
+from tests.explain.building import objects
+from tests.explain.test_cases import CASES
+
+WELL = "Service shop/web: connections stay in the zone of the client, from all"
+_KINDS = {"services": "Service", "endpointslices": "EndpointSlice", "nodes": "Node"}
+
+
+def run(source: str, *arguments: str, stdin: str = "") -> Result:
+    command = ["explain", *(arguments or ("shop/web",)), "--from", source]
+    return CliRunner().invoke(main, command, env={"COLUMNS": "160"}, input=stdin)
+
+
+def everything(*without: str) -> list[dict[str, object]]:
+    seen = objects()
+    lists = {"services": seen.services, "endpointslices": seen.endpointslices, "nodes": seen.nodes}
+    return [{"kind": _KINDS[name], **each} for name, found in lists.items() if name not in without for each in found]
+
+
+LIST = {"apiVersion": "v1", "kind": "List", "items": everything()}
+FILES = {
+    "a list as YAML": ("all.yaml", yaml.safe_dump(LIST)),
+    "a list as JSON": ("all.json", json.dumps(LIST)),
+    "documents as YAML": ("all.yml", yaml.safe_dump_all(everything())),
+    "documents as JSON": ("all.txt", "".join(json.dumps(each, indent=2) + "\n" for each in everything())),
+    "documents among logs": (
+        "dump.txt",
+        "".join(f"==== START logs ====\n{{ nothing\n==== END ====\n{json.dumps(each)}\n" for each in everything()),
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), FILES.values(), ids=FILES)
+def test_file_and_standard_input_are_read(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    for result in (run(str(tmp_path / name)), run("-", stdin=text)):
+        assert result.stdout.startswith(f"{WELL} 5 nodes"), result.output
+        assert result.exit_code == 0
+
+
+def test_folder_of_single_objects_is_read_with_its_subfolders(tmp_path: Path) -> None:
+    for number, each in enumerate(everything()):
+        place = tmp_path / "namespaces" / "shop" / f"{number}"
+        place.mkdir(parents=True)
+        (place / "object.yaml").write_text(yaml.safe_dump(each))
+    assert run(str(tmp_path)).stdout.startswith(f"{WELL} 5 nodes")
+
+
+def test_lists_of_a_kind_are_read_whatever_their_files_are_called(tmp_path: Path) -> None:
+    seen = objects()
+    for name, found in (("Service", seen.services), ("EndpointSlice", seen.endpointslices), ("Node", seen.nodes)):
+        items = [{key: value for key, value in each.items() if key != "kind"} for each in found]
+        (tmp_path / f"x{len(name)}.json").write_text(json.dumps({"kind": f"{name}List", "items": items}))
+    assert run(str(tmp_path)).stdout.startswith(f"{WELL} 5 nodes")
+
+
+def test_without_nodes_the_rest_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "all.json").write_text(json.dumps({"items": everything("nodes")}))
+    result = run(str(tmp_path / "all.json"))
+    assert result.stdout.startswith(f"{WELL} 3 nodes"), result.output
+    assert "not read  nodes: there are none in" in result.stdout
+
+
+def test_case_of_one_dump_is_explained() -> None:
+    result = run(str(CASES / "one-dump.yaml"), "default/web")
+    said = "Service default/web: connections stay in the zone of the client, from all 2 nodes"
+    assert (result.stdout.splitlines()[0], result.exit_code) == (said, 0)
+
+
+BROKEN = {
+    "nothing": ("", "it has no Service"),
+    "text": ("hello", "expected a list of objects"),
+    "no YAML": ("a: [", "is neither JSON nor YAML"),
+    "aliases": ("a: &a [1]\nb: *a", "expected objects without aliases"),
+    "depth": ("[" * 500, "expected objects without aliases"),
+    "no Service": (json.dumps({"items": everything("services")}), "kubectl get services -A -o json"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), BROKEN.values(), ids=BROKEN)
+def test_malformed_source_is_named(text: str, said: str) -> None:
+    result = run("-", stdin=text if not text.startswith("[") else f"a: {text}")
+    assert (result.exit_code, said in result.output) == (4, True), result.output
