@@ -102,23 +102,26 @@ def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
     weight = finding.cause.weight
     if weight > CROSSES:
         return finding
-    shown = {each.short for each in by_proxies if any(_explains(finding, each.label, name) for name in each.nodes)}
+    shown = {each.short for each in by_proxies if each.short and _scope(finding, each)}
     if weight is FAILS and "fails" in shown:
         return finding
     return replace(finding, cause=replace(finding.cause, weight=CROSSES if shown & {"crosses", "misses"} else NOTE))
 
 
-def _explains(finding: Finding, label: str, node: str) -> bool:
-    """Return whether a port and a node are in the scope of a finding."""
-    return (not finding.ports or label in finding.ports) and (not finding.nodes or node in finding.nodes)
+def _scope(finding: Finding, route: Route) -> Sequence[str]:
+    """Return the nodes of a route that a finding is about."""
+    if finding.ports and route.label not in finding.ports:
+        return ()
+    return [each for each in route.nodes if each in finding.nodes] if finding.nodes else route.nodes
 
 
 def _left(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[Route]:
     """Yield the routes that fall short with the nodes that no finding is about."""
     for each in by_proxies:
-        names = [name for name in each.nodes if not any(_explains(one, each.label, name) for one in findings)]
-        if each.short and names:
-            yield replace(each, nodes=tuple(names))
+        if each.short:
+            known = {name for one in findings for name in _scope(one, each)}
+            if names := tuple(name for name in each.nodes if name not in known):
+                yield replace(each, nodes=names)
 
 
 def _unexplained(case: Case, findings: Sequence[Finding], by_proxies: Sequence[Route]) -> Iterator[Finding]:
