@@ -58,6 +58,12 @@ UDP_FLOWS = Feature(
     False,
     "UDP flows leave an endpoint that is removed, and end with the Service or its last endpoint.",
 )
+NODE_NAMES = Feature(
+    "NodeNames", _PROXY, False, "An endpoint is local to a node exactly while its slice names that node."
+)
+SLICE_LABELS = Feature(
+    "SliceLabels", _PROXY, False, "A slice counts for the Service that its label names now, and for no other."
+)
 OPEN_CONNECTIONS = Feature(
     "OpenConnections",
     _PROXY,

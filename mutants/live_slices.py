@@ -115,7 +115,7 @@ def new_zone_becomes_the_hint(endpoint: Object, before: Object) -> Object:
     return {**endpoint, "hints": {"forZones": [{"name": endpoint["zone"]}]}} if moved else endpoint
 
 
-@_of_endpoints("node-names-are-frozen", "The proxy ignores changes of an endpoint's node.")
+@_of_endpoints("node-names-are-frozen", "The proxy ignores changes of an endpoint's node.", symptom=ANY)
 def node_names_are_frozen(endpoint: Object, before: Object) -> Object:
     return {**endpoint, "nodeName": before.get("nodeName") or endpoint.get("nodeName")}
 

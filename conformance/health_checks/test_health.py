@@ -47,7 +47,11 @@ def _create_service(cluster: Cluster, **fields: Any) -> Service:
 
 def _expect_local(cluster: Cluster, service: Service, codes: Mapping[str, int]) -> None:
     """Expect the health check node port of each of these nodes to answer with its code."""
-    port = int(service.object["spec"]["healthCheckNodePort"])
+    _expect_at(cluster, service.object["spec"]["healthCheckNodePort"], codes)
+
+
+def _expect_at(cluster: Cluster, port: int, codes: Mapping[str, int | None]) -> None:
+    """Expect a port of each of these nodes to answer with its code; None is any answer but 200, or none."""
     for node, code in codes.items():
         expect_http_answer(cluster, external_client(node), (node, port), "/", code=code)
 
@@ -138,11 +142,16 @@ def test_health_check_node_port_counts_local_endpoints(three_zones: Cluster) -> 
 @requirement(
     "HEALTH/check-node-port-comes-and-goes-with-the-policy",
     "An existing Service answers at its health check node port whenever externalTrafficPolicy becomes Local; while "
-    "the policy is Cluster, another Service can use the port.",
+    "the policy is Cluster, or once the Service is deleted, no node answers 200 there, and another Service can use it.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER},
     source="Kubernetes, Service API: healthCheckNodePort (only applies when externalTrafficPolicy is set to Local)",
-    kills={"freezes-health-check-ports", "health-port-outlives-its-policy", "health-port-closes-behind-its-heir"},
+    kills={
+        "freezes-health-check-ports",
+        "health-port-closes-behind-its-heir",
+        "health-port-is-never-closed",
+        "health-port-outlives-its-policy",
+    },
     fixes={"family": "the scenario asks at the IPv4 addresses of nodes"},
 )
 def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Cluster) -> None:
@@ -154,6 +163,7 @@ def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Clus
 
     number = service.object["spec"]["healthCheckNodePort"]
     three_zones.patch_service(service, {"spec": {"externalTrafficPolicy": "Cluster"}})
+    _expect_at(three_zones, number, {"a1": None, "b1": None})
     heir = _create_service(three_zones, healthCheckNodePort=number)
     three_zones.publish(heir, [endpoint(b1)])
     _expect_local(three_zones, heir, {"a1": 503, "b1": 200})
@@ -169,6 +179,9 @@ def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Clus
     three_zones.patch_service(service, {"spec": {"externalTrafficPolicy": "Cluster"}})
     three_zones.patch_service(heir, {"spec": {"externalTrafficPolicy": "Local", "healthCheckNodePort": number}})
     _expect_local(three_zones, heir, {"a1": 503, "b1": 200})
+
+    three_zones.delete_service(heir)
+    _expect_at(three_zones, number, {"a1": None, "b1": None})
 
 
 @requirement(

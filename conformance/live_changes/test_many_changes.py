@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
-from conformance.features import CLUSTER_IP, OUTAGE, UDP_FLOWS
-from conformance.live_changes.snapshots import NOBODY, as_now, by_all, expect_now, ports_of
+from conformance.features import CLUSTER_IP, NODE_PORT, OUTAGE, UDP_FLOWS, UDP_SERVICES
+from conformance.live_changes.snapshots import NOBODY, UNUSED, as_now, by_all, expect_now, ports_of
 from trafficdist import (
     API_SERVER,
     MUST,
@@ -18,8 +20,10 @@ from trafficdist import (
     Question,
     Service,
     endpoint,
+    expect_flow_answered,
     expect_flow_moves,
     expect_no_loss,
+    external_client,
     placeless,
     requirement,
 )
@@ -146,21 +150,26 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/udp-flow-of-an-endpoint-that-went-unseen",
-    "A UDP client that keeps using one source port reaches a remaining endpoint after its previous endpoint was "
-    "removed while the proxy of its node was down.",
+    "A UDP client that keeps using one source port at a cluster IP or a node port reaches a remaining endpoint after "
+    "its previous endpoint was removed, or got another target port, while the proxy of its node was down.",
     level=SHOULD,  # the documents cover only new queries, as in the case of a running proxy
     must_if=UDP_FLOWS,
-    features={OUTAGE},
+    features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
     kills={"looks-for-no-older-flows"},
 )
 def test_udp_flow_of_an_endpoint_that_went_unseen_moves(three_zones: Cluster) -> None:
-    service = three_zones.create_service(ports=[UDP])
+    removed, renumbered = (three_zones.create_service(ports=[UDP], type="NodePort") for _ in range(2))
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [placeless(a1)])
-    with expect_flow_moves(three_zones, service, "a2", before=a1, after=b1):
+    three_zones.publish(removed, [placeless(a1)])
+    three_zones.publish(renumbered, [placeless(a1)], ports=[Port(80, "UDP", target=UNUSED)])
+    with ExitStack() as flows:
+        for client, kind in (("a2", "cluster-ip"), (external_client("a2"), "node-port")):
+            flows.enter_context(expect_flow_moves(three_zones, removed, client, before=a1, after=b1, to=kind))
+            flows.enter_context(expect_flow_answered(three_zones, renumbered, client, {a1}, to=kind))
         three_zones.stop(PROXY, on=["a2"])
-        three_zones.publish(service, [placeless(b1)])
+        three_zones.publish(removed, [placeless(b1)])
+        three_zones.publish(renumbered, [placeless(a1)], ports=[UDP])
         three_zones.restart(PROXY, on=["a2"])
 
 

@@ -1,17 +1,25 @@
-"""Proxies that start when Services of every kind already exist."""
+"""Proxies that start when Services of every kind already exist, or when what an earlier proxy knew is gone."""
 
 from __future__ import annotations
 
-from conformance.features import EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS
-from conformance.live_changes.snapshots import by_all, expect_now
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from conformance.features import CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS
+from conformance.live_changes.snapshots import NOBODY, as_now, by_all, expect_now, ports_of
 from trafficdist import (
     MUST,
     NO_ANSWER,
     PROXY,
     TCP,
     UDP,
+    AddressKind,
     Cluster,
+    Port,
     Question,
+    Service,
+    Traffic,
     endpoint,
     external_client,
     requirement,
@@ -53,3 +61,60 @@ def test_restarted_proxies_know_every_kind(three_zones: Cluster) -> None:
     three_zones.restart(PROXY)
 
     expect_now(three_zones, *questions)
+
+
+@requirement(
+    "CHANGES/restarted-proxies-know-what-went",
+    "A proxy that starts after Services, node ports, ports, slices, endpoints and hints were removed and policies were "
+    "changed, while no proxy ran on its node, serves what is left and nothing of what is gone.",
+    level=MUST,
+    features={CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
+    source="core/v1 Service; discovery/v1 EndpointSlice (must be joined to produce the full set of endpoints)",
+    kills={"keeps-what-went-while-it-was-away"},
+)
+def test_restarted_proxies_know_what_went(three_zones: Cluster) -> None:
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    both, near = by_all(a1, b1), by_all(a1)
+    outside: Traffic = {external_client("a1"): {a1, b1}}
+    nobody_outside: Traffic = dict.fromkeys(outside, NO_ANSWER)
+    situations: list[tuple[str, Service, AddressKind, Traffic, Traffic]] = []
+    changes: list[Callable[[], Any]] = []
+    for protocol in ("TCP", "UDP"):
+        stays, goes = Port(80, protocol, "stays"), Port(81, protocol, "goes")
+        deleted, hidden = (three_zones.create_service(ports=[stays], type="NodePort") for _ in range(2))
+        sliced, emptied, limited = (three_zones.create_service(ports=[stays]) for _ in range(3))
+        several = three_zones.create_service(ports=[stays, goes])
+        hinted = three_zones.create_service(ports=[stays], traffic_distribution="PreferClose")
+        for each in (deleted, hidden, sliced, emptied, limited, several):
+            three_zones.publish(each, [endpoint(a1)])
+            three_zones.publish(each, [endpoint(b1)], name="goes")
+        three_zones.publish(hinted, [same_zone(a1), same_zone(b1)])
+        situations += [
+            (f"deleted Service, {protocol}", deleted, "cluster-ip", both, NOBODY),
+            (f"node port of a deleted Service, {protocol}", deleted, "node-port", outside, nobody_outside),
+            (f"removed node port, {protocol}", as_now(hidden), "node-port", outside, nobody_outside),
+            (f"Service without its node port, {protocol}", hidden, "cluster-ip", both, both),
+            (f"removed port, {protocol}", as_now(several, goes), "cluster-ip", both, NOBODY),
+            (f"port beside a removed one, {protocol}", as_now(several, stays), "cluster-ip", both, both),
+            (f"deleted slice, {protocol}", sliced, "cluster-ip", both, near),
+            (f"emptied slice, {protocol}", emptied, "cluster-ip", both, near),
+            (f"policy that became Local, {protocol}", limited, "cluster-ip", both, {"a1": {a1}, "c1": NO_ANSWER}),
+            (f"removed hints, {protocol}", hinted, "cluster-ip", {"a1": {a1}, "b1": {b1}}, by_all(a1, b1)),
+        ]
+        changes += [
+            partial(three_zones.delete_service, deleted),
+            partial(three_zones.patch_service, hidden, {"spec": {"type": "ClusterIP"}}),
+            partial(three_zones.patch_service, several, ports_of([stays])),
+            partial(three_zones.unpublish, sliced, "goes"),
+            partial(three_zones.publish, emptied, [], name="goes"),
+            partial(three_zones.patch_service, limited, {"spec": {"internalTrafficPolicy": "Local"}}),
+            partial(three_zones.publish, hinted, [endpoint(a1), endpoint(b1)]),
+        ]
+    expect_now(three_zones, *(Question(what, service, seen, to=kind) for what, service, kind, seen, _ in situations))
+
+    three_zones.stop(PROXY, on=["a1"])
+    for change in changes:
+        change()
+    three_zones.restart(PROXY, on=["a1"])
+
+    expect_now(three_zones, *(Question(what, service, seen, to=kind) for what, service, kind, _, seen in situations))

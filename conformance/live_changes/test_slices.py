@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.features import CLUSTER_IP, EVEN_SHARES, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS
+from conformance.features import (
+    CLUSTER_IP,
+    EVEN_SHARES,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
+    NODE_NAMES,
+    NODE_PORT,
+    SLICE_LABELS,
+    ZONE_HINTS,
+)
 from conformance.live_changes.snapshots import NOBODY, UNUSED, by_all, expect_now
 from trafficdist import (
     MUST,
@@ -154,26 +163,26 @@ def test_local_endpoints_are_replaced(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/a-slice-of-another-service",
-    "When the service-name label of a slice changes, its endpoints move to the Service that it names and leave the "
-    "former one, and move back when the label does.",
+    "When the service-name label of a slice changes or is removed, its endpoints leave the former Service and move to "
+    "the Service that the label names, if any, and move back when the label does.",
     level=SHOULD,  # the label names the Service of a slice; no document covers a change of the label
+    must_if=SLICE_LABELS,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (slices whose service-name label contains the service's name)",
-    kills={"relabelled-slices-stay", "relabelled-slices-are-of-both"},
-    fixes={
-        "slices": "the scenario patches one slice",
-        "ports=twelve": "the two Services have ports of the same names",
-    },
+    kills={"relabelled-slices-stay", "relabelled-slices-are-of-both", "slices-without-service-stay"},
+    fixes={"slices": "the scenario patches one slice"},
 )
 def test_slice_of_another_service(three_zones: Cluster) -> None:
-    giving, taking = three_zones.create_service(), three_zones.create_service()
+    web = Port(80, name="web")  # a slice has endpoints for the ports that it names
+    giving, taking = three_zones.create_service(ports=[web]), three_zones.create_service(ports=[web])
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     three_zones.publish(giving, [endpoint(a1)])
     three_zones.publish(giving, [endpoint(b1)], name="changes")
     three_zones.publish(taking, [endpoint(c1)])
 
-    for holder, given, taken in ((giving, {a1, b1}, {c1}), (taking, {a1}, {b1, c1}), (giving, {a1, b1}, {c1})):
-        _relabel(three_zones, giving, for_=holder)
+    own = (giving.name, {a1, b1}, {c1})
+    for holder, given, taken in (own, (taking.name, {a1}, {b1, c1}), own, (None, {a1}, {c1}), own):
+        _relabel(three_zones, giving, "kubernetes.io/service-name", holder)
         expect_now(
             three_zones,
             Question("the former Service", giving, by_all(*given)),
@@ -181,11 +190,30 @@ def test_slice_of_another_service(three_zones: Cluster) -> None:
         )
 
 
-def _relabel(cluster: Cluster, service: Service, *, for_: Service) -> None:
-    """Change the label of a slice to the name of another Service."""
-    labels = {"kubernetes.io/service-name": for_.name}
+def _relabel(cluster: Cluster, service: Service, label: str, value: str | None) -> None:
+    """Set or remove a label of the slice that changes."""
     name = f"{service.name}-changes-{service.object['spec']['ipFamilies'][0].lower()}"
-    cluster.api.patch("endpointslices", cluster.namespace, name, {"metadata": {"labels": labels}})
+    cluster.api.patch("endpointslices", cluster.namespace, name, {"metadata": {"labels": {label: value}}})
+
+
+@requirement(
+    "CHANGES/a-slice-becomes-headless",
+    "A Service loses the endpoints of a slice that gets the label service.kubernetes.io/headless, and gets them back "
+    "when the label is removed.",
+    level=SHOULD,  # controllers write the label, and no document asks proxies to read it
+    features={CLUSTER_IP},
+    source="Kubernetes, Well-Known Labels: service.kubernetes.io/headless; e2e test of that label on an EndpointSlice",
+    kills={"headless-slices-stay"},
+    fixes={"slices": "the scenario patches one slice"},
+)
+def test_slice_becomes_headless(three_zones: Cluster) -> None:
+    service = three_zones.create_service()
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    three_zones.publish(service, [endpoint(a1)])
+    three_zones.publish(service, [endpoint(b1)], name="changes")
+    for value, seen in ((None, {a1, b1}), ("", {a1}), (None, {a1, b1})):
+        _relabel(three_zones, service, "service.kubernetes.io/headless", value)
+        expect_now(three_zones, Question(f"label {value!r}", service, by_all(*seen)))
 
 
 @requirement(
@@ -265,9 +293,10 @@ def test_empty_hints_and_another_zone(three_zones: Cluster) -> None:
     "With internalTrafficPolicy Local, an endpoint counts as local to a node exactly while its slice names that node "
     "as the endpoint's nodeName.",
     level=SHOULD,  # nodeName "can be used to determine endpoints local to a Node"
+    must_if=NODE_NAMES,
     features={CLUSTER_IP, INTERNAL_POLICY},
     source="discovery/v1 Endpoint.nodeName",
-    kills={"ignores-internal-local", "node-names-are-frozen"},
+    kills={"endpoints-without-node-are-local", "ignores-internal-local", "node-names-are-frozen"},
     fixes={"protocol": "the slice has a TCP port"},
 )
 def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
@@ -276,3 +305,30 @@ def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
     for node, seen in (("a1", {a1}), (None, NO_ANSWER), ("a1", {a1})):
         three_zones.publish(service, [endpoint(a1, node=node), endpoint(b1)], ports=[TCP])
         expect_now(three_zones, Question(f"nodeName {node}", service, {"a1": seen, "b1": {b1}}))
+
+
+@requirement(
+    "CHANGES/local-endpoints-are-those-of-the-node",
+    "With both policies Local, an endpoint whose nodeName is corrected is used by clients inside and outside at its "
+    "node, and by no client at another node.",
+    level=MUST,
+    features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
+    source="core/v1 ServiceSpec.internalTrafficPolicy, externalTrafficPolicy; discovery/v1 Endpoint.nodeName",
+    kills={"node-names-are-frozen"},
+)
+def test_local_endpoints_are_those_of_the_node(three_zones: Cluster) -> None:
+    service = three_zones.create_service(
+        type="NodePort", internal_traffic_policy="Local", external_traffic_policy="Local"
+    )
+    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    right: Traffic = {"a1": {a1}, "a2": NO_ANSWER, "b1": {b1}, "c1": NO_ANSWER}
+    beside: Traffic = {"b1": {b1}}
+    # While a slice names the wrong node, a proxy may know the right one from elsewhere, so only others are asked.
+    for node, seen in (("a2", beside), ("a1", right), ("c1", beside), ("a1", right)):
+        three_zones.publish(service, [endpoint(a1, node=node), endpoint(b1)])
+        outside: Traffic = {external_client(str(client)): pods for client, pods in seen.items()}
+        expect_now(
+            three_zones,
+            Question(f"inside, nodeName {node}", service, seen),
+            Question(f"outside, nodeName {node}", service, outside, to="node-port"),
+        )

@@ -144,21 +144,26 @@ def test_first_address_of_an_endpoint_is_used(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/slices-of-names-are-not-used",
-    "A Service gets no endpoints from slices of type FQDN, whatever their addresses look like.",
+    "A Service gets no endpoints from slices of type FQDN, whatever their addresses look like, and follows changes of "
+    "its other slices while it has such slices.",
     level=MUST,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice.addressType (kube-proxy and others do not process FQDN); Endpoint.addresses",
-    kills={"reads-slices-of-names"},
+    kills={"reads-slices-of-names", "stops-at-slices-of-names"},
 )
 def test_slices_of_names_are_not_used(three_zones: Cluster) -> None:
     service = three_zones.create_service(ipFamilies=["IPv4"])
-    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     three_zones.publish(service, [endpoint(a1)])
-    named = endpoint(b1, extra={"addresses": [b1.addresses["IPv4"]]})
-    written = manifests.endpoint_slice(f"{service.name}-names", service.name, [named])
-    three_zones.api.create("endpointslices", three_zones.namespace, {**written, "addressType": "FQDN"})
+    for name, address in (("numbers", b1.addresses["IPv4"]), ("names", "web.example.org")):
+        named = endpoint(b1, extra={"addresses": [address]})
+        slice_name = f"{service.name}-{name}"
+        written = manifests.endpoint_slice(slice_name, service.name, [named], ports=service.ports)
+        three_zones.api.create("endpointslices", three_zones.namespace, {**written, "addressType": "FQDN"})
 
     expect_traffic(three_zones, service, {"a2": {a1}, "b1": {a1}})
+    three_zones.publish(service, [endpoint(c1)])
+    expect_traffic(three_zones, service, {"a2": {c1}, "b1": {c1}})
 
 
 @requirement(

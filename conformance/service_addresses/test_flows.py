@@ -1,4 +1,7 @@
-"""UDP flows with a constant source port: at each address, over both families, and started before an endpoint exists."""
+"""UDP flows with a constant source port: at each address, over both families, with each policy, and at each port.
+
+A proxy keeps state for each flow, which ends with its endpoint, however the endpoint goes.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from contextlib import ExitStack
 from conformance.features import (
     CLUSTER_IP,
     EXTERNAL_IPS,
+    EXTERNAL_POLICY,
+    INTERNAL_POLICY,
     IPV6_SERVICES,
     LOAD_BALANCER,
     NODE_PORT,
@@ -14,11 +19,12 @@ from conformance.features import (
     UDP_SERVICES,
     ZONE_HINTS,
 )
-from conformance.live_changes.snapshots import give_node_port
+from conformance.live_changes.snapshots import UNUSED, give_node_port
 from trafficdist import (
     SHOULD,
     UDP,
     Cluster,
+    Port,
     endpoint,
     expect_flow_answered,
     expect_flow_moves,
@@ -118,3 +124,65 @@ def test_udp_flow_from_before_the_first_endpoint_is_answered(three_zones: Cluste
         later = three_zones.create_service(ports=[UDP], type="NodePort", clusterIP=former.object["spec"]["clusterIP"])
         give_node_port(three_zones, later, like=former)
         three_zones.publish(later, [endpoint(a1)])
+
+
+@requirement(
+    "SERVICE/udp-flows-follow-the-target-port",
+    "A UDP client that keeps using one source port, at a cluster IP or a node port, is answered once the target port "
+    "of the endpoint is corrected, and no longer answered once the target port becomes a port that nobody uses.",
+    level=SHOULD,
+    must_if=UDP_FLOWS,
+    features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
+    source=f"discovery/v1 EndpointPort.port; {HABIT}",
+    kills={"leaves-udp-flows-to-former-ports"},
+)
+def test_udp_flows_follow_the_target_port(three_zones: Cluster) -> None:
+    right, wrong = UDP, Port(80, "UDP", target=UNUSED)
+    corrected, broken = (three_zones.create_service(ports=[UDP], type="NodePort") for _ in range(2))
+    (a1,) = three_zones.run_servers(on=["a1"])
+    three_zones.publish(corrected, [endpoint(a1)], ports=[wrong])
+    three_zones.publish(broken, [endpoint(a1)], ports=[right])
+    with ExitStack() as flows:
+        for client, kind in (("a2", "cluster-ip"), (external_client("b1"), "node-port")):
+            flows.enter_context(expect_flow_answered(three_zones, corrected, client, {a1}, to=kind))
+            flows.enter_context(expect_flow_moves(three_zones, broken, client, before=a1, after=None, to=kind))
+        three_zones.publish(corrected, [endpoint(a1)], ports=[right])
+        three_zones.publish(broken, [endpoint(a1)], ports=[wrong])
+
+
+@requirement(
+    "SERVICE/udp-flows-of-local-policies",
+    "With policy Local, a UDP client outside or inside the cluster that keeps using one source port reaches the "
+    "endpoint that replaces its endpoint on the node, and gets no answer if the node has no endpoint any more; hints "
+    "do not change what clients outside get.",
+    level=SHOULD,
+    must_if=UDP_FLOWS,
+    features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
+    source=f"core/v1 ServiceSpec.externalTrafficPolicy, internalTrafficPolicy; {HABIT}",
+    kills={"leaves-udp-flows-of-local-endpoints"},
+)
+def test_udp_flows_of_local_policies(three_zones: Cluster) -> None:
+    first, second, b1 = three_zones.run_servers(on=["a2", "a2", "b1"])
+    with ExitStack() as flows:
+        changes = []
+        for after, distribution in ((second, None), (None, None), (second, "PreferClose"), (None, "PreferClose")):
+            service = three_zones.create_service(
+                ports=[UDP],
+                type="NodePort",
+                external_traffic_policy="Local",
+                internal_traffic_policy="Cluster" if distribution else "Local",
+                traffic_distribution=distribution,
+            )
+            # With hints, clients inside use only the endpoint elsewhere, so only flows from outside reach node a2.
+            zones = {first: ["b"], second: ["b"], b1: ["a"]} if distribution else {}
+            made = {pod: endpoint(pod, zones=zones.get(pod, ())) for pod in (first, second, b1)}
+            three_zones.publish(service, [made[first], made[b1]])
+            outside = expect_flow_moves(
+                three_zones, service, external_client("a2"), before=first, after=after, to="node-port"
+            )
+            flows.enter_context(outside)
+            if not distribution:
+                flows.enter_context(expect_flow_moves(three_zones, service, "a2", before=first, after=after))
+            changes.append((service, [made[b1], *([made[after]] if after else [])]))
+        for service, endpoints in changes:
+            three_zones.publish(service, endpoints)

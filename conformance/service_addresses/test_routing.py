@@ -53,19 +53,27 @@ def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster)
 
 @requirement(
     "SERVICE/pod-reaches-itself",
-    "A pod that is an endpoint of a Service can reach itself through that Service.",
+    "A pod that is an endpoint of a Service can reach itself through that Service, also after another Service or "
+    "another port with the same endpoint is gone.",
     level=SHOULD,  # no document requires this of a proxy; in other systems the network plugin provides it
     must_if=HAIRPIN,
     features={CLUSTER_IP},
     source="Kubernetes, Debug Services (a Pod fails to reach itself via the Service IP); e2e test of hairpin traffic",
-    kills={"no-hairpin-masquerade"},
+    kills={"no-hairpin-masquerade", "hairpin-goes-with-its-first-service"},
 )
 def test_pod_reaches_itself_through_its_service(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    web, more = Port(80, name="web"), Port(81, name="more")
+    first, second = three_zones.create_service(), three_zones.create_service()
+    several = three_zones.create_service(ports=[web, more])
     (a1,) = three_zones.run_servers(on=["a1"])
-    three_zones.publish(service, [endpoint(a1)])
+    for each in (first, second, several):
+        three_zones.publish(each, [endpoint(a1)])
 
-    expect_traffic(three_zones, service, {a1: {a1}, "a2": {a1}})
+    expect_traffic(three_zones, first, {a1: {a1}, "a2": {a1}})
+    three_zones.patch_service(several, {"spec": {"ports": [web.manifest()]}})
+    expect_traffic(three_zones, several, {a1: {a1}}, port=web)
+    three_zones.delete_service(second)
+    expect_traffic(three_zones, first, {a1: {a1}})
 
 
 @requirement(

@@ -22,6 +22,8 @@ from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import wait_for_stable_value, wait_for_value
 from harness.scenario.service import Service
 
+NO_SUCCESS = "no success"
+
 
 def expect_eventually(
     cluster: Cluster,
@@ -130,23 +132,26 @@ def expect_http_answer(
     to: tuple[str, int],
     path: str,
     *,
-    code: int,
+    code: int | None,
     body: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> None:
     """Expect this answer from the HTTP server on a port at the first address of a node.
 
-    Only the named fields of the JSON body and of the headers are compared. Raises `AssertionError`.
+    Only the named fields of the JSON body and of the headers are compared. `code` None is any answer but 200, or none.
+    Raises `AssertionError`.
     """
     node, port = to
     address = next(iter(cluster.backend.part(Probing, nodes=[node]).node_addresses(node).values()))
-    expected: Object = {"code": code, **(body or {}), **(headers or {})}
+    expected: Object | str = {"code": code, **(body or {}), **(headers or {})} if code else NO_SUCCESS
 
     def look() -> Object | str:
         try:
             answer = cluster.backend.part(HttpRequests, client=who).http_get(who, address, port, path)
         except OSError as error:
-            return f"no answer: {error}"
+            return f"no answer: {error}" if code else NO_SUCCESS
+        if not code and answer.code != 200:
+            return NO_SUCCESS
         try:
             said = json.loads(answer.text) if body else {}
         except ValueError:

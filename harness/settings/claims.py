@@ -35,7 +35,8 @@ CONVERGES_WITHIN = 5.0
 _KUBE_PROXY_HAS = (
     "AffinityRenewal", "ClientAddress", "DropOrReject", "EvenShares", "ExternalIPs", "Hairpin", "HealthCheckNodePort",
     "HintsOnAnyService", "IPv6", "IPv6NodePorts", "LoadBalancer", "LoadBalancerIPMode", "LoadBalancerSourceRanges",
-    "NodeHints", "OpenConnections", "ProxyHealth", "ProxyMetrics", "ServiceProxyName", "SessionAffinity", "UDPFlows",
+    "NodeHints", "NodeNames", "OpenConnections", "ProxyHealth", "ProxyMetrics", "ServiceProxyName", "SessionAffinity",
+    "UDPFlows",
 )  # fmt: skip
 
 

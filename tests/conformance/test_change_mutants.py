@@ -80,9 +80,18 @@ Told = tuple[str, str, Object]
 AWAY = _endpoint(1, hints={"forZones": [{"name": "b"}]})
 SECOND = _endpoint(2, nodeName="b1", zone="b", hints={"forZones": [{"name": "b"}]})
 FIRST = _slice("web-1", _endpoint(1), SECOND)
+NAMED = {**_endpoint(3), "addresses": ["web.example.org"]}
 NEIGHBOUR: Told = ("ADDED", "endpointslices", _slice("web-2", _endpoint(3, nodeName="a2")))
 PLAIN = {"sessionAffinity": "None"}
 OTHER_PROXY = {"service.kubernetes.io/service-proxy-name": "other"}
+
+
+def _labelled_slice(**labels: str | None) -> Object:
+    own = {**FIRST["metadata"]["labels"], **labels}
+    return {
+        **FIRST,
+        "metadata": {**FIRST["metadata"], "labels": {key: own[key] for key in own if own[key] is not None}},
+    }
 
 
 def _modified(*objects: Object) -> list[Told]:
@@ -132,9 +141,12 @@ CHANGES: dict[str, list[Told]] = {
     "an address": _modified(_slice("web-1", _endpoint(3), SECOND)),
     "no endpoints": _modified(_slice("web-1")),
     "the Service of a slice": _modified(_slice("web-1", *FIRST["endpoints"], service="api")),
+    "no Service of a slice": _modified(_labelled_slice(**{"kubernetes.io/service-name": None})),
+    "a headless slice": _modified(_labelled_slice(**{"service.kubernetes.io/headless": ""})),
     "empty hints": _modified(_slice("web-1", *(({**each, "hints": {}}) for each in FIRST["endpoints"]))),
     "a zone": _modified(_slice("web-1", *(({**each, "zone": "b"}) for each in FIRST["endpoints"]))),
     "a node name": _modified(_slice("web-1", _endpoint(1, nodeName="b1"), SECOND)),
+    "no node name": _modified(_slice("web-1", _endpoint(1), {**SECOND, "nodeName": None})),
     "one of two slices with an address": [
         ("ADDED", "endpointslices", _slice("web-2", _endpoint(1))),
         ("DELETED", "endpointslices", _slice("web-2", _endpoint(1))),
@@ -153,6 +165,10 @@ CHANGES: dict[str, list[Told]] = {
     "an external IP, there and back": _modified(_service(externalIPs=["198.51.100.2"]), SERVICE),
     "a protocol": _modified(_service(ports=[{**PORT, "protocol": "UDP"}])),
     "a slice of names": [("ADDED", "endpointslices", {**_slice("web-2", _endpoint(3)), "addressType": "FQDN"})],
+    "a change beside a slice of names": [
+        ("ADDED", "endpointslices", {**_slice("web-2", NAMED), "addressType": "FQDN"}),
+        *_modified(_slice("web-1", SECOND)),
+    ],
     "an endpoint of two addresses": _modified(
         _slice("web-1", {**_endpoint(1), "addresses": [_endpoint(each)["addresses"][0] for each in (1, 3)]}, SECOND)
     ),
@@ -193,15 +209,19 @@ MISSED: dict[str, set[str]] = {
     "slice-port-names-are-frozen": {"the port name of a slice"},
     "addresses-of-endpoints-are-frozen": {"an address"},
     "emptied-slices-keep-their-pods": {"no endpoints"},
-    "relabelled-slices-stay": {"the Service of a slice"},
-    "relabelled-slices-are-of-both": {"the Service of a slice"},
+    "relabelled-slices-stay": {"the Service of a slice", "no Service of a slice"},
+    "relabelled-slices-are-of-both": {"the Service of a slice", "no Service of a slice"},
+    "slices-without-service-stay": {"no Service of a slice"},
+    "headless-slices-stay": {"a headless slice"},
     "empty-hints-change-nothing": {"empty hints"},
     "new-zone-becomes-the-hint": {"a zone"},
     "node-names-are-frozen": {"a node name"},
+    "endpoints-without-node-are-local": {"no node name"},
     "one-deletion-takes-an-address": {"one of two slices with an address", "another slice with the same address"},
     "first-word-on-an-address-counts": {"another slice with the same address", "a node name"} | CONDITIONS | HINTS,
     "first-manager-alone": {"another manager"},
-    "reads-slices-of-names": {"a slice of names"},
+    "reads-slices-of-names": {"a slice of names", "a change beside a slice of names"},
+    "stops-at-slices-of-names": {"a change beside a slice of names"},
     "uses-every-address": {"an endpoint of two addresses"},
     "needs-node-ports-for-load-balancers": {"no node port"},
     "skips-endpoints-of-lost-nodes": {"a lost node", "a Node of the same name"},
@@ -215,6 +235,7 @@ MISSED: dict[str, set[str]] = {
     "freezes-affinity": {"affinity"},
     "freezes-health-check-ports": {"a health check node port", "no use for a health check node port"},
     "health-port-outlives-its-policy": {"no use for a health check node port"},
+    "health-port-is-never-closed": {"no use for a health check node port"},
     "former-owner-takes-addresses-along": {"a port name"},
     "freezes-cluster-ips": {"a second cluster IP", "source ranges of both families"},
     "freezes-external-ips": EXTERNAL_IPS,
@@ -223,7 +244,9 @@ MISSED: dict[str, set[str]] = {
     "freezes-protocols": {"a protocol"},
     "freezes-hints": HINTS,
     "freezes-conditions": CONDITIONS,
-    "freezes-endpoints": {"a node name", "an address", "no endpoints"} | CONDITIONS | HINTS,
+    "freezes-endpoints": {"a node name", "an address", "no endpoints", "a change beside a slice of names"}
+    | CONDITIONS
+    | HINTS,
     "freezes-slice-ports": {"the port of a slice"},
     "never-restores-internal-policy": {"the internal policy, there and back"},
     "never-restores-external-ips": {"an external IP, there and back"},

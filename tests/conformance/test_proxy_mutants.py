@@ -70,6 +70,7 @@ SAID: Mapping[str, Said] = {
     # rules
     "nothing-moves": Said(()),
     "no-hairpin-masquerade": Said(("endpoints on the own node",), ("hairpin",)),
+    "hairpin-goes-with-its-first-service": Said(("endpoints on the own node", "changes"), ("hairpin",)),
     "no-load-balancer-addresses": Said(("load balancer IPs",), ("load balancer IP",)),
     "no-external-ips": Said(("external IPs",), ("external IP",)),
     "node-port-beside-endpoints-only": Said(("node ports",), ("node port",)),
@@ -123,6 +124,7 @@ SAID: Mapping[str, Said] = {
     "forgets-no-flow-from-before": Said(("UDP",), (*EVERYWHERE, "stale")),
     "leaves-udp-flows-of-deleted-services": Said(("UDP",), ("stale",)),
     "leaves-udp-flows-of-emptied-services": Said(("UDP",), ("stale",)),
+    "leaves-udp-flows-of-local-endpoints": Said(("UDP", "external Local", "zone hints"), ("stale",)),
     "keeps-the-last-endpoints": Said(("changes",)),
     "keeps-the-last-endpoints-over-udp": Said(("changes", "UDP")),
     "never-empties-node-ports": Said(("changes",), EXTERNAL),
@@ -196,6 +198,7 @@ OTHERWISE: Mapping[str, str] = {
     "labels-need-a-value": "all node labels of these cases have a value",
     "removed-families-stay": "no Service of these cases gives up a family",
     "health-port-closes-behind-its-heir": "no proxy in these cases receives two changes together",
+    "leaves-udp-flows-to-former-ports": "the slices of these cases keep their port numbers",
     "looks-for-no-older-flows": "connections of an earlier proxy exist only in the kernel",
     "keeps-what-went-while-it-was-away": "rules of an earlier proxy exist only in the kernel",
     **dict.fromkeys(

@@ -1,0 +1,177 @@
+"""Proxies that keep what they hold for an object after it is gone, or lose what another object still needs.
+
+A proxy holds UDP flows, masquerading rules, health check node ports and endpoints for each object. Each of them may be
+shared by two owners, and may go with one of them, with both, or without any notice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from mutants.clients import Sink
+from mutants.decisions import Question, proxy_deciding
+from mutants.dropped_updates import ANY, proxy_hears, proxy_is_told
+from mutants.live_slices import SERVICE_LABEL, service_of
+from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
+from reference.client import Event, Object, key_of
+from reference.proxy import ServiceProxy
+from reference.proxy.decision import Decision
+from reference.proxy.ruleset import ServiceAddress, Stale, endpoints_of
+from reference.proxy.state import FAMILIES, Name, State
+from reference.proxy.table import Changes, Table
+
+HEADLESS_LABEL = "service.kubernetes.io/headless"
+
+MUTANTS: list[Mutant] = []
+
+_hears = partial(proxy_hears, MUTANTS)
+_of_slices = partial(proxy_is_told, MUTANTS, "endpointslices")
+
+
+class _WithTables(State):
+    """The state of a proxy with other tables."""
+
+    def __init__(self, *arguments: Any, table: type[Table], **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        self.tables = {family: table(family) for family in FAMILIES}
+
+
+def _register(name: str, sentence: str, provenance: str = "", *, symptom: str, **parts: Any) -> None:
+    MUTANTS.append(Mutant(name, sentence, provenance, symptom, proxy=partial(ServiceProxy, **parts)))
+
+
+# UDP flows
+
+_FLOW = "server of the flow"
+
+
+class _KnowsAddresses(Table):
+    """Does not delete flows to an address that is still that of an endpoint."""
+
+    def take_changes(self, most: int = 1 << 20) -> list[Changes]:
+        return [
+            replace(each, stale=[stale for stale in each.stale if not self._stays(stale)])
+            for each in super().take_changes(most)
+        ]
+
+    def _stays(self, stale: Stale) -> bool:
+        addresses = {address for address, _ in self.endpoints(stale.service) or ()}
+        return not stale.untranslated and stale.endpoint[0] in addresses
+
+
+class _SweepsForClientsInside(Table):
+    """Does not delete flows to an endpoint that only clients outside could use."""
+
+    def _compare(self, changes: Changes, service: ServiceAddress) -> None:
+        inside = {*endpoints_of(self._touched.get(("services", service)))}
+        super()._compare(changes, service)
+        changes.stale[:] = [
+            each for each in changes.stale if each.service != service or each.untranslated or each.endpoint in inside
+        ]
+
+
+_register(
+    "leaves-udp-flows-to-former-ports",
+    "The proxy does not delete UDP flows to the former target port of an endpoint.",
+    symptom=_FLOW,
+    state=partial(_WithTables, table=_KnowsAddresses),
+)
+_register(
+    "leaves-udp-flows-of-local-endpoints",
+    "With externalTrafficPolicy Local, the proxy does not delete UDP flows from outside to a removed endpoint that "
+    "hints keep from clients inside.",
+    symptom=_FLOW,
+    state=partial(_WithTables, table=_SweepsForClientsInside),
+)
+
+
+# Rules and ports
+
+
+class _CountsNothing(Table):
+    """Removes the rule for connections of a pod to itself with the first Service port of the pod that goes."""
+
+    def _count(self, addresses: frozenset[str], step: int) -> None:
+        for address in addresses:
+            self._touched_hairpin.setdefault(address, self._hairpin[address] > 0)
+            if step > 0:
+                self._hairpin[address] = 1
+            else:
+                self._hairpin.pop(address, None)
+
+
+_register(
+    "hairpin-goes-with-its-first-service",
+    "A pod can no longer connect to itself once one of several Services or ports with this pod is gone.",
+    symptom=NO_ANSWER,
+    state=partial(_WithTables, table=_CountsNothing),
+)
+
+
+class _ClosesNothing(State):
+    """Closes no health check node port."""
+
+    def _has_gone_on(self, health_port: int, name: Name) -> bool:
+        return True
+
+
+_register(
+    "health-port-is-never-closed",
+    "A health check node port that no Service has any more still reports the last number of endpoints.",
+    symptom=WRITTEN,
+    state=_ClosesNothing,
+)
+
+
+# Endpoints of a slice
+
+
+@_of_slices("slices-without-service-stay", "A slice that loses its service-name label stays with its Service.")
+def slices_without_service_stay(obj: Object, before: Object) -> Object:
+    labels = {SERVICE_LABEL: service_of(before), **obj["metadata"]["labels"]}
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+
+
+@_of_slices("headless-slices-stay", "The proxy ignores that a slice gets the label for headless Services.")
+def headless_slices_stay(obj: Object, before: Object) -> Object:
+    labels = {key: value for key, value in obj["metadata"]["labels"].items() if key != HEADLESS_LABEL}
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+
+
+@_hears(
+    "stops-at-slices-of-names",
+    "The proxy ignores changes of a Service's slices while one of them is of type FQDN.",
+    symptom=ANY,
+)
+def stops_at_slices_of_names(sink: Sink) -> Sink:
+    stopped: set[tuple[str, str]] = set()
+
+    def filtered(event: Event) -> None:
+        if event.resource == "endpointslices" and event.type != "SYNCED":
+            owner = key_of(event.object)[0], service_of(event.object)
+            if event.object.get("addressType") == "FQDN":
+                (stopped.discard if event.type == "DELETED" else stopped.add)(owner)
+            elif owner in stopped:
+                return
+        sink(event)
+
+    return filtered
+
+
+def _unknown_is_local(asked: Question) -> Decision:
+    return asked.answer(
+        endpoints=[each if each.node else each._replace(node=asked.place.node) for each in asked.endpoints]
+    )
+
+
+MUTANTS.append(
+    Mutant(
+        "endpoints-without-node-are-local",
+        "With policy Local, an endpoint without nodeName counts as local on every node.",
+        "Cilium 1.20",
+        symptom=REACHED,
+        proxy=proxy_deciding(_unknown_is_local),
+    )
+)
