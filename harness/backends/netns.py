@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -46,6 +47,7 @@ from harness.proxies.executable import ExecutableProxy
 from harness.proxies.proxy import ReportsUnfinishedWork
 from harness.recipes.node_processes import server_of
 
+_NODES = re.compile(r"/api/v1/nodes(/[^/]+)?")
 BOOT_SECONDS = 15.0  # seconds before the time scale, for controller and proxies to process the first objects
 RECONNECTED = 40.0  # the same after an API server was unavailable, because client-go may back off for 30 s
 IDLE_SECONDS = 5.0
@@ -190,6 +192,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         pod_cidrs = [addresses.POD_CIDRS[family] for family in self.families]
         self.proxy = self._implementation.proxy(self.control_plane, pod_cidrs)
         begun.callback(self.proxy.close)
+        self.network.programs = f"programs of the proxy {self.proxy.name}"
         if isinstance(self.proxy, ExecutableProxy):
             self.proxy.setup_cluster(self.network.external)
         for place in self.topology.nodes:
@@ -400,7 +403,18 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         """
         self._components.check()
         fabric_check.check(self.network)
+        self._check_nodes()
         self._components.check_progress()
+
+    def _check_nodes(self) -> None:
+        """Raise `DistrustError` if a program other than the suite has deleted nodes from the API."""
+        for each in self.control_plane.asked() or ():
+            if each.method == "DELETE" and each.code == 200 and _NODES.fullmatch(each.path):
+                raise DistrustError(
+                    f"a client that is not the suite (user agent {each.by}) has deleted nodes from the API "
+                    f"({each.path}); besides the suite, only programs of {self.proxy.name} and of the control plane "
+                    "have access to it"
+                )
 
     def environment(self) -> dict[str, Any]:
         return {

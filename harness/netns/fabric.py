@@ -18,11 +18,11 @@ import contextlib
 import errno
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from harness.errors import HarnessError, UnavailableError, UsageError
+from harness.errors import DistrustError, HarnessError, UnavailableError, UsageError
 from harness.model.topology import Topology
 from harness.netns import addresses, iproute, kernel, rtnetlink, sysctls
 from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, GATEWAY, Family, NodePlan
@@ -109,6 +109,7 @@ class Network:
         self._lock = threading.RLock()
         self._open: list[Namespace] = []
         self._wiring: Wiring | None = None
+        self.programs = "programs of the node"  # who else could change the interfaces of nodes, for errors
         try:
             self.fabric = self._namespace(sysctls.of_router(self.families))
             self.external = self._attach_external()
@@ -171,9 +172,10 @@ class Network:
                     if self._wiring:
                         self._wiring.detach(pod)
                         continue
-                    rtnetlink.execute(
-                        self.nodes[node_name].namespace, [rtnetlink.remove_link(_FIRST_POD_LINK + number)]
-                    )
+                    with self._expected(node_name, _link_name(pod.name, f"pod{number}")):
+                        rtnetlink.execute(
+                            self.nodes[node_name].namespace, [rtnetlink.remove_link(_FIRST_POD_LINK + number)]
+                        )
 
     def cut(self, node_name: str) -> None:
         """Drop all packets from a node and its pods, as if the node were switched off."""
@@ -263,9 +265,23 @@ class Network:
         requests = [_pair(link_name, link, pod.namespace)]
         for family, pod_ip in pod.addresses.items():
             requests.append(rtnetlink.route(pod_ip, link, source=node.addresses[family]))
-        _execute(node.namespace, requests)
-        _execute(pod.namespace, _of_end(pod.addresses))
-        rtnetlink.wait_until_up(node.namespace, link)
+        with self._expected(node_name, link_name):
+            _execute(node.namespace, requests)
+            _execute(pod.namespace, _of_end(pod.addresses))
+            rtnetlink.wait_until_up(node.namespace, link)
+
+    @contextlib.contextmanager
+    def _expected(self, node_name: str, link_name: str) -> Iterator[None]:
+        """Raise `DistrustError` that names an interface of a pod if the interface has disappeared."""
+        try:
+            yield
+        except rtnetlink.NetlinkError as error:
+            if error.number != errno.ENODEV:
+                raise
+            raise DistrustError(
+                f"interface {link_name} of node {node_name} has been deleted, and not by the suite: "
+                f"only {self.programs} could do this"
+            ) from error
 
 
 def _pair(name: str, index: int, peer: Namespace) -> Request:

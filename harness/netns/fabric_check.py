@@ -26,10 +26,23 @@ _LOOPBACK = (Link("lo", "up", arp=True),)
 def check(network: Network) -> None:
     """Raise `DistrustError` with the missing objects if the fabric is broken."""
     plans = {name: network.plan(name) for name in network.nodes}
-    missing = faults(expected(plans, network.families), seen(network))
+    wanted, there = expected(plans, network.families), seen(network)
+    missing = faults(wanted, there)
+    if deleted := [f"{link} of {place}" for place in wanted for link in _deleted(place, wanted[place], there[place])]:
+        raise DistrustError(
+            f"the network of the embedded cluster is broken: interface {', '.join(deleted[:_TOLD])} has been deleted, "
+            f"and not by the suite: only {network.programs} could do this"
+        )
     if missing:
         more = [f"and {len(missing) - _TOLD} more"] if len(missing) > _TOLD else []
         raise DistrustError(f"the network of the embedded cluster is broken: {'; '.join(missing[:_TOLD] + more)}")
+
+
+def _deleted(place: str, wanted: Collection[Item], there: Collection[Item]) -> list[str]:
+    """Return the missing interfaces of a node. Those at the other end disappear with them."""
+    links = {each.name for each in there if isinstance(each, Link)}
+    named = [each.name for each in wanted if isinstance(each, Link) and each.name not in links]
+    return named if place.startswith("node ") else []
 
 
 def faults(wanted: Fabric, there: Fabric) -> list[str]:

@@ -83,6 +83,21 @@ def test_broken_fabric_is_reported_with_its_netns(network: Network, case: str) -
         fabric_check.check(network)
 
 
+def test_deleted_interfaces_of_a_node_are_named_with_their_suspect(network: Network) -> None:
+    network.programs = "programs of the proxy mine"
+    pod = network.add_pod("a1", name="web")
+    for index in (1002, 2):  # the link of the first pod, and eth0
+        with iproute.routing(network.nodes["a1"].namespace, "break the node") as ip:
+            ip.link("del", index=index)
+        if index != 2:
+            with pytest.raises(DistrustError, match=r"^interface web of node a1 has been deleted, .*of the proxy mine"):
+                network.remove_pod(pod)
+    with pytest.raises(
+        DistrustError, match=r": interface eth0 of node a1 has been deleted, .*only programs of the pro"
+    ):
+        fabric_check.check(network)
+
+
 def test_faults_are_expected_entries_that_are_absent() -> None:
     wanted = fabric_check.expected({"a1": NodePlan(1)}, ["IPv4"])
     there = {place: set(items) for place, items in wanted.items()}
