@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from trafficdist.own_packages import find_first
+import sys
 
 
 def main() -> None:
-    """Run the command."""
-    find_first()
-    from harness.commands.main import main as command  # noqa: PLC0415  found first from here on
+    """Run the command. An interrupt while it is still loading prints one line, too."""
+    try:
+        from trafficdist.own_packages import find_first  # noqa: PLC0415  may be interrupted
 
-    command(prog_name="trafficdist")
+        find_first()
+        from harness.commands.main import main as command  # noqa: PLC0415  found first from here on
+
+        command(prog_name="trafficdist")
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)  # noqa: T201
+        sys.exit(2)
 
 
 if __name__ == "__main__":

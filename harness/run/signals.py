@@ -1,7 +1,7 @@
 """Handle Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in the same way, without interrupting the clean-up.
 
-The first signal raises `KeyboardInterrupt`. Each signal during the clean-up prints a line. Signals are ignored while
-Python exits.
+The first signal prints a line at once, and raises `KeyboardInterrupt`. So does each signal during the clean-up, without
+an interrupt. Signals are ignored while Python exits.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from types import FrameType
 _USUAL = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
 _alone = False  # whether the process ends with its command
 _over = False  # whether the process is about to exit and ignores signals
+_told = False  # whether a line about an interrupt was printed
 _LOST_SECONDS = 10.0  # after this time another signal raises again, as an interrupt in a destructor is lost
 
 
@@ -40,13 +41,17 @@ class Signals:
             _leave_terminals()
         if self._ending or time.monotonic() - self._heard < _LOST_SECONDS:
             self.late()
-            with contextlib.suppress(OSError):
-                os.write(
-                    self._said, f"\nalready ending, with exit code {self.code}; Ctrl-\\ ends immediately\n".encode()
-                )
+            self._say(f"already ending, with exit code {self.code}; Ctrl-\\ ends immediately")
             return
         self._heard = time.monotonic()
+        self._say("interrupted: the run is ending; Ctrl-\\ ends it immediately")
         raise KeyboardInterrupt
+
+    def _say(self, text: str) -> None:
+        global _told  # noqa: PLW0603  of the process, as handlers of signals are
+        with contextlib.suppress(OSError):
+            os.write(self._said, f"\n{text}\n".encode())
+            _told = True
 
     @contextlib.contextmanager
     def heard(self) -> Iterator[None]:
@@ -65,6 +70,11 @@ class Signals:
             _over = True
             for each in (signal.SIGINT, *_USUAL):
                 signal.signal(each, signal.SIG_IGN)  # Python resets handlers at its end, but not ignored signals
+
+
+def told() -> bool:
+    """Return whether the user has been told that an interrupt was heard."""
+    return _told
 
 
 @contextlib.contextmanager

@@ -1,0 +1,36 @@
+"""Tests that a command that is interrupted while it is still loading prints one line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("module", ["click", "yaml", "_pytest/capture", "xdist"])
+def test_interrupt_while_loading_prints_one_line(module: str, tmp_path: Path) -> None:
+    """Importing the module interrupts the process, at different moments of the start."""
+    path = tmp_path / f"{module}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = module.replace("/", ".")
+    hook = f"""
+import sys
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == {name!r}:
+            sys.meta_path.remove(Finder)
+            import os, signal
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+"""
+    (tmp_path / "sitecustomize.py").write_text(hook)
+    command = [sys.executable, "-m", "trafficdist", "run", "KEP-3015/*", "-n2", f"--output-dir={tmp_path / 'out'}"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    said = [line for line in (ran.stdout + ran.stderr).splitlines() if line]
+    assert (ran.returncode, len(said)) == (2, 1), said
+    assert said[0].startswith("interrupted")
