@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command. An interrupt while it is still loading prints one line, too."""
+    """Run the command. An interrupt or a lack of memory while it is still loading prints one line, too."""
     try:
         from trafficdist.own_packages import find_first  # noqa: PLC0415  may be interrupted
 
@@ -17,6 +17,11 @@ def main() -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(2)
+    except (ImportError, MemoryError) as error:
+        if isinstance(error, ImportError) and "failed to map" not in str(error):  # what the loader says without memory
+            raise
+        print("error: out of memory: raise `ulimit -v`", file=sys.stderr)  # noqa: T201
+        sys.exit(12)
 
 
 if __name__ == "__main__":

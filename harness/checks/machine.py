@@ -17,15 +17,21 @@ from harness.netns.namespace import Namespace
 
 _FILES = 256  # a run of one requirement on the embedded cluster needs fewer
 _PROCESSES = 100
+_SPACE = 2_000  # megabytes; most of them are reserved for the stacks and heaps of threads, and never used
 _LOOK_BELOW = 4096  # higher process limits are not checked, because counting the processes takes time
 
 
 def _limits(_: object) -> str:
-    """Raise `UnavailableError` if the limits on open files or processes are too low for any run."""
+    """Raise `UnavailableError` if the limits on open files, address space or processes are too low for any run."""
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != resource.RLIM_INFINITY and files < _FILES:
         raise UnavailableError(
             f"a process can open only {files} files here, but a run needs {_FILES}: raise `ulimit -Hn`"
+        )
+    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if space != resource.RLIM_INFINITY and (megabytes := space // 1_000_000) < _SPACE:
+        raise UnavailableError(
+            f"a process can use only {megabytes} MB of address space here, but a run needs {_SPACE}: raise `ulimit -v`"
         )
     limit = process_limit()
     if limit is not None and limit < _LOOK_BELOW and (free := limit - _tasks()) < _PROCESSES:
@@ -33,7 +39,7 @@ def _limits(_: object) -> str:
             f"this user can start only {max(0, free)} more processes or threads, of {limit}, but a run needs "
             f"{_PROCESSES}: raise `ulimit -u`"
         )
-    return "enough files and processes"
+    return "enough files, address space and processes"
 
 
 def process_limit() -> int | None:

@@ -62,6 +62,10 @@ def run(options_file: str | None, verbose: int, suite: str, words: Sequence[str]
     only there (docs/command.md lists them). The command line takes precedence over the environment, and the environment
     over the file.
     """
+    from harness.checks.check import require
+    from harness.checks.machine import LIMITS
+
+    require([LIMITS], None)  # before pytest, which reports a lack of memory with a traceback
     from harness.plugin.suite import run_pytest
 
     ids, pytest_arguments = _ids_first(words)

@@ -82,6 +82,14 @@ def test_low_file_limit_is_reported_before_a_run(monkeypatch: pytest.MonkeyPatch
         require([LIMITS], None)
 
 
+def test_low_limit_of_address_space_is_reported_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    low = {resource.RLIMIT_AS: (400_000_000, 400_000_000)}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: low.get(which, (-1, -1)))
+    said = r"can use only 400 MB of address space here, but a run needs \d+: raise `ulimit -v`"
+    with pytest.raises(UnavailableError, match=said):
+        require([LIMITS], None)
+
+
 def test_process_limit_does_not_apply_to_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (20, 20))
     monkeypatch.setattr(os, "getuid", lambda: 0)

@@ -1,4 +1,4 @@
-"""Tests that a command that is interrupted while it is still loading prints one line."""
+"""Tests that a command prints one line if it is interrupted, or lacks memory, while it is still loading."""
 
 from __future__ import annotations
 
@@ -34,3 +34,14 @@ sys.meta_path.insert(0, Finder)
     said = [line for line in (ran.stdout + ran.stderr).splitlines() if line]
     assert (ran.returncode, len(said)) == (2, 1), said
     assert said[0].startswith("interrupted")
+
+
+@pytest.mark.parametrize("megabytes", [40, 60, 80, 100, 200, 1000])
+def test_lack_of_address_space_is_one_line(megabytes: int, tmp_path: Path) -> None:
+    bytes_ = megabytes * 1_000_000
+    command = [sys.executable, "-m", "trafficdist", "run", "KEP-3015/*", f"--output-dir={tmp_path / 'out'}"]
+    ran = subprocess.run(["prlimit", f"--as={bytes_}", *command], capture_output=True, text=True, check=False)
+    assert ran.returncode == 12, ran.stderr
+    assert len((ran.stdout + ran.stderr).splitlines()) == 1
+    assert ran.stderr.startswith("error: ")
+    assert "ulimit -v" in ran.stderr or "out of memory" in ran.stderr
