@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def end_if_silent(self, since: float) -> None:
-        """Close the connection if its client has sent nothing since this time (monotonic seconds)."""
+        """Close the connection if its client has begun no request since this time (monotonic seconds)."""
         if self._heard < since:
             self.abort()
 
@@ -80,7 +80,8 @@ class Connection(asyncio.BufferedProtocol):
             abort(self._transport)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard = time.monotonic()
+        if not self._unread:  # a request begins; it does not live longer if its client sends it in small pieces
+            self._heard = time.monotonic()
         self._unread += self._buffer[:nbytes]
         self._work()
 

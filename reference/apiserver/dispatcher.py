@@ -5,14 +5,13 @@ The dispatcher does not depend on the type of connection: aiohttp and `connectio
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from typing import Any
 
 import orjson
 
-from reference.apiserver import handlers, media, status
+from reference.apiserver import bounded_log, handlers, media, status
 from reference.apiserver.authz import authorization, reviews
 from reference.apiserver.authz.authorization import Attributes, attributes_of
 from reference.apiserver.authz.users import ADMIN, User, Users
@@ -25,9 +24,9 @@ from reference.apiserver.routes import Routes
 from reference.client import ApiError
 from reference.features import GATES, Features, Gate
 
+LONG_BODY_BYTES = 128 * 1024
+LONG_YAML_BYTES = 8 * 1024
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
-
-_log = logging.getLogger(__name__)
 
 
 class Dispatcher:
@@ -52,6 +51,19 @@ class Dispatcher:
         self.record(asked, answer.code)
         return answer
 
+    def is_long(self, asked: HttpRequest) -> bool:
+        """Return whether a request may take so long that other clients should not wait for its answer."""
+        if len(asked.body) > LONG_BODY_BYTES or ("yaml" in asked.content_type and len(asked.body) > LONG_YAML_BYTES):
+            return True
+        if asked.method not in {"PUT", "PATCH"}:
+            return False
+        try:
+            route = self._routes.find(asked.path)
+        except ApiError:
+            return False
+        stored = self._registry.store.get(route.resource, (route.namespace, route.name))
+        return stored is not None and len(stored.json) > LONG_BODY_BYTES
+
     def record(self, asked: HttpRequest, code: int = 0) -> None:
         agent = asked.headers.get("user-agent", "")
         self._log.append(
@@ -75,7 +87,7 @@ class Dispatcher:
             route=route,
             query=asked.query,
             answer=answer,
-            content_type=asked.headers.get("content-type", ""),
+            content_type=asked.content_type,
             user_agent=asked.headers.get("user-agent", ""),
             body=asked.body,
         )
@@ -98,7 +110,7 @@ def failure(error: Exception, asked: HttpRequest) -> Response:
     """Return the response to a failed request. Errors other than API errors are logged."""
     if isinstance(error, ApiError):
         return _json(error.code, error.status)
-    _log.error("%s %s", asked.method, asked.path, exc_info=error)
+    bounded_log.log.error("%s %.200r", asked.method, asked.path, exc_info=error)
     return _json(500, status.internal(repr(error)).status)
 
 

@@ -11,12 +11,14 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
-from reference.apiserver import handlers, openapi, status, watch
+from reference.apiserver import bounded_log, handlers, openapi, status, watch
 from reference.apiserver.api import ApiServer
 from reference.apiserver.authz import authorization
 from reference.apiserver.authz.users import User, Users
@@ -32,7 +34,7 @@ from reference.apiserver.watch import Hub, Watcher, WatchQuery
 from reference.client import ApiError
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
-_CHUNK = 256 * 1024
+_CHUNK = 64 * 1024
 _GRACE = 0.005
 """Seconds for watches to end cleanly when the server stops. After that time their connections are closed."""
 
@@ -61,12 +63,17 @@ class HttpFrontend:
         self._kubelets = Kubelets(api.registry, open_socket, kubelet_tls)
         self._plain: set[Connection] = set()
         self._silence = silence_seconds
+        self._long = ThreadPoolExecutor(1, "apiserver-long")
+        """Answers long requests one after the other, so that this server's loop has half of the interpreter's time."""
         self._sweep: asyncio.TimerHandle | None = None
         self._server = web.Server(
             self._handle,
             request_factory=self._request,
             loop=loop,
             access_log=None,
+            logger=bounded_log.log,
+            keepalive_timeout=silence_seconds,
+            auto_decompress=False,
             handler_cancellation=True,  # a watch ends when its client is gone, not at its next event
         )
 
@@ -76,7 +83,7 @@ class HttpFrontend:
     def protocol(self) -> asyncio.BaseProtocol:
         if self._sweep is None:
             self._sweep = self._loop.call_later(self._silence / 2, self._end_silent)
-        return Connection(self.dispatcher.answer, self._server, self._plain)
+        return Connection(self._answer_at_once, self._server, self._plain)
 
     async def close(self) -> None:
         if self._sweep is not None:
@@ -89,9 +96,13 @@ class HttpFrontend:
             abort(each)
         for plain in list(self._plain):
             plain.abort()
+        self._long.shutdown(wait=False, cancel_futures=True)
         await self._pods.close()
         await self._kubelets.close()
         await asyncio.sleep(0)  # now the sockets are closed
+
+    def _answer_at_once(self, asked: HttpRequest) -> Response | None:
+        return None if self.dispatcher.is_long(asked) else self.dispatcher.answer(asked)
 
     def _end_silent(self) -> None:
         """Close connections whose clients have been idle for a while, including those that never sent a request."""
@@ -111,8 +122,12 @@ class HttpFrontend:
                 for each in wanted.attributes(request.method, self._registry.features.version):
                     authorization.check(user, each)
                 return await self._to_pod(request, wanted)
-            asked = replace(asked, body=await request.read())
-            if (answer := self.dispatcher.answer(asked)) is None:
+            asked = replace(asked, body=await self._body(request))
+            if self.dispatcher.is_long(asked):
+                answer = await self._loop.run_in_executor(self._long, self.dispatcher.answer, asked)
+            else:
+                answer = self.dispatcher.answer(asked)
+            if answer is None:
                 self.dispatcher.record(asked)
                 return await self._answer_later(request, asked, user)
         except web.HTTPRequestEntityTooLarge:
@@ -122,6 +137,21 @@ class HttpFrontend:
         except Exception as error:  # noqa: BLE001 - as in `Dispatcher.answer`
             answer = failure(error, asked)
         return _response(answer)
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        """Return a body as it was sent. A connection is closed if its body does not end in time."""
+        encoding = request.headers.get("Content-Encoding", "").lower()
+        if encoding not in {"", "identity"}:
+            raise status.bad_request(f"the body of the request has an unknown Content-Encoding: {encoding[:100]}")
+        try:
+            async with asyncio.timeout(self._silence):
+                return await request.read()
+        except TimeoutError:
+            if request.transport is not None:
+                abort(request.transport)
+            raise ConnectionResetError("the body of the request did not end") from None
+        except (web.RequestPayloadError, HttpProcessingError) as error:
+            raise status.bad_request(f"couldn't read the body of the request: {error}") from None
 
     async def _to_pod(self, request: web.BaseRequest, wanted: Wanted) -> web.StreamResponse:
         if wanted.subresource == "proxy":
@@ -141,6 +171,7 @@ class HttpFrontend:
         selection, query = handlers.selection(asked), _watch_query(asked)
         if request.transport is None:
             raise ConnectionResetError("the client has disconnected")
+        request.transport.set_write_buffer_limits(_CHUNK)  # that of TLS is half a megabyte
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         try:
@@ -153,21 +184,35 @@ class HttpFrontend:
             return response
         try:
             await response.prepare(request)
-            for chunk in _chunks(first):
-                await response.write(chunk)
-            watcher.start()
-            await self._stream(watcher, seconds, bookmarks=query.bookmarks)
+            await self._send(response, first)
+            await self._stream(response, watcher, seconds, bookmarks=query.bookmarks)
+        except TimeoutError:  # a slow client, whose connection would keep its unread lines
+            abort(request.transport)
+            raise ConnectionResetError("the client does not read its watch") from None
         finally:
             self.hub.leave(watcher)
         return response
 
-    async def _stream(self, watcher: Watcher, seconds: float, *, bookmarks: bool) -> None:
+    async def _stream(self, response: web.StreamResponse, watcher: Watcher, seconds: float, *, bookmarks: bool) -> None:
         timers = _Timers(self._loop, self.hub, watcher, self._bookmark_seconds if bookmarks else 0)
         timers.start(seconds)
         try:
-            await watcher.ended.wait()
+            while not watcher.ended:
+                try:
+                    while missed := self.hub.missed(watcher):
+                        await self._send(response, missed)
+                except ApiError as error:  # 410: too slow
+                    await self._send(response, [watch.error_line(error)])
+                    return
+                await watcher.called()
         finally:
             timers.stop()
+
+    async def _send(self, response: web.StreamResponse, lines: Iterable[bytes]) -> None:
+        """Send lines, as fast as the client reads. Raises `TimeoutError` if it reads nothing."""
+        for chunk in _chunks(lines):
+            async with asyncio.timeout(self._silence):
+                await response.write(chunk)
 
 
 class _Timers:

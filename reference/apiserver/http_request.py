@@ -22,6 +22,10 @@ class HttpRequest:
         return self.headers.get("accept", "")
 
     @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "")
+
+    @property
     def streams(self) -> bool:
         return self.method == "GET" and self.query.get("watch") in {"true", "1"}
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import trustme
 
+from reference.apiserver import bounded_log
 from reference.apiserver.api import ApiServer
 from reference.apiserver.authz.users import User, Users
 from reference.apiserver.http_frontend import HttpFrontend
@@ -36,8 +37,8 @@ T = TypeVar("T")
 class HttpServer:
     """Serves `api` until it is stopped. `names` are additional host names or addresses for its certificate.
 
-    `kubelet_tls` is the TLS context for connections to kubelets, with its own client certificate. A connection whose
-    client sends nothing for `silence_seconds` is closed, except watches.
+    `kubelet_tls` is the TLS context for connections to kubelets, with its own client certificate. A connection is
+    closed if its client sends no complete request for `silence_seconds`, or does not read a watch with more to send.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class HttpServer:
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _load(self._tls, authority.issue_cert(*_NAMES, *names).private_key_and_cert_chain_pem.bytes())
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_log_error)
         self.thread = threading.Thread(target=self._run, name="apiserver", daemon=True)
         self._bookmark_seconds = bookmark_seconds
         self._silence_seconds = silence_seconds
@@ -190,6 +192,10 @@ class HttpServer:
         for port in self._ports:
             port.close()
         await self._loop.shutdown_default_executor()
+
+
+def _log_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    bounded_log.log.error("%s", context.get("message"), exc_info=context.get("exception"))
 
 
 def _load(context: ssl.SSLContext, key_and_certificates: bytes) -> None:

@@ -145,6 +145,12 @@ def unavailable() -> ApiError:
     return failure(503, "ServiceUnavailable", "the server is currently unable to handle the request", details)
 
 
+def too_many_watches(most: int) -> ApiError:
+    return failure(
+        429, "TooManyRequests", f"more than {most} watches, please try again later", {"retryAfterSeconds": 1}
+    )
+
+
 def internal(message: str) -> ApiError:
     return failure(500, "InternalError", f"Internal error occurred: {message}")
 

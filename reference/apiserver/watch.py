@@ -2,7 +2,11 @@
 
 A writer only queues its change, so its cost does not depend on the number of clients. The server's thread takes the
 whole queue, creates each line once, and sends it to all clients that selected the object. A burst of changes is sent as
-one write. Events wait in the buffer of a connection until the client reads them. Slow clients are disconnected.
+one write.
+
+What a client has not read waits in the small buffer of its connection. A client whose buffer is full gets no more from
+the queue. When it reads on, it catches up from the changes that the store remembers, as if it had watched again. If the
+store remembers them no longer, the watch ends with 410, as in kube-apiserver.
 """
 
 from __future__ import annotations
@@ -21,7 +25,12 @@ from reference.apiserver.selectors import Selection
 from reference.apiserver.store import Change, ChangeType, Store, Stored, TooOldError
 from reference.client import ApiError
 
-MAX_WAITING_BYTES = 32 * 1024 * 1024
+MAX_WAITING_BYTES = 256 * 1024
+"""The maximum number of bytes that wait for one client, without those of TLS and of the socket."""
+
+MAX_WATCHES = 2000
+"""The maximum number of watches of a server. Together they have at most half a gigabyte of unread lines."""
+
 PAUSE = 0.002
 """Seconds between deliveries. A write after a pause is delivered at once. In a burst the writes of this time are
 delivered together, because each delivery costs a TLS record and a system call for every watcher."""
@@ -52,35 +61,30 @@ class Watcher:
         self.selection, self.renderer, self.since = selection, renderer, since
         self.sees = (selection.namespace, selection.source, renderer.form)
         """Watchers with equal values of this property receive equal lines."""
-        self.ended = asyncio.Event()
+        self.ended = False
+        self.behind = True
+        """True while the connection's task sends the initial state, or the changes that the client was too slow for."""
+        self._call = asyncio.Event()
         self._transport = transport
-        self._started = False
-        self._early: list[bytes] = []
-        self._early_size = 0
-
-    def start(self) -> None:
-        """Send the lines that were queued while the initial state was sent. Then send all further lines immediately."""
-        self._started = True
-        early, self._early = b"".join(self._early), []
-        if early:
-            self.send(early)
 
     def send(self, lines: bytes) -> None:
-        """Send lines. Disconnect a client that does not read them."""
+        """Send lines, unless the client has not read earlier ones. Then it is behind, and catches up later."""
         if self._transport.is_closing():
             return
-        if self._started:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(lines), lines))
+        if len(lines) + self._transport.get_write_buffer_size() > MAX_WAITING_BYTES:
+            self.behind = True
+            self._call.set()
         else:
-            self._early.append(lines)
-            self._early_size += len(lines)
-        waiting = self._transport.get_write_buffer_size() if self._started else self._early_size
-        if waiting > MAX_WAITING_BYTES:
-            self.ended.set()
-            self._transport.abort()
+            self._transport.write(b"%x\r\n%b\r\n" % (len(lines), lines))
 
     def end(self) -> None:
-        self.ended.set()
+        self.ended = True
+        self._call.set()
+
+    async def called(self) -> None:
+        """Wait until the watch has ended or is behind."""
+        await self._call.wait()
+        self._call.clear()
 
 
 class Lines:
@@ -90,7 +94,14 @@ class Lines:
         self._changes = changes
         self._made: dict[object, bytes] = {}
 
-    def of(self, watcher: Watcher) -> bytes:
+    def send(self, watcher: Watcher) -> None:
+        """Send a watcher its lines. One that is behind afterwards has received none of them."""
+        if lines := self._of(watcher):
+            watcher.send(lines)
+        if not watcher.behind:
+            watcher.since = max(watcher.since, self._changes[-1].revision)
+
+    def _of(self, watcher: Watcher) -> bytes:
         """Return the lines for a watcher. Changes that it does not select or has already received are left out."""
         if watcher.since >= self._changes[0].revision:  # it began amid these, which no other did
             return self._make(watcher)
@@ -129,6 +140,8 @@ class Hub:
         with self._store.lock:
             if self._closed:
                 raise status.unavailable()
+            if sum(map(len, self._watchers.values())) >= MAX_WATCHES:
+                raise status.too_many_watches(MAX_WATCHES)
             if resource not in self._watchers:
                 self._watchers[resource] = set()
                 self._store.observe([resource], self._observe)
@@ -144,7 +157,24 @@ class Hub:
         """Send the revision up to which the client has received all changes."""
         with self._store.lock:
             self._deliver()
-            watcher.send(line("BOOKMARK", watcher.renderer.bookmark(self._store.revision, end_of_initial=False)))
+            if not watcher.behind:  # else it has not received all changes
+                watcher.send(line("BOOKMARK", watcher.renderer.bookmark(self._store.revision, end_of_initial=False)))
+
+    def missed(self, watcher: Watcher) -> Iterator[bytes] | None:
+        """Return the lines that a watcher missed while it was behind; None if it is behind no longer.
+
+        Raises `ApiError` (410) if the store remembers them no longer.
+        """
+        with self._store.lock:
+            try:
+                changes = self._store.changes_since(watcher.renderer.route.resource, watcher.since)
+            except TooOldError as error:
+                raise status.expired(str(error)) from None
+            watcher.behind = bool(changes)
+            if not changes:
+                return None
+            watcher.since = changes[-1].revision
+        return _missed_lines(changes, watcher.selection, watcher.renderer)
 
     def end_all(self) -> None:
         """End every watch; clients may watch again."""
@@ -180,8 +210,8 @@ class Hub:
         for resource in {change.resource for change in changes}:
             lines_of = Lines([change for change in changes if change.resource == resource])
             for watcher in tuple(self._watchers[resource]):
-                if lines := lines_of.of(watcher):
-                    watcher.send(lines)
+                if not watcher.behind:
+                    lines_of.send(watcher)
 
     def _first_lines(
         self, resource: str, selection: Selection, renderer: Renderer, query: WatchQuery

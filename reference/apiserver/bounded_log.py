@@ -1,0 +1,35 @@
+"""A logger that clients cannot fill: of many errors within a minute, it writes the first ones.
+
+Anybody who reaches the port can cause errors before authentication, each with a traceback of some kilobytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+MOST = 20
+"""The maximum number of errors that are logged within a minute. The next one is replaced by a note."""
+
+_SECONDS = 60.0
+
+
+class _Few(logging.Filter):
+    def __init__(self) -> None:
+        super().__init__()
+        self._since = time.monotonic()
+        self._count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        if now - self._since >= _SECONDS:
+            self._since, self._count = now, 0
+        self._count += 1
+        if self._count > MOST:
+            record.msg, record.args = "more errors of requests follow, and are not logged for a minute", ()
+            record.exc_info = record.exc_text = None
+        return self._count <= MOST + 1
+
+
+log = logging.getLogger("reference.apiserver")
+log.addFilter(_Few())

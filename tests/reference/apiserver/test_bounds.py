@@ -1,0 +1,206 @@
+"""Tests that a client, slow or hostile, takes a bounded part of the server's memory, time and log."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+from typing import Any
+
+import pytest
+
+from harness.eventually import eventually
+from reference.apiserver import ApiServer, bounded_log, watch
+from reference.apiserver.dispatcher import LONG_BODY_BYTES, Dispatcher
+from reference.apiserver.handlers import Response
+from reference.apiserver.http_request import HttpRequest
+from reference.apiserver.server import HttpServer
+from tests.reference.apiserver.conftest import Http
+
+CONFIGS = "/api/v1/namespaces/default/configmaps"
+OBJECTS = 400
+SLACK = 256 * 1024
+"""Lines that are written at once, and what TLS holds."""
+
+
+@pytest.fixture
+def served() -> Iterator[Callable[..., HttpServer]]:
+    """Return a function that starts a server."""
+    with contextlib.ExitStack() as stack:
+
+        def start(api: ApiServer, **options: Any) -> HttpServer:
+            server = HttpServer(api, **options)
+            server.start()
+            stack.callback(server.stop)
+            return server
+
+        yield start
+
+
+@contextlib.contextmanager
+def connected(server: HttpServer) -> Iterator[ssl.SSLSocket]:
+    host, port = server.url.removeprefix("https://").split(":")
+    tls = ssl.create_default_context(cadata=server.ca_pem)
+    with (
+        socket.create_connection((host, int(port)), timeout=60) as raw,
+        tls.wrap_socket(raw, server_hostname=host, suppress_ragged_eofs=True) as made,
+    ):
+        yield made
+
+
+def received(connection: ssl.SSLSocket) -> bytes:
+    """Return what the server sends until it closes the connection."""
+    said = b""
+    with contextlib.suppress(ConnectionError):
+        while data := connection.recv(65536):
+            said += data
+    return said
+
+
+def write_much(api: ApiServer) -> list[str]:
+    """Create 16 MB of objects, which is more than the buffers of sockets hold, and return their names."""
+    names = [f"c{index:03}" for index in range(OBJECTS)]
+    for name in names:
+        api.create("configmaps", "default", {"metadata": {"name": name}, "data": {"x": "y" * 40_000}})
+    return names
+
+
+def watchers(server: HttpServer) -> list[watch.Watcher]:
+    assert server._frontend is not None
+    return [each for some in list(server._frontend.hub._watchers.values()) for each in tuple(some)]
+
+
+def opened(server: HttpServer, stack: contextlib.ExitStack) -> Any:
+    return stack.enter_context(Http(server).open("GET", f"{CONFIGS}?watch=true"))
+
+
+def test_slow_client_misses_nothing(api: ApiServer, server: HttpServer) -> None:
+    with contextlib.ExitStack() as stack:
+        slow, attentive = opened(server, stack), opened(server, stack)
+        names = write_much(api)
+        for stream in (attentive, slow):
+            assert [json.loads(stream.readline())["object"]["metadata"]["name"] for _ in names] == names
+
+
+def test_client_that_is_too_slow_for_the_memory_of_the_store_gets_410(served: Any) -> None:
+    api = ApiServer(window=16)
+    with contextlib.ExitStack() as stack:
+        slow = opened(served(api), stack)
+        names = write_much(api)
+        events = [json.loads(line) for line in slow]
+        assert events[-1]["type"] == "ERROR"
+        assert events[-1]["object"]["code"] == 410
+        assert [each["object"]["metadata"]["name"] for each in events[:-1]] == names[: len(events) - 1]
+
+
+def test_clients_that_do_not_read_have_small_buffers(api: ApiServer, server: HttpServer) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(10):
+            opened(server, stack)
+        write_much(api)
+        eventually(lambda: all(each.behind for each in watchers(server)), describe="full buffers")
+        sizes = [each._transport.get_write_buffer_size() for each in watchers(server)]
+        assert len(sizes) == 10
+        assert max(sizes) <= watch.MAX_WAITING_BYTES + SLACK
+
+
+def test_client_that_reads_nothing_of_its_watch_is_disconnected(served: Any) -> None:
+    api = ApiServer()
+    server = served(api, silence_seconds=0.5)
+    with contextlib.ExitStack() as stack:
+        deaf = opened(server, stack)
+        write_much(api)
+        eventually(lambda: not watchers(server), describe="the end of the watch")
+        read = 0
+        with contextlib.suppress(OSError, HTTPException):  # cut off inside a line or a TLS record
+            for _ in deaf:
+                read += 1
+        assert read < OBJECTS
+
+
+def test_number_of_watches_is_bounded(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "MAX_WATCHES", 2)
+    with contextlib.ExitStack() as stack:
+        assert [opened(server, stack).status for _ in range(3)] == [200, 200, 429]
+    eventually(lambda: not watchers(server), describe="the end of the watch")
+    with contextlib.ExitStack() as stack:
+        assert opened(server, stack).status == 200
+
+
+UNFINISHED = {
+    "chunked": b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"a":\r\n',
+    "plain": b"Content-Length: 100\r\n\r\n{",
+    "large": b"Content-Length: 1000000\r\n\r\n{",
+    "head": b"X-A: ",
+}
+
+
+@pytest.mark.parametrize("rest", UNFINISHED.values(), ids=list(UNFINISHED))
+def test_request_that_never_ends_is_closed(served: Any, rest: bytes) -> None:
+    server = served(ApiServer(), silence_seconds=0.5)
+    with connected(server) as connection:
+        head = f"POST {CONFIGS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.token}\r\n"
+        connection.sendall(head.encode() + rest)
+        assert received(connection) == b""
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "x", "gzip, gzip"])
+@pytest.mark.parametrize("body", [gzip.compress(b"{}"), b"{}", b"\x1f\x8b"], ids=["gzip", "JSON", "cut"])
+def test_encoded_body_is_a_bad_request(http: Any, encoding: str, body: bytes) -> None:
+    code, answer = http("POST", CONFIGS, body, Content_Encoding=encoding)
+    assert (code, answer["reason"]) == (400, "BadRequest")
+
+
+def test_broken_chunk_is_a_bad_request(server: HttpServer) -> None:
+    with connected(server) as connection:
+        head = f"POST {CONFIGS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.token}\r\n"
+        connection.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n")
+        assert connection.recv(65536)[8:12] == b" 400"
+
+
+MALFORMED = (
+    b"\x00\x01\x02\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"GET /\x1b[2J HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 20_000 + b"\r\n\r\n",
+)
+
+
+def test_errors_before_authentication_do_not_fill_the_log(server: HttpServer, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(15):
+        for sent in MALFORMED:
+            with connected(server) as connection:
+                connection.sendall(sent)
+                assert connection.recv(65536)[8:10] == b" 4"
+    assert len([each for each in caplog.records if each.levelno >= logging.WARNING]) <= bounded_log.MOST + 1
+
+
+def test_long_requests_are_answered_beside_the_others(
+    api: ApiServer, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[tuple[str, str]] = []
+    answer = Dispatcher.answer
+
+    def recorded(dispatcher: Dispatcher, asked: HttpRequest) -> Response | None:
+        answered.append((asked.method, threading.current_thread().name.partition("_")[0]))
+        return answer(dispatcher, asked)
+
+    monkeypatch.setattr(Dispatcher, "answer", recorded)
+    http = Http(server)
+    text = "x" * LONG_BODY_BYTES
+    assert http("POST", CONFIGS, {"metadata": {"name": "long"}, "data": {"a": text}})[0] == 201
+    yaml = b"metadata: {name: yaml}\ndata:\n" + b"".join(b" k%d: v\n" % index for index in range(2000))
+    assert http("POST", CONFIGS, yaml, Content_Type="application/yaml")[0] == 201
+    merge = "application/merge-patch+json"
+    assert http("PATCH", f"{CONFIGS}/long", {"data": {"b": "c"}}, Content_Type=merge)[0] == 200
+    assert answered == [("POST", "apiserver-long"), ("POST", "apiserver-long"), ("PATCH", "apiserver-long")]
+    assert http("POST", CONFIGS, {"metadata": {"name": "short"}})[0] == 201
+    assert answered[-1] == ("POST", "apiserver")
