@@ -6,13 +6,14 @@ import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property, lru_cache
 
 from explain.components import API_SERVER, CONTROLLER, PROXY
 from explain.objects import CALICO, Objects, kubelet_version
 from harness.api.client import Object
+from harness.checks.service_proxies import SERVICE_PROXIES, Reads, ServiceProxy, recognise
 from harness.guest.lease_record import moment
 from harness.model.topology import ZONE_LABEL
 from reference.endpointslice.endpoints import is_ready
@@ -35,7 +36,8 @@ class Node:
     """A node, with its zone ("" if missing), the release of its proxy, and the CPU that CPU-based hints count.
 
     `counts` is true if the node is ready and not a control plane node. `milli_cpu` is 0 if it is unknown. `proxy` names
-    the source of the release: the image of the node's proxy, or the kubelet version.
+    the source of the release: the image of the node's proxy, or the kubelet version. `reads` are the hints that the
+    program on the node follows, and `other` is the program if it is not kube-proxy.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Node:
     milli_cpu: int
     proxy_ready: bool = True
     ready: bool = True
+    reads: Reads = "all"
+    other: ServiceProxy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +94,39 @@ class Cluster:
     def _node(self, node: Object) -> Node:
         name = str(node["metadata"]["name"])
         proxy = self._proxies.get(name)
-        image = _image(proxy, PROXY) if proxy else ""
-        by_image, kubelet = version_of(image.rpartition(":")[2]), kubelet_version(node)
+        program = _program(proxy) if proxy else None
+        other = program is not None and program.name != PROXY
+        image = _image(proxy, "" if other else PROXY) if proxy else ""
+        by_image = None if other else version_of(image.rpartition(":")[2])
+        kubelet = kubelet_version(node)
         return Node(
             name,
             node_zone(node),
             by_image or version_of(kubelet) or self.features.version,
-            image if by_image else f"kubelet {kubelet or '?'}",
+            image if by_image or other else f"kubelet {kubelet or '?'}",
             counts(node, self.features),
             milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))),
             proxy is None or is_ready(proxy),
             _is_node_ready(node),
+            self._reads(program, image) if program else "all",
+            program if other else None,
         )
+
+    def _reads(self, program: ServiceProxy, image: str) -> Reads:
+        """Return which hints a program follows, from its settings and version if they are known."""
+        if program.name == "Cilium" and self.objects.configs:
+            data = self.objects.configs[0].get("data") or {}
+            return "zone" if data.get("enable-service-topology") == "true" else "none"
+        version = re.search(r":v?(\d+)\.(\d+)\.(\d+)", image)
+        if program.name == "Calico eBPF" and version:
+            return "all" if tuple(map(int, version.groups())) >= (3, 31, 5) else ""
+        return program.reads
 
     @cached_property
     def _proxies(self) -> Mapping[str, Object]:
-        return {str((each.get("spec") or {}).get("nodeName", "")): each for each in self.objects.proxies}
+        """The pod of each node that serves Services: kube-proxy's if there is one."""
+        by_priority = sorted(self.objects.proxies, key=lambda each: _program(each) == SERVICE_PROXIES[0])
+        return {str((each.get("spec") or {}).get("nodeName", "")): each for each in by_priority}
 
     @cached_property
     def zones(self) -> ZoneTable:
@@ -130,6 +151,15 @@ class Cluster:
         for each in self.objects.pods:
             found[each["metadata"].get("namespace", "")].append(each)
         return found
+
+    def in_namespace(self, namespace: str) -> Sequence[Object]:
+        return self._in_namespaces.get(namespace, ())
+
+    @cached_property
+    def ingresses(self) -> Sequence[Object]:
+        """The pods of ingress controllers, as far as their component label shows."""
+        labelled = ((each, each["metadata"].get("labels") or {}) for each in self.objects.pods)
+        return [each for each, labels in labelled if labels.get("app.kubernetes.io/component") == "controller"]
 
     def pods(self, service: Object) -> list[Object] | None:
         """Return the pods that a Service selects, or None if the pods are unknown."""
@@ -205,17 +235,20 @@ class Cluster:
         seen = self.objects.gates.get(component, {})
         return next((each for each in gates if seen.get(each) is False), "")
 
-    def behaviour(self, version: Version) -> Behaviour:
-        return self._behaviours(version)
+    def behaviour(self, version: Version, reads: Reads = "all") -> Behaviour:
+        return self._behaviours(version, reads)
 
     @cached_property
     def newest_behaviour(self) -> Behaviour:
         """The behaviour of a proxy that has the controller's release and default gates."""
         return Behaviour.of(Features(self.features.version, follows=self.features.follows))
 
-    def _behaviour(self, version: Version) -> Behaviour:
+    def _behaviour(self, version: Version, reads: Reads) -> Behaviour:
         of_proxy = self.objects.gates.get(f"{PROXY} {version[0]}.{version[1]}", {})
-        return Behaviour.of(_features(version, {**self._keys, **of_proxy}, self.features.follows))
+        found = Behaviour.of(_features(version, {**self._keys, **of_proxy}, self.features.follows))
+        if reads in {"zone", "none"}:
+            return replace(found, node_hints=False, zone_hints=found.zone_hints and reads == "zone")
+        return found
 
 
 def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Features:
@@ -227,6 +260,10 @@ def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Fe
                 Features(version, {name: value})
                 gates[name] = value
     return Features(version, gates, follow)
+
+
+def _program(pod: Object) -> ServiceProxy | None:
+    return recognise(pod["metadata"]["name"], pod["metadata"].get("labels"))
 
 
 def _is_node_ready(node: Object) -> bool:

@@ -15,7 +15,7 @@ from explain.causes import CROSSES, FAILS, NOTE, Finding, found, many
 from explain.cluster import Cluster
 from explain.controller_hints import hints, zones_of
 from explain.oddities import misspelt, oddities
-from explain.proxy_hints import of_nodes, proxies
+from explain.proxy_hints import implementations, of_nodes, proxies
 from explain.routes import UNPARSED, Route, nodes_of, routes
 from explain.service_intent import asks_nothing, ended, keys, lacking, nobody, not_ready, policies, words
 from explain.wish import Wish
@@ -30,7 +30,8 @@ class Diagnosis:
 
     `asks` is the field or annotation that requests hints, `wish` the place that it requests, and `hints` counts hints
     by IP family. All other values are derived from the routes, and from the nodes where a probe saw connections cross
-    or fail (`seen_crossing`, `seen_failing`).
+    or fail (`seen_crossing`, `seen_failing`). `uncertain` are the nodes of programs of which it is
+    not known whether they follow hints. Their routes are those of kube-proxy.
     """
 
     service: Object
@@ -42,6 +43,7 @@ class Diagnosis:
     nodes: int
     seen_crossing: tuple[str, ...] = ()
     seen_failing: tuple[str, ...] = ()
+    uncertain: tuple[str, ...] = ()
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -94,6 +96,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
         tuple(sorted(findings, key=lambda each: each.cause.weight)),
         by_proxies,
         len(cluster.nodes),
+        uncertain=tuple(name for name, each in cluster.nodes.items() if not each.reads) if by_proxies else (),
     )
 
 
@@ -165,6 +168,7 @@ def _findings(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     if not case.wish and unasked:
         wrong = misspelt(case)
         yield from asks_nothing(case) if wrong is None else (wrong,)
+    yield from implementations(case)
     for each in case.questions(by_proxies):
         for one in _of_question(case, each, to_hints=not unasked and case.wish != "local"):
             ports = one.ports or (each.labels if each.prefix else ())

@@ -19,13 +19,12 @@ import yaml
 
 from explain.components import Gates
 from explain.objects import (
-    CALICO,
+    CILIUM_CONFIG,
     EVIDENCE,
     NEEDED,
     SYSTEM,
     Objects,
     about_pod,
-    app,
     is_manager,
     is_proxy,
     kubelet_version,
@@ -54,6 +53,8 @@ def read(source: str) -> Objects:
         for each in _objects(text, place):
             kind = _KINDS.get(str(each.get("kind", "")))
             if kind:
+                if kind != "nodes":
+                    each["metadata"].setdefault("namespace", "default")
                 found[kind].append(_small(each) if kind == "pods" else each)
     if not found["services"]:
         raise UsageError(f"--from {source}: it has no Service; `kubectl get services -A -o json` writes them")
@@ -66,12 +67,15 @@ def read(source: str) -> Objects:
             f"there are none in {source}: nodes without endpoints, and the releases of proxies, are not known"
         )
     pods = found["pods"]
-    proxies = [each for each in pods if is_proxy(each)] or [each for each in pods if app(each) == CALICO]
+    proxies = [each for each in pods if is_proxy(each)]
+    configs = [each for each in found["configmaps"] if each["metadata"]["name"] == CILIUM_CONFIG]
     version, at = _version(folder / "version.json", found["nodes"])
     kept: dict[str, Sequence[Object]] = {name: found[name] for name in (*NEEDED, *EVIDENCE)}
     managers = [each for each in pods if is_manager(each)]
     gates = _gates(folder / "gates.json")
-    return Objects(version, **kept, proxies=proxies, managers=managers, unread=unread, gates=gates, at=at)
+    return Objects(
+        version, **kept, proxies=proxies, configs=configs, managers=managers, unread=unread, gates=gates, at=at
+    )
 
 
 def _texts(source: str) -> Iterator[tuple[str, bytes]]:
@@ -149,7 +153,7 @@ def _is_object(each: object) -> bool:
 
 def _small(pod: Object) -> Object:
     """Return a pod without the fields that only pods of components need. Components are in kube-system."""
-    if app(pod) == CALICO or pod["metadata"].get("namespace") == SYSTEM:
+    if is_proxy(pod) or pod["metadata"].get("namespace") == SYSTEM:
         return pod
     return about_pod(pod, status=False)
 

@@ -18,9 +18,10 @@ import orjson
 
 from explain.components import Gates, read_gates
 from harness.api.client import Api, Object, RefusedError
+from harness.checks.service_proxies import SELECTORS, recognise
 from harness.errors import UsageError
 
-_PROXIES = "k8s-app=kube-proxy"
+CILIUM_CONFIG = "cilium-config"
 CALICO = "calico-node"  # the proxy in Calico's eBPF mode, which replaces kube-proxy
 _MANAGERS = "component=kube-controller-manager"
 SYSTEM = "kube-system"
@@ -37,9 +38,9 @@ EVIDENCE = ("pods", "events", "leases")
 class Objects:
     """The objects by resource. `version` is the gitVersion of the API server.
 
-    `unread` maps each resource that was not read to the reason. `proxies` are the pods of kube-proxy, or if there are
-    none, of Calico. `managers` are the pods of kube-controller-manager. `gates` are feature gates by component,
-    according to metrics. `at` is the API server's time, like "2026-11-22T10:00:00Z".
+    `unread` maps each resource that was not read to the reason. `proxies` are the pods of programs that may serve
+    Services, and `configs` the ConfigMaps of such programs. `managers` are the pods of kube-controller-manager. `gates`
+    are feature gates by component, according to metrics. `at` is the API server's time, like "2026-11-22T10:00:00Z".
     """
 
     version: str
@@ -51,6 +52,7 @@ class Objects:
     managers: Sequence[Object] = ()
     events: Sequence[Object] = ()
     leases: Sequence[Object] = ()
+    configs: Sequence[Object] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     gates: Gates = field(default_factory=dict)
     at: str = ""
@@ -82,9 +84,9 @@ def _with_evidence(
 ) -> Objects:
     found: dict[str, Sequence[Object]] = {}
     unread: dict[str, str] = {}
-    system = {"proxies": (SYSTEM, _PROXIES), "managers": (SYSTEM, _MANAGERS), "leases": (SYSTEM, "")}
+    system = {"managers": (SYSTEM, _MANAGERS), "leases": (SYSTEM, "")}
     for name, (namespace, selector) in {**wanted, **system}.items():
-        resource = "pods" if name in {"proxies", "managers"} else name
+        resource = "pods" if name == "managers" else name
         try:
             found[name] = api.list(resource, namespace, label_selector=selector)
         except RefusedError as error:
@@ -92,13 +94,25 @@ def _with_evidence(
             unread[name] = f"{error.response.code}; permission to list {resource} {where} is needed"
     answer = api.request("GET", "/version")
     version = str(answer.body.get("gitVersion", ""))
-    if not found.get("proxies") and "proxies" not in unread:
-        with contextlib.suppress(RefusedError):
-            found["proxies"] = api.list("pods", label_selector=f"k8s-app={CALICO}")
-    unread.pop("managers", None)  # the same as for kube-proxy's pods, which are in the same namespace
+    if why := unread.pop("managers", ""):  # the pods of proxies are in the same namespace
+        unread["proxies"] = why
+    found["proxies"] = [] if why else _proxies(api, SYSTEM) or _proxies(api, "")
     gates, dark = read_gates(api, version, found.get("proxies", ()), found.get("managers", ()))
+    with contextlib.suppress(RefusedError):
+        found["configs"] = [api.get("configmaps", SYSTEM, CILIUM_CONFIG)] if _runs_cilium(found["proxies"]) else ()
     nodes, at = api.list("nodes"), _moment(answer.date)
     return Objects(version, services, slices, nodes, **found, unread=unread | dark, gates=gates, at=at)
+
+
+def _proxies(api: Api, namespace: str) -> list[Object]:
+    """Return the pods of the programs that may serve Services, or none if they may not be read."""
+    with contextlib.suppress(RefusedError):
+        return [each for one in SELECTORS for each in api.list("pods", namespace, label_selector=one)]
+    return []
+
+
+def _runs_cilium(pods: Sequence[Object]) -> bool:
+    return any((each["metadata"].get("labels") or {}).get("k8s-app") == "cilium" for each in pods)
 
 
 def _moment(date: str) -> str:
@@ -165,7 +179,15 @@ def about_pod(pod: Object, *, status: bool = True) -> Object:
 
 
 def is_proxy(pod: Object) -> bool:
-    return pod["metadata"].get("namespace") == SYSTEM and app(pod) == "kube-proxy"
+    """Return whether a pod is of a program that may serve Services."""
+    metadata = pod["metadata"]
+    found = recognise(metadata["name"], metadata.get("labels")) if "labels" in metadata else None
+    return found is not None and bool(found.when) and _is_agent(metadata)
+
+
+def _is_agent(metadata: Object) -> bool:
+    """Return whether a pod runs on each node, and is not, for example, the operator of a network."""
+    return not any(word in metadata["name"] for word in ("operator", "envoy", "relay", "controller"))
 
 
 def is_manager(pod: Object) -> bool:

@@ -12,6 +12,7 @@ from explain.cluster import LateLabel, Node
 from explain.components import PROXY
 from explain.routes import Route
 from harness.api.client import Object
+from harness.checks.service_proxies import ServiceProxy
 from reference.endpointslice.hints import topology_annotation
 from reference.endpointslice.labels import ZONE
 from reference.features import Version
@@ -23,6 +24,7 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
     """Yield the reasons why some nodes use endpoints of other zones despite hints."""
     anywhere = [each for each in by_proxies if each.short]
     nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
+    nodes = {name: node for name, node in nodes.items() if node.reads in {"all", ""}}  # see `implementations`
     alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
     if alone:
         says = f"{many(len(alone), 'node', 'has/have')} gate ServiceTopology on, so the proxy there ignores hints"
@@ -45,10 +47,30 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
     by_zone: dict[str, list[str]] = {}
     for each in anywhere:
         if each.tier == "anywhere" and each.crossing:
-            by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name not in deaf)
+            by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name in nodes and name not in deaf)
     for zone, names in sorted(by_zone.items()):
         if names:
             yield _of_zone(case, zone, tuple(dict.fromkeys(names)), [each for each, _ in known])
+
+
+def implementations(case: Case) -> Iterator[Finding]:
+    """Yield the programs that serve Services instead of kube-proxy, with the nodes where they do."""
+    by_program: dict[tuple[ServiceProxy, str, str], list[str]] = {}
+    for node in case.cluster.nodes.values() if case.wish in {"node", "zone", "cpu"} else ():
+        if node.other:
+            by_program.setdefault((node.other, node.proxy, node.reads), []).append(node.name)
+    for (other, image, reads), nodes in by_program.items():
+        values = {"name": other.name, "image": image, "when": other.when, "does": other.does, "so": _SO[reads]}
+        probe = f"trafficdist explain {case.namespace}/{case.name} --probe"
+        yield found("not-kube-proxy", nodes=nodes, count=many(len(nodes), "node"), probe=probe, **values)
+
+
+_SO = {
+    "": "so the table holds there only if it follows hints as kube-proxy does",
+    "none": "so the table shows it without hints",
+    "zone": "so the table shows it with zone hints",
+    "all": "so the table shows it as kube-proxy",
+}
 
 
 def _is_old(case: Case, version: Version) -> bool:

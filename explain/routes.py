@@ -90,7 +90,7 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
         one = nodes[0]
         place = Place(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
         for (port, family), endpoints in by_release[one.version].items():
-            decision = decide(port, endpoints, place, cluster.behaviour(one.version))
+            decision = decide(port, endpoints, place, cluster.behaviour(one.version, one.reads))
             on_node = wish == "node" and any(each.ready and each.node == one.name for each in endpoints)
             route = _route(one, port, family, decision, zones)
             short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), on_node=on_node)
@@ -116,9 +116,9 @@ def _matter(service: Object, slices: Iterable[Object], wish: Wish) -> Callable[[
 
 
 def _alike(nodes: Iterable[Node], matters: Callable[[str], bool]) -> Iterable[list[Node]]:
-    groups: dict[tuple[str, tuple[int, int], str], list[Node]] = defaultdict(list)
+    groups: dict[tuple[str, tuple[int, int], str, str], list[Node]] = defaultdict(list)
     for each in nodes:
-        groups[each.zone, each.version, each.name if matters(each.name) else ""].append(each)
+        groups[each.zone, each.version, each.reads, each.name if matters(each.name) else ""].append(each)
     return groups.values()
 
 

@@ -31,8 +31,14 @@ def answer(diagnosis: Diagnosis) -> str:
         return f"{crossing}{why}"
     if asked:
         return f"{crossing}: {asked.says}" if diagnosis.crossing else asked.says
-    if not diagnosis.routes:
-        return "no node has rules for the Service"
+    return _well(diagnosis) if diagnosis.routes else "no node has rules for the Service"
+
+
+def _well(diagnosis: Diagnosis) -> str:
+    """Return the headline if no route falls short, as far as it is known what serves the nodes."""
+    other = next((each for each in diagnosis.findings if each.cause.id == "not-kube-proxy"), None)
+    if diagnosis.uncertain and diagnosis.wish and other:
+        return f"it is not known whether connections stay in the zone: {other.says}"
     nodes = nodes_of(diagnosis.routes, lambda _: True)
     return f"connections stay in the zone of the client, from {_of(nodes, diagnosis)}"
 
@@ -162,6 +168,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "nodes": diagnosis.nodes,
         "crossing": list(diagnosis.crossing),
         "failing": list(diagnosis.failing),
+        "uncertain": list(diagnosis.uncertain),
         "hints": list(diagnosis.hints),
         "causes": [
             {

@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.api.client import Api, Object, Response, path_of
 from harness.checks.check import Check, Finding, State, unknown, unusable
+from harness.checks.service_proxies import recognise
 from harness.guest import errors, leftovers
 from harness.guest.labels import new_run_id, run_labels
 from harness.guest.lease import in_use, is_over, read_lease
@@ -136,20 +137,6 @@ def _other_runs(server: Server) -> str | Finding:
     return unknown(f"{who}, left {found}; the next run removes it", "`trafficdist cleanup` removes it immediately")
 
 
-_PROXIES = {  # part of the name of a DaemonSet, and when it serves Services; "" for never
-    "kube-proxy": "always",
-    "cilium": "serves Services itself if kube-proxy replacement is on",
-    "calico-node": "serves Services itself in eBPF mode",
-    "canal": "",
-    "kube-router": "serves Services itself with --run-service-proxy",
-    "antrea-agent": "serves Services itself (AntreaProxy)",
-    "ovnkube-node": "serves Services itself",
-    "kube-ovn": "serves Services itself if its load balancer is on",
-    "kindnet": "",
-    "kube-flannel": "",
-    "aws-node": "",
-    "weave-net": "",
-}
 _NAME_PROXY = "name it with keys project and version in an options file"
 
 
@@ -158,8 +145,9 @@ def check_proxy(daemon_sets: Iterable[Object]) -> str | Finding:
     found = []
     for each in daemon_sets:
         name = str(each["metadata"]["name"])
-        when = next((when for known, when in _PROXIES.items() if known in name), None)
-        if when is not None:
+        known = recognise(name)
+        if known is not None:
+            when = known.when
             containers = each["spec"]["template"]["spec"].get("containers") or [{}]
             details = ", ".join([str(containers[0].get("image", "?")), *([when] if when not in ("", "always") else [])])
             found.append((not when, name, f"{name} ({details})"))

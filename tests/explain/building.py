@@ -170,6 +170,17 @@ def proxy(place: str, version: str = "v1.37.0", *, ready: bool = True, started: 
     }
 
 
+def agent(place: str, name: str, image: str, **labels: str) -> Object:
+    """Return a pod in kube-system that serves Services on a node instead of kube-proxy."""
+    made = proxy(place)
+    made["metadata"] |= {
+        "name": f"{name}-{place}",
+        "labels": {key.replace("_", "-"): each for key, each in labels.items()},
+    }
+    made["spec"]["containers"] = [{"name": name, "image": image}]
+    return made
+
+
 def event(reason: str, message: str, at: str = "2026-11-22T10:00:00Z") -> Object:
     about = {"kind": "Service", "namespace": "shop", "name": "web"}
     return {

@@ -9,6 +9,7 @@ from tests.explain.building import (
     AUTO,
     EACH_ZONE,
     MODE,
+    agent,
     by_annotation,
     endpoint,
     event,
@@ -490,6 +491,14 @@ ROWS |= {
         "connections over IPv6 fail on all 5 nodes: IPv6: no endpoint has an address of family IPv6",
         failing=ALL,
     ),
+    "nodes whose program reads no hints": Row(
+        "not-kube-proxy",
+        objects(service(), proxies=[agent("a1", "kube-router", "kube-router:v2.2.1", k8s_app="kube-router")]),
+        "connections leave their zone from 1 of 5 nodes: no kube-proxy was seen on 1 node, but kube-router",
+        "--probe",
+        nodes="a1",
+        crossing="a1",
+    ),
     "same node with proxies that know zones": Row(
         "proxy-too-old",
         objects(service(asks="PreferSameNode"), NODE_HINTS, proxies=[proxy("a1", "v1.32.4"), proxy("c1", "v1.32.4")]),
@@ -500,6 +509,9 @@ ROWS |= {
 GONE = endpoint("c1", ready=False, serving=False, terminating=True, hints="")
 REUSED = {**endpoint("b1"), "addresses": GONE["addresses"]}
 NOTES = {
+    "clients-choose-endpoints": objects(
+        service(), pods=[pod("web-a1", "a1", **{"app": "web", "security.istio.io/tlsMode": "istio"})]
+    ),
     "session-affinity": objects(service(sessionAffinity="ClientIP")),
     "publishes-unready-pods": objects(service(publishNotReadyAddresses=True)),
     "policy-hides-field": objects(service(internalTrafficPolicy="Local"), on=nodes(a2=None, b2=None)),

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
+from explain import dump
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
-from explain.objects import Objects
 from explain.overview import overview
 from explain.text import answer
-from harness.api.client import Object
 from tests.explain.applying import harm
 from tests.explain.building import nodes
 
 CASES = Path(__file__).with_name("cases")
-_KINDS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "Pod": "pods"}
 
 
 def cluster(name: str) -> Cluster:
     """Return the cluster of a case. A case without nodes has the five nodes of `building`."""
-    found: dict[str, list[Object]] = {each: [] for each in _KINDS.values()}
-    for each in yaml.safe_load_all((CASES / f"{name}.yaml").read_text(encoding="utf-8")):
-        if each["kind"] != "Node":
-            each["metadata"].setdefault("namespace", "default")
-        found[_KINDS[each["kind"]]].append(each)
-    proxies = [each for each in found["pods"] if each["metadata"]["labels"].get("k8s-app") == "kube-proxy"]
-    found["nodes"] = found["nodes"] or nodes()
-    return Cluster(Objects("v1.35.1", **found, proxies=proxies), "released")
+    seen = dump.read(str(CASES / f"{name}.yaml"))
+    return Cluster(replace(seen, nodes=nodes()) if "nodes" in seen.unread else seen, "released")
 
 
 def explained(name: str) -> tuple[Diagnosis, str]:
@@ -40,7 +32,7 @@ def explained(name: str) -> tuple[Diagnosis, str]:
     return found, answer(found)
 
 
-ALL = sorted(each.stem for each in CASES.glob("*.yaml") if each.stem != "one-dump")
+ALL = sorted(each.stem for each in CASES.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -82,3 +74,27 @@ def test_slice_of_the_api_server_is_never_to_be_deleted() -> None:
     found, _ = explained("remedy-deletes-the-only-slice")
     assert [each.cause.id for each in found.findings] == ["slice-of-another-manager"]
     assert not any("delete" in each.remedy for each in found.findings)
+
+
+def test_cilium_without_kube_proxy_gets_no_plain_promise() -> None:
+    found, said = explained("cilium-without-kube-proxy")
+    assert said.startswith(
+        "it is not known whether connections stay in the zone: no kube-proxy was seen on 3 nodes, but "
+    )
+    assert "Cilium (quay.io/cilium/cilium:v1.18.0), which serves Services itself" in said
+    assert "enable-service-topology" in said
+    assert (found.uncertain, found.wanting) == (("n1", "n2", "n3"), False)
+
+
+@pytest.mark.parametrize(("value", "wanting"), [("true", False), ("false", True)])
+def test_setting_of_cilium_decides_whether_it_follows_hints(value: str, wanting: bool) -> None:
+    seen = cluster("cilium-without-kube-proxy").objects
+    config = {"metadata": {"name": "cilium-config"}, "data": {"enable-service-topology": value}}
+    now = Cluster(replace(seen, configs=[config]), "released")
+    found = diagnose(seen.services[0], now)
+    assert (found.wanting, found.uncertain) == (wanting, ())
+
+
+def test_kube_proxy_of_static_pods_is_recognised_by_its_component() -> None:
+    found, _ = explained("kube-proxy-labelled-component")
+    assert (found.findings[0].cause.id, found.unmet) == ("proxy-too-old", ("n1", "n2", "n3"))

@@ -41,7 +41,9 @@ def test_harmless_finding_is_a_note(cause: str, seen: Objects) -> None:
 def test_proxy_that_reads_its_zone_at_start_needs_a_restart() -> None:
     calico = proxy("c1", started=EARLY)
     calico["metadata"] |= {"name": "calico-node-x", "labels": {"k8s-app": "calico-node"}}
-    (first,) = diagnosis(objects(service(), on=nodes(c1=labelled("c1", "c", "csr")), proxies=[calico])).findings
+    found = diagnosis(objects(service(), on=nodes(c1=labelled("c1", "c", "csr")), proxies=[calico]))
+    other, first = found.findings
+    assert (other.cause.id, other.nodes, found.uncertain) == ("not-kube-proxy", ("c1",), ("c1",))
     assert (first.cause.id, first.nodes) == ("zone-label-changed", ("c1",))
     assert first.remedy == "kubectl -n kube-system delete pod calico-node-x"
     assert first.evidence == (f"zone label of c1 written by csr at {AT}, calico-node-x started at {EARLY}",)

@@ -67,6 +67,7 @@ def test_cause_is_reported_and_disappears_after_its_remedy(
 
 
 IN_PROCESS = {
+    "clients-choose-endpoints", "not-kube-proxy",
     "session-affinity", "publishes-unready-pods", "policy-hides-field", "load-balancer-to-pods", "annotation-misspelt",
     "address-of-two-endpoints", "endpoint-in-two-slices", "hint-for-a-zone-without-nodes", "hints-nobody-asked-for",
     "endpoint-on-a-node-not-ready", "control-plane-not-counted",

@@ -1,0 +1,65 @@
+"""The programs that may serve Services on nodes, and how to recognise them. `doctor` and `explain` share this table.
+
+What they read of hints is from docs/families.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Reads = Literal["all", "zone", "none", ""]
+"""The hints that a program follows: of zones and nodes as kube-proxy, of zones alone, none, or "" if it depends."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceProxy:
+    """A program of nodes. `workload` is part of the name of its DaemonSet, and `labels` has labels of its pods.
+
+    `when` is "always", the condition under which it serves Services, or "" for never. `does` is a sentence about hints.
+    """
+
+    name: str
+    workload: str
+    labels: tuple[str, ...] = ()
+    when: str = ""
+    reads: Reads = ""
+    does: str = ""
+
+
+SERVICE_PROXIES = (
+    ServiceProxy("kube-proxy", "kube-proxy", ("k8s-app=kube-proxy", "component=kube-proxy"), "always", "all"),
+    ServiceProxy("GKE Dataplane V2", "anetd", (), "serves Services itself", "",
+                 "is a build of Cilium, and docs/families.md does not examine its use of hints"),
+    ServiceProxy("Cilium", "cilium", ("k8s-app=cilium", "app.kubernetes.io/name=cilium-agent"),
+                 "serves Services itself if kube-proxy replacement is on", "",
+                 "follows zone hints only with loadBalancer.serviceTopology=true (ConfigMap cilium-config, key "
+                 "enable-service-topology), and reads no node hints"),
+    ServiceProxy("Calico eBPF", "calico-node", ("k8s-app=calico-node",), "serves Services itself in eBPF mode", "",
+                 "follows hints from 3.31.5, and reads the zone of its node at its start"),
+    ServiceProxy("", "canal"),
+    ServiceProxy("kube-router", "kube-router", ("k8s-app=kube-router",),
+                 "serves Services itself with --run-service-proxy", "none", "reads no hints"),
+    ServiceProxy("Antrea", "antrea-agent", ("component=antrea-agent",), "serves Services itself (AntreaProxy)", "zone",
+                 "follows zone hints, but node hints only behind a gate"),
+    ServiceProxy("OVN-Kubernetes", "ovnkube-node", ("app=ovnkube-node",), "serves Services itself", "none",
+                 "reads no hints"),
+    ServiceProxy("Kube-OVN", "kube-ovn", (), "serves Services itself if its load balancer is on", "",
+                 "is not examined in docs/families.md"),
+    *(ServiceProxy("", each) for each in ("kindnet", "kube-flannel", "aws-node", "weave-net")),
+)  # fmt: skip
+
+SELECTORS = (
+    "k8s-app in (kube-proxy, cilium, calico-node, kube-router)",
+    "component in (kube-proxy, antrea-agent)",
+    "app=ovnkube-node",
+)
+"""Selectors of the pods of these programs."""
+
+
+def recognise(workload: str, labels: Mapping[str, str] | None = None) -> ServiceProxy | None:
+    """Return the program of a DaemonSet or pod, by its name or labels."""
+    pairs = {f"{key}={value}" for key, value in (labels or {}).items()}
+    by_name = next((each for each in SERVICE_PROXIES if each.workload in workload), None)
+    return by_name or next((each for each in SERVICE_PROXIES if pairs & {*each.labels}), None)
