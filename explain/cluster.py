@@ -11,9 +11,9 @@ from datetime import timedelta
 from functools import cached_property, lru_cache
 
 from explain.components import API_SERVER, CONTROLLER, PROXY
-from explain.objects import CALICO, Objects, kubelet_version
+from explain.objects import CALICO, Objects, is_kube_proxy, kubelet_version
 from harness.api.client import Object
-from harness.checks.service_proxies import SERVICE_PROXIES, Reads, ServiceProxy, recognise
+from harness.checks.service_proxies import Reads, ServiceProxy, recognise
 from harness.guest.lease_record import moment
 from harness.model.topology import ZONE_LABEL
 from reference.endpointslice.endpoints import is_ready
@@ -125,7 +125,7 @@ class Cluster:
     @cached_property
     def _proxies(self) -> Mapping[str, Object]:
         """The pod of each node that serves Services: kube-proxy's if there is one."""
-        by_priority = sorted(self.objects.proxies, key=lambda each: _program(each) == SERVICE_PROXIES[0])
+        by_priority = sorted(self.objects.proxies, key=is_kube_proxy)
         return {str((each.get("spec") or {}).get("nodeName", "")): each for each in by_priority}
 
     @cached_property

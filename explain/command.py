@@ -24,6 +24,7 @@ _EXAMPLES = examples(
     "explain --all                          one line for each Service that requests topology-aware routing",
     "explain --all --record here            save the objects, without Secrets, to explain them elsewhere",
     "explain shop/web --from here",
+    "explain --from before --diff after       the Services that two dumps route differently",
     "explain shop/web --probe                         with connections from a pod in each zone",
     "explain shop/web --if scale=6 --if trafficDistribution=PreferSameZone",
 )
@@ -38,6 +39,10 @@ _EXAMPLES = examples(
 @click.option(
     "--from", "source", metavar="PATH", default="",
     help="Read a recording, the output of kubectl (JSON or YAML), the folder of a dump, or - instead of a cluster.",
+)  # fmt: skip
+@click.option(
+    "--diff", "other", metavar="PATH", default="",
+    help="Show the Services that another dump routes otherwise. With --all --if version=1.N: that this version does.",
 )  # fmt: skip
 @click.option("--record", metavar="DIR", default="", help="Save the objects in a folder, for --from.")
 @click.option(
@@ -72,6 +77,7 @@ def explain(
     every: bool,
     namespace: str,
     source: str,
+    other: str,
     record: str,
     form: str,
     assumed: tuple[str, ...],
@@ -89,11 +95,15 @@ def explain(
 
     The exit code is 1 if some node does not give a Service what it asks for, with --if after the change.
     """
-    from explain.service import Source, explain_all, explain_if, explain_service
+    from explain.service import Source, explain_all, explain_diff, explain_if, explain_service
     from harness.commands.console import console as made
 
-    if every and assumed:
-        raise UsageError("explain --all: --if needs one Service")
+    every = every or bool(other and not service)
+    upgrade = assumed[0].partition("=")[2] if every and assumed and assumed[0].startswith("version=") else ""
+    if every and assumed and (len(assumed) > 1 or not upgrade):
+        raise UsageError("explain --all: --if takes only version=…, and other assumptions need one Service")
+    if (other and (service or assumed)) or ((other or upgrade) and form in {"md", "html"}):
+        raise UsageError("explain --diff: expected --from, without a Service, --if, and --format md or html")
     if every == bool(service):
         raise UsageError("explain: expected one Service, like shop/web, or --all")
     if service and (namespace or form in {"md", "html"}):
@@ -105,6 +115,10 @@ def explain(
     told["follow"] = told["follow"] or "released"
     read, console = Source(**told, folder=source, record=record), made()
     found: Overview | Diagnosis
+    if other or upgrade:
+        differ = explain_diff(namespace, read, other, version=upgrade, form=form, console=console)
+        worse = {"crossing": bool(differ), "failing": any(each.failing for each in differ), "never": False}
+        ctx.exit(int(worse[threshold]))
     if every:
         found = explain_all(namespace, read, form=form, console=console)
     elif assumed:

@@ -185,6 +185,11 @@ def is_proxy(pod: Object) -> bool:
     return found is not None and bool(found.when) and _is_agent(metadata)
 
 
+def is_kube_proxy(pod: Object) -> bool:
+    found = recognise(pod["metadata"]["name"], pod["metadata"].get("labels"))
+    return found is not None and found.reads == "all"
+
+
 def _is_agent(metadata: Object) -> bool:
     """Return whether a pod runs on each node, and is not, for example, the operator of a network."""
     return not any(word in metadata["name"] for word in ("operator", "envoy", "relay", "controller"))

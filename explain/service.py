@@ -9,20 +9,22 @@ import contextlib
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from explain import dump, objects, probe_evidence
+from explain.causes import many
 from explain.cluster import Cluster, ServiceName
 from explain.diagnosis import Diagnosis, diagnose
+from explain.differences import Difference, differences
 from explain.load import shares
 from explain.objects import Objects
 from explain.overview import FORMATS, Overview, overview
 from explain.text import ASSUMES, as_json, parts, proxies, supposition
-from explain.what_if import supposed
+from explain.what_if import supposed, upgraded
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import files_of, find
 from harness.errors import InconclusiveError, UnavailableError, UsageError
@@ -105,6 +107,23 @@ def explain_all(namespace: str, source: Source, *, form: str, console: Console) 
         view = overview(cluster, namespace)
     console.out(FORMATS[form](view), highlight=False)
     return view
+
+
+def explain_diff(
+    namespace: str, source: Source, other: str, *, version: str, form: str, console: Console
+) -> list[Difference]:
+    """Print the Services whose routes differ from those in another dump, or in another version. Return them."""
+    with gc_paused():
+        before, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
+        after = Cluster(dump.read(other), source.follow) if other else upgraded(version, before)
+        found = differences(before, after, namespace)
+    if form == "json":
+        _print_json({"differences": [asdict(each) for each in found]}, console)
+        return found
+    known = len(before.services.keys() | after.services.keys())
+    for line in (*(line for each in found for line in each.lines), f"{len(found)} of {many(known, 'Service')} differ"):
+        console.print(line, soft_wrap=True, markup=False)
+    return found
 
 
 def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:

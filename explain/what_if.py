@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from explain.cluster import Cluster, ServiceName, version_of
 from explain.numbers import floating_point_refuses
-from explain.objects import Objects
+from explain.objects import Objects, is_kube_proxy
 from harness.api.client import Object
 from harness.errors import UsageError
 from reference.endpointslice.hints import CpuHeuristic
@@ -35,6 +35,12 @@ from reference.objects.endpoints import is_ready
 
 FIELD = "trafficDistribution"
 MOST_PODS = 10_000
+
+
+def upgraded(version: str, cluster: Cluster) -> Cluster:
+    """Return the cluster with all components of this version, and the hints of all Services. Raises `UsageError`."""
+    found = Cluster(_upgraded(cluster.objects, _version(version)), cluster.features.follows)
+    return Cluster(with_hints(found, *found.services), cluster.features.follows)
 
 
 def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) -> Cluster:
@@ -57,16 +63,16 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
             known = ", ".join(f"{word}=…" for word in (*changes, "version"))
             raise UsageError(f"--if {each}: expected one of {known}")
     if version:
-        objects = replace(
-            objects,
-            version=version,
-            nodes=[_of_version(each, version) for each in objects.nodes],
-            proxies=(),
-            managers=(),
-            gates={},
-        )
+        objects = _upgraded(objects, version)
     found = Cluster(replace(objects, events=()), cluster.features.follows)
     return Cluster(with_hints(found, name), cluster.features.follows)
+
+
+def _upgraded(objects: Objects, version: str) -> Objects:
+    """Return the objects after an upgrade of Kubernetes, which leaves programs other than kube-proxy as they are."""
+    nodes = [_of_version(each, version) for each in objects.nodes]
+    others = [each for each in objects.proxies if not is_kube_proxy(each)]
+    return replace(objects, version=version, nodes=nodes, proxies=others, managers=(), gates={})
 
 
 def _patched(objects: Objects, name: ServiceName, **spec: str | None) -> Objects:
@@ -193,13 +199,22 @@ def _version(text: str) -> str:
 # Hints
 
 
-def with_hints(cluster: Cluster, name: ServiceName) -> Objects:
-    """Return the objects with the hints that the controller would write for a Service."""
-    service, nodes = cluster.services[name], {each["metadata"]["name"]: each for each in cluster.objects.nodes}
+def with_hints(cluster: Cluster, *names: ServiceName) -> Objects:
+    """Return the objects with the hints that the controller would write for these Services."""
+    kept = frozenset(names)
+    others = [each for each in cluster.objects.endpointslices if _of(each) not in kept]
+    nodes = {each["metadata"]["name"]: each for each in cluster.objects.nodes}
+    slices = [each for name in names for each in _hinted(cluster, name, nodes)]
+    return replace(cluster.objects, endpointslices=[*others, *slices])
+
+
+def _hinted(cluster: Cluster, name: ServiceName, nodes: Mapping[str, Object]) -> list[Object]:
+    """Return the slices of a Service with the hints that the controller would write."""
+    service = cluster.services[name]
     if not service["spec"].get("selector"):
-        return cluster.objects  # another controller writes its slices
+        return cluster.slices.get(name, [])  # another controller writes its slices
     mine = [each for each in cluster.slices.get(name, ()) if _by_controller(each)]
-    others = [each for each in cluster.objects.endpointslices if _of(each) != name or not _by_controller(each)]
+    others = [each for each in cluster.slices.get(name, ()) if not _by_controller(each)]
     pods = [_pod(each, number, service) for number, each in enumerate(_pods_of(mine))]
     plan = plan_service(service, pods, nodes, (), features=cluster.features)
     ready = Counter(each["addressType"] for each in plan.create for endpoint in each["endpoints"] if is_ready(endpoint))
@@ -212,7 +227,7 @@ def with_hints(cluster: Cluster, name: ServiceName) -> Objects:
         {**each, "endpoints": [written.get(one["addresses"][0], _plain(one)) for one in each.get("endpoints") or ()]}
         for each in mine
     ]
-    return replace(cluster.objects, endpointslices=[*others, *slices])
+    return [*others, *slices]
 
 
 def _by_controller(endpoint_slice: Object) -> bool:

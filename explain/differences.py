@@ -1,0 +1,65 @@
+"""Compare the routes of all Services in two clusters: two dumps, or a cluster before and after a change.
+
+Endpoints are compared by their place and not by their address, which changes with each rollout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from explain.causes import listed
+from explain.cluster import Cluster, ServiceName
+from explain.diagnosis import Diagnosis, diagnose
+from explain.text import answer
+from reference.proxy.objects import UNREADABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A Service whose routes differ on some nodes, with both headlines. `failing` is true if connections fail then."""
+
+    service: str
+    nodes: tuple[str, ...]
+    before: str
+    after: str
+    failing: bool = False
+
+    @property
+    def lines(self) -> Iterator[str]:
+        yield f"{self.service}: {listed(self.nodes) or 'all nodes'}"
+        yield f"  before    {self.before}"
+        yield f"  after     {self.after}"
+
+
+def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[Difference]:
+    """Return the Services that exist in only one cluster, or whose routes differ on a node of both."""
+    names = sorted(each for each in before.services.keys() | after.services.keys() if namespace in {"", each[0]})
+    found = []
+    for name in names:
+        (was, said), (now, says) = _explained(before, name), _explained(after, name)
+        nodes = tuple(node for node in sorted(was.keys() & now.keys()) if was[node] != now[node])
+        if nodes or (said != says and not (was and now)):
+            failing = any("fails" in each for routes in now.values() for each in routes.values())
+            found.append(Difference("/".join(name), nodes, said, says, failing))
+    return found
+
+
+_Places = Mapping[str, Mapping[str, tuple[str, bool, str]]]
+
+
+def _explained(cluster: Cluster, name: ServiceName) -> tuple[_Places, str]:
+    """Return what each node does at each port, and the headline."""
+    try:
+        found = diagnose(cluster.services[name], cluster) if name in cluster.services else None
+    except (*UNREADABLE, AttributeError) as error:
+        return {}, f"its objects cannot be read: {error!r}"
+    return (_places(found), answer(found)) if found else ({}, "there is no such Service")
+
+
+def _places(found: Diagnosis) -> _Places:
+    places: dict[str, dict[str, tuple[str, bool, str]]] = {}
+    for each in found.routes:
+        for node in each.nodes:
+            places.setdefault(node, {})[each.label] = (each.tier, bool(each.crossing), each.short)
+    return places
