@@ -27,6 +27,14 @@ _PATIENCE = 4
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
+_MESHES = {
+    "security.istio.io/tlsMode": "sidecars of Istio",
+    "linkerd.io/control-plane-ns": "sidecars of Linkerd",
+    "istio.io/dataplane-mode": "the ambient mesh of Istio",
+}
+"""Labels of pods whose connections a mesh routes."""
+_INGRESSES = {"ingress-nginx", "traefik", "contour", "haproxy-ingress", "kong"}
+
 ServiceName = tuple[str, str]
 """Namespace and name."""
 
@@ -79,6 +87,7 @@ class Cluster:
             if name := service_name(each):
                 self.slices[each["metadata"].get("namespace", ""), name].append(each)
         self._behaviours = lru_cache(self._behaviour)
+        self.choosers = lru_cache(self._choosers)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
 
     @property
@@ -152,14 +161,15 @@ class Cluster:
             found[each["metadata"].get("namespace", "")].append(each)
         return found
 
-    def in_namespace(self, namespace: str) -> Sequence[Object]:
-        return self._in_namespaces.get(namespace, ())
+    def _choosers(self, namespace: str) -> frozenset[str]:
+        """Return the programs that choose endpoints for clients of a namespace, if the labels of pods show them."""
+        names = {name for key, name in _MESHES.items() if self._with_label(namespace, key)}
+        return frozenset(names | self._ingresses)
 
     @cached_property
-    def ingresses(self) -> Sequence[Object]:
-        """The pods of ingress controllers, as far as their component label shows."""
-        labelled = ((each, each["metadata"].get("labels") or {}) for each in self.objects.pods)
-        return [each for each, labels in labelled if labels.get("app.kubernetes.io/component") == "controller"]
+    def _ingresses(self) -> set[str]:
+        labels = (each["metadata"].get("labels") or {} for each in self.objects.pods)
+        return _INGRESSES & {str(each.get("app.kubernetes.io/name", "")) for each in labels}
 
     def pods(self, service: Object) -> list[Object] | None:
         """Return the pods that a Service selects, or None if the pods are unknown."""

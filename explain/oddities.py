@@ -23,19 +23,11 @@ _POD_TARGETS = {
 """Annotations of load balancers that send to pods instead of nodes, with their value ("" for any)."""
 
 
-_CHOOSERS = {
-    "security.istio.io/tlsMode": "sidecars of Istio",
-    "linkerd.io/control-plane-ns": "sidecars of Linkerd",
-    "istio.io/dataplane-mode": "the ambient mesh of Istio",
-}
-"""Labels of pods whose connections a mesh routes."""
-_INGRESSES = {"ingress-nginx", "traefik", "contour", "haproxy-ingress", "kong"}
-
-
 def oddities(case: Case) -> Iterator[Finding]:
     yield from of_service(case)
     endpoints = [(each, one) for one in case.slices for each in one.get("endpoints") or ()]
-    yield from _choosers(case)
+    if names := case.cluster.choosers(case.namespace):
+        yield found("clients-choose-endpoints", names=listed(sorted(names)))
     yield from _addresses([each for each, _ in endpoints])
     yield from _of_hints(case, [(each, one) for each, one in endpoints if has_hints(each)])
     ready = [each for each, _ in endpoints if is_ready(each)]
@@ -56,17 +48,6 @@ def of_service(case: Case) -> Iterator[Finding]:
     for key, value in _POD_TARGETS.items():
         if key in annotations and value in {"", annotations[key]}:
             yield found("load-balancer-to-pods", key=key)
-
-
-def _choosers(case: Case) -> Iterator[Finding]:
-    """Yield the programs of clients that choose endpoints, if pods show them."""
-    names = set()
-    for pod in (*case.cluster.in_namespace(case.namespace), *case.cluster.ingresses):
-        labels = pod["metadata"].get("labels") or {}
-        names |= {name for key, name in _CHOOSERS.items() if key in labels}
-        names |= {labels["app.kubernetes.io/name"]} & _INGRESSES if "app.kubernetes.io/name" in labels else set()
-    if names:
-        yield found("clients-choose-endpoints", names=listed(sorted(names)))
 
 
 def misspelt(case: Case) -> Finding | None:
