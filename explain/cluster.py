@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import cached_property, lru_cache
 
 from explain.components import API_SERVER, CONTROLLER, PROXY
-from explain.objects import CALICO, Objects, is_kube_proxy, kubelet_version
+from explain.objects import CALICO, CILIUM_SETTING, Objects, is_kube_proxy, kubelet_version
 from harness.api.client import Object
 from harness.checks.service_proxies import Reads, ServiceProxy, recognise
 from harness.guest.lease_record import moment
@@ -125,7 +125,7 @@ class Cluster:
         """Return which hints a program follows, from its settings and version if they are known."""
         if program.name == "Cilium" and self.objects.configs:
             data = self.objects.configs[0].get("data") or {}
-            return "zone" if data.get("enable-service-topology") == "true" else "none"
+            return "zone" if data.get(CILIUM_SETTING) == "true" else "none"
         version = re.search(r":v?(\d+)\.(\d+)\.(\d+)", image)
         if program.name == "Calico eBPF" and version:
             return "all" if tuple(map(int, version.groups())) >= (3, 31, 5) else ""

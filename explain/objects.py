@@ -21,7 +21,7 @@ from harness.api.client import Api, Object, RefusedError
 from harness.checks.service_proxies import SELECTORS, recognise
 from harness.errors import UsageError
 
-CILIUM_CONFIG = "cilium-config"
+CILIUM_CONFIG, CILIUM_SETTING = "cilium-config", "enable-service-topology"
 CALICO = "calico-node"  # the proxy in Calico's eBPF mode, which replaces kube-proxy
 _MANAGERS = "component=kube-controller-manager"
 SYSTEM = "kube-system"
@@ -144,6 +144,7 @@ def write(objects: Objects, folder: Path) -> list[str]:
         "pods": list({(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in about}.values()),
         "events": objects.events,
         "leases": objects.leases,
+        **({"configmaps": [*map(_about_config, objects.configs)]} if objects.configs else {}),
     }
     said = []
     try:
@@ -167,6 +168,12 @@ def write(objects: Objects, folder: Path) -> list[str]:
 def _write(path: Path, content: Object) -> None:
     with path.open("xb") as file:
         file.write(orjson.dumps(content, option=orjson.OPT_INDENT_2) + b"\n")
+
+
+def _about_config(config: Object) -> Object:
+    """Return only the setting of a ConfigMap that an explanation uses."""
+    data = {key: value for key, value in (config.get("data") or {}).items() if key == CILIUM_SETTING}
+    return {"metadata": {"name": config["metadata"]["name"], "namespace": SYSTEM}, "data": data}
 
 
 def about_pod(pod: Object, *, status: bool = True) -> Object:

@@ -206,7 +206,8 @@ def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: C
     """Return the diagnosis, with a mismatch added as the first cause."""
     other = [each for each in seen if each.verdict == "otherwise"]
     if not other:
-        return found_now
+        proven = all(each.verdict == "as expected" for each in seen)  # whatever program serves the nodes
+        return replace(found_now, uncertain=() if proven else found_now.uncertain)
     nodes = tuple(dict.fromkeys(each.question.node for each in other))
     lost = tuple(dict.fromkeys(each.question.node for each in other if each.lost))
     one = other[0]

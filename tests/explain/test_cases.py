@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from explain import dump
+from explain import objects as files
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
 from explain.overview import overview
@@ -87,11 +88,12 @@ def test_cilium_without_kube_proxy_gets_no_plain_promise() -> None:
 
 
 @pytest.mark.parametrize(("value", "wanting"), [("true", False), ("false", True)])
-def test_setting_of_cilium_decides_whether_it_follows_hints(value: str, wanting: bool) -> None:
+def test_setting_of_cilium_decides_whether_it_follows_hints(value: str, wanting: bool, tmp_path: Path) -> None:
     seen = cluster("cilium-without-kube-proxy").objects
-    config = {"metadata": {"name": "cilium-config"}, "data": {"enable-service-topology": value}}
-    now = Cluster(replace(seen, configs=[config]), "released")
-    found = diagnose(seen.services[0], now)
+    config = {"metadata": {"name": "cilium-config"}, "data": {"enable-service-topology": value, "other": "hidden"}}
+    files.write(replace(seen, configs=[config]), tmp_path)
+    assert "hidden" not in (tmp_path / "configmaps.json").read_text()
+    found = diagnose(seen.services[0], Cluster(dump.read(str(tmp_path)), "released"))
     assert (found.wanting, found.uncertain) == (wanting, ())
 
 

@@ -14,7 +14,7 @@ from explain.text import answer
 from harness.api.client import Object
 from harness.errors import UsageError
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Unknown
-from tests.explain.building import EACH_ZONE, ZONES, endpoint, node, objects, of_slice, pod, service
+from tests.explain.building import EACH_ZONE, ZONES, agent, endpoint, node, objects, of_slice, pod, service
 
 PORTS = [{"port": 80, "protocol": "TCP", "name": "web"}, {"port": 53, "protocol": "UDP", "name": "dns"}]
 
@@ -146,3 +146,13 @@ def test_proxy_is_not_blamed_where_the_pod_itself_refuses(direct: Mapping[Observ
     answers = [Seen(each, {REFUSED: 10}, direct) for each in found.questions]
     assert found.questions[0].targets == ((EACH_ZONE[0]["addresses"][0], 8080),)
     assert with_seen(diagnose(seen.services[0], cluster), found, answers, cluster).findings[0].cause.id == cause
+
+
+@pytest.mark.parametrize(("told", "known"), [(True, True), (False, False)])
+def test_probe_can_tell_whether_another_program_follows_hints(told: bool, known: bool) -> None:
+    cilium = [agent(each, "cilium", "cilium:v1.18.0", k8s_app="cilium") for each in ZONES]
+    seen = objects(proxies=cilium)
+    cluster, found = Cluster(seen, "released"), planned(seen)
+    answers = [Seen(each, {Reached(each.expected[0] if told else ""): 66}) for each in found.questions]
+    said = answer(with_seen(diagnose(seen.services[0], cluster), found, answers, cluster))
+    assert said.startswith("connections stay in the zone" if known else "it is not known")
