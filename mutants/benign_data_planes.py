@@ -250,6 +250,8 @@ BENIGN: list[Mutant] = [
                "SERVICE/udp-flow-leaves-a-removed-endpoint",
                "SERVICE/udp-flows-at-external-addresses",
                "SERVICE/udp-flows-at-node-ports",
+               "SERVICE/udp-flows-follow-the-target-port",
+               "SERVICE/udp-flows-of-local-policies",
                "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
                *(f"SERVICE/udp-flows{where}-end-with-{what}"
                  for where in ("", "-over-ipv6", "-at-node-ports", "-outside")
