@@ -46,7 +46,7 @@ from harness.model.workloads import Pod
 from harness.scenario.bystanders import Bystanders
 from harness.scenario.components import ComponentOperations
 from harness.scenario.drawn_history import DrawnHistory
-from harness.scenario.drawn_pods import DrawnLabels, DrawnPods
+from harness.scenario.drawn_pods import DrawnPods
 from harness.scenario.nodes import Nodes
 from harness.scenario.paths import Path
 from harness.scenario.published_slices import PublishedSlices
@@ -57,6 +57,7 @@ from harness.scenario.surroundings import Standing, Surroundings
 from harness.variation import axes
 from harness.variation import objects as variation
 from harness.variation.axes import PLAIN, Draw
+from harness.variation.labels import DrawnLabels
 
 _FEW_PORTS = 8  # every cluster can run a server with this number of ports, each of which may be a container
 _LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value

@@ -1,6 +1,6 @@
 """The drawn form of a scenario's pods and of the Services that select them: labels, named ports and network.
 
-The right slices and answers do not depend on it. Nodes get labels in the same form.
+The right slices and answers do not depend on it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from harness.model.abilities import Ability
 from harness.model.manifests import TARGET_PORT
 from harness.variation import axes
 from harness.variation.axes import Draw
+from harness.variation.labels import DrawnLabels
 
 FORMER = ("former-1", "former-2")
 """Names of pods that had the labels of a scenario's pod, and lost them."""
@@ -25,29 +26,6 @@ _NAMES = {"TCP": "drawn-tcp", "UDP": "drawn-udp"}
 
 _FIRST_NUMBER, _NUMBERS = 8091, 3  # of target ports
 _MOST = 2  # pods whose labels change; a scenario may have hundreds
-
-
-@dataclass(slots=True)
-class DrawnLabels:
-    """Labels and selectors in the drawn form. One value of each key may be written as an empty value."""
-
-    draw: Draw
-    _empty: dict[str, str] = field(default_factory=dict)
-
-    def of(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return these labels, or this selector, in the drawn form. `None` removes a label."""
-        if self.draw[axes.LABELS] != "empty":
-            return dict(labels)
-        return {
-            key: "" if value is not None and value == self._empty.setdefault(key, value) else value
-            for key, value in labels.items()
-        }
-
-    def before(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return the labels that an object has before these, if labels are drawn to change. Otherwise {}."""
-        return {
-            key: "before" for key, value in labels.items() if value is not None and self.draw[axes.LABELS] == "changed"
-        }
 
 
 @dataclass(slots=True)

@@ -20,9 +20,9 @@ from harness.judging.history import History
 from harness.model import manifests
 from harness.model.manifests import has_condition
 from harness.model.topology import ONE_ZONE, Node
-from harness.scenario.drawn_pods import DrawnLabels
 from harness.scenario.nodes import Nodes
 from harness.variation.axes import PLAIN
+from harness.variation.labels import DrawnLabels
 
 
 class _Backend(NetnsBackend):
