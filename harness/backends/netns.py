@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from harness import eventually, threads
 from harness.api import requests
-from harness.api.client import Api, Object
+from harness.api.client import Api, Object, RefusedError
 from harness.api.names import Names, TranslatingApi
 from harness.backends import node_lifecycle
 from harness.backends.component_sync import ComponentSync
@@ -181,6 +181,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         begun.callback(self.control_plane.stop)
         self._witnesses["control-plane"] = self.control_plane.evidence
         self.control_plane.start()
+        begun.push(self._explain)
         places = {name: host.namespace for name, host in self.network.nodes.items()}
         _, (_, port) = server_of(self.control_plane.kubeconfig())
         self._hung = HungWatch(places, port)
@@ -405,6 +406,11 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         fabric_check.check(self.network)
         self._check_nodes()
         self._components.check_progress()
+
+    def _explain(self, _: object, error: BaseException | None, __: object) -> None:
+        """After an error at boot, raise `DistrustError` if the reason is a deleted node."""
+        if isinstance(error, (HarnessError, RefusedError)):
+            self._check_nodes()
 
     def _check_nodes(self) -> None:
         """Raise `DistrustError` if a program other than the suite has deleted nodes from the API."""

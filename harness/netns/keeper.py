@@ -387,6 +387,8 @@ class Keeper:
             shared.append(common)
         logs = {(found.st_dev, found.st_ino): found.st_size for found in map(os.fstat, self._logs())}
         memory = (private + max(shared)) * _PAGE
+        if self._limits["memory"] and memory >= self._limits["memory"] * 1e6:
+            memory = min(memory, sum(map(_proportional, pids)))
         return {"processes": processes, "memory": memory / 1e6, "log": sum(logs.values()) / 1e6} if pids else {}
 
     def _logs(self) -> list[int]:
@@ -416,6 +418,15 @@ def _limit() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     files = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+
+def _proportional(pid: str) -> int:
+    """Return the bytes of memory of a process, with its share of what it has in common with other processes."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+            return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+    except OSError:  # it has ended
+        return 0
 
 
 def _kill_all() -> None:

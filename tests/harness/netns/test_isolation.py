@@ -305,5 +305,25 @@ def test_program_that_reaches_a_limit_is_ended_and_the_limit_is_named(
     assert run(mine, "echo again") == "again"
 
 
+FORKS = """
+import os, signal
+it = os.urandom(30_000_000)
+for _ in range(10):
+    os.fork() or signal.pause()
+print("up", flush=True)
+signal.pause()
+"""
+
+
+def test_memory_that_processes_have_in_common_counts_once(room: MakeRoom, tmp_path: Path) -> None:
+    """Memory is compared first, so it is below its limit when the log reaches another one."""
+    mine = room(memory=200, log=1)
+    parent = started(mine, tmp_path / "log", sys.executable, "-c", FORKS)
+    eventually(lambda: parent.said() == "up", within=20, describe="ten children")
+    hog = started(mine, tmp_path / "other", sys.executable, "-c", HOGS["log"])
+    assert hog.result(60) == -signal.SIGKILL
+    assert "limits.log" in hog._ended()
+
+
 def test_each_part_of_the_isolation_is_checked_before_the_start() -> None:
     assert set(OWN) <= set(REQUIREMENTS)
