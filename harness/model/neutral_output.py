@@ -22,9 +22,9 @@ from harness.model.escaping import for_terminal
 
 _COLOUR = r"\x1b\[[0-9;]*m"
 _BLANK = rf"(?:\s|{_COLOUR})*"
-_COMMAND = re.compile(rf"(^{_BLANK}:(?=:)|##[A-Za-z]{{0,20}}(?=\[))")
+_COMMAND = re.compile(rf"(^{_BLANK}:(?=:)|##\w{{0,20}}(?=\[))")
 _BEGIN = re.compile(rf"{_BLANK}(:?)")
-_LAST = re.compile(r"##?[A-Za-z]{0,20}\Z")
+_LAST = re.compile(r"##?\w{0,20}\Z")
 _BREAKS = re.compile(r"([\r\n])")
 _COLOURS = re.compile(f"({_COLOUR})")
 

@@ -29,7 +29,7 @@ def commands(output: str) -> list[str]:
 
 def _is_command(line: str) -> bool:
     trimmed = line.strip()
-    after, found, rest = line.partition("##[")[2], "##[" in line, re.search(r"##\w+\[", line)
+    after, found, rest = line.partition("##[")[2], "##[" in line, re.search(r"##\w{1,20}\[", line)
     return (trimmed.startswith("::") and "::" in trimmed[2:]) or (found and "]" in after) or rest is not None
 
 

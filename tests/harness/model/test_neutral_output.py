@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.model.neutral_output import Neutral, for_drawing, neutral, neutral_streams
@@ -30,6 +30,7 @@ def test_planted_commands_are_shown_and_not_obeyed(text: str) -> None:
     assert shown.count("planted") == text.count("planted")
 
 
+@example(["##", "é", "["])
 @given(st.lists(PIECES, max_size=30))
 def test_text_in_any_pieces_is_not_obeyed(pieces: list[str]) -> None:
     stream = Neutral()
