@@ -5,6 +5,7 @@ Handlers never block, because the request body is complete and the registry answ
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ _DELETE_OPTIONS: shapes.Shape = {
     shapes.OTHERS: shapes.ANY,
 }
 _INT64 = 1 << 63
+MAX_WARNING_LETTERS = 4096
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _RETURN_DELETED = frozenset({"pods", "services"})  # the other kinds answer with a Status
 
@@ -66,8 +68,12 @@ class Response:
     content_type: str = media.JSON
 
     def warning_headers(self) -> list[str]:
-        """Return the values of the `Warning` headers. Like Kubernetes, leave out texts with control characters."""
+        """Return the values of the `Warning` headers. Like Kubernetes, shorten many, and omit control characters."""
         sound = [each for each in self.warnings if not _CONTROL.search(each)]
+        if sum(map(len, sound)) > MAX_WARNING_LETTERS:
+            sound = [each[:256] for each in sound]
+            ends = itertools.accumulate(map(len, sound))
+            sound = [each for each, end in zip(sound, ends, strict=True) if end <= MAX_WARNING_LETTERS]
         quoted = [each.replace("\\", "\\\\").replace('"', '\\"') for each in sound]
         return [f'299 - "{each}"' for each in quoted]
 

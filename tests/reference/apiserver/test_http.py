@@ -140,6 +140,15 @@ def test_unknown_field_warns(http: Any) -> None:
         assert response.headers["Warning"] == '299 - "unknown field \\"spec.color\\""'
 
 
+def test_many_warnings_are_shortened(http: Any) -> None:
+    body = {"metadata": {"name": "one"}, **{f"x{index}{'y' * 300}": 1 for index in range(1000)}}
+    with http.open("POST", "/api/v1/namespaces/default/configmaps", body) as answer:
+        assert answer.status == 201
+        warnings = answer.headers.get_all("Warning")
+    assert len(warnings) == 16
+    assert max(map(len, warnings)) < 300
+
+
 def test_unknown_field_is_refused_when_strict(http: Http) -> None:
     code, status = http("POST", f"{SERVICES}?fieldValidation=Strict", service(color="red"))
     assert (code, status["reason"]) == (400, "BadRequest")
