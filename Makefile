@@ -225,7 +225,8 @@ benchmarks: $(VENV)/.dev  ## measure the figures in docs/figures.md again (takes
 clean:  ## remove the virtual environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
 
-PIP = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt
+PIP = $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
+HASHES = $(PIP) --require-hashes
 INSTALL = $(BIN)/python .ci/progress.py
 
 $(VENV)/bin/python:
@@ -235,14 +236,16 @@ $(VENV)/bin/python:
 	  echo "error: $(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; \
 	  exit 1; }
 
+# pip checks the hash of each dependency. It has none of this folder, which is therefore installed by itself.
 $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
-	@$(INSTALL) "Installing trafficdist and its dependencies into $(VENV)" $(PIP) -e .
+	@$(INSTALL) "Installing trafficdist's dependencies into $(VENV)" $(HASHES) -r constraints.txt
+	@$(INSTALL) "Installing trafficdist into $(VENV)" $(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.run
-	@$(INSTALL) "Installing the dependencies of its tests and linters into $(VENV)" $(PIP) -e '.[dev]'
+$(VENV)/.dev: $(VENV)/.run constraints-dev.txt
+	@$(INSTALL) "Installing the dependencies of its tests and linters into $(VENV)" $(HASHES) -r constraints-dev.txt
 	@touch $@
 
-$(VENV)/.fuzz: $(VENV)/.dev
-	@$(INSTALL) "Installing schemathesis into $(VENV)" $(PIP) -e '.[fuzz]'
+$(VENV)/.fuzz: $(VENV)/.dev constraints-fuzz.txt
+	@$(INSTALL) "Installing schemathesis into $(VENV)" $(HASHES) -r constraints-fuzz.txt
 	@touch $@

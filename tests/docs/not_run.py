@@ -80,7 +80,8 @@ NOT_RUN = {
     "pipx install git+https://github.com/trafficdist/trafficdist": _DOWNLOAD,
     "uv tool install git+https://github.com/trafficdist/trafficdist": _DOWNLOAD,
     "git clone --branch v0.1.0 https://github.com/trafficdist/trafficdist": _DOWNLOAD,
-    "pip install --constraint trafficdist/constraints.txt --editable trafficdist": _DOWNLOAD,
+    "pip install --require-hashes --requirement trafficdist/constraints.txt": _DOWNLOAD,
+    "pip install --no-deps --no-build-isolation --editable trafficdist": _DOWNLOAD,
     "make skew": _COMPONENT,
     "make test": _SELF,
     "trafficdist cluster up --control-plane binaries:1.37 --proxy kube-proxy --mode iptables": _COMPONENT,
@@ -145,7 +146,7 @@ NOT_RUN = {
     "docker build --file deploy/Containerfile --tag registry.example/trafficdist:0.1.0 .": _IMAGE,
     "docker build --file deploy/Containerfile --build-arg BASE=trafficdist.dev/python:3.11 "
     "--tag registry.example/trafficdist:0.1.0 .": _BASE,
-    "pip download --dest wheels --constraint constraints.txt . hatchling": _BASE,
+    "pip download --dest wheels --require-hashes --requirement constraints.txt": _BASE,
     r"printf '[global]\nno-index = true\nfind-links = /srv/wheels\n' > pip.conf": _BASE,
     "mmdebstrap --variant=minbase --include=python3-venv,ca-certificates --customize-hook='copy-in wheels /srv' "
     "--customize-hook='copy-in pip.conf /etc' bookworm python.tar": _BASE,

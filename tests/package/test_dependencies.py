@@ -1,7 +1,8 @@
-"""constraints.txt pins every package that an installation with all extras contains."""
+"""The constraints files pin every package that an installation with all extras contains, with hashes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib import metadata
 
@@ -23,7 +24,34 @@ def brought_by(name: str, extras: frozenset[str], seen: set[tuple[str, frozenset
             yield from brought_by(wanted.name, frozenset(wanted.extras), seen)
 
 
+FILES = ("constraints.txt", "constraints-dev.txt", "constraints-fuzz.txt")
+
+
+def pins(*names: str) -> dict[str, list[str]]:
+    """Return the hashes of each package of these files. The order of the files is that of their installation."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        for package in re.split(r"^(?=\S)", (ROOT / name).read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            pinned = re.match(r"([\w.-]+)==\S+( ; [^\\]+)? \\\n", package)
+            assert pinned, package
+            assert canonicalize_name(pinned[1]) not in found, f"{pinned[1]} is in two files"
+            found[canonicalize_name(pinned[1])] = re.findall(r"--hash=sha256:([0-9a-f]{64})", package)
+    return found
+
+
 def test_constraints_pin_what_is_installed_with_the_project() -> None:
-    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
-    pinned = {canonicalize_name(pin.partition("==")[0]) for pin in pins}
-    assert set(brought_by("trafficdist", frozenset({"dev"}), set())) - pinned == set()
+    assert set(brought_by("trafficdist", frozenset({"dev"}), set())) - pins(*FILES).keys() == set()
+    assert set(brought_by("trafficdist", frozenset(), set())) - pins(*FILES[:1]).keys() == set()
+
+
+def test_each_package_has_the_hashes_of_its_files() -> None:
+    assert [name for name, hashes in pins(*FILES).items() if not hashes] == []
+
+
+def test_package_is_built_without_packages_that_no_hash_pins() -> None:
+    assert {"hatchling", "editables"} <= pins(*FILES[:1]).keys()
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "pip install" not in text.replace("PIP = $(BIN)/python -m pip install --disable", "")
+    commands = re.findall(r"\$\((?:PIP|HASHES)\) (-.*)", text)
+    assert all(each.startswith(("--require-hashes", "-r ", "--no-deps --no-build-isolation")) for each in commands)
+    assert len(commands) == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -29,6 +30,38 @@ def test_workflows_pass_actionlint() -> None:
         pytest.skip("actionlint is not installed: run go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12")
     run = subprocess.run([actionlint, "-oneline"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (run.returncode, run.stdout) == (0, "")
+
+
+def test_actions_of_others_are_named_by_commit() -> None:
+    files = [*(ROOT / ".github/workflows").iterdir(), ROOT / "action.yml", ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    uses = {
+        f"{path.name}: {line.strip()}": line.partition("uses:")[2].strip()
+        for path in files
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.match(r"\s*(- )?uses:", line)
+    }
+    assert len(uses) > 10
+    right = re.compile(r"\./|trafficdist/trafficdist@<commit> # |[\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
+    assert [each for each, action in uses.items() if not right.match(action)] == []
+
+
+ANSWERS = {
+    "a vulnerability": ([{"name": "a", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}], 1, "CVE-1"),
+    "none": ([{"name": "a", "version": "1", "vulns": []}], 0, "1 of 1 packages audited"),
+    "no database": ([{"name": "a", "skip_reason": "not found"}], 0, "the audit is unavailable"),
+    "no network": (None, 0, "the audit is unavailable"),
+}
+
+
+@pytest.mark.parametrize(("answer", "code", "said"), ANSWERS.values(), ids=list(ANSWERS))
+def test_audit_fails_for_a_vulnerability_and_not_without_a_network(
+    answer: list[Any] | None, code: int, said: str, tmp_path: Path
+) -> None:
+    text = json.dumps({"dependencies": answer}) if answer is not None else ""
+    program(tmp_path, "pip-audit", f"#!/bin/sh\necho '{text}'\n")
+    command = [sys.executable, ROOT / ".ci/audit.py", tmp_path / "pip-audit"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (ended.returncode, said in ended.stdout) == (code, True), ended.stdout + ended.stderr
 
 
 def test_nightly_runs_name_options_that_exist() -> None:
