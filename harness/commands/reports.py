@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,28 +59,45 @@ Exit codes:
   13  the report is refused, with the reasons"""
 
 
+def _repository(_: click.Context, __: click.Parameter, value: str) -> str:
+    if value and not re.fullmatch(r"\w[\w.-]*/[\w.-]+", value):
+        raise UsageError(f"--repo {value[:100]!r}: expected OWNER/NAME, for example acme/acme-proxy")
+    return value
+
+
 @click.command(
     epilog=examples("verify latest", "verify reports/1.37/kubernetes-kube-proxy/1.37.2-nftables", codes=_VERIFY_CODES)
 )
 @click.argument("folder", type=PLACE, metavar="FOLDER")
+@click.option(
+    "--repo",
+    metavar="OWNER/NAME",
+    default="",
+    callback=_repository,
+    help="GitHub repository whose workflow made attestation.jsonl, if FOLDER has it.  [that of the implementation]",
+)
 @SUITE
-def verify(folder: str, suite: str) -> int:
+def verify(folder: str, repo: str, suite: str) -> int:
     """Verify that the report in FOLDER follows from the history of its run.
 
     Derives each verdict again. Also checks the schema, the history's chain of digests, the digests of all files, the
     catalogue (no requirement missing or duplicate), messages, statistics, profiles, times, the identity of the
     implementation, and that the run can be certified. Needs the release that made the run, but no cluster, root or
-    network.
+    network. If gh is installed, it checks an attestation by GitHub.
     """
     from harness.plugin.suite import catalogue
     from harness.report.rejudged import place_of
-    from harness.report.verified import CHECKS, verify
+    from harness.report.verified import CHECKS, attested, verify
 
     place = place_of(folder).parent
     if not (place / "report.yaml").exists():
         raise UsageError(f"{place}: has no report.yaml; expected the folder of a run that has ended")
-    if code := tell(place, verify(place, catalogue(suite))):
+    refused = verify(place, catalogue(suite))
+    unattested, attestation = attested(place, repo) if not any(each.check == "schema" for each in refused) else ([], "")
+    if code := tell(place, [*refused, *unattested]):
         return code
+    if attestation:
+        click.echo(f"attestation: {for_line(attestation)}")
     click.secho(f"The report in {place} follows from its run: {', '.join(CHECKS)}.", fg="green")
     return 0
 

@@ -23,7 +23,7 @@ from harness.judging.verdict import SkipReason
 from harness.model.files import files_in, links_in, sha256_of, sha256_of_folder
 from harness.model.garbage_collection import gc_paused
 from harness.model.requirements import Requirement
-from harness.report import causes, conformance, junit, published
+from harness.report import attestation, causes, conformance, junit, published
 from harness.report.environment import catalogue_digest, suite_version
 from harness.report.page import again, page
 from harness.report.reactions import by_case, listed
@@ -66,6 +66,16 @@ class Evidence:
     catalogue: Mapping[str, Requirement]
     results: Sequence[Result]
     """The results derived from the history, for the requirements of the catalogue."""
+
+
+def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
+    """Return the reasons why the attestation of a report is refused, and a sentence about it, or "" without one.
+
+    Without a repository, that of the implementation must have made the report. Raises `UsageError` without a report.
+    """
+    repository = repository or attestation.repository_of(conformance.read_report(str(folder)))
+    held, text = attestation.check(folder, repository)
+    return [Refusal("attestation", text)] if held is False else [], text
 
 
 def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
@@ -145,7 +155,7 @@ def _artifacts(run: Evidence) -> Iterator[str]:
             yield f"{path} is not a file of the run: remove it"
 
 
-_NOT_LISTED = {"report.yaml", MARK}
+_NOT_LISTED = {"report.yaml", MARK, attestation.FILE}
 
 
 def _suite(run: Evidence) -> Iterator[str]:

@@ -13,9 +13,9 @@ from typing import Any
 from harness.errors import UsageError
 from harness.model.files import MEGABYTE, content
 from harness.model.requirements import Requirement
-from harness.report import published
+from harness.report import attestation, published
 from harness.report.conformance import read_report
-from harness.report.verified import Refusal, refusals
+from harness.report.verified import Refusal, attested, refusals
 from tools.shelf import place
 from tools.shelf.entry import HOLDS, Entry, described
 from tools.shelf.markdown import readme
@@ -37,6 +37,7 @@ def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) 
         *_files(folder, report),
         *_readme(folder, entry, report),
         *_date(entry, today),
+        *attested(folder)[0],
     ]
 
 
@@ -52,7 +53,7 @@ def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
 
 
 def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
-    named = {each["path"] for each in report["artifacts"]} & {published.EVIDENCE}
+    named = {attestation.FILE, *({each["path"] for each in report["artifacts"]} & {published.EVIDENCE})}
     right = {place.REPORT, place.README, place.HISTORY, *named}
     found = {
         str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir()
