@@ -83,7 +83,7 @@ def _validate_owners(owners: list[Mapping[str, Any]]) -> list[FieldError]:
             for name in ("apiVersion", "kind", "name", "uid")
             if not owner.get(name)
         ]
-    controllers = [owner["name"] for owner in owners if owner.get("controller")]
+    controllers = [owner.get("name") or "" for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         said = 'Only one reference can have Controller set to true. Found "true" in references for {} and {}'
         found.append(errors.invalid("metadata.ownerReferences", owners, said.format(*controllers)))

@@ -129,6 +129,11 @@ BOMBS = {
     "items": (Sent("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 60_000}})), 400, "too many items"),
     "texts": (Sent("POST", CONFIG_MAPS, config_map(metadata={"finalizers": [""] * 300_000})), 400, "too many items"),
     "faults": (Sent("POST", SERVICES, orjson.dumps({"spec": {"ports": [{}] * 49_000}})), 422, "spec.ports[0].name"),
+    "controllers": (
+        Sent("POST", CONFIG_MAPS, config_map(metadata={"name": "a", "ownerReferences": [{"controller": True}] * 2})),
+        422,
+        "ownerReferences[0].name",
+    ),
     "text among objects": (
         Sent("PATCH", f"{CONFIG_MAPS}/one", b'{"metadata":{"ownerReferences":[{"$patch":"replace"},1]}}', STRATEGIC),
         400,
