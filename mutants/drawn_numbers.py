@@ -6,7 +6,7 @@ Each fault shows only under the drawn values in `draw`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,6 +21,8 @@ from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features
 from reference.proxy import ServiceProxy
+from reference.proxy.decision import Decision, Forward, ServicePort
+from reference.proxy.ruleset import Entries, render
 from reference.proxy.state import State
 
 MUTANTS: list[Mutant] = []
@@ -380,4 +382,21 @@ _proxy(
     "The proxy does not use terminating endpoints that have the address of a node.",
     "pods=host",
     proxy_hearing(_without_leaving_hosts),
+)
+
+
+def _without_leaving_at_external_ips(
+    port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]
+) -> Entries:
+    leaving = isinstance(decision.cluster_ip, Forward) and any(
+        each.terminating for each in decision.cluster_ip.endpoints
+    )
+    return render(replace(port, external_ips=()) if leaving else port, decision, node, addresses)
+
+
+_proxy(
+    "no-terminating-endpoints-at-external-ips",
+    "The proxy uses terminating endpoints at all addresses except external IPs.",
+    "address=external-ip",
+    partial(ServiceProxy, state=partial(State, render=_without_leaving_at_external_ips)),
 )

@@ -51,6 +51,7 @@ MOVED_WEB, MOVED_QUERIES, MORE = Port(8080, name="web"), Port(5353, "UDP", "quer
     features={CLUSTER_IP, UDP_SERVICES},
     source="core/v1 ServicePort.port (the port that will be exposed by this service)",
     kills={"ports-are-frozen"},
+    fixes={"address=node-port": "the node port does not depend on the number that changes"},
 )
 def test_ports_of_a_live_service(three_zones: Cluster) -> None:
     service = three_zones.create_service(ports=[WEB, OTHER, QUERIES])

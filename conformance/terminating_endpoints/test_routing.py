@@ -70,6 +70,7 @@ def test_terminating_endpoint_is_not_used_beside_a_ready_one(three_zones: Cluste
     source="KEP-1669, Proposal; released since 1.26",
     kills={
         "hints-on-terminating-endpoints",
+        "no-terminating-endpoints-at-external-ips",
         "no-terminating-fallback",
         "terminating-means-serving",
         "terminating-pods-on-the-host-network-are-gone",

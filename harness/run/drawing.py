@@ -19,7 +19,15 @@ from harness.variation import axes
 from harness.variation.axes import PLAIN, Draw, Value, parse_draw
 from harness.variation.covering import Subject, draws
 
-_FEATURE_OF: Mapping[str, Value] = MappingProxyType({"IPv6": (axes.FAMILY, "second"), "UDP": (axes.PROTOCOL, "udp")})
+_FEATURE_OF: Mapping[str, Value] = MappingProxyType(
+    {
+        "IPv6": (axes.FAMILY, "second"),
+        "UDP": (axes.PROTOCOL, "udp"),
+        "NodePort": (axes.ADDRESS, "node-port"),
+        "IPv6NodePorts": (axes.ADDRESS, "node-port"),
+        "ExternalIPs": (axes.ADDRESS, "external-ip"),
+    }
+)
 """The drawn value that only implementations with a feature can have."""
 
 _SELDOM = 8
@@ -50,6 +58,7 @@ _OWN: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
     {
         Profile.ENDPOINTSLICE_CONTROLLER: (axes.BESIDE, axes.BYSTANDERS, axes.TARGETS),
         Profile.CLUSTER: (axes.TARGETS,),
+        Profile.SERVICE_PROXY: (axes.ADDRESS,),
         Profile.DNS: (axes.QUERIES, f"{axes.COMPONENTS}=dns-restarted"),
     }
 )
@@ -112,11 +121,13 @@ def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mappi
 def fixed(requirement: Requirement) -> set[str]:
     """Return the axes and values ("client=endpoint") that are not drawn for a requirement.
 
-    A sentence about connections names TCP, because UDP has no connections.
+    A sentence about connections names TCP, because UDP has no connections. A question that others rest on has its
+    address.
     """
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
-    return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp, *others}
+    names_address = {axes.ADDRESS} if requirement.answers or "cluster IP" in requirement.sentence else set()
+    return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp, *names_address, *others}
 
 
 def _slow(requirement: Requirement, settings: Settings) -> set[str]:
@@ -150,6 +161,7 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
     if settings.backend in REAL_CLUSTERS:
         found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second")}
         found |= {(axes.PODS, value) for value in ("others", "reused", "sidecars", "host")}
+        found |= {(axes.ADDRESS, value) for value in ("node-port", "external-ip")}
         found |= {(axes.TARGETS, value) for value in ("named", "lacking")}
         found |= {(axes.LABELS, value) for value in ("empty", "changed", "removed")}
         found |= {(axes.BYSTANDERS, value) for value in ("control-plane", "unready")}

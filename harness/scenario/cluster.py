@@ -24,6 +24,7 @@ from harness.backends.protocols import (
     PodLifecycle,
     PodReports,
     VirtualAddresses,
+    part_of,
 )
 from harness.backends.releases import Releases
 from harness.backends.scenario_backend import ScenarioBackend, Stream
@@ -58,6 +59,9 @@ from harness.variation import axes
 from harness.variation import objects as variation
 from harness.variation.axes import PLAIN, Draw
 from harness.variation.labels import DrawnLabels
+
+_FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
+"""Fields of Services that have the address of the scenario. They have no other, or documents say nothing of others."""
 
 _FEW_PORTS = 8  # every cluster can run a server with this number of ports, each of which may be a container
 _LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value
@@ -175,11 +179,15 @@ class Cluster(ComponentOperations):
             ports = variation.usual_ports(self.draw)
         self._drawn.before_service()
         self._begin("create service", service=name)
+        draw = self._draws.setdefault(name, axes.within_limits(self.draw, len(self._draws) + 1))
+        drawn_kind = None if type or external_ips or _FIXES_ADDRESS & spec.keys() else draw[axes.ADDRESS]
+        type = type or ("NodePort" if drawn_kind == "node-port" else None)  # noqa: A001
+        external_ips = external_ips or drawn_kind == "external-ip"
         kinds: list[AddressKind] = ["load-balancer"] if type == "LoadBalancer" else []
         kinds += ["external-ip"] if external_ips else []
-        draw = self._draws.setdefault(name, axes.within_limits(self.draw, len(self._draws) + 1))
         drawn_ports = variation.ports(draw, ports)
-        service = Service({}, drawn_ports[: len(ports)], virtual_addresses(self.backend, kinds, number))
+        virtual = virtual_addresses(self.backend, kinds, number, drawn=bool(drawn_kind))
+        service = Service({}, drawn_ports[: len(ports)], virtual)
         service.more_ports, service.draw = drawn_ports[len(ports) :], draw
         if (
             type != "ExternalName"
@@ -572,17 +580,20 @@ class Cluster(ComponentOperations):
 
 
 def virtual_addresses(
-    backend: ScenarioBackend, kinds: Collection[AddressKind], number: int
+    backend: ScenarioBackend, kinds: Collection[AddressKind], number: int, *, drawn: bool = False
 ) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
-    """Return addresses of these kinds for all nodes. The addresses repeat after 254 values of `number`."""
-    last = (number - 1) % VIRTUAL_ADDRESSES + 1
-    return {
-        (kind, node.name): backend.part(VirtualAddresses, VIRTUAL[kind], nodes=[node.name]).virtual_addresses(
-            kind, node.name, last
-        )
-        for kind in kinds
-        for node in backend.booted.topology.nodes
-    }
+    """Return addresses of these kinds for all nodes. The addresses repeat after 254 values of `number`.
+
+    They are needs of the scenario unless they are drawn.
+    """
+    last, nodes = (number - 1) % VIRTUAL_ADDRESSES + 1, [node.name for node in backend.booted.topology.nodes]
+
+    def part(kind: AddressKind) -> VirtualAddresses:
+        if drawn:
+            return part_of(backend.booted, VirtualAddresses)
+        return backend.part(VirtualAddresses, VIRTUAL[kind], nodes=nodes)
+
+    return {(kind, node): part(kind).virtual_addresses(kind, node, last) for kind in kinds for node in nodes}
 
 
 def set_addresses(cluster: Cluster, service: Service, kinds: Collection[AddressKind]) -> None:

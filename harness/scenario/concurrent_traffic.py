@@ -40,13 +40,13 @@ RATE = 250  # probes per second during changes, from all clients in turn
 class Question:
     """The expected traffic of one Service address. With `kept`, each client must keep one of its allowed pods.
 
-    The defaults are the first IP family and the first port of the Service.
+    The defaults are the drawn kind of address, the first IP family and the first port of the Service.
     """
 
     name: str
     service: Service
     expected: Mapping[ClientRef, Expected]
-    to: AddressKind = "cluster-ip"
+    to: AddressKind | None = None
     kept: bool = False
     family: str | None = None
     port: Port | None = None

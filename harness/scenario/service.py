@@ -55,6 +55,13 @@ class Service:
         """Return the addresses of a kind ("load-balancer" or "external-ip") for all nodes and families."""
         return [ip for (each, _), ips in self.virtual.items() if each == kind for ip in ips.values()]
 
+    def has_node_port(self, port: Port) -> bool:
+        """Return whether a Service port has a node port."""
+        ports = self.object["spec"].get("ports") or ()
+        return any(
+            (each["port"], each["protocol"], True) == (port.port, port.protocol, "nodePort" in each) for each in ports
+        )
+
     def node_port(self, port: Port) -> int:
         """Return the node port of a Service port. Raises `UsageError` if the Service port has none."""
         for each in self.object["spec"]["ports"]:

@@ -99,13 +99,27 @@ def service_address(
     cluster: Cluster,
     service: Service,
     *,
-    to: AddressKind = "cluster-ip",
+    to: AddressKind | None = None,
     family: str | None = None,
     port: Port | None = None,
     via: str | None = None,
 ) -> ServiceAddress:
-    """Return an address of a Service, by default with the Service's first family and first port."""
-    return ServiceAddress(cluster, service, to, family or first_family(service), port or service.ports[0], via)
+    """Return an address of a Service, by default of the drawn kind, with the Service's first family and first port."""
+    at = port or service.ports[0]
+    return ServiceAddress(cluster, service, to or _drawn_kind(service, at), family or first_family(service), at, via)
+
+
+def _drawn_kind(service: Service, port: Port) -> AddressKind:
+    """Return the drawn kind of address if the Service has one now. The internal policy concerns cluster IPs only."""
+    spec = service.object["spec"]
+    if spec.get("internalTrafficPolicy") == "Local":
+        return "cluster-ip"
+    match service.draw[axes.ADDRESS]:
+        case "node-port" if service.has_node_port(port):
+            return "node-port"
+        case "external-ip" if spec.get("externalIPs"):
+            return "external-ip"
+    return "cluster-ip"
 
 
 def paths_to(address: ServiceAddress, expected: Traffic) -> list[Path]:

@@ -36,7 +36,7 @@ def expect_traffic(
     service: Service,
     expected: Traffic,
     *,
-    to: AddressKind = "cluster-ip",
+    to: AddressKind | None = None,
     family: str | None = None,
     port: Port | None = None,
     via: str | None = None,
@@ -45,9 +45,9 @@ def expect_traffic(
     """Expect each client to reach all of these pods and no others, or to time out or be refused.
 
     A client is the name of a node (meaning a pod on the node), a `Client`, or a `Pod` of the scenario. `to` is the kind
-    of address. Node ports and load balancer addresses belong to the client's own node, or to the node `via`. `rates`
-    holds the size of the smallest fault to detect, and the probability of missing it. Raises `AssertionError` with the
-    grid, or `InconclusiveError`.
+    of address, by default the drawn kind. Node ports and load balancer addresses belong to the client's own node, or to
+    the node `via`. `rates` holds the size of the smallest fault to detect, and the probability of missing it. Raises
+    `AssertionError` with the grid, or `InconclusiveError`.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
     paths = paths_to(target, expected)
@@ -91,7 +91,7 @@ def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, 
 
 
 def expect_client_address(
-    cluster: Cluster, service: Service, client: Client, *, to: AddressKind = "cluster-ip", family: str | None = None
+    cluster: Cluster, service: Service, client: Client, *, to: AddressKind | None = None, family: str | None = None
 ) -> None:
     """Expect the server to see the client's own address. Raises `AssertionError`."""
     cluster.settle()

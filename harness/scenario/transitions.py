@@ -75,7 +75,7 @@ def expect_no_loss(
     *,
     from_: Sequence[ClientRef],
     allowed: AbstractSet[Pod],
-    to: AddressKind = "cluster-ip",
+    to: AddressKind | None = None,
     family: str | None = None,
     port: Port | None = None,
     via: str | None = None,

@@ -27,6 +27,7 @@ NEIGHBOURS = "neighbours"
 HISTORY = "history"
 CLIENT = "client"
 FAMILY = "family"
+ADDRESS = "address"
 PODS = "pods"
 TARGETS = "targets"
 LABELS = "labels"
@@ -167,6 +168,14 @@ AXES: tuple[Axis, ...] = (
             "endpoint": "clients are endpoints of the Service if their node has any",
         },
     ),
+    Axis(
+        ADDRESS,
+        {
+            "cluster-ip": "clients use the cluster IP if the scenario chooses no address",
+            "node-port": "clients use the node port of their own node if the scenario chooses no address",
+            "external-ip": "clients use an external IP if the scenario chooses no address",
+        },
+    ),
     Axis(FAMILY, {"first": "the Service has the cluster's first IP family", "second": "the Service has the second"}),
     Axis(
         PODS,
@@ -303,6 +312,7 @@ _MOST: Mapping[Value, int] = {
     (ENDPOINTS, "many"): 1,
     (ENDPOINTS, "unready"): 8,
     (NEIGHBOURS, "twin"): 8,
+    (ADDRESS, "external-ip"): 8,
     (HISTORY, "remade"): 8,
     (HISTORY, "changed"): 8,
     (HISTORY, "busy"): 1,

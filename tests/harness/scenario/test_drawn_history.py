@@ -9,7 +9,7 @@ import pytest
 from harness.backends.netns import NetnsBackend
 from harness.errors import UsageError
 from harness.judging.history import History
-from harness.model.manifests import TCP
+from harness.model.manifests import TCP, Port
 from harness.model.release import CONTROLLER, PROXY
 from harness.model.topology import ONE_ZONE, ZONE_LABEL
 from harness.scenario.cluster import Cluster
@@ -190,6 +190,23 @@ def test_endpoints_are_clients_on_their_nodes(drawn: Callable[[str], Cluster], b
     assert paths[0].place != backend.source_of(a1)
     assert paths[1].place not in (backend.source_of(a1), backend.source_of(other))
     expect_traffic(cluster, service, {"a1": {other}, "a2": {other}})
+
+
+@pytest.mark.parametrize("kind", ["node-port", "external-ip"])
+def test_clients_use_the_drawn_address_of_a_service_that_has_it(drawn: Callable[[str], Cluster], kind: str) -> None:
+    cluster = drawn(f"address={kind}")
+    service = cluster.create_service()
+    assert service_address(cluster, service).to == kind
+    assert service_address(cluster, service, to="cluster-ip").to == "cluster-ip"
+    assert service_address(cluster, service, port=Port(81)).to == ("cluster-ip" if kind == "node-port" else kind)
+    (a1,) = cluster.run_servers(on=["a1"])
+    cluster.publish(service, [endpoint(a1)])
+    expect_traffic(cluster, service, {"a2": {a1}})
+    cluster.patch_service(service, {"spec": {"internalTrafficPolicy": "Local"}})
+    assert service_address(cluster, service).to == "cluster-ip"
+    for other in (cluster.create_service(clusterIP="None"), cluster.create_service(type="ClusterIP")):
+        assert service_address(cluster, other).to == "cluster-ip"
+    assert not {"load-balancer", "external-ips"} & {*cluster.needs().get("abilities", [])}
 
 
 def test_endpoint_without_its_node_is_no_client(drawn: Callable[[str], Cluster], backend: NetnsBackend) -> None:
