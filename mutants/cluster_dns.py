@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import dns.edns
@@ -77,6 +78,21 @@ def _dns_unites_keys(about: Any, kind: str, service: Service, client: Labels | N
     met = [find(about, kind, replace(service, keys=(key,)), client) for key in named]
     records = tuple(dict.fromkeys(record for each in met if each is not None for record in each.records))
     return Found(records) if records else find(about, kind, service, client)
+
+
+@_finds("dns-stops-at-a-missing-label", "Clients whose node lacks the label of a topology key get no endpoints.")
+def _dns_stops_at_a_missing_label(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
+    own = {ANY, *dict(client or ())}
+    known = tuple(takewhile(own.__contains__, service.keys))
+    keys = service.keys if client is None or known == service.keys else (*known, "no-label")
+    return find(about, kind, replace(service, keys=keys), client)
+
+
+@_finds("dns-tells-clients-without-labels-of-all", "Clients on nodes without labels get all endpoints.")
+def _dns_tells_clients_without_labels_of_all(
+    about: Any, kind: str, service: Service, client: Labels | None
+) -> Found | None:
+    return find(about, kind, service, client or None)
 
 
 @_finds("dns-star-is-a-label", "The DNS server treats the key * as a label that no node has.")
@@ -178,6 +194,12 @@ class _DnsKnowsPlacesOnce(ClusterIndex):
 
     def _labels_of(self, origin: Origin) -> Labels | None:
         return self.labels_at(origin.address)
+
+
+@_knows("dns-knows-clients-by-one-address", "A client is known only by the first address in its PodLocator.")
+class _DnsKnowsClientsByOneAddress(ClusterIndex):
+    def _take_locator(self, obj: Object, gone: bool) -> None:
+        super()._take_locator({**obj, "ips": (obj.get("ips") or [])[:1]}, gone)
 
 
 @_knows("dns-knows-endpoints-once", "The DNS server ignores changes of the endpoints in an existing slice.")

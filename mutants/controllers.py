@@ -118,6 +118,25 @@ def named_ports_resolve_once(service: Object, pods: Pods, *others: Any, **option
     return plan_service(with_spec(service, ports=ports), pods, *others, **options)
 
 
+@_faults.remembers(
+    "addresses-of-pods-are-frozen", "A change of a pod's addresses is missed while its first address stays."
+)
+def addresses_of_pods_are_frozen() -> Planner:
+    known: dict[tuple[str, str], object] = {}
+
+    def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
+        frozen = []
+        for pod in pods:
+            ips = pod["status"].get("podIPs")
+            if ips:
+                ips = known.setdefault((pod["metadata"]["name"], ips[0]["ip"]), ips)
+                pod = {**pod, "status": {**pod["status"], "podIPs": ips}}  # noqa: PLW2901
+            frozen.append(pod)
+        return plan_service(service, frozen, *others, **options)
+
+    return plan
+
+
 @_faults.misplans("one-family-only", "The controller writes no slices for the second IP family.")
 def one_family_only(service: Object, *others: Any, **options: Any) -> Plan:
     families = service["spec"].get("ipFamilies") or ["IPv4"]

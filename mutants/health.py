@@ -17,7 +17,7 @@ from reference.serving import Response
 
 MUTANTS: list[Mutant] = []
 
-COLLECTS = 5.0
+COLLECTS = 1.0
 """The time in seconds to wait until another Service has the health check node port that a Service lost."""
 
 Endpoints = Sequence[Mapping[str, Any]]

@@ -52,6 +52,12 @@ def _locator_has_known_labels_only(right: Object, _: Object | None) -> Object:
     return {**right, "nodeLabels": {key: labels[key] for key in KNOWN if key in labels}}
 
 
+@_fault("locator-misses-a-second-address", "A PodLocator never gets an address that its pod gets after the first.")
+def _locator_misses_a_second_address(right: Object, there: Object | None) -> Object:
+    later = there is not None and there["ips"] and {*there["ips"]} < {*right["ips"]}
+    return {**right, "ips": there["ips"]} if there is not None and later else right
+
+
 @_fault("locator-is-written-once", "A PodLocator never changes after its creation.")
 def _locator_is_written_once(right: Object, there: Object | None) -> Object:
     return right if there is None else there

@@ -219,11 +219,12 @@ def test_named_target_port_resolves_in_each_pod(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/one-address-type-per-family",
-    "A dual-stack Service has slices of both address types, with each pod's address of that family.",
+    "A dual-stack Service has slices of both address types, with each pod's address of that family, also if a pod gets "
+    "one of its addresses later.",
     level=MUST,
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType",
-    kills={"one-family-only", "one-family-unless-two-are-required"},
+    kills={"addresses-of-pods-are-frozen", "one-family-only", "one-family-unless-two-are-required"},
 )
 def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) -> None:
     families = ["IPv4", "IPv6"]
@@ -236,6 +237,15 @@ def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) ->
     three_zones.create_pod("p1", "a1", labels=WEB)
     for service, family in itertools.product(services, families):
         expect_hints(three_zones, service, {"p1": None}, family=family)
+
+    three_zones.create_pod("p2", "b1", labels=WEB, phase="Pending")  # which no kubelet reports on
+    every = three_zones.api.get("pods", three_zones.namespace, "p2")["status"]["podIPs"]
+    for known in (every[:1], every):
+        status = {"phase": "Running", "podIP": every[0]["ip"], "podIPs": known}
+        three_zones.api.patch("pods", three_zones.namespace, "p2", {"status": status}, subresource="status")
+        for service, family in itertools.product(services, families):
+            has_address = any((":" in each["ip"]) == (family == "IPv6") for each in known)
+            expect_hints(three_zones, service, dict.fromkeys(["p1", "p2"] if has_address else ["p1"]), family=family)
 
 
 @requirement(

@@ -29,7 +29,12 @@ EVERY = "a1 a2 b1 b2 c1"
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (select only the IPs of backend Pods in the same topological domain)",
-    kills={"dns-ignores-topology-keys", "dns-ignores-topology-keys-over-tcp", "dns-knows-places-of-ipv4"},
+    kills={
+        "dns-ignores-topology-keys",
+        "dns-ignores-topology-keys-over-tcp",
+        "dns-knows-clients-by-one-address",
+        "dns-knows-places-of-ipv4",
+    },
 )
 @pytest.mark.parametrize("kind", ["A", "AAAA"])
 def test_dns_tells_of_the_clients_place(three_zones: Cluster, kind: str) -> None:
@@ -85,11 +90,12 @@ def test_dns_tells_of_none_where_none_is_near(three_zones: Cluster, key: str) ->
 
 @requirement(
     "KEP-536/dns-first-key-that-is-met-decides",
-    "The first topology key that some endpoint matches decides; * matches all endpoints.",
+    "The first topology key that some endpoint matches decides, also after a key that the client's node does not have; "
+    "* matches all endpoints.",
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{API} (preference-order list); {DNS}",
-    kills={"dns-looks-at-the-last-key", "dns-unites-keys", "dns-star-is-a-label"},
+    kills={"dns-looks-at-the-last-key", "dns-unites-keys", "dns-star-is-a-label", "dns-stops-at-a-missing-label"},
 )
 def test_dns_first_key_that_is_met_decides(three_zones: Cluster) -> None:
     pods = begin(three_zones)
@@ -98,6 +104,11 @@ def test_dns_first_key_that_is_met_decides(three_zones: Cluster) -> None:
 
     told = {"a1": "a1", "a2": "a2", "b1": "b1", "b2": "b1", "c1": "a1 a2 b1"}
     expect_rows(three_zones, service, pods, told)
+
+    by_rack = create_headless(three_zones, RACK, ZONE)
+    publish(three_zones, by_rack, pods, "a1 a2 b1 c1")
+    told = {"a1": "a1", "a2": "a2 b1", "b1": "a2 b1", "b2": "b1", "c1": "c1"}  # the node of c1 is in no rack
+    expect_rows(three_zones, by_rack, pods, told)
 
 
 @requirement(
@@ -146,7 +157,7 @@ def test_dns_follows_keys(three_zones: Cluster) -> None:
     level=MUST,
     features={SERVICE_DNS, TOPOLOGY_AWARE_DNS},
     source=f"{DNS} (retrieve the node labels of both client and backend Pods via PodLocator)",
-    kills={"dns-knows-places-once", "locator-keeps-the-first-labels"},
+    kills={"dns-knows-places-once", "locator-keeps-the-first-labels", "dns-tells-clients-without-labels-of-all"},
 )
 def test_dns_follows_nodes_that_are_relabelled(three_zones: Cluster) -> None:
     pods = begin(three_zones)
@@ -156,6 +167,10 @@ def test_dns_follows_nodes_that_are_relabelled(three_zones: Cluster) -> None:
 
     three_zones.nodes.move("a2", "b")
     expect_rows(three_zones, service, pods, {"a1": "a1", "a2": "a2 b1", "b2": "a2 b1"})
+
+    labels = three_zones.api.get("nodes", "", "a1")["metadata"]["labels"]
+    three_zones.nodes.label("a1", dict.fromkeys(labels))
+    expect_rows(three_zones, service, pods, {"a1": "", "a2": "a2 b1"})
 
 
 @requirement(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
 import dns.exception
@@ -164,22 +165,24 @@ def expect_dns_pods(
 ) -> None:
     """Expect DNS to return exactly these pods to each client for a Service's name, as A, AAAA or SRV records.
 
-    SRV records are compared by their targets' addresses. If no pods are expected, both NXDOMAIN and an answer without
-    records are right. Raises `AssertionError` with the expected and the observed table.
+    Queries are sent over each IP family of the DNS server. SRV records are compared by their targets' addresses. If no
+    pods are expected, both NXDOMAIN and an answer without records are right. Raises `AssertionError` with the expected
+    and the observed table.
     """
     pods: list[Pod] = [each for told in expected.values() for each in told]
     names = {address: each.name for each in pods for address in each.addresses.values()}
 
-    def look() -> tuple[dict[str, list[str]], int]:
-        answers = {who: ask_dns(cluster, who, dns_name_of(service), kind) for who in expected}
+    def look(family: str = "") -> tuple[dict[str, list[str]], int]:
+        answers = {who: ask_dns(cluster, who, dns_name_of(service), kind, family=family) for who in expected}
         told = {str(who): _answered_pods(cluster, who, answer, names) for who, answer in answers.items()}
         return told, max((each.ttl for each in answers.values()), default=0)
 
     what = f"{kind} records of service {service.name} by client"
     wanted = {str(who): sorted(each.name for each in told) for who, told in expected.items()}
     _expect_eventually(cluster, what, look, expected=wanted)
-    for _ in range(AGAIN):
-        cluster.expect_equal(f"{what}, queried again", expected=wanted, observed=look()[0])
+    families = reversed(cluster.backend.part(ServesDns).dns())
+    for family in islice(cycle(families), AGAIN):
+        cluster.expect_equal(f"{what}, queried again", expected=wanted, observed=look(family)[0])
 
 
 def _expect_eventually(cluster: Cluster, what: str, look: Callable[[], tuple[Any, int]], *, expected: Any) -> None:

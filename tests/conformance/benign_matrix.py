@@ -144,6 +144,8 @@ SAMPLES = {
         "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
         "SERVICE/udp-flows-at-node-ports-end-with-the-last-endpoint",
         "SERVICE/udp-flows-at-node-ports-end-with-their-service",
+        "SERVICE/udp-flows-follow-the-target-port",
+        "SERVICE/udp-flows-of-local-policies",
         "SERVICE/udp-flows-end-with-the-last-endpoint",
         "SERVICE/udp-flows-end-with-their-service",
         "SERVICE/udp-flows-outside-end-with-the-last-endpoint",

@@ -134,7 +134,7 @@ class Stage:
         service: Service,
         expected: Mapping[Any, Any],
         *,
-        to: str = "cluster-ip",
+        to: str | None = None,
         family: str | None = None,
         port: Port | None = None,
         via: str | None = None,
@@ -154,7 +154,8 @@ class Stage:
             kind = who.kind if isinstance(who, Client) else "pod"
             node = via or (who if isinstance(who, str) else who.node)
             spec = dict(service.object["spec"])
-            self.said.append(Said(Client(kind, node), self.zones[node], to, spec, endpoints, what, kept))
+            kind_of_address = to or "cluster-ip"
+            self.said.append(Said(Client(kind, node), self.zones[node], kind_of_address, spec, endpoints, what, kept))
 
 
 class _Nodes:

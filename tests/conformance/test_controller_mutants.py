@@ -248,6 +248,7 @@ OTHERWISE: Mapping[str, str] = {
     "pending-pods-are-never-ready": "no pod in these cases is pending",
     "unknown-means-ready": "the readiness of each pod in these cases is known",
     "one-family-unless-two-are-required": "no Service in these cases prefers both families",
+    "addresses-of-pods-are-frozen": "no pod in these cases changes its addresses",
     "one-pod-an-address": "pods in these cases have different addresses",
     "adopts-slices-by-name": "no Service in these cases is made again",
     "control-plane-labels-have-no-value": "the labels of control plane nodes in these cases have no value",

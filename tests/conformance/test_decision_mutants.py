@@ -251,7 +251,9 @@ def _decides(name: str) -> Callable[..., Decision] | None:
 
 
 REPEATED = {each.name for each in repeated_endpoints.MUTANTS}  # tests/conformance/test_small_scope.py has their trigger
-DECIDING = [name for name, each in MUTANTS.items() if name not in REPEATED and not each.draw and _decides(name)]
+NODELESS = {"endpoints-without-node-are-local"}  # tests/conformance/test_change_mutants.py has its trigger
+ELSEWHERE = REPEATED | NODELESS
+DECIDING = [name for name, each in MUTANTS.items() if name not in ELSEWHERE and not each.draw and _decides(name)]
 
 
 @cache

@@ -73,6 +73,7 @@ OF_WEB = tuple(STEPS)[2:-1]
 
 SAID: Mapping[str, tuple[str, ...]] = {
     "locator-has-one-address": OF_WEB[OF_WEB.index("the pod has two addresses") :],
+    "locator-misses-a-second-address": OF_WEB[OF_WEB.index("the pod has two addresses") :],
     "locator-has-known-labels-only": (*OF_WEB[: OF_WEB.index("the node is deleted")],),
     "locator-is-written-once": tuple(STEPS)[list(STEPS).index("the pod has an address") :],
     "locator-keeps-the-first-labels": OF_WEB[

@@ -130,7 +130,7 @@ def junit_verdicts(run: Any) -> dict[str, str]:
     return worst(
         (
             f"{each.attrib['classname']}/{each.attrib['name'].partition('[')[0]}",
-            words[each[0].tag, each[0].get("type")] if len(each) else "passed",
+            next((words[part] for child in each if (part := (child.tag, child.get("type"))) in words), "passed"),
         )
         for each in ElementTree.parse(run.folder / "junit.xml").iter("testcase")
     )
