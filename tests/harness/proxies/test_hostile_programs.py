@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
@@ -19,6 +18,7 @@ import yaml
 from harness.eventually import eventually
 from harness.netns.process import search_path
 from tests.harness.proxies import hostile
+from tests.harness.run.terminals import marked
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL_PROXY = ROOT / "examples/small-proxy/small_proxy.py"
@@ -70,17 +70,9 @@ class Hostile:
         said, _ = self.process.communicate(timeout=SECONDS)
         return self.process.returncode, said
 
-    def processes(self) -> list[str]:
-        found = []
-        for each in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if f"ENDS={self.mark}".encode() in (each / "environ").read_bytes():
-                    found.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        return found
-
     def expect_clean(self) -> None:
         """Raise if a process is left, which would also keep a netns, or a file or a mount."""
-        eventually(lambda: not self.processes(), within=30, describe=lambda: f"the end of {self.processes()}")
+        eventually(lambda: not marked(self.mark), within=30, describe=lambda: f"the end of {marked(self.mark)}")
         eventually(lambda: not list(self.temp.iterdir()), within=30, describe="the removal of files")
         assert Path("/proc/self/mountinfo").read_text(encoding="utf-8") == self.mounts
 

@@ -162,6 +162,16 @@ class Terminal:
         return code
 
 
+def marked(mark: str) -> list[str]:
+    """Return the live processes with the variable ENDS=`mark`, which child processes inherit."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"ENDS={mark}".encode() in (each / "environ").read_bytes():
+                found.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
 class Place:
     """The environment of runs: a backend, and everything that a run could leave."""
 
@@ -211,17 +221,8 @@ class Place:
             found |= {key: each for key, each in objects.items() if "service-proxy-" not in str(key)}
         return found
 
-    def processes(self) -> list[str]:
-        """Return the live processes of the run, including child processes."""
-        found = []
-        for each in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if f"ENDS={self.mark}".encode() in (each / "environ").read_bytes():
-                    found.append((each / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        return found
-
     def expect_clean(self) -> None:
-        eventually(lambda: not self.processes(), describe=lambda: f"the end of {self.processes()}")
+        eventually(lambda: not marked(self.mark), describe=lambda: f"the end of {marked(self.mark)}")
         found = list(differences(self.before, self.left()))
         assert found == [], found
 

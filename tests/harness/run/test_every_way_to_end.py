@@ -23,7 +23,7 @@ import yaml
 
 from harness.eventually import eventually
 from harness.judging.exit_codes import ExitCode
-from tests.harness.run.terminals import TRAFFICDIST, Place, Terminal
+from tests.harness.run.terminals import TRAFFICDIST, Place, Terminal, marked
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -107,7 +107,7 @@ def test_killed_run_leaves_its_history_and_no_key_or_process(place: Place, momen
     run = place.begin(moment, workers=2)
     run.process.kill()
     assert run.end() == -signal.SIGKILL
-    eventually(lambda: not place.processes(), describe=lambda: f"the end of {place.processes()}")
+    eventually(lambda: not marked(place.mark), describe=lambda: f"the end of {marked(place.mark)}")
     assert list(place.temp.rglob("*")) == []
     assert place.hidden() == [".parts"]
     if place.kubeconfig:
