@@ -176,6 +176,13 @@ def port_name(port: Object) -> str:
     return f"{port.get('name') or port['port']}/{port.get('protocol') or 'TCP'}"
 
 
+def slice_port(port: Object) -> Object:
+    """Return the port of a slice for a port of the Service."""
+    target = port.get("targetPort")
+    number = target if isinstance(target, int) else port["port"]
+    return {"name": port.get("name") or "", "port": number, "protocol": port.get("protocol") or "TCP"}
+
+
 def has_port(endpoint_slice: Object, port: Object) -> bool:
     """Return whether a slice has the port of a Service, by name and protocol."""
     wanted = (port.get("name") or "", port.get("protocol") or "TCP")

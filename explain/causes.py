@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -82,6 +82,10 @@ class Finding:
     @property
     def severity(self) -> str:
         return SEVERITIES[self.cause.weight]
+
+    def weighing(self, weight: Weight) -> Finding:
+        """Return the finding with another weight."""
+        return replace(self, cause=replace(self.cause, weight=weight))
 
 
 def found(

@@ -37,8 +37,6 @@ from harness.run.signals import Signals
 
 CONNECTIONS = 10
 """The number of connections to servers that do not return their names."""
-CONTROLS = 3
-"""The maximum number of pods to which a client connects directly, if the Service does not answer."""
 RATES = Rates(leak=0.2)
 """The fraction of wrong endpoints that is found, which sets the number of connections to servers with names."""
 
@@ -124,5 +122,4 @@ def _outcomes(wanted: Plan, clients: Clients, dialer: Dialer) -> list[Seen]:
 def _directly(seen: Seen, clients: Clients, dialer: Dialer) -> Counter[Observation]:
     """Return the outcomes of connections to the pods themselves, as a control: the proxy has no part in them."""
     client = clients.pod_of(pod_client(seen.question.node))
-    targets = seen.question.targets[:CONTROLS]
-    return Counter(dialer.connect(Probe(client, "TCP", address, number)) for address, number in targets)
+    return Counter(dialer.connect(Probe(client, "TCP", address, port)) for address, port in seen.question.targets)

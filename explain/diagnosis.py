@@ -108,7 +108,7 @@ def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
     shown = {each.short for each in by_proxies if each.short and _scope(finding, each)}
     if weight is FAILS and "fails" in shown:
         return finding
-    return replace(finding, cause=replace(finding.cause, weight=CROSSES if shown & {"crosses", "misses"} else NOTE))
+    return finding.weighing(CROSSES if shown & {"crosses", "misses"} else NOTE)
 
 
 def _scope(finding: Finding, route: Route) -> Sequence[str]:
@@ -140,8 +140,7 @@ def _unexplained(case: Case, findings: Sequence[Finding], by_proxies: Sequence[R
         ]
         values = {"port": route.label, "because": route.because, "namespace": case.namespace, "service": case.name}
         unknown = found("not-known", nodes=route.nodes, evidence=evidence, **values)
-        weight = FAILS if route.fails else CROSSES
-        yield replace(unknown, cause=replace(unknown.cause, weight=weight), ports=(route.label,))
+        yield replace(unknown.weighing(FAILS if route.fails else CROSSES), ports=(route.label,))
 
 
 def _ports_of(endpoint_slice: Object) -> str:

@@ -207,10 +207,6 @@ def is_manager(pod: Object) -> bool:
     return pod["metadata"].get("namespace") == SYSTEM and labels.get("component") == "kube-controller-manager"
 
 
-def app(pod: Object) -> str:
-    return str((pod["metadata"].get("labels") or {}).get("k8s-app", ""))
-
-
 def kubelet_version(node: Object) -> str:
     """Return the version of a node's kubelet, like "v1.34.2", or "" if it is not reported."""
     return str(((node.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion", ""))

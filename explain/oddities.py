@@ -10,7 +10,7 @@ from explain.case import Case
 from explain.causes import Finding, found, listed, many
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints
-from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, is_managed
 from reference.objects.endpoints import has_hints, is_ready, name_of
 
 _KEYS = (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)
@@ -81,10 +81,10 @@ def _addresses(endpoints: list[Object]) -> Iterator[Finding]:
 def _of_hints(case: Case, hinted: list[tuple[Object, Object]]) -> Iterator[Finding]:
     zones = {str(name["name"]) for each, _ in hinted for name in each["hints"].get("forZones") or ()}
     if empty := sorted(zones - {*case.cluster.names_of_zones}):
-        foreign = any((one["metadata"].get("labels") or {}).get(MANAGED_BY) != CONTROLLER for _, one in hinted)
+        foreign = any(not is_managed(one) for _, one in hinted)
         again = case.writers if foreign or not case.spec.get("selector") else case.touch
         yield found("hint-for-a-zone-without-nodes", zones=listed(empty), again=again)
-    ours = [one for _, one in hinted if (one["metadata"].get("labels") or {}).get(MANAGED_BY) == CONTROLLER]
+    ours = [one for _, one in hinted if is_managed(one)]
     if ours and case.spec.get("selector") and isinstance(case.decided_by, NoHints):
         fields = [each for one in ours for each in one["metadata"].get("managedFields") or ()]
         writers = {str(each.get("manager", "?")) for each in fields if "f:endpoints" in (each.get("fieldsV1") or {})}

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from rich.table import Table
 
+from explain.case import port_name
 from explain.causes import CROSSES, FAILS, found, listed, many
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
@@ -28,6 +29,9 @@ from reference.proxy.objects import canonical
 
 MOST_CLIENTS = 24
 """The maximum number of nodes from which a Service is probed."""
+
+CONTROLS = 3
+"""The maximum number of pods to which a client connects directly, if the Service does not answer."""
 
 _TEST_IMAGE = "agnhost"
 
@@ -47,7 +51,7 @@ class Server:
 class Question:
     """A probe from a client pod on a node to an address of the Service, and the endpoints that should answer.
 
-    `targets` are the addresses and ports of these endpoints.
+    `targets` are the addresses and ports of the first of these endpoints.
     """
 
     node: str
@@ -124,9 +128,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
         kind = "ExternalName" if spec.get("type") == "ExternalName" else "headless"
         said = f"--probe: Service {metadata['namespace']}/{metadata['name']} is {kind}, with no address in the cluster"
         raise UsageError(f"{said}; only cluster IPs can be probed")
-    numbers = {
-        f"{each.get('name') or each['port']}/{each.get('protocol', 'TCP')}": each["port"] for each in spec["ports"]
-    }
+    numbers = {port_name(each): each["port"] for each in spec["ports"]}
     slices = cluster.slices.get((metadata["namespace"], metadata["name"]), ())
     questions: list[Question] = []
     left_out: list[str] = []
@@ -136,7 +138,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
         elif route.family in addresses and (node := _client(route, ready, [each.node for each in questions])):
             expected, number = tuple(map(canonical, route.endpoints)), numbers[route.port]
             address = addresses[route.family]
-            targets = tuple((each, _target(each, route, slices)) for each in expected)
+            targets = tuple((each, _target(each, route, slices)) for each in expected[:CONTROLS])
             questions.append(Question(node, route.zone, route.family, address, number, route.port, expected, targets))
         else:
             left_out.append(f"{listed(route.nodes)}: accepts no pods" if len(route.nodes) == 1 else _nobody(route))
@@ -220,7 +222,7 @@ def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: C
         first = plan.servers[one.question.expected[0]].name
         describe = f"kubectl -n {plan.service['metadata']['namespace']} describe pod {first}"
         cause = found("nobody-listens", nodes=nodes, describe=describe, **values)
-    weighed = replace(cause, cause=replace(cause.cause, weight=FAILS if lost else CROSSES))
+    weighed = cause.weighing(FAILS if lost else CROSSES)
     findings = tuple(sorted((weighed, *found_now.findings), key=lambda each: each.cause.weight))
     crossing = tuple(each for each in nodes if each not in lost)
     return replace(found_now, findings=findings, seen_crossing=crossing, seen_failing=lost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from explain.case import PROXY_NAME, Case, Question, condition, first_name, port_name
+from explain.case import PROXY_NAME, Case, Question, condition, first_name, port_name, slice_port
 from explain.causes import AS_ASKED, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
 from explain.routes import Route, nodes_of
@@ -46,7 +46,7 @@ def words(case: Case) -> Iterator[Finding]:
         decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
         remedy = remove if field else case.kubectl(f"annotate {key}=Auto --overwrite")
         unknown = found("annotation-unknown", key=key, value=repr(value), decides=decides, remedy=remedy)
-        yield replace(unknown, cause=replace(unknown.cause, weight=NOTE)) if field else unknown
+        yield unknown.weighing(NOTE) if field else unknown
     if isinstance(case.decided_by, NoHints) and (value in {"Auto", "auto"} or case.decided_by.unknown):
         yield _not_known(case, case.decided_by)
 
@@ -94,7 +94,7 @@ def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     yield found("topology-keys", says)
     if failing:
         unmatched = found("topology-keys", f"no endpoint matches spec.topologyKeys: {named}", nodes=failing)
-        yield replace(unmatched, cause=replace(unmatched.cause, weight=FAILS))
+        yield unmatched.weighing(FAILS)
 
 
 # Pods that the Service selects
@@ -150,11 +150,10 @@ def _lacking_port(case: Case, port: Object, slices: Sequence[Object]) -> Finding
     names = listed(sorted({f"{each.get('name') or repr('')} {each.get('protocol') or 'TCP'}" for each in there}))
     name, protocol = port.get("name") or "", port.get("protocol") or "TCP"
     target, values = port.get("targetPort"), {"port": port_name(port), "there": names or "none"}
-    if isinstance(target, str) and case.spec.get("selector") and not _pods_have(case, target, protocol):
-        known = case.pods is not None
-        evidence = () if known else ("pods were not read: their ports are not known",)
-        ports = sorted(_container_ports(case)) if known else []
-        offered = f"; their ports: {listed(ports)}" if ports else ""
+    named = isinstance(target, str) and case.spec.get("selector")
+    if named and f"{target} {protocol}" not in (held := _container_ports(case)):
+        evidence = () if case.pods is not None else ("pods were not read: their ports are not known",)
+        offered = f"; their ports: {listed(sorted(held))}" if held else ""
         look = f"kubectl -n {case.namespace} get pods -o jsonpath='{{..ports}}'"
         values |= {"target": repr(target), "offered": offered, "look": look}
         return found("target-port-of-no-pod", evidence=evidence, **values)
@@ -174,8 +173,7 @@ def _lacking_port(case: Case, port: Object, slices: Sequence[Object]) -> Finding
 
 def _add_port(case: Case, endpoint_slice: Object, port: Object) -> str:
     """Return the command that adds a port of the Service to a slice."""
-    target = port.get("targetPort") if isinstance(port.get("targetPort"), int) else port["port"]
-    new = {"name": port.get("name") or "", "port": target, "protocol": port.get("protocol") or "TCP"}
+    new = slice_port(port)
     ports = endpoint_slice.get("ports")
     change = {"path": "/ports/-", "value": new} if ports else {"path": "/ports", "value": [new]}
     return case.patch_slice(endpoint_slice["metadata"]["name"], [{"op": "add", **change}])
@@ -191,10 +189,6 @@ def _container_ports(case: Case) -> set[str]:
     }
 
 
-def _pods_have(case: Case, name: str, protocol: str) -> bool:
-    return f"{name} {protocol}" in _container_ports(case)
-
-
 # Policies
 
 
@@ -206,7 +200,7 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         spec = {"internalTrafficPolicy": "Cluster"} | ({} if asked else {"trafficDistribution": "PreferSameNode"})
         patch = case.patch(spec) if dropped else ""
         local = found("internal-policy-local", nodes=dropped, lost=lost, patch=patch)
-        yield local if dropped else replace(local, cause=replace(local.cause, weight=AS_ASKED), also="")
+        yield local if dropped else replace(local.weighing(AS_ASKED), also="")
     if case.spec.get("type") in {"NodePort", "LoadBalancer"} or case.spec.get("externalIPs"):
         if case.spec.get("externalTrafficPolicy") == "Local":
             yield _external_local(case)

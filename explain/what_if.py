@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
+from explain.case import slice_port
 from explain.cluster import Cluster, ServiceName, version_of
 from explain.numbers import floating_point_refuses
 from explain.objects import Objects, is_kube_proxy
@@ -131,7 +132,7 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
         known = [each for each in mine if each["addressType"] == family]
         ready = [each for one in known for each in one.get("endpoints") or () if is_ready(each)]
         first = known[0] if known else _empty(name, family)
-        ports = first.get("ports") or [_port(each) for each in service["spec"].get("ports") or ()]
+        ports = first.get("ports") or [slice_port(each) for each in service["spec"].get("ports") or ()]
         made.append({**first, "ports": ports, "endpoints": _spread(ready, wanted, nodes, family)})
     return replace(objects, endpointslices=[*others, *made], pods=objects.pods if wanted else ())
 
@@ -142,13 +143,6 @@ def _name(service: Object) -> ServiceName:
 
 def _of(endpoint_slice: Object) -> ServiceName:
     return endpoint_slice["metadata"].get("namespace", ""), service_name(endpoint_slice)
-
-
-def _port(port: Object) -> Object:
-    """Return the port of a slice for a port of the Service."""
-    target = port.get("targetPort")
-    number = target if isinstance(target, int) else port["port"]
-    return {"name": port.get("name") or "", "port": number, "protocol": port.get("protocol") or "TCP"}
 
 
 def _empty(name: ServiceName, family: str) -> Object:
