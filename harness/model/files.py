@@ -6,7 +6,6 @@ errors for invalid paths.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from pathlib import Path
@@ -21,6 +20,8 @@ _LONG_NAME = 100  # characters
 
 def file_name(name: str) -> str:
     """Return a name for a file of the object with this name, which may be too long for a file."""
+    import hashlib  # noqa: PLC0415  it loads OpenSSL, which `trafficdist --help` does not need
+
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
     return name if len(name) <= _LONG_NAME else f"{name[:_LONG_NAME]}-{digest}"
 
@@ -48,7 +49,7 @@ def content(path: str | Path, *, what: str, most: int) -> bytes:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 checksum of a regular file, in hex."""
-    import hashlib  # noqa: PLC0415  it loads OpenSSL, which `trafficdist --help` does not need
+    import hashlib  # noqa: PLC0415  the same
 
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -144,14 +144,15 @@ def _artifacts(run: Evidence) -> Iterator[str]:
     for link in links_in(root):
         yield f"{link.relative_to(root)} is a symbolic link: a run leaves none"
     for path, digest in listed.items():
-        place, seal = root / path, sha256_of_folder if path.endswith("/") else sha256_of
-        if not (place.is_dir() if path.endswith("/") else place.is_file()) or place.resolve() != place:
+        is_folder = path.endswith("/")
+        place, seal = root / path, sha256_of_folder if is_folder else sha256_of
+        if not (place.is_dir() if is_folder else place.is_file()) or place.resolve() != place:
             yield f"{path} is missing"
         elif seal(place) != digest:
             yield f"{path} was changed after the run"
-    folders = tuple(path for path in listed if path.endswith("/"))
+    folders, history = tuple(path for path in listed if path.endswith("/")), history_in(root)
     for path in sorted({each.relative_to(root).as_posix() for each in files_in(root)} - listed.keys() - _NOT_LISTED):
-        if not path.startswith(folders) and root / path != history_in(root):
+        if not path.startswith(folders) and root / path != history:
             yield f"{path} is not a file of the run: remove it"
 
 

@@ -17,7 +17,7 @@ from reference.apiserver.kinds import Strategy
 from reference.apiserver.merge_rules import ListRule, ListRules, list_rules
 from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
-from reference.apiserver.strategic_merge import identity
+from reference.apiserver.strategic_merge import union
 from reference.client import Object
 
 
@@ -119,8 +119,7 @@ def _merge_value(live: Any, value: Any, names: tuple[str, ...], rules: ListRules
 def _merge_list(live: list[Any], config: list[Any], names: tuple[str, ...], rules: ListRules) -> list[Any]:
     rule = rules[names]
     if not rule.map_keys:
-        present = set(map(identity, live))
-        return live + [each for each in config if identity(each) not in present]
+        return union(live, config)
     merged = {item_key(each, rule): each for each in live}
     for item in config:
         key = item_key(item, rule)

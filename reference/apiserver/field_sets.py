@@ -70,7 +70,7 @@ def _bounded(found: Iterable[T], length: Callable[[T], int]) -> Iterator[T]:
     for each in found:
         total += length(each)
         if total > MAX_ELEMENTS:
-            raise status.failure(413, "RequestEntityTooLarge", f"managedFields: more than {MAX_ELEMENTS} path elements")
+            raise status.too_large(f"managedFields: more than {MAX_ELEMENTS} path elements")
         yield each
 
 

@@ -131,7 +131,7 @@ class HttpFrontend:
                 self.dispatcher.record(asked)
                 return await self._answer_later(request, asked, user)
         except web.HTTPRequestEntityTooLarge:
-            answer = failure(status.failure(413, "RequestEntityTooLarge", "the request is too large"), asked)
+            answer = failure(status.too_large("the request is too large"), asked)
         except ConnectionError:
             raise
         except Exception as error:  # noqa: BLE001 - as in `Dispatcher.answer`

@@ -87,7 +87,7 @@ for _tag, _construct in (("int", yaml.SafeLoader.construct_yaml_int), ("float", 
 def _yaml(body: bytes) -> Any:
     """Parse a YAML document. Aliases are refused, because a few hundred bytes with aliases can expand to gigabytes."""
     if len(body) > MAX_YAML_BYTES:
-        raise status.failure(413, "RequestEntityTooLarge", f"a YAML body may have at most {MAX_YAML_BYTES} bytes")
+        raise status.too_large(f"a YAML body may have at most {MAX_YAML_BYTES} bytes")
     depth = 0
     for event in yaml.parse(body, _Loader):
         if isinstance(event, yaml.AliasEvent):

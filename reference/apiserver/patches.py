@@ -15,7 +15,7 @@ from reference.apiserver import media, status, strategic_merge, writes
 from reference.apiserver.merge_rules import ListRules, list_rules
 from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
-from reference.client import ApiError, Object
+from reference.client import Object
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
@@ -91,11 +91,11 @@ def _applied(obj: Object, patch: list[Any]) -> Any:
             value = orjson.dumps(jsonpointer.resolve_pointer(obj, each["from"]))
             copied += len(value)
             if copied > MAX_COPIED_BYTES:
-                raise _too_much(f"copies may add at most {MAX_COPIED_BYTES} bytes")
+                raise status.too_large(f"copies may add at most {MAX_COPIED_BYTES} bytes")
             each = {"op": "add", "path": each.get("path"), "value": orjson.loads(value)}  # noqa: PLW2901
         moved += sum(_behind(obj, each, pointer) for pointer in ("path", "from"))
         if moved > MAX_MOVED_ITEMS:
-            raise _too_much(f"operations on items of lists may move at most {MAX_MOVED_ITEMS} items behind them")
+            raise status.too_large(f"operations on items of lists may move at most {MAX_MOVED_ITEMS} items behind them")
         obj = jsonpatch.JsonPatch([each]).apply(obj, in_place=True)
     return obj
 
@@ -109,15 +109,11 @@ def _behind(obj: Any, operation: Any, pointer: str) -> int:
     return len(around) if isinstance(around, list) else 0
 
 
-def _too_much(said: str) -> ApiError:
-    return status.failure(413, "RequestEntityTooLarge", said)
-
-
 def _json_patch(obj: Object, patch: Any) -> Object:
     if not isinstance(patch, list):
         raise status.bad_request("a JSON patch must be a list of operations")
     if len(patch) > MAX_OPERATIONS:
-        raise _too_much(f"a JSON patch may have {MAX_OPERATIONS} operations, and this one has {len(patch)}")
+        raise status.too_large(f"a JSON patch may have {MAX_OPERATIONS} operations, and this one has {len(patch)}")
     try:
         patched = media.bounded(_applied(obj, patch))
     except jsonpatch.InvalidJsonPatch as error:

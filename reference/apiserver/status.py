@@ -151,6 +151,10 @@ def too_many_watches(most: int) -> ApiError:
     )
 
 
+def too_large(message: str) -> ApiError:
+    return failure(413, "RequestEntityTooLarge", message)
+
+
 def internal(message: str) -> ApiError:
     return failure(500, "InternalError", f"Internal error occurred: {message}")
 

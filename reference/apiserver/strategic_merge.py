@@ -73,8 +73,7 @@ def _merges(rule: ListRule) -> bool:
 def _merge_list(target: list[Any], patch: list[Any], path: Path, rules: ListRules) -> list[Any]:
     key = rules[path].merge_key
     if not key:
-        present = set(map(identity, target))
-        return target + [each for each in patch if identity(each) not in present]
+        return union(target, patch)
     result = _KeyedList(target, key)
     for item in patch:
         if not isinstance(item, dict):
@@ -99,16 +98,16 @@ class _KeyedList:
         self._key = key
         self._places: dict[Any, list[int]] = {}
         for place, each in enumerate(items):
-            self._places.setdefault(identity(each.get(key)), []).append(place)
+            self._places.setdefault(_identity(each.get(key)), []).append(place)
 
     def get(self, like: Object) -> Object:
         """Return the first item with the same key, or an empty one."""
-        places = self._places.get(identity(like[self._key]))
+        places = self._places.get(_identity(like[self._key]))
         return self._items[places[0]] if places else {}
 
     def put(self, item: Object) -> None:
         """Replace the first item with the same key, or add the item."""
-        places = self._places.setdefault(identity(item.get(self._key)), [])
+        places = self._places.setdefault(_identity(item.get(self._key)), [])
         if places:
             self._items[places[0]] = item
         else:
@@ -116,7 +115,7 @@ class _KeyedList:
             self._items.append(item)
 
     def delete(self, like: Object) -> None:
-        for place in self._places.pop(identity(like[self._key]), ()):
+        for place in self._places.pop(_identity(like[self._key]), ()):
             self._items[place] = None
 
     def items(self) -> list[Any]:
@@ -126,10 +125,10 @@ class _KeyedList:
 def _remove_values(result: Object, patch: Object) -> None:
     for name, values in patch.items():
         if name.startswith(_DELETE_VALUES):
-            field, removed = name.removeprefix(_DELETE_VALUES), set(map(identity, values))
+            field, removed = name.removeprefix(_DELETE_VALUES), set(map(_identity, values))
             present = result.get(field)
             result[field] = (
-                [each for each in present if identity(each) not in removed] if isinstance(present, list) else []
+                [each for each in present if _identity(each) not in removed] if isinstance(present, list) else []
             )
 
 
@@ -149,14 +148,20 @@ def _order(result: Object, patch: Object, path: Path, rules: ListRules) -> None:
 def _sorted(items: list[Any], order: list[Any], key: str) -> list[Any]:
     places: dict[Any, int] = {}
     for value in order:
-        places.setdefault(identity(value), len(places))
+        places.setdefault(_identity(value), len(places))
 
     def place(item: Any) -> int:
-        return places.get(identity(item.get(key) if isinstance(item, dict) else item), len(places))
+        return places.get(_identity(item.get(key) if isinstance(item, dict) else item), len(places))
 
     return sorted(items, key=place)
 
 
-def identity(value: Any) -> Any:
+def union(items: list[Any], more: list[Any]) -> list[Any]:
+    """Return the items, and those of `more` that are not among them."""
+    present = set(map(_identity, items))
+    return items + [each for each in more if _identity(each) not in present]
+
+
+def _identity(value: Any) -> Any:
     """Return a value that hashes, and is equal for equal values."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if isinstance(value, (dict, list)) else value

@@ -199,7 +199,7 @@ def _refuse(strategy: Strategy, obj: Object, errors: list[FieldError]) -> None:
     if errors:
         raise status.invalid(strategy.resource, obj["metadata"].get("name") or "", errors)
     if len(orjson.dumps(obj)) > MAX_OBJECT_BYTES:
-        raise status.failure(413, "RequestEntityTooLarge", "etcdserver: request is too large")
+        raise status.too_large("etcdserver: request is too large")
 
 
 def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, call: Call) -> Stored:

@@ -37,7 +37,7 @@ def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) 
         *_files(folder, report),
         *_readme(folder, entry, report),
         *_date(entry, today),
-        *attested(folder)[0],
+        *attested(folder, attestation.repository_of(report))[0],
     ]
 
 
@@ -53,8 +53,8 @@ def _place(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
 
 
 def _files(folder: Path, report: Mapping[str, Any]) -> Iterator[Refusal]:
-    named = {attestation.FILE, *({each["path"] for each in report["artifacts"]} & {published.EVIDENCE})}
-    right = {place.REPORT, place.README, place.HISTORY, *named}
+    named = {each["path"] for each in report["artifacts"]} & {published.EVIDENCE}
+    right = {place.REPORT, place.README, place.HISTORY, attestation.FILE, *named}
     found = {
         str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_symlink() or not each.is_dir()
     }

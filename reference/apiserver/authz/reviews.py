@@ -20,7 +20,7 @@ def review(asked: HttpRequest, user: User) -> Object | None:
     if answer is None:
         return None
     group, kind, of = answer
-    spec = _spec(asked.body, asked.headers.get("content-type", ""))
+    spec = _spec(asked.body, asked.content_type)
     return {"kind": kind, "apiVersion": f"{group}/v1", "metadata": {}, "spec": spec, "status": of(user, spec)}
 
 
