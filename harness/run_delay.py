@@ -48,14 +48,14 @@ class Sample:
     used: float
     threads: Mapping[str, ThreadTimes] = field(default_factory=dict)
 
-    def lost_since(self, earlier: Sample, planned: float = EVERY) -> float:
+    def lost_since(self, earlier: Sample) -> float:
         """Return for how many seconds since an earlier sample some thread could not run, at most.
 
         The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable in both
         samples, and has neither run nor waited, has waited. So has a runnable thread that ended in between.
         """
         passed = self.at - earlier.at
-        asleep = passed - planned - (self.used - earlier.used)
+        asleep = passed - EVERY - (self.used - earlier.used)
         waited = 0.0
         for thread, before in earlier.threads.items():
             now = self.threads.get(thread)
@@ -83,10 +83,10 @@ def family(process: Path) -> Iterator[Path]:
     """Yield a process and its descendants as folders of /proc, or only the process without `CONFIG_PROC_CHILDREN`."""
     yield process
     with contextlib.suppress(OSError):
-        for thread in (process / "task").iterdir():
+        for thread in os.listdir(process / "task"):  # noqa: PTH208  paths cost as much as the reading, and this is hot
             with contextlib.suppress(OSError):
-                for child in (thread / "children").read_text("ascii").split():
-                    yield from family(process.parent / child)
+                for child in _read(f"{process}/task/{thread}/children").split():
+                    yield from family(process.parent / child.decode())
 
 
 def threads_of(process: Path) -> Iterator[tuple[str, ThreadTimes]]:
@@ -95,11 +95,16 @@ def threads_of(process: Path) -> Iterator[tuple[str, ThreadTimes]]:
     Yields nothing on a kernel without `CONFIG_SCHED_INFO`.
     """
     with contextlib.suppress(OSError):
-        for thread in (process / "task").iterdir():
+        for thread in os.listdir(process / "task"):  # noqa: PTH208  as in `family`
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                state = (thread / "stat").read_text("ascii", errors="replace").rpartition(")")[2].split()[0]
-                ran, waited, *_ = map(int, (thread / "schedstat").read_text("ascii").split())
-                yield thread.name, ThreadTimes(state, ran, waited)
+                state = _read(f"{process}/task/{thread}/stat").rpartition(b")")[2].split(None, 1)[0].decode()
+                ran, waited, *_ = map(int, _read(f"{process}/task/{thread}/schedstat").split())
+                yield thread, ThreadTimes(state, ran, waited)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123  as in `family`
+        return file.read()
 
 
 def of_this_thread() -> float:

@@ -278,10 +278,11 @@ class Network:
         except rtnetlink.NetlinkError as error:
             if error.number != errno.ENODEV:
                 raise
-            raise DistrustError(
-                f"interface {link_name} of node {node_name} has been deleted, and not by the suite: "
-                f"only {self.programs} could do this"
-            ) from error
+            raise DistrustError(self.deleted(f"{link_name} of node {node_name}")) from error
+
+    def deleted(self, interfaces: str) -> str:
+        """Return the error about interfaces that have disappeared."""
+        return f"interface {interfaces} has been deleted, and not by the suite: only {self.programs} could do this"
 
 
 def _pair(name: str, index: int, peer: Namespace) -> Request:

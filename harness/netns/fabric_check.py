@@ -30,8 +30,7 @@ def check(network: Network) -> None:
     missing = faults(wanted, there)
     if deleted := [f"{link} of {place}" for place in wanted for link in _deleted(place, wanted[place], there[place])]:
         raise DistrustError(
-            f"the network of the embedded cluster is broken: interface {', '.join(deleted[:_TOLD])} has been deleted, "
-            f"and not by the suite: only {network.programs} could do this"
+            f"the network of the embedded cluster is broken: {network.deleted(', '.join(deleted[:_TOLD]))}"
         )
     if missing:
         more = [f"and {len(missing) - _TOLD} more"] if len(missing) > _TOLD else []

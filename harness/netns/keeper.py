@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import json
 import os
-import platform
 import resource
 import select
 import shutil
@@ -205,7 +204,7 @@ class Keeper:
             mount("proc", "/proc")
         except RoomError:
             return False  # a container hides parts of /proc, so the kernel allows no other; the machine's is kept
-        if tuple(map(int, platform.release().split(".")[:2])) >= _PID_MAX_OF_NAMESPACE and self._limits["processes"]:
+        if tuple(map(int, os.uname().release.split(".")[:2])) >= _PID_MAX_OF_NAMESPACE and self._limits["processes"]:
             with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
                 file.write(str(self._limits["processes"] + _FIRST_PIDS))
         return True
@@ -358,8 +357,7 @@ class Keeper:
 
     def _watch(self) -> float | None:
         """End all programs if they reach a limit. Returns the seconds until the next look, or None for no look."""
-        used = self._used()
-        if not used or self._why or not any(self._limits.values()):
+        if self._why or not any(self._limits.values()) or not (used := self._used()):
             return None
         for name, limit in self._limits.items():
             if limit and used[name] >= limit:
@@ -385,14 +383,12 @@ class Keeper:
                 continue
             private += resident - common
             shared.append(common)
-        logs = {(found.st_dev, found.st_ino): found.st_size for found in map(os.fstat, self._logs())}
+        logs = [os.fstat(each.log) for each in self._programs.values()]
+        sizes = {(log.st_dev, log.st_ino): log.st_size for log in logs}
         memory = (private + max(shared)) * _PAGE
         if self._limits["memory"] and memory >= self._limits["memory"] * 1e6:
             memory = min(memory, sum(map(_proportional, pids)))
-        return {"processes": processes, "memory": memory / 1e6, "log": sum(logs.values()) / 1e6} if pids else {}
-
-    def _logs(self) -> list[int]:
-        return [each.log for each in self._programs.values()]
+        return {"processes": processes, "memory": memory / 1e6, "log": sum(sizes.values()) / 1e6} if pids else {}
 
     def _end(self, *, closed: bool) -> None:
         os.kill(self.init, signal.SIGKILL)

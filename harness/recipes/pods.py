@@ -91,10 +91,11 @@ class PodInterfaces:
     def detach(self, pod: Host) -> None:
         """Detach a pod if it is attached. Raises `InconclusiveError` with the first error of the command."""
         port = self._attached.pop(pod, None)
-        if port and self._commands.detach:
+        if port is None:
+            return
+        if self._commands.detach:
             self._run("detach", self._commands.detach, port)
-        if port:
-            self._path(port).unlink()  # otherwise the room keeps the netns
+        self._path(port).unlink()  # otherwise the room keeps the netns
 
     def close(self) -> None:
         """Try to detach all pods. Idempotent."""
