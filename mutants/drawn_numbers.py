@@ -210,13 +210,16 @@ MUTANTS.append(
 # Pods
 
 
+def _misplans(name: str, sentence: str, draw: str, plan: Callable[..., Plan]) -> None:
+    controller = partial(EndpointSliceController, plan=plan)
+    MUTANTS.append(Mutant(name, sentence, "", WRITTEN, draw=draw, controller=controller))
+
+
 def _plans(name: str, sentence: str, draw: str, judged: Callable[[list[Object]], list[Object]]) -> None:
     def plan(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
         return plan_service(service, judged(list(pods)), *others, **options)
 
-    MUTANTS.append(
-        Mutant(name, sentence, "", WRITTEN, draw=draw, controller=partial(EndpointSliceController, plan=plan))
-    )
+    _misplans(name, sentence, draw, plan)
 
 
 def _without_reused_addresses(pods: list[Object]) -> list[Object]:
@@ -257,11 +260,6 @@ def _named_targets(service: Object) -> set[str]:
     return {port["targetPort"] for port in service["spec"].get("ports") or () if isinstance(port["targetPort"], str)}
 
 
-def _misplans(name: str, sentence: str, draw: str, plan: Callable[..., Plan]) -> None:
-    controller = partial(EndpointSliceController, plan=plan)
-    MUTANTS.append(Mutant(name, sentence, "", WRITTEN, draw=draw, controller=controller))
-
-
 def _node_hints_in_one_slice(service: Object, pods: Pods, *others: Any, **options: Any) -> Plan:
     selected = list(pods)
     first = {port["containerPort"] for pod in selected[:1] for port in _container_ports(pod)}
@@ -269,11 +267,7 @@ def _node_hints_in_one_slice(service: Object, pods: Pods, *others: Any, **option
     def changed(each: Object) -> Object:
         if not _named_targets(service) or any(port["port"] in first for port in each["ports"]):
             return each
-        hints = [without(one.get("hints") or {}, "forNodes") for one in each["endpoints"]]
-        return {
-            **each,
-            "endpoints": [{**one, "hints": hint} for one, hint in zip(each["endpoints"], hints, strict=True)],
-        }
+        return _each_endpoint(each, lambda one: {**one, "hints": without(one.get("hints") or {}, "forNodes")})
 
     return rewritten(plan_service(service, selected, *others, **options), changed)
 

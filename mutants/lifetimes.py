@@ -15,14 +15,14 @@ from mutants.decisions import Question, proxy_deciding
 from mutants.dropped_updates import ANY, proxy_hears, proxy_is_told
 from mutants.live_slices import SERVICE_LABEL, service_of
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
+from mutants.wrong_plans import without
 from reference.client import Event, Object, key_of
+from reference.endpointslice.labels import HEADLESS
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Decision
 from reference.proxy.ruleset import ServiceAddress, Stale, endpoints_of
 from reference.proxy.state import FAMILIES, Name, State
 from reference.proxy.table import Changes, Table
-
-HEADLESS_LABEL = "service.kubernetes.io/headless"
 
 MUTANTS: list[Mutant] = []
 
@@ -136,8 +136,7 @@ def slices_without_service_stay(obj: Object, before: Object) -> Object:
 
 @_of_slices("headless-slices-stay", "The proxy ignores that a slice gets the label for headless Services.")
 def headless_slices_stay(obj: Object, before: Object) -> Object:
-    labels = {key: value for key, value in obj["metadata"]["labels"].items() if key != HEADLESS_LABEL}
-    return {**obj, "metadata": {**obj["metadata"], "labels": labels}}
+    return {**obj, "metadata": {**obj["metadata"], "labels": without(obj["metadata"]["labels"], HEADLESS)}}
 
 
 @_hears(

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from harness.eventually import MOST
 from harness.run_delay import RUN_DELAY, of_this_thread
@@ -65,7 +65,10 @@ def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None) -
             return
         heard += 1
         signal.setitimer(signal.ITIMER_REAL, AGAIN)
-        _raise(f"Timeout (>{seconds:g}s), after {passed:.1f} s", give_up if heard >= LAST else lambda _: None)
+        why = f"Timeout (>{seconds:g}s), after {passed:.1f} s"
+        if heard >= LAST:
+            give_up(why)
+        raise TimeLimitError(why)
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -74,8 +77,3 @@ def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None) -
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _raise(why: str, give_up: Callable[[str], object]) -> NoReturn:
-    give_up(why)
-    raise TimeLimitError(why)

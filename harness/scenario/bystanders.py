@@ -44,7 +44,6 @@ class Bystanders:
         """Create the drawn nodes."""
         self._backend = backend
         self._namespace = namespace
-        self._beside = draw[axes.BESIDE]
         self._draw = draw
         self._seen: set[str] = set()
         self._nodes = _NODES.get(draw[axes.BYSTANDERS], ())
@@ -97,7 +96,7 @@ class Bystanders:
         return self._is_drawn("deleted", service)
 
     def _is_drawn(self, value: str, name: str) -> bool:
-        return self._beside == value and self._is_new(name)
+        return self._draw[axes.BESIDE] == value and self._is_new(name)
 
     def _is_new(self, name: str) -> bool:
         if name in self._seen or len(self._seen) >= _MOST:
