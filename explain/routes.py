@@ -17,7 +17,7 @@ from harness.api.client import Object
 from reference.objects.topology_keys import Labels
 from reference.proxy.decision import Decision, Endpoint, Family, Forward, Place, ServicePort, decide, describe
 from reference.proxy.node_labels import NodeLabels
-from reference.proxy.objects import UNREADABLE, annotation_key, canonical, read_slice, service_ports, topology_keys
+from reference.proxy.objects import UNREADABLE, canonical, read_slice, service_ports, topology_keys
 
 UNPARSED = "an EndpointSlice has an address that no proxy can parse"
 """The reason of the routes of a Service for which proxies write no rules."""
@@ -147,7 +147,7 @@ def _ports(
             if each.family == family
             for endpoint in each.endpoints((port.port_name, port.protocol), of_endpoint)
         ]
-        for family, ports in service_ports(service, annotation_key=annotation_key(behaviour)).items()
+        for family, ports in service_ports(service, behaviour).items()
         for port in ports
     }
 

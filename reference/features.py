@@ -13,6 +13,9 @@ from typing import Literal
 
 OLDEST = (1, 17)
 NEWEST = (1, 37)
+"""The newest final release, which is the default."""
+LAST = (1, 40)
+"""The last release with known gates: 1.38 as of its beta, and what Kubernetes has announced for 1.39 and 1.40."""
 
 Version = tuple[int, int]
 Reading = Literal["kep", "released"]
@@ -20,7 +23,9 @@ Reading = Literal["kep", "released"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The minor versions in which a gate was added, was first on by default, was locked, and was removed.
+    """The minor versions in which a gate was added, was first on by default, was locked, was removed, and went off.
+
+    `off_by_default` is the version from which a gate that was on is off again, because its behaviour is given up.
 
     If `on_request`, the gate can also be set after its removal and then enables its behaviour in any release since it
     was added. This makes it possible to combine a KEP with later releases.
@@ -31,6 +36,7 @@ class Gate:
     locked: int | None = None
     removed: int | None = None
     on_request: bool = False
+    off_by_default: int | None = None
 
 
 GATES: Mapping[str, Gate] = {
@@ -38,8 +44,12 @@ GATES: Mapping[str, Gate] = {
     "TopologyAwareHints": Gate(21, on_by_default=24, locked=33, removed=36),
     "ServiceInternalTrafficPolicy": Gate(21, on_by_default=22, locked=26),
     "ProxyTerminatingEndpoints": Gate(22, on_by_default=26, locked=28),
-    "ServiceTrafficDistribution": Gate(30, on_by_default=31, locked=33),
-    "PreferSameTrafficDistribution": Gate(33, on_by_default=34, locked=35),
+    "ServiceTrafficDistribution": Gate(30, on_by_default=31, locked=33, removed=36),
+    "PreferSameTrafficDistribution": Gate(33, on_by_default=34, locked=35, removed=38),
+    "NFTablesProxyMode": Gate(29, on_by_default=31, locked=33, removed=38),
+    "KubeProxyNFTablesLocalhostNodePorts": Gate(37, on_by_default=38),  # KEP-6032
+    "KubeProxyIPVS": Gate(37, on_by_default=37, off_by_default=40),  # KEP-5495
+    "AllowServiceExternalIPs": Gate(36, on_by_default=36, off_by_default=40),  # KEP-5707
     "NodeLevelTopology": Gate(26, removed=26, on_request=True),  # never released; KEP text from the time of 1.26
 }
 
@@ -48,10 +58,10 @@ def parse_version(text: str) -> Version:
     """Parse "1.34", "v1.34" or "v1.34.2" as (1, 34). Raises `ValueError` with the known versions."""
     match = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.\d+)?", text)
     version = (int(match[1]), int(match[2])) if match else None
-    if version is None or not OLDEST <= version <= NEWEST:
+    if version is None or not OLDEST <= version <= LAST:
         raise ValueError(
             f"unknown Kubernetes version {text!r}: known are "
-            f"{OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}, written like 1.34"
+            f"{OLDEST[0]}.{OLDEST[1]} to {LAST[0]}.{LAST[1]}, written like 1.34"
         )
     return version
 
@@ -89,7 +99,9 @@ class Features:
         gate, minor = GATES[name], self.version[1]
         if gate.locked is not None and minor >= gate.locked:
             return True
-        return _exists(gate, minor) and gate.on_by_default is not None and minor >= gate.on_by_default
+        if not _exists(gate, minor) or gate.on_by_default is None:
+            return False
+        return gate.on_by_default <= minor < (gate.off_by_default or minor + 1)
 
     def at_least(self, minor: int) -> bool:
         """Return whether this is Kubernetes 1.`minor` or newer."""

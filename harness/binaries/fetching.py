@@ -21,7 +21,7 @@ from harness.model.files import sha256_of
 GROUP = "trafficdist.component_sources"
 """The entry point group of additional component sources. Each is called with the number of parallel compilations."""
 
-_MODULE = re.compile(r"(\S+@v\S+): reading")  # the module in an error of Go
+_MODULE = re.compile(r"(\S+@v\S+?)(?:: reading|,|$)")  # the module in an error of Go
 
 
 class UndeliverableError(UnavailableError):

@@ -60,13 +60,15 @@ def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) 
 
 
 def offers(names: Sequence[str]) -> str:
-    """Return a table of the versions that can be compiled, grouped by minor version."""
+    """Return a table of the versions that can be compiled. A final release hides its pre-releases."""
     compiler = _compiler()
     rows = [("COMPONENT", "SERIES", "VERSIONS")]
     for name in names or COMPONENTS:
+        versions = compiler.available(component_named(name))
+        final = {version.series for version in versions if not version.pre}
         series: dict[str, list[str]] = {}
-        for version in compiler.available(component_named(name)):
-            if not version.pre:
+        for version in versions:
+            if not version.pre or version.series not in final:
                 series.setdefault(version.series, []).append(str(version))
         rows += [(name, minor, " ".join(versions)) for minor, versions in series.items()]
     return as_table(rows)

@@ -44,7 +44,7 @@ _ITS_CHANGES = (
         r'\{topology="Disabled",traffic_distribution=""\}) (\S+)$',
         re.MULTILINE,
     ),
-    re.compile(r'^(endpoint_slice_controller_changes\{operation="update"\}) (\S+)$', re.MULTILINE),
+    re.compile(r'^(endpoint_slice_controller_changes(?:_total)?\{operation="update"\}) (\S+)$', re.MULTILINE),
 )
 
 

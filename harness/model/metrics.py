@@ -1,8 +1,13 @@
-"""Parse the metrics of a component. Names are unchanged, because some Kubernetes counters do not end in `_total`."""
+"""Parse the metrics of a component, and know the releases that have each metric that the suite asks for.
+
+Names are unchanged, because some Kubernetes counters do not end in `_total`.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -12,6 +17,38 @@ _GATE = re.compile(r'^kubernetes_feature_enabled\{[^}]*?name="(?P<name>[^"]+)"[^
 def enabled_gates(metrics: str) -> dict[str, bool]:
     """Return whether each feature gate in a component's metrics is on."""
     return {found["name"]: found["value"] == "1" for found in _GATE.finditer(metrics)}
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The minor versions in which a metric appeared and was hidden, and the name that replaces it then."""
+
+    since: int
+    hidden: int | None = None
+    successor: str = ""
+
+
+LIVES: Mapping[str, Life] = {
+    "endpoint_slice_controller_changes": Life(17, hidden=38, successor="endpoint_slice_controller_changes_total"),
+    "endpoint_slice_controller_changes_total": Life(38),
+    "endpoint_slice_controller_desired_endpoint_slices": Life(17),
+    "endpoint_slice_controller_endpoints_added_per_sync": Life(17),
+    "endpoint_slice_controller_endpoints_desired": Life(17),
+    "endpoint_slice_controller_endpoints_removed_per_sync": Life(17),
+    "endpoint_slice_controller_endpointslices_changed_per_sync": Life(21),
+    "endpoint_slice_controller_num_endpoint_slices": Life(17),
+    "endpoint_slice_controller_services_count_by_traffic_distribution": Life(30),
+    "endpoint_slice_controller_syncs": Life(21),
+    "kubeproxy_proxy_healthz_total": Life(28),  # in 1.28 without the prefix
+    "kubeproxy_proxy_livez_total": Life(28),
+    "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds": Life(17),
+    "kubeproxy_sync_proxy_rules_last_timestamp_seconds": Life(17),
+    "kubeproxy_sync_proxy_rules_no_local_endpoints_total": Life(24),
+    "workqueue_adds_total": Life(17),
+    "workqueue_depth": Life(17),
+    "workqueue_work_duration_seconds": Life(17),
+}
+"""Every metric that the suite asks for. Histograms are named without `_sum`, `_count` and `_bucket`."""
 
 
 class Metrics:
@@ -24,7 +61,11 @@ class Metrics:
         self.samples = [each for family in families for each in family.samples]  # names with `_bucket`, `_sum`, …
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """Return the values of all samples with this name and at least these labels."""
+        """Return the values of all samples with this name, or that of its successor, and at least these labels."""
+        present = {each.name for each in self.samples}
+        life = LIVES.get(name)
+        if name not in present and life and life.successor:
+            name = life.successor
         return [
             each.value
             for each in self.samples

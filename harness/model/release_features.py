@@ -15,6 +15,7 @@ from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component
 NEWEST = 1000  # newer than any version in this table
 
 _GATES: Mapping[str, tuple[int, int]] = {
+    "AllowServiceExternalIPs": (0, 0),
     "ProxyTerminatingEndpoints": (22, 26),
     "ServiceInternalTrafficPolicy": (21, 22),
     "TopologyAwareHints": (21, 24),
@@ -25,6 +26,9 @@ _GATES: Mapping[str, tuple[int, int]] = {
     "NodeLevelTopology": (26, NEWEST),  # never released
 }
 """The first minor version in which each gate can be set, and the first in which it is on by default."""
+
+_OFF_AGAIN = {"AllowServiceExternalIPs": 40}
+"""The minor version from which a gate is off by default, because its behavior is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,8 @@ class Since:
 
 def _is_on(gate: str, minor: int, gates: Mapping[str, bool]) -> bool:
     introduced, on = _GATES[gate]
-    return minor >= introduced and gates.get(gate, minor >= on)
+    off_again = minor < NEWEST and minor >= _OFF_AGAIN.get(gate, NEWEST)
+    return minor >= introduced and gates.get(gate, minor >= on and not off_again)
 
 
 _INTERNAL = Since(("ServiceInternalTrafficPolicy",))
@@ -52,6 +57,7 @@ _NODE_LEVEL = Since(("NodeLevelTopology", "PreferSameTrafficDistribution"))  # t
 
 _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
     PROXY: {
+        "ExternalIPs": Since(("AllowServiceExternalIPs",)),
         "InternalTrafficPolicy": _INTERNAL,
         "LoadBalancerIPMode": Since(("LoadBalancerIPMode",)),
         "NodeHints": _SAME,

@@ -95,7 +95,8 @@ class Metrics(Collector):
         yield GaugeMetricFamily(_PREFIX + "num_endpoint_slices", "Number of EndpointSlices", slices)
         said = "Number of EndpointSlices that would exist with perfect endpoint allocation"
         yield GaugeMetricFamily(_PREFIX + "desired_endpoint_slices", said, ideal)
-        yield _counter("changes", "Number of EndpointSlice changes", "operation", self._changes)
+        changes = "changes_total" if self._features.at_least(38) else "changes"
+        yield _counter(changes, "Number of EndpointSlice changes", "operation", self._changes)
         if self._features.at_least(21):
             said = "Number of EndpointSlices changed on each Service sync"
             yield _histograms("endpointslices_changed_per_sync", said, dict(self._changed))

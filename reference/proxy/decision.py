@@ -117,6 +117,7 @@ class Behaviour:
     annotation: Literal["unused", "any", "auto"]
     zone_label_needed: bool
     topology_keys: bool
+    external_ips: bool = True
     keys_alone: bool = False
 
     @classmethod
@@ -136,6 +137,7 @@ class Behaviour:
             annotation="unused" if features.enabled("ServiceTrafficDistribution") else annotation,
             zone_label_needed=not features.at_least(30),
             topology_keys=keys,
+            external_ips=not features.at_least(36) or features.enabled("AllowServiceExternalIPs"),
             keys_alone=alone,
         )
 

@@ -16,7 +16,7 @@ from typing import Any
 from reference.client import Object
 from reference.objects.endpoints import is_ready
 from reference.objects.topology_keys import Labels
-from reference.proxy.decision import Behaviour, Endpoint, Family, Place, ServicePort
+from reference.proxy.decision import NEWEST, Behaviour, Endpoint, Family, Place, ServicePort
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -105,16 +105,13 @@ def is_excluded(obj: Object) -> bool:
     return bool(labels) and not NOT_FOR_THIS_PROXY.isdisjoint(labels)
 
 
-def annotation_key(behaviour: Behaviour) -> str | None:
+def _annotation_key(behaviour: Behaviour) -> str | None:
     """Return the only topology annotation of a release, or None if the release supports two."""
     return DEPRECATED_ANNOTATION if behaviour.annotation == "auto" else None
 
 
-def service_ports(service: Object, *, annotation_key: str | None = None) -> dict[Family, list[ServicePort]]:
-    """Return the ports of a Service by IP family; none if it is headless, ExternalName or handled by another proxy.
-
-    `annotation_key` restricts the topology annotation to one key, for releases that support only this key.
-    """
+def service_ports(service: Object, behaviour: Behaviour = NEWEST) -> dict[Family, list[ServicePort]]:
+    """Return the ports of a Service by IP family; none if it is headless, ExternalName or handled by another proxy."""
     spec = service["spec"]
     cluster_ips = spec.get("clusterIPs") or [spec.get("clusterIP")]
     if is_excluded(service) or spec.get("type") == "ExternalName" or cluster_ips[0] in {None, "", "None"}:
@@ -122,7 +119,7 @@ def service_ports(service: Object, *, annotation_key: str | None = None) -> dict
     by_family: dict[Family, list[ServicePort]] = {}
     for cluster_ip in cluster_ips:
         family = family_of(cluster_ip)
-        by_family[family] = [_service_port(service, port, family, annotation_key) for port in spec.get("ports") or ()]
+        by_family[family] = [_service_port(service, port, family, behaviour) for port in spec.get("ports") or ()]
     return by_family
 
 
@@ -138,7 +135,7 @@ def health_check_port(service: Object) -> int:
     return int(spec.get("healthCheckNodePort") or 0) if used else 0
 
 
-def _service_port(service: Object, port: Mapping[str, Any], family: Family, annotation_key: str | None) -> ServicePort:
+def _service_port(service: Object, port: Mapping[str, Any], family: Family, behaviour: Behaviour) -> ServicePort:
     metadata, spec = service["metadata"], service["spec"]
     return ServicePort(
         namespace=metadata["namespace"],
@@ -149,10 +146,10 @@ def _service_port(service: Object, port: Mapping[str, Any], family: Family, anno
         node_port=port.get("nodePort") or 0,
         cluster_ips=of_family(spec.get("clusterIPs") or [spec["clusterIP"]], family),
         load_balancer_ips=of_family(_load_balancer_ips(service), family),
-        external_ips=of_family(spec.get("externalIPs") or (), family),
+        external_ips=of_family((behaviour.external_ips and spec.get("externalIPs")) or (), family),
         internal_local=spec.get("internalTrafficPolicy") == "Local",
         external_local=spec.get("externalTrafficPolicy") == "Local",
-        topology_annotation=_topology_annotation(metadata.get("annotations") or {}, annotation_key),
+        topology_annotation=_topology_annotation(metadata.get("annotations") or {}, _annotation_key(behaviour)),
         affinity_seconds=_affinity_seconds(spec),
         topology_keys=topology_keys(service),
         source_ranges=_source_ranges(spec, family),

@@ -21,7 +21,6 @@ from reference.proxy.objects import (
     UNREADABLE,
     Node,
     Slice,
-    annotation_key,
     family_of,
     health_check_port,
     of_family,
@@ -174,7 +173,7 @@ class State:
 
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         metadata = obj["metadata"]
-        ports = {} if deleted else service_ports(obj, annotation_key=annotation_key(self._behaviour))
+        ports = {} if deleted else service_ports(obj, self._behaviour)
         service = self._service((metadata["namespace"], metadata["name"]))
         service.ports = ports
         service.health_port = health_check_port(obj) if ports else 0

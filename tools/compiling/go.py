@@ -26,6 +26,7 @@ _GONE = re.compile(
     r"40[34] |410 |unknown revision|invalid version|not found|no matching versions|reading file:.*no such file",
     re.IGNORECASE,
 )
+_LACKING = re.compile(r"(\S+@v\S+): reading \S+: 40[34] ")
 _NO_NETWORK = re.compile(
     r"dial tcp|no such host|i/o timeout|TLS handshake|connection re(?:set|fused)|module lookup disabled|"
     r"network is unreachable|proxyconnect|context deadline exceeded|50[234] ",
@@ -125,6 +126,8 @@ def explain(words: str, arguments: Sequence[str]) -> HarnessError:
         return UnavailableError(
             f"the Go module proxy cannot be reached; check the network, or set GOPROXY to another proxy\n{tail}"
         )
+    if lacking := dict.fromkeys(_LACKING.findall(words)):
+        return UndeliverableError(f"the Go module proxy does not have {', '.join(lacking)}")
     if _GONE.search(words):
         return UndeliverableError(tail)
     return UnavailableError(f"`go {' '.join(arguments[:2])}` failed:\n{tail}")

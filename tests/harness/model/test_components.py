@@ -73,9 +73,15 @@ def test_removed_gate_is_available_on_request() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (release("1.16"), "unknown Kubernetes version '1.16': known are 1.17 to 1.37"),
-        (release("1.34", NoSuch=True), "feature gate 'NoSuch' does not exist in Kubernetes 1.34: it has PreferSame"),
-        (release("1.32", PreferSameTrafficDistribution=True), "does not exist in Kubernetes 1.32: it has Proxy"),
+        (release("1.16"), "unknown Kubernetes version '1.16': known are 1.17 to 1.40"),
+        (
+            release("1.34", NoSuch=True),
+            "feature gate 'NoSuch' does not exist in Kubernetes 1.34: it has NFTablesProxyMode, PreferSame",
+        ),
+        (
+            release("1.32", PreferSameTrafficDistribution=True),
+            "does not exist in Kubernetes 1.32: it has NFTablesProxyMode, Proxy",
+        ),
         (release("1.33", ServiceTrafficDistribution=False), "is locked on since Kubernetes 1.33"),
     ],
 )

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from harness.model.release import PROXY
+from harness.model.release_features import lacking
 from reference.client import Object
-from reference.proxy.decision import Endpoint, Place, ServicePort
+from reference.features import Features, parse_version
+from reference.proxy.decision import Behaviour, Endpoint, Place, ServicePort
 from reference.proxy.objects import DEPRECATED_ANNOTATION, Node, read_node, read_slice, service_ports
 
 
@@ -147,3 +150,16 @@ def test_node_has_zone_addresses_and_pod_cidrs() -> None:
 
     assert read_node(node) == Node(Place("a1", "a"), ("10.0.0.2",), ("10.244.1.0/24",))
     assert read_node({"metadata": {"name": "a1"}}) == Node(Place("a1", ""))
+
+
+@pytest.mark.parametrize(
+    ("version", "gates", "served"),
+    [("1.35", {}, True), ("1.38", {}, True), ("1.40", {}, False), ("1.40", {"AllowServiceExternalIPs": True}, True)],
+)
+def test_proxies_of_1_40_leave_external_ips_alone_by_default(
+    version: str, gates: dict[str, bool], *, served: bool
+) -> None:
+    behaviour = Behaviour.of(Features(parse_version(version), gates))
+    ports = service_ports(service(externalIPs=["198.18.0.7"]), behaviour)["IPv4"]
+    assert [bool(port.external_ips) for port in ports] == [served]
+    assert ("ExternalIPs" in lacking(version, gates, PROXY)) is not served

@@ -14,7 +14,7 @@ import pytest
 
 from harness.binaries.cache import Cache
 from harness.binaries.component import component_named
-from harness.binaries.fetching import fetch
+from harness.binaries.fetching import UndeliverableError, fetch
 from harness.binaries.versions import Version, parse_wanted
 from harness.errors import UnavailableError, UsageError
 from tests.harness.binaries.servers import Heard
@@ -191,3 +191,13 @@ def test_low_disk_space_is_reported_before_compiling(
     release = source.SourceRelease(Version(1, 34, 2), tmp_path)
     with pytest.raises(UnavailableError, match=r"are free for the cache .* free some space"):
         source.compile_binary(KUBE_PROXY, release, find_go(), tmp_path, Heard())
+
+
+def test_modules_that_the_proxy_lacks_are_named_once() -> None:
+    line = (
+        "x.go:3:2: {0}@v1.0.1: reading https://proxy.example/{0}/@v/v1.0.1.zip: 403 Forbidden\n\tserver response: No.\n"
+    )
+    words = line.format("sigs.example/diff") * 3 + line.format("sigs.example/wrap")
+    error = explain(words, ["build"])
+    assert isinstance(error, UndeliverableError)
+    assert str(error) == "the Go module proxy does not have sigs.example/diff@v1.0.1, sigs.example/wrap@v1.0.1"
