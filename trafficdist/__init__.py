@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from trafficdist.names import *  # noqa: F403
 
 
-def _names() -> Any:
+def _names() -> dict[str, Any]:
     find_first()
-    return import_module("trafficdist.names")
+    found = vars(import_module("trafficdist.names"))
+    return {name: value for name, value in found.items() if name[0].isalpha()}  # pytest adds some that begin with @
 
 
 def __getattr__(name: str) -> Any:
-    if name != "__all__" and (name.startswith("__") or name not in _names().__all__):
+    if name == "__all__":
+        return sorted(_names())
+    if name.startswith("__") or name not in (names := _names()):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(_names(), name)
+    return names[name]
 
 
 def __dir__() -> list[str]:
-    return list(_names().__all__)
+    return sorted(_names())
