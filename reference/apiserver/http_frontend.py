@@ -162,8 +162,8 @@ class HttpFrontend:
         if asked.path.startswith("/openapi/"):
             if request.method != "GET":
                 raise status.method_not_allowed(request.method)
-            document = await asyncio.to_thread(openapi.document, self._registry, asked.path, asked.accept)
-            return web.Response(body=document.body, headers={"Content-Type": document.content_type})
+            document = await asyncio.to_thread(openapi.document, self._registry, asked.path)
+            return web.Response(body=document, headers={"Content-Type": "application/json"})
         return await self._watch(request, self.dispatcher.resource_request(asked, user))
 
     async def _watch(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import media, openapi_proto, patches, status
+from reference.apiserver import media, patches, status
 from reference.apiserver.kinds import Resource, Strategy, View, versioned_fields
 from reference.apiserver.merge_rules import ListRule, list_rules
 from reference.apiserver.operations import Operation, of_resource, of_server, type_of
@@ -25,7 +25,6 @@ from reference.apiserver.registry import Registry
 from reference.client import Object
 from reference.features import Version
 
-_PROTO_V2 = "proto-openapi.spec.v2"
 _PLAIN: dict[str, Object] = {
     "str": {"type": "string"},
     "bool": {"type": "boolean"},
@@ -62,12 +61,6 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    body: bytes
-    content_type: str = media.JSON
-
-
-@dataclass(frozen=True, slots=True)
 class Served:
     """A kind under one of its groups and versions."""
 
@@ -84,20 +77,23 @@ class Served:
         return f"apis/{self.group}/{self.version}" if self.group else f"api/{self.version}"
 
 
-def document(registry: Registry, path: str, accept: str) -> Document:
-    """Return the document at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Too slow for the event loop at first."""
+def document(registry: Registry, path: str) -> bytes:
+    """Return the JSON at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Too slow for the event loop at first.
+
+    Version 2 is not served as protobuf, which kubectl reads only if it is older than 1.27.
+    """
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for
     with _importing:  # two threads must not import the models at the same time
         match path.strip("/").split("/"):
-            case ["openapi", "v2"] if _PROTO_V2 in accept:
-                return Document(_v2_proto(served, release), f"application/com.github.{_PROTO_V2}.v1.0+protobuf")
             case ["openapi", "v2"]:
-                return Document(_v2_json(served, release))
+                return _v2(served, release)
             case ["openapi", "v3"]:
-                return Document(_v3_index(served))
+                return orjson.dumps(
+                    {"paths": {key: {"serverRelativeURL": f"/openapi/v3/{key}"} for key in _paths(served)}}
+                )
             case ["openapi", "v3", *rest] if (key := "/".join(rest)) in _paths(served):
-                return Document(_v3_json(served, key, release))
+                return _v3(served, key, release)
     raise status.no_such_path()
 
 
@@ -110,31 +106,18 @@ def _served(strategies: Any) -> Iterator[Served]:
 
 
 @lru_cache(maxsize=8)
-def _v2_json(served: tuple[Served, ...], release: Release) -> bytes:
-    return orjson.dumps(_v2(served, release))
-
-
-@lru_cache(maxsize=8)
-def _v2_proto(served: tuple[Served, ...], release: Release) -> bytes:
-    return openapi_proto.encode(_v2(served, release))
-
-
-def _v2(served: tuple[Served, ...], release: Release) -> Object:
+def _v2(served: tuple[Served, ...], release: Release) -> bytes:
     models = _Models(served, release)
     paths: Object = {}
     for part in _paths(served).values():
         for path, described in part.items():
             paths[path] = {each.operation.method: _operation_v2(each, models) for each in described}
-    return {"swagger": "2.0", "info": _info(release), "paths": paths, "definitions": models.definitions}
-
-
-def _v3_index(served: tuple[Served, ...]) -> bytes:
-    paths = {key: {"serverRelativeURL": f"/openapi/v3/{key}"} for key in _paths(served)}
-    return orjson.dumps({"paths": paths})
+    document = {"swagger": "2.0", "info": _info(release), "paths": paths, "definitions": models.definitions}
+    return orjson.dumps(document)
 
 
 @lru_cache(maxsize=64)
-def _v3_json(served: tuple[Served, ...], key: str, release: Release) -> bytes:
+def _v3(served: tuple[Served, ...], key: str, release: Release) -> bytes:
     models = _Models(tuple(each for each in served if each.prefix == key), release)
     paths = {
         path: {each.operation.method: _operation_v3(each, models) for each in described}
@@ -170,11 +153,13 @@ class _Described:
         scope = "Namespaced" if "namespace" in operation.in_path else ""
         path = "WithPath" if "path" in operation.in_path else ""
         group = of.group.title().replace(".", "") or "Core"
+        # kubectl validates pods at the server only if each PATCH of this kind has the parameter fieldValidation.
+        gvk = {**of.gvk, "kind": "PodProxyOptions"} if operation.body == "any" else of.gvk
         return {
             "description": f"{operation.action} the specified {of.resource.kind}",
             "operationId": f"{operation.action}{group}{of.version.title()}{scope}{of.resource.kind}{path}",
             "x-kubernetes-action": operation.method if operation.method in _ACTIONS else operation.action,
-            _GVK: of.gvk,
+            _GVK: gvk,
         }
 
 

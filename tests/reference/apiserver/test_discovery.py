@@ -113,13 +113,6 @@ def test_openapi_v3_has_a_document_for_each_group(http: Http) -> None:
     assert "#/definitions/" not in str(document)
 
 
-def test_openapi_as_protobuf_is_marked_as_such(http: Any) -> None:
-    accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-    with http.open("GET", "/openapi/v2", Accept=accept) as response:
-        assert response.headers["Content-Type"] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-        assert response.read().startswith(b"\x0a\x032.0")  # Document.swagger
-
-
 def test_kubeconfig_for_another_address_names_the_certificate(server: HttpServer) -> None:
     cluster = server.kubeconfig(url="https://10.0.0.1:6443")["clusters"][0]["cluster"]
     assert (cluster["server"], cluster["tls-server-name"]) == ("https://10.0.0.1:6443", "localhost")
