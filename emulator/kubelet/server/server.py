@@ -6,12 +6,10 @@ Error texts match those of Kubernetes' kubelet, because API servers forward them
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
-from weakref import WeakSet
 
 from aiohttp import web
 
@@ -19,13 +17,12 @@ from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.container_running import RunningContainer
 from emulator.kubelet.server import exec as programs
 from emulator.kubelet.server import logs, port_forward
-from harness.event_loop import EventLoop, close_server
+from harness.event_loop import EventLoop
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
+from reference.apiserver.listening_port import ListeningPort
 
 PORT = 10250
-_BACKLOG = 512
-_TURNS = 100  # maximum number of event loop iterations until ended connections are closed
 _GRACE = 0.05  # seconds for requests to end when the kubelet ends
 
 
@@ -46,8 +43,7 @@ class KubeletServer:
         self._pods = pods
         self._loop = loop
         self._server: web.Server | None = None
-        self._listeners: list[asyncio.Server] = []
-        self._accepted: WeakSet[socket.socket] = WeakSet()
+        self._ports: list[ListeningPort] = []
         self._tasks: set[asyncio.Task[Any] | None] = set()  # tasks that handle a request
 
     def start(self, nodes: Iterable[Host], tls: ssl.SSLContext) -> None:
@@ -63,28 +59,18 @@ class KubeletServer:
 
     async def _listen(self, listening: Iterable[socket.socket], tls: ssl.SSLContext) -> None:
         self._server = web.Server(self._handle, access_log=None, handler_cancellation=True)
-        loop = asyncio.get_running_loop()
         for each in listening:
-            listener = _Listener(each, self._accepted)
-            served = await loop.create_server(self._server, sock=listener, ssl=tls, backlog=_BACKLOG)
-            self._listeners.append(served)
+            self._ports.append(port := ListeningPort(each))
+            await port.listen(self._server, tls)
 
     async def _end(self, server: web.Server) -> None:
-        for listener in self._listeners:
-            await close_server(listener)
+        for port in self._ports:
+            await port.rest()
         await server.shutdown(timeout=_GRACE)
         await asyncio.gather(*filter(None, self._tasks), return_exceptions=True)
-        await self._hang_up()
-
-    async def _hang_up(self) -> None:
-        """Close accepted connections that are still open, in any state."""
-        for each in self._accepted:
-            with contextlib.suppress(OSError):  # the connection is already closed
-                each.shutdown(socket.SHUT_RDWR)
-        for _ in range(_TURNS):
-            if all(each.fileno() < 0 for each in self._accepted):
-                return
-            await asyncio.sleep(0)
+        for port in self._ports:
+            await port.hang_up()
+            port.close()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self._tasks.add(task := asyncio.current_task())
@@ -125,21 +111,6 @@ class KubeletServer:
         if (netns := self._pods.netns(namespace, pod)) is None:
             return web.Response(status=404, text="pod does not exist")
         return await port_forward.serve(request, netns)
-
-
-class _Listener(socket.socket):
-    """Records accepted sockets, because asyncio does not list connections during the TLS handshake."""
-
-    __slots__ = ("_accepted",)
-
-    def __init__(self, taken: socket.socket, accepted: WeakSet[socket.socket]) -> None:
-        super().__init__(fileno=taken.detach())
-        self._accepted = accepted
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        sock, address = super().accept()
-        self._accepted.add(sock)
-        return sock, address
 
 
 def _log(container: RunningContainer, pod: str, *, previous: bool) -> ContainerLog:
