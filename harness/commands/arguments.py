@@ -150,7 +150,7 @@ _NAMES: Mapping[str, Names] = {
     "mode": _modes,
     "topology": lambda: TOPOLOGIES,
     "proxy": lambda: (claims.REFERENCE, claims.KUBE_PROXY, claims.INSTALLED),
-    "control-plane": lambda: (choice.EMBEDDED, f"{choice.BINARIES}:", f"{choice.CONTAINERS}:"),
+    "control-plane": lambda: (choice.EMBEDDED, f"{choice.BINARIES}:"),
     "controller": lambda: (choice.REFERENCE, choice.MANAGER),
     "supported-features": suite_files.features,
     "exempt-features": suite_files.features,

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from harness.api.client import Api, Object
+from harness.binaries import find
 from harness.control_planes.binaries import BinariesControlPlane
-from harness.control_planes.containers import ContainersControlPlane
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.managed import ManagedControlPlane
-from harness.control_planes.processes import Processes
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.model import manifests
@@ -26,9 +25,9 @@ NEWEST, OLD = "1.37", "1.30"
 WEB = {"app": "web"}
 
 
-def _need(processes: Processes, component: str, version: str) -> None:
+def _need(component: str, version: str) -> None:
     try:
-        processes.find(component, version)
+        find(component, version)
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
 
@@ -42,16 +41,15 @@ def _stopped(plane: BinariesControlPlane | ManagedControlPlane) -> Iterator[None
         plane.stop()
 
 
-@pytest.fixture(scope="module", params=["binaries", pytest.param("containers", marks=pytest.mark.slow)])
-def plane(request: pytest.FixtureRequest) -> Iterator[BinariesControlPlane]:
-    kind = {"binaries": BinariesControlPlane, "containers": ContainersControlPlane}[request.param]
+@pytest.fixture(scope="module")
+def plane() -> Iterator[BinariesControlPlane]:
     try:
-        made = kind(Release(NEWEST))
+        made = BinariesControlPlane(Release(NEWEST))
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
     with _stopped(made):
-        _need(made._processes, "kube-apiserver", NEWEST)
-        _need(made._processes, "kube-controller-manager", NEWEST)
+        _need("kube-apiserver", NEWEST)
+        _need("kube-controller-manager", NEWEST)
         made.start()
         yield made
 
@@ -98,7 +96,7 @@ def test_barrier_is_not_seen_in_metrics(plane: BinariesControlPlane, api: Api) -
 
 
 def test_api_server_goes_back_and_forth_on_the_same_data(plane: BinariesControlPlane, api: Api) -> None:
-    _need(plane._processes, "kube-apiserver", OLD)
+    _need("kube-apiserver", OLD)
     _run_service(api, "rolled", trafficDistribution="PreferClose")
     before = api.get("services", "rolled", "web")
     plane.start_api_server(release(OLD, ServiceTrafficDistribution=True))
@@ -156,7 +154,7 @@ def test_each_process_leaves_its_log(plane: BinariesControlPlane) -> None:
 def test_controller_of_any_release_works_for_the_embedded_api_server(version: str) -> None:
     plane = ManagedControlPlane(version=version)
     with _stopped(plane):
-        _need(plane._processes, "kube-controller-manager", version)
+        _need("kube-controller-manager", version)
         plane.start()
         with closing(Api(plane.kubeconfig())) as api:
             _run_service(api, "embedded")
