@@ -9,16 +9,12 @@
 A binary is stored atomically: it is written to a temporary place, synced to the disk, and renamed. A version exists if
 its binary exists. Only one process at a time fetches a version. Other processes wait, and then find the version in the
 cache.
-
-`find` first looks in KUBEBUILDER_ASSETS, a folder of binaries that envtest's setup installs. To find its version, each
-of these binaries is run once, and again when the file changes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import json
 import os
 import shutil
@@ -26,12 +22,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.binaries.component import COMPONENTS, Binary, component_named, version_of
+from harness.binaries.component import COMPONENTS, Binary, component_named
 from harness.binaries.versions import Version, parse_version, parse_wanted
 from harness.errors import UnavailableError
 
 ENVIRONMENT = "TRAFFICDIST_CACHE"
-ASSETS = "KUBEBUILDER_ASSETS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,52 +137,26 @@ class Cache:
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
     """Return the path of a component's binary.
 
-    `version` is "1.34.10", or "1.34" for the newest installed patch. "" means the binary in KUBEBUILDER_ASSETS, or else
-    the newest installed version. Raises `UsageError` for an invalid name or version, and `UnavailableError` with the
-    command that fetches the binary.
+    `version` is "1.34.10", or "1.34" for the newest installed patch, or "" for the newest installed version. Raises
+    `UsageError` for an invalid name or version, and `UnavailableError` with the command that fetches the binary.
     """
     return find_entry(component, version, cache=cache).path
 
 
 def find_entry(component: str, version: str = "", *, cache: Cache | None = None) -> Entry:
     """Return a component's binary with its version and origin, like `find`."""
-    known = component_named(component)
+    component_named(component)  # raises `UsageError`
     wanted = parse_wanted(version)
-    given = asset(known)
-    if given is not None and (not version or wanted.allows(given.version)):
-        return given
     there = {entry.version: entry for entry in (cache or Cache()).entries(component)}
     chosen = wanted.choose(there)
     if chosen:
         return there[chosen[0]]
-    others = [*([f"{given.version} in {ASSETS}"] if given else []), *map(str, there)]
     asked = f"{component} {wanted}" if version else component
-    instead = f" (installed: {', '.join(others)})" if others else ""
+    instead = f" (installed: {', '.join(map(str, there))})" if there else ""
     raise UnavailableError(
         f"{asked} is not installed{instead}; get it with "
         f"`trafficdist components fetch {asked} --from source`, or --from release"
     )
-
-
-def assets_folder() -> Path | None:
-    """Return the folder in KUBEBUILDER_ASSETS, or None."""
-    named = os.environ.get(ASSETS)
-    return Path(named).expanduser().absolute() if named else None
-
-
-def asset(component: Binary) -> Entry | None:
-    """Return the component in KUBEBUILDER_ASSETS, or None. Raises `UnavailableError` if it prints no version."""
-    place = assets_folder()
-    binary = place / component.name if place else None
-    if binary is None or not binary.is_file():
-        return None
-    status = binary.stat()
-    return Entry(component.name, _version(component, binary, status.st_mtime_ns, status.st_size), binary)
-
-
-@functools.cache
-def _version(component: Binary, binary: Path, changed: int, size: int) -> Version:  # noqa: ARG001  the cache's key
-    return version_of(component, binary)
 
 
 @contextlib.contextmanager

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
 from rich.console import Console
 
-from harness.binaries.cache import ASSETS, Cache, Entry, asset, assets_folder
+from harness.binaries.cache import Cache, Entry
 from harness.binaries.component import COMPONENTS, component_named, version_of
 from harness.binaries.download import Fetcher
 from harness.binaries.fetching import GROUP, FromRelease, fetch
@@ -47,9 +46,9 @@ def fetch_all(
 
 
 def listing(cache: Cache, names: Sequence[str], form: Literal["table", "json"]) -> str:
-    """Return a table or JSON of the binaries of these components (default: all) in KUBEBUILDER_ASSETS and the cache."""
+    """Return a table or JSON of the binaries of these components (default: all) in the cache."""
     known = [component_named(name).name for name in names] or list(COMPONENTS)
-    entries = [entry for entry in (*_assets(), *cache.entries()) if entry.component in known]
+    entries = [entry for entry in cache.entries() if entry.component in known]
     if form == "json":
         return json.dumps([_plain(entry) for entry in entries], indent=2)
     if not entries:
@@ -85,11 +84,6 @@ def check(cache: Cache, name: str = "") -> tuple[str, bool]:
     """Check that binaries are unchanged and can run. Return a line for each binary, and whether all are intact."""
     lines = []
     for component in [component_named(name)] if name else COMPONENTS.values():
-        try:
-            given = asset(component)
-            lines += [f"ok   {given.component} {given.version}  {given.path}"] if given else []
-        except UnavailableError as error:
-            lines.append(f"BAD  {component.name} in {ASSETS}  {error}")
         for entry in cache.entries(component.name):
             fault = _trouble(entry)
             lines.append(f"{'BAD' if fault else 'ok '}  {entry.component} {entry.version}  {fault or entry.path}")
@@ -126,17 +120,8 @@ def remove(cache: Cache, names: Sequence[str], *, everything: bool) -> str:
     return f"Removed {freed}." if chosen else f"Nothing to remove in {cache.folder}."
 
 
-def _assets() -> Iterator[Entry]:
-    for component in COMPONENTS.values():
-        with contextlib.suppress(UnavailableError):  # it does not run; `find` reports this when a run needs it
-            if entry := asset(component):
-                yield entry
-
-
 def _source_of(entry: Entry) -> str:
-    if entry.origin is not None:
-        return entry.origin.source
-    return ASSETS if entry.path.parent == assets_folder() else "source"
+    return entry.origin.source if entry.origin is not None else "source"
 
 
 def _plain(entry: Entry) -> dict[str, Any]:

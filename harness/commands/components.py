@@ -16,7 +16,7 @@ from harness.commands.front import examples
 def components() -> None:
     """Manage real components: kube-proxy, kube-controller-manager, kube-apiserver, etcd and kind.
 
-    Runs find them in a cache, by version, and in the folder KUBEBUILDER_ASSETS.
+    Runs find them in a cache, by version.
     """
 
 

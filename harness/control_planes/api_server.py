@@ -55,9 +55,7 @@ _FORWARDED = "localhost"
 class LocalApiServer:
     """One etcd and one kube-apiserver. Another release of kube-apiserver can replace it on the same port."""
 
-    def __init__(
-        self, processes: Processes, *, egress: Path, kubelets: KubeletTrust, etcd_version: str = "", whole: bool = False
-    ) -> None:
+    def __init__(self, processes: Processes, *, egress: Path, kubelets: KubeletTrust, whole: bool = False) -> None:
         """`egress` is the EgressSelectorConfiguration for the API server's connections to pods and kubelets.
 
         If `whole` is true, all API groups are served, and Service `kubernetes` has an unreachable endpoint. Raises
@@ -67,7 +65,7 @@ class LocalApiServer:
         self._egress = egress
         self._whole = whole
         self._kubelets = kubelets
-        self._etcd = find_entry("etcd", etcd_version)
+        self._etcd = find_entry("etcd")
         self._server: Process | None = None
         self._token = secrets.token_urlsafe(24)
         self._ca = trustme.CA()

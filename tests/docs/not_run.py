@@ -29,7 +29,6 @@ _SUBMISSION = "it needs a report to submit; tests/harness/report/test_submission
 _SHELF = "it writes into the checkout; tests/tools/shelf/test_shelf.py makes the same index of a copy"
 _RELEASE = "it makes a release; tests/harness/report/test_submission.py submits reports of one"
 _BUILT = "it needs a program that compiles for minutes; tests/implementations builds with a fake compiler"
-_TOOL = "it needs setup-envtest, which downloads"
 _STREAM = "it runs until it is interrupted, or needs a terminal; tests/emulator/kubelet/server does the same"
 _NODE_IMAGE = "it needs an engine, and compiles for minutes; tests/tools/node_image makes one"
 
@@ -122,7 +121,6 @@ NOT_RUN = {
     "trafficdist components fetch kube-proxy 1.34 "
     "--mirror https://mirror.example/k8s --mirror https://dl.k8s.io": _DOWNLOAD,
     "trafficdist components list kube-proxy --available": _DOWNLOAD,
-    'export KUBEBUILDER_ASSETS="$(setup-envtest use 1.34 -p path)"': _TOOL,
     "kind create cluster --config kind-configs/three-zones.yaml": _KIND,
     "trafficdist run --backend kind": _KIND,
     "trafficdist run --backend kind --cni my-network.yaml": _KIND,

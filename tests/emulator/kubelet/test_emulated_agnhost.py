@@ -205,7 +205,6 @@ def test_pause_image_contains_no_other_program() -> None:
 )
 def test_missing_image_has_a_reason(image: str, said: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAFFICDIST_CACHE", str(tmp_path))
-    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     with pytest.raises(MissingImageError, match=re.escape(said)):
         programs_of(image)
 

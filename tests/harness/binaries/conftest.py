@@ -48,7 +48,7 @@ def closed_port() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def no_assets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the settings of the user who runs the tests."""
-    for name in ("KUBEBUILDER_ASSETS", "TRAFFICDIST_CACHE", "TRAFFICDIST_MIRROR", "http_proxy", "HTTP_PROXY"):
+    for name in ("TRAFFICDIST_CACHE", "TRAFFICDIST_MIRROR", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -23,17 +23,6 @@ def put(cache: Cache, component: str, *versions: str) -> None:
         cache.put(component_named(component), version, binary, Origin("release", "http://x", sha256_of(binary), ""))
 
 
-def assets(folder: Path, monkeypatch: pytest.MonkeyPatch, **said: str) -> Path:
-    """Return a folder with the layout that envtest creates."""
-    folder.mkdir(exist_ok=True)
-    for name, version in said.items():
-        binary = folder / name.replace("_", "-")
-        binary.write_bytes(script(version, size=200))
-        binary.chmod(0o755)
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(folder))
-    return folder
-
-
 @pytest.mark.parametrize(("wanted", "found"), [("1.34", "1.34.10"), ("1.34.2", "1.34.2"), ("", "1.35.0")])
 def test_newest_matching_version_is_found(wanted: str, found: str, cache: Cache) -> None:
     put(cache, "kube-proxy", "1.34.2", "1.34.10", "1.35.0")
@@ -56,25 +45,6 @@ def test_unknown_component_is_refused(cache: Cache) -> None:
         UsageError, match="kube-proxy, kube-controller-manager, kube-apiserver, kube-scheduler, kubelet"
     ):
         find("kube-dns", cache=cache)
-
-
-def test_assets_are_used_as_they_are(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(cache, "kube-apiserver", "1.35.0", "1.34.1")
-    folder = assets(tmp_path / "assets", monkeypatch, kube_apiserver="1.34.5")
-    assert find("kube-apiserver", cache=cache) == folder / "kube-apiserver"
-    assert find("kube-apiserver", "1.34", cache=cache) == folder / "kube-apiserver"
-    assert find("kube-apiserver", "1.34.1", cache=cache).is_relative_to(cache.folder)
-    with pytest.raises(
-        UnavailableError, match=r"1\.33 is not installed \(installed: 1\.34\.5 in KUBEBUILDER_ASSETS, 1\.34\.1"
-    ):
-        find("kube-apiserver", "1.33", cache=cache)
-
-
-def test_replaced_asset_is_queried_again(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assets(tmp_path / "assets", monkeypatch, kube_proxy="1.34.5")
-    assert str(find_entry("kube-proxy", cache=cache).version) == "1.34.5"
-    assets(tmp_path / "assets", monkeypatch, kube_proxy="1.34.60")
-    assert str(find_entry("kube-proxy", cache=cache).version) == "1.34.60"
 
 
 def test_cache_location_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -65,7 +65,6 @@ def test_real_components_follow_what_was_released_and_are_judged_by_their_profil
 
 def test_report_names_the_exact_version_of_the_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAFFICDIST_CACHE", str(tmp_path))
-    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     for component in ("kube-controller-manager", "kube-apiserver"):
         put(Cache(), component, "1.34.7")
     assert _resolved(controller="kube-controller-manager").version == "v1.34.7"
