@@ -42,7 +42,7 @@ RATES = Rates(leak=0.2)
 
 Say = Callable[[str], None]
 
-_RESOURCES = {"namespaces", "leases", "pods", "nodes", "pods/proxy", "pods/portforward"}
+_RESOURCES = {"namespaces", "leases", "pods", "nodes", "pods/proxy"}
 PERMISSIONS = tuple(each for each in RULES if _RESOURCES & {*each.resources} and "pods/status" not in each.resources)
 """The rules of `deploy/rbac.yaml` that a probe needs, in addition to read access to the Service."""
 

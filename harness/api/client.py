@@ -126,11 +126,6 @@ class Api:
         """Return the URL of the API server."""
         return str(self._configuration.host)
 
-    @property
-    def configuration(self) -> Any:
-        """Return the configuration of the official client, with TLS, proxy and credentials."""
-        return self._configuration
-
     def authentication(self) -> dict[str, str]:
         """Return the headers that authenticate the client."""
         return {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}

@@ -5,8 +5,8 @@ The check sends SelfSubjectAccessReviews for each rule, because only the API ser
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from harness.api.client import Api
@@ -48,20 +48,6 @@ class Rule:
 
 _WRITE = ("create", "delete", "get", "list", "patch", "update")
 
-_PROXY = Rule(
-    ("get",),
-    "",
-    ("pods/proxy",),
-    why="let client pods open connections",
-    without="client pods are reached by port-forward instead",
-)
-_PORT_FORWARD = Rule(
-    ("create", "get"),
-    "",
-    ("pods/portforward",),
-    why="open connections from client pods where pods/proxy is not granted",
-)
-
 RULES: tuple[Rule, ...] = (
     Rule(("create", "delete", "get", "list", "patch"), "", ("namespaces",), why="create and delete its own namespaces"),
     Rule(("create", "delete", "get", "update"), "coordination.k8s.io", ("leases",), why="exclude a second run"),
@@ -70,8 +56,7 @@ RULES: tuple[Rule, ...] = (
     Rule(("get", "patch", "update"), "", ("pods/status", "services/status"), why="report readiness and addresses"),
     Rule(_WRITE, "discovery.k8s.io", ("endpointslices",), why="read hints, and write its own slices"),
     Rule(("get", "list"), "", ("nodes",), why="read zones and addresses"),
-    _PROXY,
-    _PORT_FORWARD,
+    Rule(("get",), "", ("pods/proxy",), why="let client pods open connections"),
     Rule(("get", "list"), "", ("events",), why="report why a pod does not start"),
     Rule(
         ("get", "list"),
@@ -108,29 +93,13 @@ class Denied:
 
 
 def denied(api: Api, rules: Iterable[Rule] = RULES) -> list[Denied]:
-    """Return the rules that this user lacks, except those for which an alternative is granted.
-
-    Raises `DistrustError` if a review fails.
-    """
+    """Return the rules that this user lacks. Raises `DistrustError` if a review fails."""
     found = []
     for rule in rules:
         missing = [_named(question) for question in rule.questions() if not _is_allowed(api, question)]
         if missing:
             found.append(Denied(rule, tuple(missing)))
-    return _without_alternatives(found)
-
-
-def asks_by_port_forward(found: Iterable[Denied]) -> bool:
-    """Return whether the run uses port-forward to client pods, because the pod proxy is not granted."""
-    return any(each.rule == _PROXY for each in found)
-
-
-def _without_alternatives(found: Sequence[Denied]) -> list[Denied]:
-    """Drop the denied rule for one way to reach client pods if the other way is granted. A run needs only one way."""
-    rules = {each.rule for each in found}
-    if not rules >= {_PROXY, _PORT_FORWARD}:
-        return [each for each in found if each.rule != _PORT_FORWARD]
-    return [replace(each, rule=replace(each.rule, without="")) for each in found if each.rule != _PORT_FORWARD]
+    return found
 
 
 def _is_allowed(api: Api, question: dict[str, Any]) -> bool:

@@ -25,7 +25,7 @@ from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.guest import errors
 from harness.guest.labels import new_run_id
 from harness.guest.lease import hold
-from harness.guest.permissions import DISRUPTIVE, RULES, asks_by_port_forward
+from harness.guest.permissions import DISRUPTIVE, RULES
 from harness.guest.preflight import ReachedServer, preflight
 from harness.model.cluster_options import PACKETS
 from harness.model.release import Release
@@ -61,8 +61,6 @@ class Session:
             self._say(
                 f"cluster {reached.server}, Kubernetes {reached.version.get('gitVersion', '?')}, run {self.run_id}"
             )
-            if asks_by_port_forward(reached.denied):
-                self._say("pods/proxy is not granted: client pods are reached by port-forward")
             api = Api(find(kubeconfig, context=self._settings.context))
             begun.callback(api.close)
             begun.enter_context(hold(api, self.run_id, say=self._say, ends=self._settings.cluster_ends))

@@ -1,7 +1,6 @@
 """Sends probes from client pods through the API server's pod proxy, with agnhost's `GET /dial` (many attempts each).
 
-If the pod proxy is forbidden, requests use port-forward. The backend may provide a bypass that reaches client pods
-while the API server does not answer.
+The backend may provide a bypass that reaches client pods while the API server does not answer.
 
 agnhost waits five seconds for a connection. In that time, the kernel retransmits a lost SYN several times. With agnhost
 alone, a proxy that drops half of all first packets would therefore pass. The duration of a request through the API
@@ -19,7 +18,6 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from harness.api.client import Api, Response
-from harness.backends.any_cluster import port_forwarding
 from harness.backends.any_cluster.agnhost_output import UNTOLD, Reader, address_seen, connected, outcomes_of
 from harness.backends.any_cluster.earlier_flows import PORT_RANGE, TcpFlows, UdpFlows, of_new_flows, ports_of
 from harness.backends.any_cluster.pods import ClientPod, identity
@@ -69,7 +67,6 @@ class Dialer:
         self._bypass = bypass
         self._neighbours = neighbours
         self._api = api
-        self._proxy_is_forbidden = False
         self._pool = RequestPool(THREADS, watch)
         self._syns: RepeatedSyns[ClientPod] = RepeatedSyns(lambda client: self._shell(client, NETSTAT))
         self._flows: UdpFlows[tuple[ClientPod, str, int]] = UdpFlows()
@@ -285,23 +282,15 @@ class Dialer:
 
     def _ask(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
         begin = time.monotonic()
+        place = f"/api/v1/namespaces/{client.namespace}/pods/{client.name}:{client.port}/proxy/{path}"
         try:
-            answer = self._ask_through_api(client, path, query, limit)
+            answer = self._api.request("GET", place, query=query, timeout=limit)
             if self._bypass is None or answer.code == 200:
                 return answer
         except InconclusiveError:
             if self._bypass is None or time.monotonic() - begin >= limit:
                 raise
         return self._bypass(client, f"{path}?{urlencode(query)}", limit)
-
-    def _ask_through_api(self, client: ClientPod, path: str, query: Mapping[str, str], limit: float) -> Response:
-        if not self._proxy_is_forbidden:
-            place = f"/api/v1/namespaces/{client.namespace}/pods/{client.name}:{client.port}/proxy/{path}"
-            answer = self._api.request("GET", place, query=query, timeout=limit)
-            if answer.code != 403 or '"pods/proxy"' not in str(answer.body.get("message")):
-                return answer
-            self._proxy_is_forbidden = True
-        return port_forwarding.get(self._api, client, path, query, limit)
 
     def _counted(self, probe: Probe, seen: Sequence[Dialed], doubted: Collection[ClientPod]) -> list[Observation]:
         """Return all outcomes. An answer to a retransmitted SYN counts as a timeout.

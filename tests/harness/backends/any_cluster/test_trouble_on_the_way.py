@@ -36,8 +36,6 @@ from harness.model.workloads import pod_client
 from harness.probes.loop import Probe
 from harness.run.real_cluster import Session, boot
 from harness.scenario.cluster import Cluster
-from harness.scenario.service import same_zone
-from harness.scenario.traffic import expect_traffic
 from harness.settings.options import resolve
 from reference.apiserver import status
 from reference.apiserver.kinds import FieldError
@@ -46,8 +44,6 @@ from reference.client import Object
 from reference.features import Features
 from tests.harness.backends.any_cluster.conftest import RUN_ID, Replaceable
 from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, Host
-
-NO_POD_PROXY = [rule.as_rbac() for rule in RULES if rule.resources != ("pods/proxy",)]
 
 
 @pytest.fixture(scope="module")
@@ -248,21 +244,6 @@ def test_node_lost_during_probes_is_reported_within_half_a_minute(tmp_path: Path
                 backend.probe([ask] * 100_000)
             assert time.monotonic() - begin < 30
             away.join()
-
-
-def test_forbidden_pod_proxy_is_replaced_by_port_forward(
-    share: Callable[[str], KubeconfigBackend], host: Host, tmp_path: Path
-) -> None:
-    backend = share(host.server.add_user("alice", NO_POD_PROXY))
-    with History(tmp_path / "history.jsonl") as history:
-        scenario = Cluster(backend, f"td-{RUN_ID}-main-3", history=history, test="TEST/test")
-        service = scenario.create_service(traffic_distribution="PreferClose")
-        a1, b1 = scenario.run_servers(on=["a1", "b1"])
-        scenario.publish(service, [same_zone(a1), same_zone(b1)])
-        expect_traffic(scenario, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}})
-        scenario.close()
-    opened = len([each for each in host.server.requests() if "/portforward" in str(each)])
-    assert 0 < opened < 100, "connections are reused"
 
 
 @pytest.mark.slow
