@@ -173,16 +173,15 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> Kin
     from harness.backends.kind.backend import KindBackend, KindPacketsBackend  # noqa: PLC0415
 
     kind = kind_cluster(settings, target.run_id).found()
-    with kind.naming_exhausted_limit():
-        api = target.plain_api()
-        patches = dict(each.split("=", 1) for each in settings.kind_patch)
-        release = _release_of_kind(settings, api, patches)
-        components = kind.components(api, release, patches=patches)
-        if target.probes == PACKETS:
-            return KindPacketsBackend(
-                target, api, components=components, worker=worker, release=release, places=_places(target, worker)
-            ).start()
-        return KindBackend(target, api, components=components, worker=worker, release=release).start()
+    api = target.plain_api()
+    patches = dict(each.split("=", 1) for each in settings.kind_patch)
+    release = _release_of_kind(settings, api, patches)
+    components = kind.components(api, release, patches=patches)
+    if target.probes == PACKETS:
+        return KindPacketsBackend(
+            target, api, components=components, worker=worker, release=release, places=_places(target, worker)
+        ).start()
+    return KindBackend(target, api, components=components, worker=worker, release=release).start()
 
 
 def _places(target: ClusterTarget, worker: str) -> NetnsLookup:

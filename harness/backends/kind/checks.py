@@ -30,7 +30,6 @@ _DISK = 4_000_000_000  # bytes; an unpacked node image needs 1 GB, and each node
 _MEMORY_PER_NODE = 500_000_000
 _INSTANCES_PER_NODE = 40  # inotify instances of one node: systemd, containerd, kubelet and kube-proxy
 _INOTIFY = "fs/inotify/max_user_instances"
-INSTANCES_REMEDY = f"`sudo sysctl {_INOTIFY.replace('/', '.')}=512`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def notes(facts: Facts, nodes: int, *, proc_sys: Path = Path("/proc/sys")) -> li
     if 0 < instances < nodes * _INSTANCES_PER_NODE:
         found.append(
             f"{nodes} nodes need about {nodes * _INSTANCES_PER_NODE} inotify instances, and there are {instances}: "
-            f"{INSTANCES_REMEDY}"
+            f"`sudo sysctl {_INOTIFY.replace('/', '.')}=512`"
         )
     return found
 

@@ -32,7 +32,7 @@ from harness.backends.kind.config import (
 )
 from harness.backends.kind.installer import Installer, images_of, load_images, require_images
 from harness.backends.kind.leftovers import remove
-from harness.backends.kind.nodes import lift_icmp_limit, naming_exhausted_limit, ready_nodes
+from harness.backends.kind.nodes import lift_icmp_limit, ready_nodes
 from harness.backends.kind.proxy_pods import ProxyPods
 from harness.backends.kind.workloads import selector_of
 from harness.errors import HarnessError, UnavailableError
@@ -141,10 +141,6 @@ class KindCluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def naming_exhausted_limit(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager that mentions an exhausted limit of the machine in errors of its block."""
-        return naming_exhausted_limit(self._engine, {self.control_plane, *self.node_names.values()})
 
     def components(
         self, api: Api, booted: Release | None = None, *, patches: Mapping[str, str] | None = None
@@ -271,14 +267,13 @@ class KindCluster:
                 raise AssertionError(f"not ready: {', '.join(sorted(wanted - ready))}")
             return True
 
-        with self.naming_exhausted_limit():
-            eventually(
-                all_ready,
-                within=READY_SECONDS,
-                every=_LOOK,
-                describe=f"the nodes of {self.name}",
-                error=lambda text: explain(text, self._tools.notes if self._tools else ()),
-            )
+        eventually(
+            all_ready,
+            within=READY_SECONDS,
+            every=_LOOK,
+            describe=f"the nodes of {self.name}",
+            error=lambda text: explain(text, self._tools.notes if self._tools else ()),
+        )
 
     def _delete(self) -> None:
         if self._keep and self._engine.containers(self.name):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterator
-
 from harness.api.client import Api, RefusedError
 from harness.backends.containers.engine import ContainerEngine
-from harness.backends.kind.checks import INSTANCES_REMEDY
-from harness.errors import InconclusiveError, UnavailableError
+from harness.errors import InconclusiveError
 from harness.model.manifests import has_condition
 
 _LIMITED = {"/proc/sys/net/ipv4/icmp_ratemask": "0", "/proc/sys/net/ipv6/icmp/ratemask": "255"}
@@ -25,13 +21,6 @@ for each in {families}; do
   [ $there = {unless} ] || $tool --wait {change} $rule
 done
 """
-
-_LIMIT = "too many open files"
-_LOOK_SECONDS = 10.0
-_LOOK = (  # prints the path of a recent log with the error, /var/log/pods/POD/CONTAINER/0.log, or a line of the journal
-    f"find /var/log/pods -name '*.log' -mmin -10 -exec grep -lis '{_LIMIT}' {{}} + | head -1; "
-    f"journalctl --quiet --unit kubelet --unit containerd --since -10min --output cat | grep -im1 '{_LIMIT}'; true"
-)
 
 
 def ready_nodes(api: Api) -> set[str]:
@@ -74,25 +63,3 @@ def silence_port(shell: ContainerEngine, node: str, port: int, *, silent: bool) 
     """
     unless, change = ("yes", "--insert") if silent else ("no", "--delete")
     shell.execute(node, "sh", "-ec", _SILENCE.format(families=_FAMILIES, port=port, unless=unless, change=change))
-
-
-@contextlib.contextmanager
-def naming_exhausted_limit(shell: ContainerEngine, nodes: Collection[str]) -> Iterator[None]:
-    """If the logs of these nodes mention an exhausted limit of the machine, add this to errors of the block.
-
-    All kind nodes share the limits of one kernel. When inotify instances run out, for example because of a second
-    cluster, each new kube-proxy crashes repeatedly, and otherwise only a timeout would be reported.
-    """
-    try:
-        yield
-    except (InconclusiveError, UnavailableError) as error:
-        for node in sorted(nodes):
-            with contextlib.suppress(UnavailableError):  # the node does not answer
-                if found := shell.execute(node, "sh", "-c", _LOOK, seconds=_LOOK_SECONDS).strip():
-                    path = found.splitlines()[0].split("/")
-                    who = path[5] if len(path) == 7 else "a service"
-                    says = f"{who} of node {node} says {_LIMIT!r}: inotify instances have run out; {INSTANCES_REMEDY}"
-                    break
-        else:
-            raise
-        raise type(error)(f"{error}\nPossible cause: {says}") from error

@@ -6,14 +6,12 @@ proxy might write last.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from harness.api.client import MERGE_PATCH, Api, Object, RefusedError
 from harness.backends.containers.engine import ContainerEngine
 from harness.backends.kind import kube_proxies as objects
-from harness.backends.kind.nodes import naming_exhausted_limit
 from harness.backends.kind.workloads import is_serving, selector_of, url_of
 from harness.errors import UnavailableError
 from harness.eventually import eventually
@@ -144,7 +142,7 @@ class KubeProxies(ProxyPods):
             yield workload, [*pods, *self._of_releases()]
 
     def _wait(self, nodes: Sequence[str], *, there: bool) -> None:
-        """Also wait until each started proxy is healthy. Errors mention an exhausted limit of the machine."""
+        """Also wait until each started proxy is healthy."""
 
         def healthy() -> bool:
             for node in nodes:
@@ -154,8 +152,7 @@ class KubeProxies(ProxyPods):
                     raise AssertionError(f"on {node}: {error}") from None
             return True
 
-        with naming_exhausted_limit(self._shell, nodes) if there else contextlib.nullcontext():
-            super()._wait(nodes, there=there)
-            if there:
-                what = "kube-proxy to be healthy"
-                eventually(healthy, within=POD_SECONDS, every=_LOOK, describe=what, error=UnavailableError)
+        super()._wait(nodes, there=there)
+        if there:
+            what = "kube-proxy to be healthy"
+            eventually(healthy, within=POD_SECONDS, every=_LOOK, describe=what, error=UnavailableError)
