@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.commands.arguments import SUITE, GroupedCommand, by_name, with_options
-from harness.commands.front import examples, tell
+from harness.commands.front import examples
 from harness.settings.claims import INSTALLED
 from harness.settings.options import OPTIONS, resolve, resolve_some
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _USED = ("backend", "proxy", "dns", "control-plane", "controller", "kubeconfig", "context", "topology", "families",
-         "allow-disruptive", "image-registry", "kind-image", "mode", "feature-gates", "profile", "supported-features",
+         "allow-disruptive", "kind-image", "mode", "feature-gates", "profile", "supported-features",
          "exempt-features")  # fmt: skip
 _STYLES = {"ok": "green", "unknown": "yellow", "lacks": "bold yellow", "cannot": "bold red"}
 _MORE = """A run may skip more: if the rules of a node block a datagram, its client cannot tell whether they drop or \
@@ -38,25 +38,16 @@ _ENDS = {
 
 @click.command(
     cls=GroupedCommand,
-    epilog=examples(
-        "doctor", "doctor --context production --try", "doctor --backend netns", "doctor --proxy mine.yaml"
-    ),
+    epilog=examples("doctor", "doctor --context production", "doctor --backend netns", "doctor --proxy mine.yaml"),
 )
 @with_options([each for each in OPTIONS if each.name in _USED])
-@click.option(
-    "--try",
-    "try_pods",
-    is_flag=True,
-    help="Run a pod on each node, to check that the image can be pulled; then remove the pods.",
-)
 @SUITE
 @click.option("-v", "--verbose", is_flag=True, help="List each requirement that cannot be judged.")
-def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
+def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
     """Check a cluster or this machine before a run. Shows what is missing, the affected requirements, and the remedy.
 
     Checks for a run with --backend kubeconfig. The default is --backend netns if --proxy names a proxy that the run
-    starts. Writes to the cluster only with --try. Environment variables TRAFFICDIST_<OPTION> apply as for `trafficdist
-    run`.
+    starts. Writes nothing. Environment variables TRAFFICDIST_<OPTION> apply as for `trafficdist run`.
 
     Exits with 0 if nothing is missing, 11 if some requirements cannot be judged, and 12 if a run is not possible.
     """
@@ -67,7 +58,7 @@ def doctor(*, try_pods: bool, suite: str, verbose: bool, **options: Any) -> int:
     proxy = resolve_some({"proxy": options["proxy"]})["proxy"]  # it may come from the environment or an options file
     of_cluster = not proxy or proxy.kind == INSTALLED
     settings = resolve(by_name(options), backend="kubeconfig" if of_cluster else "netns")
-    found = examine_run(settings, try_pods=try_pods, say=tell)
+    found = examine_run(settings)
     counted = Suite()
     if any(each.state is State.LACKS for each in found):
         counted = _suite(settings, suite, verbose=verbose)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import find
 from harness.api.names import Names
-from harness.backends.any_cluster import image_trial, target
+from harness.backends.any_cluster import target
 from harness.backends.containers.reachability import choose
 from harness.checks import program_requirements
 from harness.checks.check import Check, Finding, State, examine, unknown, unusable
@@ -25,7 +25,6 @@ from harness.checks.machine import MACHINE
 from harness.control_planes.embedded import features_of
 from harness.errors import DistrustError, InconclusiveError, UnavailableError, UsageError
 from harness.guest import errors, permissions
-from harness.guest.leftovers import Say
 from harness.guest.preflight import ReachedServer, reach
 from harness.model.release import Release
 from harness.netns.process import search_path
@@ -45,16 +44,16 @@ ANY_VALUE: Mapping[str, str] = defaultdict(lambda: "x")
 _REQUEST_SECONDS = 15.0
 
 
-def examine_run(settings: Settings, *, try_pods: bool, say: Say) -> list[Finding]:
-    """Return the findings for a run with these settings. `try_pods` also runs a pod on each node of a cluster."""
+def examine_run(settings: Settings) -> list[Finding]:
+    """Return the findings for a run with these settings."""
     if settings.backend == "kubeconfig":
-        return examine_cluster(settings, try_pods=try_pods, say=say)
+        return examine_cluster(settings)
     if settings.backend == "kind":
         return examine(KIND, settings)
     return [*examine(MACHINE, settings.families), *examine(IMPLEMENTATION, settings)]
 
 
-def examine_cluster(settings: Settings, *, try_pods: bool = False, say: Say = print) -> list[Finding]:
+def examine_cluster(settings: Settings) -> list[Finding]:
     """Return the findings about a cluster, or a single finding if its API server is unreachable."""
     rules = (*permissions.RULES, *(permissions.DISRUPTIVE if settings.allow_disruptive else ()))
     try:
@@ -70,10 +69,7 @@ def examine_cluster(settings: Settings, *, try_pods: bool = False, say: Say = pr
         except (RefusedError, InconclusiveError, DistrustError) as error:
             return [*found, replace(unknown(f"cannot be checked: {errors.of(error)}"), name="zones and nodes")]
         names = target.match_nodes(settings.topology, nodes)
-        images: Check[Nodes] = Check("images", lambda subject: image_trial.check(
-            subject.server.api, subject.names, settings.image_registry, try_pods=try_pods, say=say
-        ))  # fmt: skip
-        return found + examine([*NODES, images], _of_nodes(server, settings, nodes, names))
+        return found + examine(NODES, _of_nodes(server, settings, nodes, names))
     finally:
         api.close()
 
