@@ -83,7 +83,7 @@ class Limits:
 
 
 class RoomProgram:
-    """A program that was started in a room, as a `Handle`."""
+    """A program that was started in a room."""
 
     def __init__(self, room: Room, reply: int, pid: int) -> None:
         self.pid = pid
