@@ -84,8 +84,7 @@ def eventually(
             looks += 1
             if seen != last:
                 last, since = seen, looked_at
-            lost = RUN_DELAY.lost(begin, looked_at)
-            left = begin + min(limit + lost, limit * _most()) - looked_at
+            left, had_limit = _left(begin, looked_at, limit)
             reason = in_vain()
             if reason or left <= 0:
                 now = time.monotonic()
@@ -95,9 +94,9 @@ def eventually(
                     f"unchanged for {now - since:.3f} s (looks: {looks}, time scale: {_scale:g})"
                     f"{f'. Stopped early: {reason}' * bool(reason)}"
                 )
-                if reason or looked_at - begin - lost >= limit:
+                if reason or had_limit:
                     raise error(text)
-                raise StarvedError(f"{text}. {could_not_run(lost)}")
+                raise StarvedError(f"{text}. {could_not_run(RUN_DELAY.lost(begin, looked_at))}")
             now = time.monotonic()
             time.sleep(max(0.0, min(max(every, (now - begin) * _LATER), looked_at + left - now)))
 
@@ -107,15 +106,18 @@ def is_over(begin: float, within: float) -> bool:
 
     Raises `StarvedError` if the programs could not run for long enough.
     """
-    passed, limit = time.monotonic() - begin, within * _scale
-    lost = RUN_DELAY.lost(begin)
-    if passed - lost < limit <= passed / _most():
-        raise StarvedError(f"waited {passed:.3f} s in vain. {could_not_run(lost)}")
-    return passed - lost >= limit
+    now = time.monotonic()
+    left, had_limit = _left(begin, now, within * _scale)
+    if left <= 0 and not had_limit:
+        raise StarvedError(f"waited {now - begin:.3f} s in vain. {could_not_run(RUN_DELAY.lost(begin, now))}")
+    return had_limit
 
 
-def _most() -> int:
-    return MOST_IF_STOPPED if RUN_DELAY.stopped else MOST
+def _left(begin: float, at: float, limit: float) -> tuple[float, bool]:
+    """Return the seconds that a wait has left at a time, and whether the programs could run for its whole limit."""
+    passed, lost = at - begin, RUN_DELAY.lost(begin, at)
+    most = MOST_IF_STOPPED if RUN_DELAY.stopped else MOST
+    return min(limit + lost, limit * most) - passed, passed - lost >= limit
 
 
 def could_not_run(seconds: float) -> str:

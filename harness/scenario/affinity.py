@@ -15,12 +15,12 @@ from harness.backends.protocols import Probing
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
 from harness.model.manifests import Port
-from harness.model.outcomes import Observation, Reached, Unknown
+from harness.model.outcomes import Observation, Unknown
 from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import wait_for_value
 from harness.scenario.service import Service
-from harness.scenario.service_address import ClientRef, named, service_address
+from harness.scenario.service_address import ClientRef, in_words, named, service_address
 from harness.scenario.traffic import expect_traffic
 
 AWAY = (1.5, 3.0, 6.0)  # pauses of clients between probes, as multiples of the affinity time-out
@@ -48,7 +48,7 @@ def _first(
     seen = wait_for_value(
         cluster,
         f"an answer to {who} by {service.name}",
-        lambda: _pod_of(_ask(cluster, service, [who], **address)[0]),
+        lambda: in_words(_ask(cluster, service, [who], **address)[0]),
         by_name.__contains__,
         every=0.02,
     )
@@ -66,7 +66,7 @@ def answering_pods(
     for who, each in zip(clients, seen, strict=True):
         if isinstance(each, Unknown):
             raise InconclusiveError(f"the probe of {who} is inconclusive: {each.why}")
-    return {who: _pod_of(each) for who, each in zip(clients, seen, strict=True)}
+    return {who: in_words(each) for who, each in zip(clients, seen, strict=True)}
 
 
 def clients_that_moved(
@@ -135,7 +135,3 @@ def _ask(
     target = service_address(cluster, service, port=port, **address)
     probes = [target.path(who, frozenset({"any"})).probes(1)[0] for who in clients]
     return [named(cluster, each) for each in cluster.backend.part(Probing).probe(probes)]
-
-
-def _pod_of(observation: Observation) -> str:
-    return observation.pod if isinstance(observation, Reached) else type(observation).__name__

@@ -53,7 +53,6 @@ from harness.scenario.paths import Path
 from harness.scenario.published_slices import PublishedSlices
 from harness.scenario.record import Record
 from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
-from harness.scenario.steps import step
 from harness.scenario.surroundings import Standing, Surroundings
 from harness.variation import axes
 from harness.variation import objects as variation
@@ -148,7 +147,6 @@ class Cluster(ComponentOperations):
 
     # Services
 
-    @step("create a Service")
     def create_service(
         self,
         name: str = "",
@@ -221,7 +219,6 @@ class Cluster(ComponentOperations):
         self._bystanders.accompany_service(service.object)
         return service
 
-    @step("patch Service {service.name}")
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
         self._published.write_nodes(service, patch)
@@ -232,7 +229,6 @@ class Cluster(ComponentOperations):
             service.object = self.api.patch("services", self.namespace, service.name, patch)
         service.requested_hints = requested_hints(service.object) | requested_hints(patch)
 
-    @step("delete Service {service.name}")
     def delete_service(self, service: Service) -> None:
         """Delete a Service, but not its hand-written slices."""
         self._begin("delete service", service=service.name)
@@ -246,13 +242,9 @@ class Cluster(ComponentOperations):
         status = {"status": {"loadBalancer": {"ingress": [{"ip": each} for each in addresses]}}}
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
 
-    @property
-    def _has_observed(self) -> bool:
-        return bool(self.record.answered or self.record.sightings)
-
     def _changing(self, component: Component) -> AbstractContextManager[None]:
         """Return the context of a change that a component must process, with the drawn events around it."""
-        return self._drawn.change(component, observed=self._has_observed)
+        return self._drawn.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:
         """Let a drawn restart of a component happen now, because the scenario reads its counters."""
@@ -281,7 +273,6 @@ class Cluster(ComponentOperations):
 
     # Pods and endpoints
 
-    @step("run servers on {on}")
     def run_servers(
         self,
         on: Sequence[str],
@@ -331,7 +322,6 @@ class Cluster(ComponentOperations):
         free = (name for name in names if name not in self._pods)
         return next(itertools.islice(free, before.count(node), None))
 
-    @step("delete pod {pod.name}")
     def delete_pod(self, pod: Pod) -> None:
         """Delete a pod without grace period. Its API object, server and netns end immediately."""
         self._begin("delete pod", pod=pod.name)
@@ -339,7 +329,6 @@ class Cluster(ComponentOperations):
         with self._changing(CONTROLLER):
             self.backend.restored.delete_pod(self.namespace, pod.name)
 
-    @step("create pod {name} on {node}")
     def create_pod(
         self,
         name: str,
@@ -372,7 +361,6 @@ class Cluster(ComponentOperations):
                 reports.create_reported_pod(self.namespace, wanted, phase=phase)
                 self.drawn_pods.after(wanted)
 
-    @step("report pod {name} as ready: {ready}")
     def set_ready(self, name: str, ready: bool) -> None:
         """Report a pod as ready or not ready, as the pod's kubelet would."""
         self._begin("set readiness", stream="pods", pod=name, ready=ready)
@@ -381,14 +369,12 @@ class Cluster(ComponentOperations):
         with self._changing(CONTROLLER):
             self.backend.part(PodLifecycle).set_ready(self.namespace, name, ready)
 
-    @step("begin to terminate pod {name}")
     def begin_termination(self, name: str) -> None:
         """Delete a pod with its grace period: it gets a deletionTimestamp and keeps running."""
         self._begin("begin termination", stream="pods", pod=name)
         self.backend.part(PodLifecycle).begin_termination(self.namespace, name)
         self._terminating.add(name)
 
-    @step("drain node {node}")
     def drain(self, node: str) -> None:
         """Cordon a node and evict this scenario's pods from it, as `kubectl drain` does. They terminate gracefully."""
         self.nodes.cordon(node)
@@ -397,7 +383,6 @@ class Cluster(ComponentOperations):
             self.backend.part(PodLifecycle).evict_pod(self.namespace, pod.name)
             self._terminating.add(pod.name)
 
-    @step("write slices of Service {service.name}")
     def publish(
         self,
         service: Service,
@@ -416,7 +401,7 @@ class Cluster(ComponentOperations):
         """
         if not unasked:
             refuse_unrequested_hints(service.name, service.requested_hints, endpoints)
-        with self._drawn.first_slices(service, observed=self._has_observed):
+        with self._drawn.first_slices(service, observed=self.record.has_observed):
             for family in families or service.object["spec"]["ipFamilies"]:
                 slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
                 wanted = manifests.endpoint_slice(
@@ -430,13 +415,11 @@ class Cluster(ComponentOperations):
                 self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
                 self._published.write(service, wanted)
 
-    @step("write a slice")
     def publish_slice(self, wanted: Object) -> None:
         """Write a new slice with drawn values, as `publish` does. Its Service need not exist yet."""
         self._begin("write slice", slice=wanted["metadata"]["name"], endpoints=wanted["endpoints"])
         self._published.write_without_service(self.draw, wanted)
 
-    @step("delete slices of Service {service.name}")
     def unpublish(self, service: Service, name: str = "", *, families: Sequence[str] | None = None) -> None:
         """Delete the slices that `publish` wrote with this name, by default for all IP families of the Service."""
         with self._changing(PROXY):
@@ -477,7 +460,7 @@ class Cluster(ComponentOperations):
     def took(self, what: str, seconds: float) -> None:
         """Record how long it took to reach an expected state. The report contains the longest time."""
         self.history.write("convergence", test=self.record.test, what=what, seconds=round(seconds, 3))
-        self.record.add_duration(seconds)
+        self.record.slowest = max(self.record.slowest, seconds)
 
     def keep_time(self) -> None:
         """Declare that the scenario is sensitive to timing. Such a scenario runs alone, without other load."""
@@ -492,15 +475,14 @@ class Cluster(ComponentOperations):
         """
         expectation = {path.label: path.expected for path in paths}
         window = self.history.window(self.record.test, expectation, rates, of=paths[0].of if paths else ("", ""))
-        self.record.add_window(title, window, paths)
+        self.record.windows.append((title, window, paths))
         return window
 
     def measured(self, title: str, values: Mapping[str, float]) -> None:
         """Record numbers for the report."""
         self.history.change("measured", title=title, values=dict(values))
-        self.record.add_measured(title, values)
+        self.record.measured[f"measured {len(self.record.measured) + 1}. {title}"] = dict(values)
 
-    @step("compare {what}")
     def expect_equal(
         self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
     ) -> None:
@@ -511,7 +493,6 @@ class Cluster(ComponentOperations):
         judgement = self.history.compare(self.record.test, what, expected=expected, observed=observed, unknown=unknown)
         self._raise_unless_passed(judgement, what, observed, explanation)
 
-    @step("compare {what}")
     def expect_within(
         self,
         what: str,
@@ -587,13 +568,12 @@ def virtual_addresses(
     They are needs of the scenario unless they are drawn.
     """
     last, nodes = (number - 1) % VIRTUAL_ADDRESSES + 1, [node.name for node in backend.booted.topology.nodes]
-
-    def part(kind: AddressKind) -> VirtualAddresses:
-        if drawn:
-            return part_of(backend.booted, VirtualAddresses)
-        return backend.part(VirtualAddresses, VIRTUAL[kind], nodes=nodes)
-
-    return {(kind, node): part(kind).virtual_addresses(kind, node, last) for kind in kinds for node in nodes}
+    found: dict[tuple[AddressKind, str], Mapping[str, str]] = {}
+    for kind in kinds:
+        own = None if drawn else backend.part(VirtualAddresses, VIRTUAL[kind], nodes=nodes)
+        part = own or part_of(backend.booted, VirtualAddresses)
+        found |= {(kind, node): part.virtual_addresses(kind, node, last) for node in nodes}
+    return found
 
 
 def set_addresses(cluster: Cluster, service: Service, kinds: Collection[AddressKind]) -> None:

@@ -16,7 +16,7 @@ from harness.judging.conclusion import raise_for
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.verdict import AnyOf, Judgement, Verdict
 from harness.model.manifests import Port
-from harness.model.outcomes import Observation, Reached, Unknown
+from harness.model.outcomes import Reached, Unknown
 from harness.model.texts import paragraphs
 from harness.scenario.cluster import Cluster
 from harness.scenario.measuring import (
@@ -31,7 +31,7 @@ from harness.scenario.measuring import (
 )
 from harness.scenario.paths import Path
 from harness.scenario.service import AddressKind, Service
-from harness.scenario.service_address import ClientRef, Expected, named, paths_to, service_address
+from harness.scenario.service_address import ClientRef, Expected, named, service_address
 
 RATE = 250  # probes per second during changes, from all clients in turn
 
@@ -145,7 +145,7 @@ def expect_traffic_during(
 
 def _paths(cluster: Cluster, question: Question) -> list[Path]:
     target = service_address(cluster, question.service, to=question.to, family=question.family, port=question.port)
-    paths = [replace(each, label=f"{each.label} in {question.name}") for each in paths_to(target, question.expected)]
+    paths = [replace(each, label=f"{each.label} in {question.name}") for each in target.paths(question.expected)]
     if question.kept:
         return [
             replace(each, expected=AnyOf(each.expected)) if isinstance(each.expected, frozenset) else each
@@ -157,14 +157,14 @@ def _paths(cluster: Cluster, question: Question) -> list[Path]:
 def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
     """Return the paths. If several pods may answer, the pod that answers now becomes the expected pod."""
     seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
-    return {name: [_kept(path, seen.get(path, [])) for path in some] for name, some in paths.items()}
 
+    def kept(path: Path) -> Path:
+        if not isinstance(path.expected, AnyOf):
+            return path
+        answered = frozenset(each.pod for each in seen[path] if isinstance(each, Reached))
+        return replace(path, expected=answered & path.expected.pods or path.expected.pods)
 
-def _kept(path: Path, seen: Sequence[Observation]) -> Path:
-    if not isinstance(path.expected, AnyOf):
-        return path
-    answered = frozenset(each.pod for each in seen if isinstance(each, Reached))
-    return replace(path, expected=answered & path.expected.pods or path.expected.pods)
+    return {name: [kept(path) for path in some] for name, some in paths.items()}
 
 
 def _measure(

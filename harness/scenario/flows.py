@@ -9,13 +9,13 @@ from typing import Any
 
 from harness.backends.backend import OpenConnection
 from harness.backends.protocols import Connections
-from harness.model.outcomes import Observation, Reached, Unknown
+from harness.model.outcomes import Observation, Reached
 from harness.model.workloads import Pod
 from harness.probes.loop import Probe
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import wait_for_value
 from harness.scenario.service import Service
-from harness.scenario.service_address import ClientRef, named, service_address
+from harness.scenario.service_address import ClientRef, in_words, named, service_address, why_unknown
 
 
 @contextlib.contextmanager
@@ -70,10 +70,10 @@ def _expect_flow_at(cluster: Cluster, flow: OpenConnection, client: ClientRef, p
         cluster,
         f"the flow of {client} to reach {' or '.join(sorted(pod.name for pod in pods)) or 'nobody'}",
         flow.ask,
-        lambda seen: _outcome(cluster, seen) in allowed,
+        lambda seen: in_words(named(cluster, seen)) in allowed,
         every=0.02,
     )
-    found = _outcome(cluster, answer)
+    found = in_words(named(cluster, answer))
     _assert_outcome(cluster, answer, found if found in allowed else min(allowed), f"server of the flow of {client}")
 
 
@@ -92,8 +92,9 @@ def _flow(
 
     what = f"connection of {client} to {service.name}"
     stream = wait_for_value(cluster, what, opened, lambda stream: isinstance(stream.opened, Reached), every=0.02)
-    unknown = stream.opened.why if isinstance(stream.opened, Unknown) else ""
-    cluster.expect_equal(what, expected="Reached", observed=type(stream.opened).__name__, unknown=unknown)
+    cluster.expect_equal(
+        what, expected="Reached", observed=type(stream.opened).__name__, unknown=why_unknown([stream.opened])
+    )
     with contextlib.closing(stream):
         yield stream
 
@@ -103,10 +104,5 @@ def _probe_of(cluster: Cluster, service: Service, client: ClientRef, address: Ma
 
 
 def _assert_outcome(cluster: Cluster, observation: Observation, expected: str, what: str) -> None:
-    unknown = observation.why if isinstance(observation, Unknown) else ""
-    cluster.expect_equal(what, expected=expected, observed=_outcome(cluster, observation), unknown=unknown)
-
-
-def _outcome(cluster: Cluster, observation: Observation) -> str:
-    seen = named(cluster, observation)
-    return seen.pod if isinstance(seen, Reached) else type(seen).__name__
+    observed = in_words(named(cluster, observation))
+    cluster.expect_equal(what, expected=expected, observed=observed, unknown=why_unknown([observation]))

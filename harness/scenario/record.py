@@ -42,42 +42,38 @@ class Record:
     """The basic questions that the scenario rests on, such as "TCP node-port IPv4"."""
     sightings: dict[str, SeenValue] = field(default_factory=dict)
     """The last right value of each subject that the scenario has checked."""
-    _windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)
-    _measured: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    _slowest: float = 0.0
+    windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)
+    """The measuring windows with their titles and paths. The report shows the final counts."""
+    measured: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """Numbers for the report."""
+    slowest: float = 0.0
+    """The longest time that a change took to become visible, in seconds."""
 
-    def add_window(self, title: str, window: Window, paths: Sequence[Path] = ()) -> None:
-        """Add a measuring window along these paths. The report shows the final counts of the window."""
-        self._windows.append((title, window, paths))
+    @property
+    def has_observed(self) -> bool:
+        """True if the scenario has observed an answer or a right value."""
+        return bool(self.answered or self.sightings)
 
     def failed_windows(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:
         """Yield the failed windows, in order, with their judgements and paths."""
-        for _, window, paths in self._windows:
+        for _, window, paths in self.windows:
             judgement = window.judgement()
             if judgement.verdict is Verdict.FAILED:
                 yield window, judgement, paths
 
-    def add_measured(self, title: str, values: Mapping[str, float]) -> None:
-        """Add numbers for the report."""
-        self._measured[f"measured {len(self._measured) + 1}. {title}"] = dict(values)
-
-    def add_duration(self, seconds: float) -> None:
-        """Add the time that a change took to become visible. The report shows the longest time."""
-        self._slowest = max(self._slowest, seconds)
-
     def as_json(self) -> dict[str, Any]:
         """Return the plan of the probes, the counts of each window, and the numbers. Empty entries are omitted."""
-        measured: dict[str, Any] = dict(self._measured)
-        if self._slowest:
-            measured[CONVERGENCE] = {"slowestSeconds": round(self._slowest, 3)}
-        if not self._windows:
+        measured: dict[str, Any] = dict(self.measured)
+        if self.slowest:
+            measured[CONVERGENCE] = {"slowestSeconds": round(self.slowest, 3)}
+        if not self.windows:
             return {"observed": measured} if measured else {}
-        plans = [each for _, window, _ in self._windows for each in window.plans.values()]
+        plans = [each for _, window, _ in self.windows for each in window.plans.values()]
         largest = max(plans, key=lambda each: each.samples)
         weakest = min((each for each in plans if each.kind == largest.kind), key=lambda each: each.samples)
         check = {**largest.check(len(plans)), "smallestFault": weakest.smallest_fault}
         windows = {
             f"{number}. {title}": {client: counts(tally) for client, tally in window.tallies.items()}
-            for number, (title, window, _) in enumerate(self._windows, 1)
+            for number, (title, window, _) in enumerate(self.windows, 1)
         }
         return {"check": check, "observed": windows | measured}

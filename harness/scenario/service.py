@@ -55,19 +55,11 @@ class Service:
         """Return the addresses of a kind ("load-balancer" or "external-ip") for all nodes and families."""
         return [ip for (each, _), ips in self.virtual.items() if each == kind for ip in ips.values()]
 
-    def has_node_port(self, port: Port) -> bool:
-        """Return whether a Service port has a node port."""
+    def node_port(self, port: Port) -> int | None:
+        """Return the node port of a Service port, or None if it has none."""
         ports = self.object["spec"].get("ports") or ()
-        return any(
-            (each["port"], each["protocol"], True) == (port.port, port.protocol, "nodePort" in each) for each in ports
-        )
-
-    def node_port(self, port: Port) -> int:
-        """Return the node port of a Service port. Raises `UsageError` if the Service port has none."""
-        for each in self.object["spec"]["ports"]:
-            if each["port"] == port.port and each["protocol"] == port.protocol and each.get("nodePort"):
-                return int(each["nodePort"])
-        raise UsageError(f"service {self.name} has no node port for {port.protocol} {port.port}")
+        mine = (each for each in ports if (each["port"], each["protocol"]) == (port.port, port.protocol))
+        return next((int(each["nodePort"]) for each in mine if each.get("nodePort")), None)
 
 
 def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), **conditions: Any) -> Endpoint:

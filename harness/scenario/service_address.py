@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from harness.judging import verdict
 from harness.judging.verdict import NoAnswer
 from harness.model.manifests import Port
-from harness.model.outcomes import Observation, Reached, Refused, TimedOut
+from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.model.workloads import Client, Pod, node_client, pod_client
 from harness.scenario.cluster import Cluster
 from harness.scenario.paths import Path, names
@@ -42,7 +42,10 @@ class ServiceAddress:
             return self.service.cluster_ip(self.family), self.port.port
         if self.to == "node-port":
             addresses = self.cluster.backend.part(Probing, nodes=[node]).node_addresses(node)
-            return addresses[self.family], self.service.node_port(self.port)
+            if (number := self.service.node_port(self.port)) is None:
+                about = f"{self.port.protocol} {self.port.port}"
+                raise UsageError(f"service {self.service.name} has no node port for {about}")
+            return addresses[self.family], number
         if (self.to, node) not in self.service.virtual:
             raise UsageError(f"service {self.service.name} has no {self.to} address that is routed to {node}")
         return self.service.virtual[self.to, node][self.family], self.port.port
@@ -115,16 +118,11 @@ def _drawn_kind(service: Service, port: Port) -> AddressKind:
     if spec.get("internalTrafficPolicy") == "Local":
         return "cluster-ip"
     match service.draw[axes.ADDRESS]:
-        case "node-port" if service.has_node_port(port):
+        case "node-port" if service.node_port(port):
             return "node-port"
         case "external-ip" if spec.get("externalIPs"):
             return "external-ip"
     return "cluster-ip"
-
-
-def paths_to(address: ServiceAddress, expected: Traffic) -> list[Path]:
-    """Return the path of each client, with the expected outcome."""
-    return address.paths(expected)
 
 
 def first_family(service: Service) -> str:
@@ -137,3 +135,13 @@ def named(cluster: Cluster, observation: Observation) -> Observation:
     if isinstance(observation, Reached):
         return Reached(observation.pod.removeprefix(f"{cluster.namespace}/"))
     return observation
+
+
+def in_words(observation: Observation) -> str:
+    """Return the pod that answered, or the kind of outcome without an answer."""
+    return observation.pod if isinstance(observation, Reached) else type(observation).__name__
+
+
+def why_unknown(observations: Iterable[Observation]) -> str:
+    """Return the reason of the first unknown observation, or ""."""
+    return next((each.why for each in observations if isinstance(each, Unknown)), "")

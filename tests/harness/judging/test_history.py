@@ -314,8 +314,8 @@ def test_rates_of_a_history_are_those_that_were_written() -> None:
 def test_a_scenario_states_the_largest_of_its_smallest_faults(tmp_path: Path) -> None:
     record = Record("t")
     with History(tmp_path / "history.jsonl") as history:
-        record.add_window("one", history.window("KEP-1/x", {"a1": {"a1"}}))
-        record.add_window("two", history.window("KEP-1/x", {"a1": {"a1"}, "b1": {"b1"}}))
+        record.windows.append(("one", history.window("KEP-1/x", {"a1": {"a1"}}), ()))
+        record.windows.append(("two", history.window("KEP-1/x", {"a1": {"a1"}, "b1": {"b1"}}), ()))
 
     check = record.as_json()["check"]
     assert (check["samples"], check["smallestFault"]) == (283, "5% leak at 2 clients, 20% leak at one")

@@ -37,13 +37,13 @@ class Watch:
 
     def steady(self, *seen):
         made = self._history.window("", {"a1": AnyOf(frozenset({"a1"}))}, Rates(0.5, 0.1), of=("web", "cluster-ip"))
-        self._record.add_window("TCP, through changes", made)
+        self._record.windows.append(("TCP, through changes", made, ()))
         made.observe_flow("a1", [(number * 0.004, each) for number, each in enumerate(seen)])
         made.judge()
 
     def window(self, *seen):
         made = self._history.window("", {"a1": {"a1"}}, Rates(0.5, 0.1))
-        self._record.add_window("TCP", made)
+        self._record.windows.append(("TCP", made, ()))
         self._record.add_measured("gap", {"seconds": 0.25})
         self._record.add_duration(1.5)
         made.observe("a1", list(seen))

@@ -15,7 +15,7 @@ from harness.model.topology import ONE_ZONE, ZONE_LABEL
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import expect_dns_pods
 from harness.scenario.service import endpoint
-from harness.scenario.service_address import paths_to, service_address
+from harness.scenario.service_address import service_address
 from harness.scenario.traffic import expect_traffic
 from harness.variation.axes import parse_draw
 from reference.client import Event
@@ -184,7 +184,7 @@ def test_endpoints_are_clients_on_their_nodes(drawn: Callable[[str], Cluster], b
     service = cluster.create_service()
     a1, other = cluster.run_servers(on=["a1", "a1"])
     cluster.publish(service, [endpoint(other)])
-    paths = paths_to(service_address(cluster, service), {"a1": {other}, "a2": {other}})
+    paths = service_address(cluster, service).paths({"a1": {other}, "a2": {other}})
     assert [path.label for path in paths] == ["a1", "a2"]
     assert paths[0].place == backend.source_of(other)
     assert paths[0].place != backend.source_of(a1)
@@ -215,7 +215,7 @@ def test_endpoint_without_its_node_is_no_client(drawn: Callable[[str], Cluster],
     (a1,) = cluster.run_servers(on=["a1"])
     for node in (None, "a2"):
         cluster.publish(service, [endpoint(a1, node=node)])
-        (path,) = paths_to(service_address(cluster, service), {"a1": {a1}})
+        (path,) = service_address(cluster, service).paths({"a1": {a1}})
         assert path.place != backend.source_of(a1)
 
 

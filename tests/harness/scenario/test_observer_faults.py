@@ -28,7 +28,7 @@ from harness.scenario.dns_answers import dns_name_of, expect_dns_answer
 from harness.scenario.flows import expect_flow_survives
 from harness.scenario.measuring import measure, wait_until_as_expected
 from harness.scenario.service import Service
-from harness.scenario.service_address import paths_to, service_address
+from harness.scenario.service_address import service_address
 from harness.scenario.traffic import expect_traffic
 from harness.scenario.transitions import expect_no_loss
 from tests.harness.scenario.faults import FAULTS, PREROUTING, Place, dropping, lasting, to_address
@@ -70,7 +70,7 @@ Kind = Callable[[ApiRequest, Strike], None]
 
 def window(asked: ApiRequest, strike: Strike) -> None:
     target = service_address(asked.cluster, asked.service, family=asked.family, port=asked.port)
-    paths = paths_to(target, {CLIENT: {asked.pod}})
+    paths = target.paths({CLIENT: {asked.pod}})
     wait_until_as_expected(asked.cluster, paths, "answers")
     strike()
     measure(asked.cluster, "window", paths, at_least=LONG if asked.long else 0)
@@ -239,4 +239,4 @@ def test_blackholed_endpoint_fails(backend: NetnsBackend, tmp_path: Path, family
         asked.cluster.settle()
         target = service_address(asked.cluster, asked.service, family=family, port=protocol)
         with pytest.raises(AssertionError, match="got no answer"):
-            measure(asked.cluster, "window", paths_to(target, {CLIENT: {asked.pod}}))
+            measure(asked.cluster, "window", target.paths({CLIENT: {asked.pod}}))
