@@ -68,47 +68,22 @@ def check(proxy: str, **options: Any) -> int:
     return run_pytest(arguments)
 
 
-@proxy.command(
-    epilog=examples(
-        "proxy init mine.yaml",
-        "proxy init mine.yaml --command 'mine --config={kubeconfig} --node={node}' --ready '{log: serving}'",
-    )
-)
+@proxy.command(epilog=examples("proxy init mine.yaml"))
 @click.argument("file", type=FILE, default="mine.yaml")
-@click.option("--name", metavar="TEXT", help="Name of the proxy, for reports. [the name of FILE]")
-@click.option("--version", metavar="TEXT", default="", help="Version of the proxy, for reports.")
-@click.option(
-    "--command", metavar="TEXT", help="Command that starts the proxy on a node, with placeholders such as {kubeconfig}."
-)
-@click.option(
-    "--mode", metavar="TEXT", default="nftables", help="What the proxy programs: nftables, iptables, ipvs, ebpf."
-)
-@click.option(
-    "--ready",
-    metavar="YAML",
-    default="{http: {port: 10256, path: /healthz}}",
-    help="Check that succeeds when the proxy is ready.",
-)
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
-def init(
-    file: Path, *, name: str | None, version: str, command: str | None, mode: str, ready: str, force: bool
-) -> None:
-    """Write a recipe to FILE, with a comment on each key, for you to edit. [mine.yaml]"""
+def init(file: Path, *, force: bool) -> None:
+    """Write a recipe to FILE, with a comment on each key, for you to edit. [mine.yaml]
+
+    The proxy gets the name of FILE.
+    """
     from harness.model import strict_yaml
     from harness.recipes.recipe import OF_PROXY, parse_recipe
 
     _check_target(file, force=force)
-    name = file.stem if name is None else name
-    try:
-        words = [name, "--kubeconfig={kubeconfig}", "--node={node}"] if command is None else shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"--command: {str(error).lower()}") from None
-    checks = [strict_yaml.parse(ready, "--ready")]
-    values: dict[str, Any] = {"name": name, "version": version, "command": words, "modes": [mode], "ready": checks}
-    parse_recipe(values, OF_PROXY)
     text = resources.files("harness.recipes").joinpath("template.yaml").read_text(encoding="utf-8")
-    flow = {key: json.dumps(each, ensure_ascii=False) for key, each in values.items()}  # JSON is YAML
-    filled = string.Template(text).substitute(flow, file=shlex.quote(str(file)))
+    name = json.dumps(file.stem, ensure_ascii=False)  # JSON is YAML
+    filled = string.Template(text).substitute(name=name, file=shlex.quote(str(file)))
+    parse_recipe(strict_yaml.parse(filled, "the recipe"), OF_PROXY)
     try:
         with file.open("w" if force else "x", encoding="utf-8") as opened:
             opened.write(filled)

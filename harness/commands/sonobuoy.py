@@ -4,8 +4,8 @@ The worker waits for a file `done` that contains the path of the results, and re
 writes `done` atomically as its last step, even if the run fails, is interrupted, or is killed. The results are a folder
 with a file `junit.xml`, and the worker packs the folder.
 
-The module reads these environment variables of Sonobuoy: SONOBUOY_RESULTS_DIR, SONOBUOY_CONFIG_DIR (which may contain
-an options file), and SONOBUOY_PROGRESS_PORT.
+The module reads these environment variables of Sonobuoy: SONOBUOY_RESULTS_DIR, and SONOBUOY_CONFIG_DIR (which may
+contain an options file).
 """
 
 from __future__ import annotations
@@ -81,11 +81,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str], *, patience: 
 def _command(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> list[str]:
     command = [*_RUN, f"--output-dir={folder}"]
     options = Path(environment.get("SONOBUOY_CONFIG_DIR") or "/tmp/sonobuoy/config") / "trafficdist.yaml"  # noqa: S108
-    command += [f"--options-file={options}"] if options.exists() else []
-    command += arguments
-    if environment.get("SONOBUOY_PROGRESS_PORT"):
-        command += [*([] if "--" in arguments else ["--"]), "-p", "harness.plugin.sonobuoy"]
-    return command
+    return [*command, *([f"--options-file={options}"] if options.exists() else []), *arguments]
 
 
 def junit_of_no_run(code: int) -> bytes:

@@ -1,15 +1,12 @@
-"""Tests the Sonobuoy plugin with a fake worker. The worker receives progress, and reads the `done` file at the end."""
+"""Tests the Sonobuoy plugin, whose worker reads the `done` file at the end."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -33,32 +30,6 @@ DEAF = BLOCKED.replace("    signal.pause()", "    while True: signal.sigwait({si
 )
 
 PLUGIN = "import os, sys; from harness.commands.sonobuoy import main; sys.exit(main(sys.argv[1:], os.environ, {}))"
-
-
-class Worker(BaseHTTPRequestHandler):
-    """Receives progress updates at /progress, like Sonobuoy's worker."""
-
-    updates: list[dict[str, Any]]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.updates.append({"path": self.path, **json.loads(body)})
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing."""
-
-
-@pytest.fixture
-def worker() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Return the port of a worker, and the updates that it received."""
-    updates: list[dict[str, Any]] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Mine", (Worker,), {"updates": updates}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield str(server.server_port), updates
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture
@@ -90,24 +61,18 @@ def pack(pytester: pytest.Pytester, text: str) -> None:
     (pytester.mkdir("pack") / "test_sample.py").write_text(text)
 
 
-def test_failing_run_is_handed_over_with_its_progress(
-    pytester: pytest.Pytester, sample_suite: Any, results: Path, worker: Any
-) -> None:
-    port, updates = worker
+def test_failing_run_is_handed_over(pytester: pytest.Pytester, sample_suite: Any, results: Path) -> None:
     pack(pytester, sample_suite("passes", "fails", "inconclusive", "breaks"))
     (pytester.mkdir("config") / "trafficdist.yaml").write_text("skip-tests: [KEP-1/breaks]\n")
-    plugin = start(results, SONOBUOY_PROGRESS_PORT=port, SONOBUOY_CONFIG_DIR="config")
+    plugin = start(results, SONOBUOY_CONFIG_DIR="config")
     assert plugin.wait(60) == ExitCode.FAILED
     suite = handed_over(results)
     assert [suite.get(each) for each in ("tests", "failures", "errors", "skipped")] == ["3", "1", "1", "0"]
-    assert {key: value for key, value in updates[-1].items() if key != "msg"} == {
-        "path": "/progress", "total": 3, "completed": 1, "failures": ["KEP-1/fails"], "errors": ["KEP-1/inconclusive"],
-    }  # fmt: skip
 
 
 def test_run_that_does_not_begin_is_handed_over_as_an_error(pytester: pytest.Pytester, results: Path) -> None:
     (results / "done").write_text("of an earlier run")
-    assert start(results, "--run-test=KEP-9/none", SONOBUOY_PROGRESS_PORT="1").wait(60) == ExitCode.USAGE
+    assert start(results, "--run-test=KEP-9/none").wait(60) == ExitCode.USAGE
     error = handed_over(results).find("testcase/error")
     assert error is not None
     assert error.get("message") == "trafficdist run ended with 4: wrong options"

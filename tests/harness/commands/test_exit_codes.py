@@ -46,7 +46,7 @@ CAUSES: dict[str, tuple[int, tuple[str, ...]]] = {
         "run --proxy nobody",
         "proxy check nobody",
         "proxy check installed",
-        "proxy init new.yaml --name a/b",
+        "proxy init new.txt",
         "run --topology nobody",
         "run --profile nobody",
         "run --suite nobody",

@@ -6,7 +6,6 @@ Only a few requirements run. The options of docs/in-cluster.md select these requ
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -156,14 +155,11 @@ def sonobuoy_image(shell: Shell, engine: ContainerEngine) -> str:
 
 
 @pytest.mark.skipif(shutil.which("sonobuoy") is None, reason="unavailable: sonobuoy is not on PATH")
-def test_sonobuoy_counts_during_the_run_and_hands_results_over(shell: Shell, engine: ContainerEngine) -> None:
+def test_sonobuoy_hands_results_over(shell: Shell, engine: ContainerEngine) -> None:
     shell.load(engine, sonobuoy_image(shell, engine))
     chosen = f"--plugin-env trafficdist.TRAFFICDIST_RUN_TEST={','.join(FEW)}"
     start = f"{documented('sonobuoy run')} {chosen}"
-    with subprocess.Popen(["bash", "-c", start], cwd=shell.folder, env=shell.environment) as waits:
-        seen = eventually(lambda: at_work(shell), within=600, every=1, describe="progress of the plugin")
-        assert waits.wait(600) == 0
-    assert seen["progress"]["total"] == len(FEW), seen
+    subprocess.run(["bash", "-c", start], cwd=shell.folder, env=shell.environment, check=True, timeout=600)
     said = shell.run(documented("sonobuoy results"))
     assert re.search(r"^Plugin: trafficdist\nStatus: passed\n", said)
     assert f"\nPassed: {len(FEW)}\n" in said
@@ -174,10 +170,3 @@ def test_sonobuoy_counts_during_the_run_and_hands_results_over(shell: Shell, eng
         assert file is not None
         assert verdicts(file.read().decode()) == dict.fromkeys(FEW, "passed")
     shell.run("sonobuoy delete --wait")
-
-
-def at_work(shell: Shell) -> Any:
-    """Return the plugin's entry in `sonobuoy status`, once a requirement has ended or the plugin has."""
-    said = shell.run("sonobuoy status --json")
-    plugins = json.loads(said)["plugins"] if said.startswith("{") else []  # plain text before the plugin starts
-    return next((p for p in plugins if p["status"] != "running" or (p.get("progress") or {}).get("completed")), None)
