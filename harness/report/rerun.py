@@ -1,21 +1,18 @@
 """The command at the end of a failure message, which runs one requirement again with the same settings.
 
-The command has all options that can change the verdict, except those that other options imply (such as a mode implied
-by the proxy).
+The command has all options of the run that can change the verdict.
 """
 
 from __future__ import annotations
 
-import functools
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.errors import UsageError
 from harness.judging.results import Case
 from harness.run.suite_files import SUITE
 from harness.settings.option import Option
-from harness.settings.options import OPTIONS, resolve
+from harness.settings.options import OPTIONS
 from harness.settings.settings import Settings
 
 ELSEWHERE = frozenset(
@@ -59,28 +56,12 @@ def _suite(arguments: Sequence[str]) -> str:
     return ""
 
 
-@functools.lru_cache(maxsize=8)
 def _given(settings: Settings) -> Mapping[Option, Any]:
-    """Return the options that produce these settings, without options that other options imply."""
-    kept = [each for each in OPTIONS if each.name not in ELSEWHERE]
+    """Return the options that were set in any place and can change a verdict."""
     values = settings.to_json()
-    given = {each.name: values[each.key] for each in kept if values[each.key] not in (each.default, "", (), None)}
-    given |= {name: values[name] for name in _ALWAYS}
-    wanted = _decisive(given)
-    for name in [each for each in given if each not in _ALWAYS]:
-        fewer = {other: value for other, value in given.items() if other != name}
-        if wanted and _decisive(fewer) == wanted:
-            given = fewer
-    return {each: given[each.name] for each in kept if each.name in given}
-
-
-def _decisive(given: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return those of the settings that can change a verdict, or None if the options have become invalid."""
-    try:
-        resolved = resolve(given, environment={}).to_json()
-    except UsageError:
-        return None
-    return {each.key: resolved[each.key] for each in OPTIONS if each.name not in ELSEWHERE}
+    kept = [each for each in OPTIONS if each.name not in ELSEWHERE]
+    given = [each for each in kept if each.key in settings.given or each.name in _ALWAYS]
+    return {each: values[each.key] for each in given if values[each.key] is not False}
 
 
 def _text(value: Any) -> str:

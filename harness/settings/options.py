@@ -217,7 +217,7 @@ def resolve(
     _claim(values)
     if values["seed"] is None:
         values["seed"] = int.from_bytes(os.urandom(4)) if values["generate"] else DEFAULT_SEED
-    return Settings(**_without_none(values))
+    return Settings(**_without_none(values), given=tuple(places))
 
 
 def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class Settings:
     fail_fast: bool
     warnings_as_errors: bool
     workers: str
+    given: tuple[str, ...] = ()  # the keys of the options that were set, and not left at their default
 
     @property
     def components(self) -> Choice:

@@ -49,8 +49,8 @@ def test_rerun_command_has_the_same_options(given: dict[str, Any]) -> None:
             assert getattr(again, option.key) == getattr(settings, option.key), option.name
 
 
-def test_rerun_command_omits_implied_options() -> None:
-    settings = resolve({"backend": "netns", "proxy": "kube-proxy", "mode": "nftables", "seed": "7"}, environment={})
+def test_rerun_command_has_only_the_options_of_the_run() -> None:
+    settings = resolve({"backend": "netns", "proxy": "kube-proxy", "seed": "7", "all-features": "no"}, environment={})
     assert command(settings, "KEP-1/a") == (
         "trafficdist run --run-test KEP-1/a --proxy kube-proxy --backend netns --seed 7"
     )
