@@ -157,12 +157,6 @@ class History:
         self._judged.clear()
         self.write("verdict", test=test, phase=phase, verdict=verdict, message=message, cause=why, **facts)
 
-    def took(self, test: str, parameters: str, seconds: float, start: float) -> None:
-        self.write("took", test=test, parameters=parameters, seconds=seconds, start=start)
-
-    def shrunk(self, test: str, parameters: str, draw: str) -> None:
-        self.write("shrunk", test=test, parameters=parameters, draw=draw)
-
     def close(self) -> None:
         """End the file. Idempotent."""
         if self._fd >= 0:

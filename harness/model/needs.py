@@ -18,7 +18,7 @@ FILE = "needs.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Abilities (`harness.model.abilities`), and node names of the default topology."""
+    """Abilities (`harness.model.abilities`) and node names, which a requirement needs or a cluster has."""
 
     abilities: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
@@ -35,18 +35,6 @@ class Needs:
     def from_json(cls, values: Mapping[str, Iterable[str]]) -> Needs:
         """Read the values of `to_json`."""
         return cls(frozenset(values.get("abilities") or ()), frozenset(values.get("nodes") or ()))
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The abilities and nodes of a cluster."""
-
-    abilities: frozenset[str]
-    nodes: frozenset[str]
-
-    def lacks(self, needs: Needs) -> Needs:
-        """Return the needs that this cluster does not satisfy."""
-        return Needs(needs.abilities - self.abilities, needs.nodes - self.nodes)
 
 
 def read(place: Path) -> dict[str, Needs]:

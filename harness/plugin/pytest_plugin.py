@@ -122,25 +122,23 @@ def _take_charge(config: pytest.Config) -> None:
 
 
 def _set_workers(config: pytest.Config, run: Run) -> str:
-    """Set the number of xdist workers. Return the number and the reason for it, which the header shows."""
+    """Set the number of xdist workers. Return the number, which the header shows."""
     if (asked := getattr(config.option, "numprocesses", None)) is not None:
-        return f"{asked or 'none'}: asked for with -n"
+        return str(asked or "none")
     workers = run.settings.workers
     if workers == "auto" and hasattr(config.option, "numprocesses"):
         from harness.run.durations import before_collection
         from harness.run.machine import this_machine
         from harness.run.workers import count_workers
 
-        choice = count_workers(run.settings, before_collection(run.settings, run.suite), this_machine())
-        number, text = choice.number, choice.text
+        number = count_workers(run.settings, before_collection(run.settings, run.suite), this_machine())
     else:
         number = int(workers) if workers.isdecimal() else 0
-        text = f"{number or 'none'}: asked for" if workers else "none"
     if number and not hasattr(config.option, "numprocesses"):
         raise UsageError(f"--workers {workers} needs pytest-xdist, which is turned off")
     if number:
         config.option.numprocesses = number
-    return text
+    return str(number or "none")
 
 
 def _suite(config: pytest.Config) -> Path:

@@ -167,7 +167,8 @@ class Recorder:
             return
         smallest = self._shrinker.shrink(item, draw, following)
         if smallest is not None:
-            self._written(lambda history: history.shrunk(requirement.id, parameters_of(item), str(smallest)))
+            facts = {"test": requirement.id, "parameters": parameters_of(item), "draw": str(smallest)}
+            self._written(lambda history: history.write("shrunk", **facts))
 
     def _needs(self, item: pytest.Item) -> Needs:
         requirement = requirement_of(item)
@@ -183,7 +184,7 @@ class Recorder:
         if not reason:
             reason, thing = plan.what_cannot_show(requirement, self._run.lacking)
         if not reason and self._run.target:
-            reason, thing = plan.what_is_lacking(self._needs(item), self._run.offer)
+            reason, thing = plan.what_is_lacking(self._needs(item), self._run.offered)
         if not reason and self._plan.quick and requirement.id not in self._plan.quick.ids:
             reason, thing = SkipReason.DESELECTED, "not chosen by --quick"
         return reason, thing
@@ -273,8 +274,8 @@ class Recorder:
         self._seconds += report.duration
         if report.when != "teardown":
             return ""
-        took = parameters_of(item), self._seconds, self._start
-        return self._written(lambda history: history.took(requirement.id, *took))
+        facts = {"test": requirement.id, "parameters": parameters_of(item)}
+        return self._written(lambda history: history.write("took", **facts, seconds=self._seconds, start=self._start))
 
     def _written(self, write: Callable[[History], None]) -> str:
         try:

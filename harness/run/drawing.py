@@ -156,7 +156,7 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
         found.add((axes.BYSTANDERS, "control-plane"))
     if not settings.judges_reference:  # other proxies may wait for the addresses of their Node when they start
         found.add((axes.NODES, "bare"))
-    if settings.components.real:
+    if settings.components.real or settings.backend in REAL_CLUSTERS:
         found |= {(axes.COMPONENTS, value) for value in _INTERRUPTIONS}  # they need seconds
     if settings.backend in REAL_CLUSTERS:
         found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second")}
@@ -167,7 +167,6 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
         found |= {(axes.BYSTANDERS, value) for value in ("control-plane", "unready")}
         found |= {(axes.NEIGHBOURS, value) for value in ("many", "crowd")}
         found |= {(axes.NODES, value) for value in ("late", "remade")} | {(axes.CONNECTIONS, "long")}
-        found |= {(axes.COMPONENTS, value) for value in _INTERRUPTIONS}
     return frozenset(found)
 
 

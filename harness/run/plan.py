@@ -14,7 +14,7 @@ from typing import Any
 from harness.errors import NothingSelectedError, UsageError
 from harness.judging.results import Case, requirement_from_json, requirement_to_json
 from harness.judging.verdict import SkipReason
-from harness.model.needs import Needs, Offer
+from harness.model.needs import Needs
 from harness.model.release_features import minor_of
 from harness.model.requirements import Feature, Requirement
 from harness.run import suite_files
@@ -56,7 +56,7 @@ class Plan:
             "requirements": [{**requirement_to_json(each), "kills": each.kills} for each in self.requirements.values()],
             "cases": [asdict(case) for case in self.cases],
             "error": self.error,
-            "quick": self.quick.to_json() if self.quick else None,
+            "quick": asdict(self.quick) if self.quick else None,
             "seconds": self.seconds,
             "draws": self.draws,
         }
@@ -68,7 +68,7 @@ class Plan:
             {each.id: each for each in requirements},
             [Case(**case) for case in values["cases"]],
             values["error"],
-            Quick.from_json(values["quick"]) if values["quick"] else None,
+            Quick(**values["quick"]) if values["quick"] else None,
             values["seconds"],
             values["draws"],
         )
@@ -117,13 +117,12 @@ def _what_is_not_claimed(requirement: Requirement, settings: Settings) -> str:
     return _other_reading(requirement, settings.follow)
 
 
-def what_is_lacking(needed: Needs, offer: Offer) -> tuple[str, str]:
+def what_is_lacking(needed: Needs, offered: Needs) -> tuple[str, str]:
     """Return the reason why a cluster cannot run a requirement with these needs, in the form of `reason_to_skip`."""
-    lacks = offer.lacks(needed)
-    if lacks.abilities:
-        return SkipReason.UNAVAILABLE, f"the cluster does not offer {', '.join(sorted(lacks.abilities))}"
-    if lacks.nodes:
-        return SkipReason.INELIGIBLE, f"no node of the cluster can be {', '.join(sorted(lacks.nodes))}"
+    if abilities := needed.abilities - offered.abilities:
+        return SkipReason.UNAVAILABLE, f"the cluster does not offer {', '.join(sorted(abilities))}"
+    if nodes := needed.nodes - offered.nodes:
+        return SkipReason.INELIGIBLE, f"no node of the cluster can be {', '.join(sorted(nodes))}"
     return "", ""
 
 

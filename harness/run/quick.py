@@ -9,7 +9,7 @@ implementation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import UsageError
@@ -39,13 +39,6 @@ class Quick:
     def __str__(self) -> str:
         return f"{len(self.ids)} of {self.of} requirements, known to find {self.mutants} of {self.of_mutants} mutants"
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Quick:
-        return cls(**{**values, "ids": tuple(values["ids"])})
-
     def reported(self) -> dict[str, Any]:
         """Return the fields for the report."""
         return {
@@ -65,7 +58,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
     kills = {each.id: frozenset(each.kills) for each in asked}
     unknown = usual(seconds)
     takes = {each: max(_LEAST, seconds.get(each, unknown)) for each in kills}
-    workers = count_workers(settings, takes, TWO_PROCESSORS).number
+    workers = count_workers(settings, takes, TWO_PROCESSORS)
     chosen = _cover(kills, takes, workers)
     if kills and not chosen:
         raise UsageError(f"--quick: none of {len(kills)} requirements finds a mutant and ends within {BUDGET:g} s")

@@ -20,7 +20,7 @@ import pytest
 
 from harness.judging.conclusion import first_line
 from harness.judging.history import History
-from harness.model.needs import Offer
+from harness.model.needs import Needs
 from harness.run.folder import OutputFolder
 from harness.run.plan import Plan
 from harness.settings.settings import Settings
@@ -52,7 +52,7 @@ class Run:
     target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
     lacking: dict[str, str] = field(default_factory=dict)  # unobservable features by name, with reasons
     suite: Path = Path()  # the folder of the suite
-    workers: str = ""  # the number of processes and the reason for it
+    workers: str = ""  # the number of worker processes, or "none"
     worker_pids: list[int] = field(default_factory=list)  # of all workers, including workers that have ended
     shrinking: Draw | None = None  # the draw with which a failed test is repeated
     missing: list[str] = field(default_factory=list)  # what the report lacks, with reasons
@@ -140,8 +140,9 @@ class Run:
         return found
 
     @property
-    def offer(self) -> Offer:
-        return Offer(
+    def offered(self) -> Needs:
+        """Return the abilities and nodes of the real cluster."""
+        return Needs(
             frozenset(self.target["abilities"]), frozenset(node["name"] for node in self.target["topology"]["nodes"])
         )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import median
 
 from harness.run.machine import Machine
@@ -24,34 +23,17 @@ STARTING = 2.0
 MEGABYTE = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerCount:
-    """The number of workers (0 means only this process), and the reason for it."""
+def count_workers(settings: Settings, seconds: Mapping[str, float], machine: Machine) -> int:
+    """Return the smallest number of workers with the shortest run, for requirements of the given durations.
 
-    number: int
-    why: str
-
-    @property
-    def text(self) -> str:
-        return f"{self.number or 'none'}: {self.why}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    most: int
-    why: str
-    megabytes: int  # for each worker
-
-
-def count_workers(settings: Settings, seconds: Mapping[str, float], machine: Machine) -> WorkerCount:
-    """Return the smallest number of workers with the shortest run, for requirements of the given durations."""
+    0 means only this process, also if the durations are unknown.
+    """
     if not seconds:
-        return WorkerCount(0, "the durations of these requirements are unknown")
-    bound = _bound(settings, machine)
-    by_memory = machine.memory // (bound.megabytes * MEGABYTE)
-    most = max(0, min(bound.most, by_memory))
-    number = min((0, *range(2, most + 1)), key=lambda workers: predicted(workers, seconds, machine.processors))
-    return WorkerCount(number, _why(number, bound, by_memory, len(seconds)))
+        return 0
+    most, megabytes = _bound(settings, machine)
+    most = max(0, min(most, machine.memory // (megabytes * MEGABYTE)))
+    number: int = min((0, *range(2, most + 1)), key=lambda each: predicted(each, seconds, machine.processors))
+    return number
 
 
 def predicted(workers: int, seconds: Mapping[str, float], processors: int) -> float:
@@ -66,25 +48,12 @@ def usual(seconds: Mapping[str, float]) -> float:
     return median(seconds.values()) if seconds else 1.0
 
 
-def _why(number: int, bound: _Bound, by_memory: int, requirements: int) -> str:
-    if number and number == by_memory < bound.most:
-        return f"memory suffices for {number}"
-    if number == bound.most:
-        return bound.why
-    if number:
-        return f"more workers would not make {requirements} requirements faster"
-    if by_memory < 2:
-        return "there is no memory for more processes"
-    return f"{requirements} requirement{'s are' if requirements > 1 else ' is'} faster without workers"
-
-
-def _bound(settings: Settings, machine: Machine) -> _Bound:
-    """Return the limit of workers for a machine or a cluster."""
-    has = f"{machine.processors} processor{'s' if machine.processors > 1 else ''}"
-    if settings.backend == "kubeconfig":
-        return _Bound(4, "more would burden a shared cluster", 200)
-    if settings.backend == "kind":
-        return _Bound(2, "the nodes of kind share this machine's processors", 200)
-    if not settings.judges_reference or settings.components.real:
-        return _Bound(max(2, machine.processors), f"{has}, and each node of each worker runs real components", 1000)
-    return _Bound(2 * machine.processors, f"{has}, and requirements mostly wait", 300)
+def _bound(settings: Settings, machine: Machine) -> tuple[int, int]:
+    """Return the most workers for a machine or a cluster, and the megabytes of each."""
+    if settings.backend == "kubeconfig":  # more would burden a shared cluster
+        return 4, 200
+    if settings.backend == "kind":  # its nodes share the processors of this machine
+        return 2, 200
+    if not settings.judges_reference or settings.components.real:  # each node of each worker runs real components
+        return max(2, machine.processors), 1000
+    return 2 * machine.processors, 300

@@ -39,7 +39,7 @@ def steady(cluster: Trial, path: Path) -> Any:
             pass
         facts = {"number": 0, "level": "MUST", "profile": "service-proxy", "core": True}
         mine.history.verdict(ONE.id, "call", Verdict.INCONCLUSIVE, observed=mine.judgement()["observed"], **facts)
-        mine.history.took(ONE.id, "", 1.0, start=0.0)
+        mine.history.write("took", test=ONE.id, parameters="", seconds=1.0, start=0.0)
     judged = judge(read(path).records, path)
     assert judged.contradictions == []
     (found,) = reactions.listed(reactions.by_case(judged))

@@ -326,7 +326,7 @@ def test_nothing_is_written_while_a_test_is_repeated(tmp_path: Path) -> None:
         history.change("before")
         with history.set_aside():
             history.change("while repeated")
-            history.took("KEP-1/a", "", 1.0, 0.0)
+            history.write("took", test="KEP-1/a", parameters="", seconds=1.0, start=0.0)
         history.change("after")
     kinds = [json.loads(line).get("what") for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     assert kinds == [None, "before", "after", None]

@@ -22,46 +22,42 @@ def settings(**options: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("processors", "gigabytes", "options", "number", "why"),
+    ("processors", "gigabytes", "options", "number"),
     [
-        (2, 8, {}, 4, "2 processors, and requirements mostly wait"),
-        (1, 8, {}, 2, "1 processor, and"),
-        (8, 32, {}, 16, "8 processors, and"),
-        (8, 1, {}, 3, "memory suffices for 3"),
-        (2, 0.3, {}, 0, "no memory for more processes"),
-        (2, 8, {"proxy": "kube-proxy"}, 2, "real components"),
-        (2, 8, {"backend": "kubeconfig"}, 4, "a shared cluster"),
-        (2, 8, {"backend": "kind"}, 2, "the nodes of kind share this machine's processors"),
+        (2, 8, {}, 4),
+        (1, 8, {}, 2),
+        (8, 32, {}, 16),
+        (8, 1, {}, 3),
+        (2, 0.3, {}, 0),
+        (2, 8, {"proxy": "kube-proxy"}, 2),
+        (2, 8, {"backend": "kubeconfig"}, 4),
+        (2, 8, {"backend": "kind"}, 2),
     ],
 )
 def test_full_run_uses_as_many_workers_as_the_machine_allows(
-    processors: int, gigabytes: float, options: dict[str, str], number: int, why: str
+    processors: int, gigabytes: float, options: dict[str, str], number: int
 ) -> None:
-    choice = count_workers(settings(**options), WHOLE, Machine(processors, int(gigabytes * GIGABYTE)))
-    assert choice.number == number
-    assert why in choice.text
+    assert count_workers(settings(**options), WHOLE, Machine(processors, int(gigabytes * GIGABYTE))) == number
 
 
 def test_few_requirements_run_without_workers() -> None:
-    choice = count_workers(settings(), {"KEP-1/a": 13.0}, Machine(8, 8 * GIGABYTE))
-    assert choice.text == "none: 1 requirement is faster without workers"
+    assert count_workers(settings(), {"KEP-1/a": 13.0}, Machine(8, 8 * GIGABYTE)) == 0
 
 
 def test_no_more_workers_start_than_shorten_the_run() -> None:
-    choice = count_workers(settings(), {f"KEP-1/{each}": 10.0 for each in "abc"}, Machine(8, 8 * GIGABYTE))
-    assert choice.text == "3: more workers would not make 3 requirements faster"
+    assert count_workers(settings(), {f"KEP-1/{each}": 10.0 for each in "abc"}, Machine(8, 8 * GIGABYTE)) == 3
 
 
 def test_chosen_number_of_workers_is_never_slower_than_two() -> None:
     for processors in (1, 2, 3, 4, 8, 64):
         for requirements in (1, 2, 5, 20, 100, 380):
             seconds = dict(list(WHOLE.items())[:requirements])
-            chosen = count_workers(settings(), seconds, Machine(processors, 64 * GIGABYTE)).number
+            chosen = count_workers(settings(), seconds, Machine(processors, 64 * GIGABYTE))
             assert predicted(chosen, seconds, processors) <= predicted(2, seconds, processors)
 
 
 def test_unknown_requirements_run_without_workers() -> None:
-    assert count_workers(settings(), {}, Machine(8, 8 * GIGABYTE)).number == 0
+    assert count_workers(settings(), {}, Machine(8, 8 * GIGABYTE)) == 0
 
 
 def test_tests_of_this_project_have_three_workers_on_two_processors() -> None:
