@@ -20,8 +20,7 @@ from harness.model.files import fault_of_path
 from harness.model.topology import TOPOLOGIES
 from harness.run import suite_files
 from harness.settings import claims
-from harness.settings.option import Option
-from harness.settings.options import OPTIONS
+from harness.settings.options import OPTIONS, Option
 
 Names = Callable[[], Iterable[str]]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

@@ -38,7 +38,7 @@ _EXAMPLES = examples(
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("run", type=PLACE, metavar="RUN")
-@click.option("--format", "form", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @with_options([BY_NAME["warnings-as-errors"]])
 def judge(run: str, form: str, **options: Any) -> int:
     """Judge a run again from its history alone. Needs no cluster, root or network.

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.judging.grid import Mark
 from harness.judging.story import Compared, Story, WindowStory
 from harness.judging.timeline import Change
-from harness.judging.verdict import OFFENCES, AnyOf, Evenly, Verdict, grid, pods_of
+from harness.judging.verdict import OFFENCES, AnyOf, Evenly, Mark, Verdict, grid, pods_of
 from harness.model.outcomes import Refused, TimedOut
 
 LEFT_NODE = "leave the client's node, although it has the expected endpoints"

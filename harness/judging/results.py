@@ -6,6 +6,7 @@ A requirement may have several cases (a parametrized test). Its verdict is the w
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +14,45 @@ from typing import Any
 
 from harness.judging.differences import Difference
 from harness.judging.exit_codes import Situation
-from harness.judging.outcome import DECISIVE, Outcome, outcome
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.requirements import Feature, Level, Profile, Requirement
+
+
+class Outcome(enum.StrEnum):
+    MET = "met"
+    FAILURE = "failure"
+    """A MUST is not met."""
+    INCONCLUSIVE = "inconclusive"
+    """A MUST is inconclusive, or the run ended before a requirement of any level began."""
+    WARNING = "warning"
+    """A SHOULD is not met or inconclusive."""
+    NOTE = "note"
+    """A MAY is not met or inconclusive."""
+    NOT_RUN = "not run"
+
+
+DECISIVE = frozenset({Outcome.FAILURE, Outcome.INCONCLUSIVE})
+"""Outcomes that prevent a run from passing."""
+
+_UNMET: Mapping[Level, Mapping[Verdict, Outcome]] = {
+    Level.MUST: {Verdict.FAILED: Outcome.FAILURE, Verdict.INCONCLUSIVE: Outcome.INCONCLUSIVE},
+    Level.SHOULD: {Verdict.FAILED: Outcome.WARNING, Verdict.INCONCLUSIVE: Outcome.WARNING},
+    Level.MAY: {Verdict.FAILED: Outcome.NOTE, Verdict.INCONCLUSIVE: Outcome.NOTE},
+}
+
+
+def outcome(verdict: str, level: str, *, never_began: bool = False) -> Outcome:
+    """Return the outcome for a verdict. A requirement that never began is inconclusive at any level."""
+    match Verdict(verdict):
+        case Verdict.PASSED:
+            return Outcome.MET
+        case Verdict.SKIPPED:
+            return Outcome.NOT_RUN
+        case Verdict.INCONCLUSIVE if never_began:
+            return Outcome.INCONCLUSIVE
+        case unmet:
+            return _UNMET[Level(level)][unmet]
+
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from harness.judging.outcome import Outcome
-from harness.judging.results import CaseResult, Result
+from harness.judging.results import CaseResult, Outcome, Result
 from harness.judging.verdict import SkipReason
 from harness.model.escaping import for_line, for_terminal, for_viewer
 from harness.model.requirements import Level, Requirement

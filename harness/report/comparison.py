@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.judging.outcome import Outcome, outcome
+from harness.judging.results import Outcome, outcome
 from harness.model import judged
 from harness.model.escaping import for_code, for_markdown
 from harness.model.requirements import Profile

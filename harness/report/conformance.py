@@ -19,8 +19,7 @@ import jsonschema
 import yaml
 
 from harness.errors import DistrustError, UsageError
-from harness.judging.outcome import Outcome
-from harness.judging.results import CaseResult, Result, count, left_out, rests_on, slowest_convergence
+from harness.judging.results import CaseResult, Outcome, Result, count, left_out, rests_on, slowest_convergence
 from harness.model import strict_yaml
 from harness.model.escaping import for_json, is_plain
 from harness.model.files import MEGABYTE, fault_of_path, shown

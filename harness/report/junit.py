@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from harness.judging.outcome import Outcome
-from harness.judging.results import CaseResult, Result
+from harness.judging.results import CaseResult, Outcome, Result
 from harness.model.escaping import for_terminal
 from harness.report import causes
 from harness.report.outcomes import SHOWN

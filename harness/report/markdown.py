@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.judging.judge import Key
-from harness.judging.outcome import DECISIVE
-from harness.judging.results import Result, count
+from harness.judging.results import DECISIVE, Result, count
 from harness.judging.story import Story
 from harness.model.escaping import for_code, for_markdown, for_terminal
 from harness.report import causes

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.judging.outcome import Outcome
+from harness.judging.results import Outcome
 
 Style = Literal["", "bold", "green", "red", "yellow", "faint"]
 

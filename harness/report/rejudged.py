@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
 from harness.errors import UsageError
 from harness.judging.conclusion import Cause
@@ -96,25 +95,38 @@ def _differences(stated: Verdicts, derived: Verdicts, who: str) -> list[str]:
 
 
 def show(run: str, form: str, *, strict: bool = False) -> int:
-    """Judge a run again, print the results as text, JSON or YAML, and return the exit code. Raises `UsageError`."""
-    found = _judge(place_of(run), strict=strict)
-    if form == "text":
-        for line in found.lines():
-            click.secho(line.text, fg=_COLOURS.get(line.style), bold=line.style == "bold", dim=line.style == "faint")
-    elif form == "json":
-        click.echo(json.dumps(found.to_json(), indent=1))
-    else:
-        click.echo(yaml.safe_dump(found.to_json(), sort_keys=False, width=120), nl=False)
-    return int(found.code)
-
-
-def _judge(path: Path, *, strict: bool) -> _Found:
+    """Judge a run again, print the results as text or JSON, and return the exit code. Raises `UsageError`."""
+    path, report = place_of(run), None
     recorded, judged = derive(path)
-    report = None
     if path.name in HISTORIES and (path.parent / "report.yaml").exists():
         report = read_report(str(path.parent))
         _check_digest(path, recorded, report)
-    return _Found(path, recorded, judged, report is not None, list(differences(judged, report)), strict)
+    found = list(differences(judged, report))
+    told = situation(judged.derived(), strict=strict)
+    of_verdicts = exit_code(replace(told, distrust=bool(judged.distrust)))
+    code = ExitCode.DISTRUST if found else of_verdicts
+    if form == "json":
+        facts = {"history": str(path), "sha256": recorded.sha256, "complete": recorded.complete, "exitCode": int(code)}
+        click.echo(json.dumps({**facts, **_as_json(judged, found)}, indent=1))
+        return int(code)
+    where = "the history" if report is None else "the history and report.yaml"
+    lines = [
+        Line(f"{path}: {len(recorded.records)} records, all unchanged since they were written", "bold"),
+        *([] if recorded.complete else [Line(_INCOMPLETE, "yellow")]),
+        Line(_counts(judged)),
+        Line(""),
+        *summary(judged.derived(), code=of_verdicts, report="", reasons=(), distrust=judged.distrust),
+        Line(f"Differences to what the run stated (exit code {int(code)})", "bold")
+        if found
+        else Line(f"Each verdict and each message is the same in {where}, byte for byte.", "green"),
+        *(Line(f"  {each}", "red") for each in found),
+    ]
+    for line in lines:
+        click.secho(line.text, fg=_COLOURS.get(line.style), bold=line.style == "bold", dim=line.style == "faint")
+    return int(code)
+
+
+_INCOMPLETE = "The run did not end, or a worker was killed: only the recorded part is judged."
 
 
 def _check_digest(path: Path, recorded: Recorded, report: Mapping[str, Any]) -> None:
@@ -127,75 +139,30 @@ def _check_digest(path: Path, recorded: Recorded, report: Mapping[str, Any]) -> 
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A run that was judged again, with the differences from the recorded verdicts."""
-
-    path: Path
-    recorded: Recorded
-    judged: Judged
-    reported: bool
-    differences: list[str]
-    strict: bool
-
-    @property
-    def code(self) -> ExitCode:
-        return ExitCode.DISTRUST if self.differences else self._code_of_verdicts
-
-    @property
-    def _code_of_verdicts(self) -> ExitCode:
-        told = situation(self.judged.derived(), strict=self.strict)
-        return exit_code(replace(told, distrust=bool(self.judged.distrust)))
-
-    @property
-    def causes(self) -> Counter[str]:
-        """The number of requirements by the cause of their verdict."""
-        return Counter(map(str, self.judged.causes().values()))
-
-    def lines(self) -> Iterator[Line]:
-        yield Line(f"{self.path}: {len(self.recorded.records)} records, all unchanged since they were written", "bold")
-        if not self.recorded.complete:
-            yield Line("The run did not end, or a worker was killed: only the recorded part is judged.", "yellow")
-        yield Line(self._counts())
-        yield Line("")
-        distrust, results = self.judged.distrust, self.judged.derived()
-        yield from summary(results, code=self._code_of_verdicts, report="", reasons=(), distrust=distrust)
-        if not self.differences:
-            where = "the history and report.yaml" if self.reported else "the history"
-            yield Line(f"Each verdict and each message is the same in {where}, byte for byte.", "green")
-            return
-        yield Line(f"Differences to what the run stated (exit code {int(self.code)})", "bold")
-        for each in self.differences:
-            yield Line(f"  {each}", "red")
-
-    def _counts(self) -> str:
-        causes = self.causes
-        derived = causes.pop(Cause.OBSERVED, 0)
-        stated = "; ".join(f"{number} {name}" for name, number in causes.most_common())
-        number = len(self.judged.derived())
-        text = f"{number} verdicts: {derived} derived again from observations, {causes.total()} as stated"
-        return f"{text} ({stated})" if stated else text
-
-    def to_json(self) -> dict[str, Any]:
-        results, causes = self.judged.derived(), self.judged.causes()
-        return {
-            "history": str(self.path),
-            "sha256": self.recorded.sha256,
-            "complete": self.recorded.complete,
-            "exitCode": int(self.code),
-            "verdicts": dict(Counter(str(result.verdict) for result in results)),
-            "causes": dict(self.causes),
-            "differences": self.differences,
-            "tests": [_test(result, causes[result.requirement.id]) for result in results],
-        }
+def _counts(judged: Judged) -> str:
+    """Return the number of verdicts that are derived, and of others by their cause."""
+    causes = Counter(map(str, judged.causes().values()))
+    derived = causes.pop(Cause.OBSERVED, 0)
+    stated = "; ".join(f"{number} {name}" for name, number in causes.most_common())
+    text = f"{derived + causes.total()} verdicts: {derived} derived again from observations, {causes.total()} as stated"
+    return f"{text} ({stated})" if stated else text
 
 
-def _test(result: Result, why: Cause) -> dict[str, Any]:
+def _as_json(judged: Judged, found: Sequence[str]) -> dict[str, Any]:
+    results, causes = judged.derived(), judged.causes()
     return {
-        "id": result.requirement.id,
-        "verdict": str(result.verdict),
-        "outcome": str(result.outcome),
-        "reason": str(result.reason),
-        "message": result.worst.message,
-        "cause": str(why),
+        "verdicts": dict(Counter(str(result.verdict) for result in results)),
+        "causes": dict(Counter(map(str, causes.values()))),
+        "differences": found,
+        "tests": [
+            {
+                "id": each.requirement.id,
+                "verdict": str(each.verdict),
+                "outcome": str(each.outcome),
+                "reason": str(each.reason),
+                "message": each.worst.message,
+                "cause": str(causes[each.requirement.id]),
+            }
+            for each in results
+        ],
     }

@@ -11,8 +11,7 @@ from typing import Any
 
 from harness.judging.results import Case
 from harness.run.suite_files import SUITE
-from harness.settings.option import Option
-from harness.settings.options import OPTIONS
+from harness.settings.options import OPTIONS, Option
 from harness.settings.settings import Settings
 
 ELSEWHERE = frozenset(

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.judging.exit_codes import MEANINGS, ExitCode
-from harness.judging.outcome import Outcome
-from harness.judging.results import Result, count, left_out, rests_on, slowest_convergence
+from harness.judging.results import Outcome, Result, count, left_out, rests_on, slowest_convergence
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.escaping import for_line
 from harness.model.requirements import Level

@@ -11,8 +11,7 @@ from typing import Any, Self
 
 from harness.errors import UsageError
 from harness.judging import history
-from harness.judging.outcome import Outcome, outcome
-from harness.judging.results import CaseResult, Result
+from harness.judging.results import CaseResult, Outcome, Result, outcome
 from harness.judging.verdict import Verdict
 from harness.model import judged
 from harness.model.requirements import Level, Requirement

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.judging.grid import Mark, Row
+from harness.judging.verdict import Mark, Row
 from harness.model.workloads import Client, ClientKind
 
 NOWHERE = "elsewhere"

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.judging.grid import Row
 from harness.judging.judge import Key
-from harness.judging.outcome import Outcome
-from harness.judging.results import CaseResult, Result
+from harness.judging.results import CaseResult, Outcome, Result
 from harness.judging.story import Story, WindowStory
 from harness.judging.timeline import Change
-from harness.judging.verdict import Verdict, grid
+from harness.judging.verdict import Row, Verdict, grid
 from harness.report import reactions
 from harness.report.page.cluster_map import ClusterMap, map_of
 from harness.report.page.lanes import Timeline, timeline_of

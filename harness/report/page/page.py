@@ -17,8 +17,7 @@ from markupsafe import Markup
 
 from harness.judging.exit_codes import ExitCode, exit_code
 from harness.judging.judge import Key
-from harness.judging.outcome import DECISIVE, Outcome
-from harness.judging.results import Result, count, situation
+from harness.judging.results import DECISIVE, Outcome, Result, count, situation
 from harness.judging.story import Story
 from harness.judging.verdict import Verdict
 from harness.model.judged import mark
@@ -39,7 +38,6 @@ MOST_EVIDENCE = 60_000
 MOST_EVIDENCE_OF_ALL = 6_000_000
 """The maximum number of characters of evidence in the page. The run's folder has the complete evidence."""
 
-SLOWEST = 10
 MOST_NAMED = 12
 """The maximum number of requirements named at the top: of each cause, and of those without a definite verdict."""
 
@@ -118,8 +116,6 @@ def as_html(
         unmet=[each for each in chosen if each.outcome in UNMET and each.verdict is not Verdict.FAILED],
         most_named=MOST_NAMED,
         matrices=matrices(chosen),
-        durations=durations(chosen),
-        slowest=sorted(chosen, key=lambda each: -each.duration)[:SLOWEST],
         style=style(),
         script=Markup(script),  # noqa: S704  a file of this package
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -142,15 +138,6 @@ def _counted(results: Iterable[Result], key: Callable[[Result], str]) -> list[tu
     for each in results:
         groups[key(each)].append(each)
     return [(name, count(groups[name])) for name in sorted(groups)]
-
-
-def durations(results: Iterable[Result]) -> list[tuple[str, float, float]]:
-    """Return documents with their seconds and share of the total, longest first."""
-    seconds: dict[str, float] = defaultdict(float)
-    for each in results:
-        seconds[each.requirement.document] += each.duration
-    whole = sum(seconds.values()) or 1.0
-    return [(name, each, each / whole) for name, each in sorted(seconds.items(), key=lambda pair: -pair[1]) if each]
 
 
 def matrices(results: Iterable[Result]) -> list[Matrix]:

@@ -21,8 +21,7 @@ from click.testing import CliRunner
 from harness.commands.main import main
 from harness.errors import UsageError
 from harness.recipes import readiness
-from harness.settings.option import Option
-from harness.settings.options import OPTIONS, resolve
+from harness.settings.options import OPTIONS, Option, resolve
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyte
 import pytest
 
-from harness.judging.outcome import Outcome
+from harness.judging.results import Outcome
 from harness.report.outcomes import MARKS
 
 IDS = ("KEP-3015/node-level-stuck-service-keeps-working", "KEP-2/waits", "KEP-1/never")

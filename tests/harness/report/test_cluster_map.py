@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.judging.grid import Cell, Mark, Row
-from harness.judging.verdict import AnyOf, Expected, Tally, grid, plans
+from harness.judging.verdict import AnyOf, Cell, Expected, Mark, Row, Tally, grid, plans
 from harness.model.outcomes import TIMED_OUT, Observation, Reached
 from harness.report.page.cluster_map import (
     NOWHERE,

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from harness.commands.main import main
-from harness.judging.grid import Cell, Mark, Row
 from harness.judging.results import CaseResult, Result
+from harness.judging.verdict import Cell, Mark, Row
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.report.markdown import as_markdown
 from harness.report.page.cluster_map import MOST_ARROWS, TIMES, as_mermaid, map_of

@@ -11,8 +11,7 @@ from conformance.generated.runner import CORPUS
 from harness.errors import UsageError
 from harness.model.release import Release
 from harness.model.topology import ONE_ZONE, THREE_ZONES
-from harness.settings.option import Option
-from harness.settings.options import BY_NAME, OPTIONS, resolve, resolve_some
+from harness.settings.options import BY_NAME, OPTIONS, Option, resolve, resolve_some
 from harness.settings.settings import Settings
 
 
