@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import sys
 
-from harness.run.machine import Machine, this_machine
-from harness.run.workers import MEGABYTE
+from harness.run.workers import MEGABYTE, Machine, this_machine
 
 
 def count(machine: Machine) -> int:

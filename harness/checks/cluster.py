@@ -25,6 +25,7 @@ from harness.model.cluster_options import OF_BOTH_FAMILIES
 from harness.model.manifests import refusing_taints, takes_pods
 from harness.model.metrics import enabled_gates
 from harness.model.needs import Needs
+from harness.model.release_features import GATES, is_on
 from harness.model.topology import THREE_ZONES, ZONE_LABEL, Topology
 from harness.netns.addresses import by_family
 
@@ -59,32 +60,17 @@ class Nodes:
     offered: frozenset[Ability] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """A feature gate that requirements depend on: its features, and the versions that introduce and enable it."""
-
-    name: str
-    exists: Version
-    on: Version
-    features: frozenset[str]
-
-
-GATES = (
-    Gate("ServiceTrafficDistribution", (1, 30), (1, 31), frozenset({"PreferClose", "ZoneHints"})),
-    Gate("PreferSameTrafficDistribution", (1, 33), (1, 34),
-         frozenset({"PreferSameZone", "PreferSameNode", "NodeHints"})),
-)  # fmt: skip
+_FEATURES_OF_GATES: Mapping[str, frozenset[str]] = {
+    "ServiceTrafficDistribution": frozenset({"PreferClose", "ZoneHints"}),
+    "PreferSameTrafficDistribution": frozenset({"PreferSameZone", "PreferSameNode", "NodeHints"}),
+}
+"""The features that most requirements need, by feature gate."""
 
 
 def gate_version(answer: Mapping[str, Any]) -> Version:
     """Return the major and minor version from a response of /version, or (0, 0) if the response contains no version."""
     found = re.match(r"v?(\d+)\.(\d+)", str(answer.get("gitVersion", "")))
     return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
-def is_on(gate: Gate, version: Version, seen: Mapping[str, bool]) -> bool:
-    """Return whether a gate is enabled in a component of this version."""
-    return version >= gate.exists and seen.get(gate.name, version >= gate.on)
 
 
 def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, bool] | None = None) -> str | Finding:
@@ -95,18 +81,18 @@ def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, 
     """
     if version == (0, 0):
         return unknown("its version does not say which gates it has")
-    off = [gate for gate in GATES if not is_on(gate, version, seen or given or {})]
+    off = [gate for gate in _FEATURES_OF_GATES if not is_on(gate, version[1], seen or given or {})]
     source = f"the defaults of {version[0]}.{version[1]}, because /metrics is not readable"
     if seen or given:
         source = "its metrics" if seen else "--feature-gates"
     if not off:
         return f"the relevant gates are on, according to {source}"
     remedy = "turn them on in the API server, controller manager and kube-proxy" + (
-        "" if all(version >= gate.exists for gate in off) else ", in a version that has them"
+        "" if all(version[1] >= GATES[gate][0] for gate in off) else ", in a version that has them"
     )
     remedy += "" if seen else "; if they are on, set --feature-gates"
-    names, features = ", ".join(gate.name for gate in off), frozenset[str]().union(*(gate.features for gate in off))
-    return Finding(State.LACKS, f"off or missing: {names}, according to {source}", remedy, features=features)
+    features = frozenset[str]().union(*(_FEATURES_OF_GATES[gate] for gate in off))
+    return Finding(State.LACKS, f"off or missing: {', '.join(off)}, according to {source}", remedy, features=features)
 
 
 def _feature_gates(server: Server) -> str | Finding:

@@ -19,6 +19,8 @@ from harness.model.requirements import Feature, Level, Profile, Requirement
 
 
 class Outcome(enum.StrEnum):
+    """The effect of a verdict on the run: MUST decides, SHOULD warns, MAY informs."""
+
     MET = "met"
     FAILURE = "failure"
     """A MUST is not met."""

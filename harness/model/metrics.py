@@ -75,7 +75,3 @@ class Metrics:
     def total(self, name: str, **labels: str) -> float:
         """Return the sum of these values. It is 0 without a sample, because components may omit unused counters."""
         return sum(self.values(name, **labels))
-
-    def has(self, name: str) -> bool:
-        """Return whether there is a sample with this name."""
-        return any(each.name == name for each in self.samples)

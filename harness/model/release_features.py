@@ -14,7 +14,7 @@ from harness.model.release import API_SERVER, CONTROLLER, PROXY, Component
 
 NEWEST = 1000  # newer than any version in this table
 
-_GATES: Mapping[str, tuple[int, int]] = {
+GATES: Mapping[str, tuple[int, int]] = {
     "AllowServiceExternalIPs": (0, 0),
     "ProxyTerminatingEndpoints": (22, 26),
     "ServiceInternalTrafficPolicy": (21, 22),
@@ -40,11 +40,12 @@ class Since:
 
     def holds(self, minor: int, gates: Mapping[str, bool]) -> bool:
         """Return whether a release has the feature."""
-        return minor >= self.minor and (not self.gates or any(_is_on(each, minor, gates) for each in self.gates))
+        return minor >= self.minor and (not self.gates or any(is_on(each, minor, gates) for each in self.gates))
 
 
-def _is_on(gate: str, minor: int, gates: Mapping[str, bool]) -> bool:
-    introduced, on = _GATES[gate]
+def is_on(gate: str, minor: int, gates: Mapping[str, bool]) -> bool:
+    """Return whether a gate is on in a component of version 1.`minor`. `gates` has the gates that are set."""
+    introduced, on = GATES[gate]
     off_again = minor < NEWEST and minor >= _OFF_AGAIN.get(gate, NEWEST)
     return minor >= introduced and gates.get(gate, minor >= on and not off_again)
 

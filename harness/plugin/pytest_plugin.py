@@ -128,8 +128,7 @@ def _set_workers(config: pytest.Config, run: Run) -> str:
     workers = run.settings.workers
     if workers == "auto" and hasattr(config.option, "numprocesses"):
         from harness.run.durations import before_collection
-        from harness.run.machine import this_machine
-        from harness.run.workers import count_workers
+        from harness.run.workers import count_workers, this_machine
 
         number = count_workers(run.settings, before_collection(run.settings, run.suite), this_machine())
     else:

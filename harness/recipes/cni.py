@@ -77,12 +77,6 @@ def parse(text: str) -> dict[str, Any]:
     return {**found, "plugins": plugins}
 
 
-def programs(config: Mapping[str, Any]) -> list[str]:
-    """Return the names of all programs in a configuration: the plugins and their IPAM plugins."""
-    delegated = [each["ipam"]["type"] for each in config["plugins"] if (each.get("ipam") or {}).get("type")]
-    return list(dict.fromkeys([*(each["type"] for each in config["plugins"]), *delegated]))
-
-
 def run(verb: str, config: Mapping[str, Any], pod: Pod, kept: Path) -> None:
     """Add or delete a pod with all plugins of a configuration. The file `kept` stores the result until the deletion.
 
@@ -116,7 +110,7 @@ def _of_plugin(config: Mapping[str, Any], plugin: Mapping[str, Any], pod: Pod, r
 def _call(verb: str, config: Mapping[str, Any], pod: Pod) -> Any:
     """Run one plugin, and return its result."""
     name, path = config["type"], os.environ.get("CNI_PATH", USUAL_PATH)
-    program = find(name, path)
+    program = shutil.which(name, path=path)
     if program is None:
         raise CniError(f"plugin {name} is not in {path}")
     told = {
@@ -134,11 +128,6 @@ def _call(verb: str, config: Mapping[str, Any], pod: Pod) -> Any:
         why = said if isinstance(said, dict) else {"msg": f"it exited with {ended.returncode}"}
         raise CniError(f"plugin {name}: {why.get('msg', '')} {why.get('details', '')}".rstrip())
     return said
-
-
-def find(name: str, path: str) -> str | None:
-    """Return the path of a plugin in the folders of CNI_PATH, or None if it is in none of them."""
-    return shutil.which(name, path=path)
 
 
 def main(verb: str, file: str, folder: str, *pod: str) -> int:

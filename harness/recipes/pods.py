@@ -51,14 +51,10 @@ Show = Callable[[str, Namespace, str], Path]
 
 @dataclass(frozen=True, slots=True)
 class PodCommands:
-    """The commands of a recipe. Without `detach`, the interface is deleted together with the pod's netns.
-
-    Return the path of the CNI configuration that the commands use, with placeholders, or "".
-    """
+    """The commands of a recipe. Without `detach`, the interface is deleted together with the pod's netns."""
 
     attach: Command
     detach: Command = ()
-    cni: str = ""
 
 
 def by_cni(file: str) -> PodCommands:
@@ -66,7 +62,7 @@ def by_cni(file: str) -> PodCommands:
     program = tuple(literal(each) for each in (sys.executable, "-IS", cni.__file__))
     of_pod = tuple(f"{{{each}}}" for each in cni.Pod._fields)
     add, delete = ((*program, verb, file, "{folder}", *of_pod) for verb in ("ADD", "DEL"))
-    return PodCommands(add, delete, file)
+    return PodCommands(add, delete)
 
 
 class PodInterfaces:

@@ -7,10 +7,8 @@ recipe's requirements.
 from __future__ import annotations
 
 import shutil
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.api.client import Api, Object, RefusedError
@@ -28,18 +26,13 @@ from harness.guest import errors, permissions
 from harness.guest.preflight import ReachedServer, reach
 from harness.model.release import Release
 from harness.netns.process import search_path
-from harness.recipes import cni
 from harness.recipes.recipe import OF_CONTROLLER, OF_DNS, OF_PROXY, Recipe, read_recipe
-from harness.recipes.values import fill
 from harness.settings.claims import REFERENCE
 from harness.settings.implementations import control_plane_of, of_settings
 from harness.settings.settings import Settings
 
 if TYPE_CHECKING:
     from harness.backends.kind.checks import Tools
-
-ANY_VALUE: Mapping[str, str] = defaultdict(lambda: "x")
-"""Placeholder values for checking a recipe."""
 
 _REQUEST_SECONDS = 15.0
 
@@ -116,8 +109,6 @@ def _proxy(settings: Settings) -> Iterator[str | Finding]:
 def _recipe(name: str, recipe: Recipe) -> list[Finding]:
     """Check that all programs of a recipe are installed, and that the machine satisfies its other requirements."""
     found = [_program(recipe, each.command[0]) for each in (*recipe.cluster_programs, *recipe.programs)]
-    if recipe.pods and recipe.pods.cni:
-        found.append(replace(_cni(recipe, recipe.pods.cni), name=f"{name}: pods"))
     missing = program_requirements.missing(recipe.needs)
     return found + [
         Finding(State.UNUSABLE if each in missing else State.OK, missing.get(each, "is here"), name=f"{name}: {each}")
@@ -131,22 +122,6 @@ def _program(recipe: Recipe, command: str) -> Finding:
         remedy = "install it, or set its path in key command (CoreDNS: components fetch coredns --from source)"
         return unusable(f"{recipe.name}: program {command} is not installed", remedy)
     return Finding(State.OK, f"{recipe.name} {recipe.version}".rstrip() + f": {place}")
-
-
-def _cni(recipe: Recipe, file: str) -> Finding:
-    """Check that a CNI configuration is readable, and that all plugins in it are installed."""
-    first = recipe.programs[0]
-    path = fill(dict(first.environment).get("CNI_PATH", cni.USUAL_PATH), ANY_VALUE)
-    written = {f"{{folder}}/{each}": fill(text, ANY_VALUE) for each, text in first.files}
-    try:
-        config = cni.parse(written[file] if file in written else Path(fill(file, ANY_VALUE)).read_text("utf-8"))
-    except (OSError, cni.CniError) as error:
-        return unusable(f"the CNI configuration {file}: {error}")
-    missing = [each for each in cni.programs(config) if cni.find(each, path) is None]
-    if missing:
-        remedy = "install them (containernetworking-plugins), or set their folder in the variable CNI_PATH"
-        return unusable(f"missing plugin {', '.join(missing)} in {path}", remedy)
-    return Finding(State.OK, f"{', '.join(cni.programs(config))} in {path}")
 
 
 def _kind(settings: Settings) -> Iterator[str | Finding]:

@@ -14,8 +14,7 @@ from typing import Any
 
 from harness.errors import UsageError
 from harness.model.requirements import Requirement
-from harness.run.machine import Machine
-from harness.run.workers import count_workers, predicted, usual
+from harness.run.workers import Machine, count_workers, predicted, usual
 from harness.settings.settings import Settings
 
 BUDGET = 30.0

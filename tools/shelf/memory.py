@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from harness.errors import UsageError
 from harness.model.files import MEGABYTE, content, sha256_of_folder
 from harness.model.requirements import Requirement
-from harness.run.machine import this_machine
+from harness.run.workers import this_machine
 from tools.shelf.entry import NEVER_VERIFIED, Entry, entry_of
 from tools.shelf.place import REPORT
 

@@ -61,27 +61,6 @@ def test_program_of_a_recipe_is_looked_for(tmp_path: Path) -> None:
     assert check.examine(IMPLEMENTATION, resolve({}, environment={})) == []
 
 
-def test_plugins_of_a_cni_configuration_are_looked_for(tmp_path: Path) -> None:
-    config = '{{"name": "n", "plugins": [{{"type": "%s", "ipam": {{"type": "of-ip", "dataDir": "{folder}"}}}}]}}'
-    files = {"good": config % "wires", "bad": config % "knots", "odd": "{{"}
-    for plugin in ("wires", "of-ip"):
-        (tmp_path / plugin).touch(0o755)
-    recipe = {"name": "mine", "command": ["sh"], "ready": [{"log": "up"}], "files": files}
-    recipe |= {"environment": {"CNI_PATH": str(tmp_path)}}
-    (tmp_path / "written.conf").write_text('{"name": "n", "type": "wires"}', encoding="utf-8")
-    path = tmp_path / "mine.yaml"
-    for file, state, said in (
-        ("{folder}/good", State.OK, "wires, of-ip in "),
-        ("written.conf", State.OK, "wires in "),
-        ("{folder}/bad", State.UNUSABLE, "missing plugin knots in "),
-        ("{folder}/odd", State.UNUSABLE, "not JSON: "),
-        ("none.conf", State.UNUSABLE, "No such file"),
-    ):
-        path.write_text(yaml.safe_dump(recipe | {"pods": {"cni": file}}), encoding="utf-8")
-        _, found = check.examine(IMPLEMENTATION, resolve({"proxy": str(path)}, environment={}))
-        assert (found.name, found.state, said in found.found) == ("proxy: pods", state, True), found
-
-
 @pytest.mark.parametrize("source", ["option", "variable", "file"])
 def test_requirements_of_a_recipe_are_checked_by_name(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -49,8 +49,8 @@ def test_parts_of_a_histogram_have_names_of_their_own(metrics: Metrics) -> None:
 
 
 def test_unexposed_metric_is_known_to_be_missing(metrics: Metrics) -> None:
-    assert metrics.has("changed_sum")
-    assert not metrics.has("changed")
+    assert metrics.values("changed_sum")
+    assert not metrics.values("changed")
 
 
 @pytest.mark.parametrize("text", ["syncs{result=success} 7", "syncs seven", "<html>not found</html>"])

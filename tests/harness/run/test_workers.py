@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.run.machine import Machine, this_machine
-from harness.run.workers import count_workers, predicted
+from harness.run.workers import Machine, count_workers, predicted, this_machine
 from harness.settings.options import resolve
 from tools import pytest_workers
 
