@@ -74,7 +74,6 @@ class Check(Generic[S_contra]):
     gates: bool = False
 
     def findings(self, subject: S_contra) -> list[Finding]:
-        """Run the check on the subject."""
         try:
             answer = self.ask(subject)
             found = [answer] if isinstance(answer, Finding | str) else list(answer)

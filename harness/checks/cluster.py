@@ -205,7 +205,6 @@ def _zones(nodes: Nodes) -> str | Finding:
 
 
 def _why_not(node: Object) -> str:
-    """Return the reason why a node does not accept pods."""
     if errors.of_node(str(node["metadata"]["name"]), node):
         return "is not ready"
     cordoned = (node.get("spec") or {}).get("unschedulable")

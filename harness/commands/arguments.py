@@ -52,7 +52,6 @@ class GroupedCommand(click.Command):
     """A command whose help lists the options of a run under headings, followed by the command's specific options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write all options, grouped by heading."""
         headings = {option.key: option.group for option in OPTIONS}
         shown = [(headings.get(str(each.name), "Other"), each.get_help_record(ctx)) for each in self.get_params(ctx)]
         for heading, some in groupby(shown, key=lambda each: each[0]):

@@ -25,7 +25,6 @@ class _Escapes(RenderHook):
 
 
 def console() -> Console:
-    """Return a console that writes to standard output."""
     made = Console(highlight=False, markup=False)
     made.push_render_hook(_Escapes())
     return made

@@ -38,8 +38,6 @@ MEANINGS: dict[ExitCode, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The facts about a run that determine its exit code."""
-
     pytest_status: int = 0
     usage_error: bool = False
     interrupted: bool = False

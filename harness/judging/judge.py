@@ -88,7 +88,6 @@ class Judged:
         return found
 
     def case(self, key: Key) -> CaseResult:
-        """Return the derived result of a case."""
         return self.completed(key, self.cases[key].derived)
 
     def _results(self, cases: Mapping[Key, CaseResult]) -> list[Result]:

@@ -67,8 +67,6 @@ def render(pods: Sequence[str], rows: Sequence[Row]) -> str:
 
 
 class Verdict(enum.StrEnum):
-    """The verdict on a requirement."""
-
     PASSED = "passed"
     FAILED = "failed"
     INCONCLUSIVE = "inconclusive"
@@ -142,7 +140,6 @@ class Tally:
 
     @classmethod
     def of(cls, observations: Iterable[Observation]) -> Tally:
-        """Count these observations."""
         tally = cls()
         # Refusals are equal even if their errors differ.
         kinds = Counter((each, each.how if isinstance(each, Refused) else "") for each in observations)
@@ -166,7 +163,6 @@ class Tally:
         return self.pods.total() + self.timed_out + self.refused
 
     def add(self, other: Tally) -> None:
-        """Add the counts of another tally."""
         self.timed_out += other.timed_out
         self.refused += other.refused
         self.pods += other.pods
@@ -242,7 +238,6 @@ def is_wrong(observation: Observation, expected: Expected) -> bool:
 
 
 def pods_of(expected: Expected) -> frozenset[str]:
-    """Return the pods that may answer according to an expectation."""
     match expected:
         case TimedOut() | Refused() | NoAnswer():
             return frozenset()
@@ -298,8 +293,6 @@ OFFENCES = (Mark.WRONG, Mark.UNEVEN, Mark.UNSEEN)
 
 
 class _Client:
-    """The judgement of one client's observations."""
-
     def __init__(self, name: str, expected: Expected, tally: Tally, planned: SamplePlan, pods: Sequence[str]) -> None:
         self.name = name
         self.expected = expected

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause the garbage collector during the block."""
     enabled = gc.isenabled()
     gc.disable()
     try:

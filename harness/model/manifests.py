@@ -234,7 +234,6 @@ def has_condition(obj: Mapping[str, Any], kind: str) -> bool:
 
 
 def internal_addresses(node: Mapping[str, Any]) -> list[str]:
-    """Return the internal IP addresses that a node reports."""
     reported = (node.get("status") or {}).get("addresses") or ()
     return [str(each["address"]) for each in reported if each.get("type") == "InternalIP"]
 
@@ -252,5 +251,4 @@ def refusing_taints(node: Object) -> list[str]:
 
 
 def zone_of(node: Mapping[str, Any]) -> str:
-    """Return the zone label of a node, or ""."""
     return str((node["metadata"].get("labels") or {}).get(ZONE_LABEL, ""))

@@ -33,7 +33,6 @@ class Needs:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Iterable[str]]) -> Needs:
-        """Read the values of `to_json`."""
         return cls(frozenset(values.get("abilities") or ()), frozenset(values.get("nodes") or ()))
 
 

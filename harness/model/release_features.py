@@ -39,7 +39,6 @@ class Since:
     minor: int = 0
 
     def holds(self, minor: int, gates: Mapping[str, bool]) -> bool:
-        """Return whether a release has the feature."""
         return minor >= self.minor and (not self.gates or any(is_on(each, minor, gates) for each in self.gates))
 
 

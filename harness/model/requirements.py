@@ -52,8 +52,6 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A sentence that must be true, with its level and its source."""
-
     id: str
     sentence: str
     level: Level
@@ -85,7 +83,6 @@ class Requirement:
 
     @property
     def slug(self) -> str:
-        """Return the part of the id after the slash."""
         return self.id.partition("/")[2]
 
     @property
@@ -96,7 +93,6 @@ class Requirement:
 
     @property
     def profile(self) -> Profile:
-        """Return the profile of all its features."""
         return self.features[0].profile
 
     @property

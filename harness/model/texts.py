@@ -30,7 +30,6 @@ def as_table(rows: Sequence[Sequence[str]], *, between: str = "  ") -> str:
 
 
 def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the width of the widest cell of each column."""
     return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 

@@ -63,7 +63,6 @@ class Status:
 
     @property
     def text(self) -> str:
-        """Return the complete state in one line."""
         shown = [f"{name} ({seconds:.0f} s)" for name, seconds in self.running[:_MOST_SHOWN]]
         return self.summed_up + (f"; still running: {', '.join(shown)}" if shown else "")
 
@@ -162,7 +161,6 @@ class Display:
 
     @property
     def width(self) -> int:
-        """The current number of columns."""
         try:
             return os.get_terminal_size(self._own.fileno()).columns or self._terminal._tw.fullwidth
         except (OSError, ValueError, AttributeError):
@@ -177,7 +175,6 @@ class Display:
         return True
 
     def start(self) -> None:
-        """Start to show the state."""
         self._own = _beside_capture(self._file)
         if not self.draws:
             self._silence = Silence(self._say)

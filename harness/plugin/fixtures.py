@@ -77,7 +77,6 @@ class Backends:
         return dict(self._hint_facts)
 
     def unanswered(self, used: Collection[str]) -> Mapping[str, Collection[str]]:
-        """Return the basic questions among `used` that get no answer at all (see `Preliminaries.unanswered`)."""
         return self._preliminaries.unanswered(used) if self._preliminaries else {}
 
     def close(self) -> None:

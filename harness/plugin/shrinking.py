@@ -22,8 +22,6 @@ SECONDS = 60.0  # per process and before the time scale, for all failures togeth
 
 
 class Shrinker:
-    """Repeats the failed tests of one process."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self._left = SECONDS * time_scale()

@@ -77,12 +77,10 @@ class Control:
         self.done = False
 
     def begin(self) -> None:
-        """Start the rounds."""
         self._overflows = self._targets.overflows() if self._targets else int
         self._reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
-        """Start a round of control probes for the missing answers."""
         self._round(self._missing())
         self._reactor.at(now + EVERY, self)
 
@@ -100,7 +98,6 @@ class Control:
         self._settle()
 
     def answered(self, each: _ClientRound) -> None:
-        """Remove a client's completed round."""
         self._running.discard(each)
         self._settle()
 
@@ -164,7 +161,6 @@ class _ClientRound:
         self.done = False
 
     def ask(self, pods: Mapping[str, tuple[str, int]]) -> None:
-        """Send a control probe to each of these pods."""
         try:
             sock = self._client.socket(self._family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         except (OSError, HarnessError) as error:

@@ -34,7 +34,6 @@ class Loop:
         self._answers = Answers()
 
     def start(self) -> None:
-        """Start the loop's thread."""
         self._reactor.start()
         self._reactor.call(roam)
 
@@ -65,7 +64,6 @@ class Loop:
         return server
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
-        """Send all probes, and return their outcomes in the same order."""
         _check(probes)
         if in_flight < 1:
             raise UsageError(f"{in_flight} probes in flight: expected at least 1")

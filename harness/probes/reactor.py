@@ -93,7 +93,6 @@ class Reactor:
         self._epoll.register(self._wake, select.EPOLLIN)
 
     def start(self) -> None:
-        """Start the thread."""
         self._state = "running"
         self.thread.start()
 

@@ -225,8 +225,6 @@ def _from_asked(ancillary: list[tuple[int, int, bytes]]) -> list[tuple[int, int,
 
 
 class Server:
-    """A pod's echo server."""
-
     def __init__(self, identity: str, reactor: Reactor) -> None:
         self.identity = identity
         self._reactor = reactor

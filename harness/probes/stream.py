@@ -23,8 +23,6 @@ from harness.probes.reactor import Reactor, Result
 
 
 class _Deadline:
-    """The time limit of one request."""
-
     __slots__ = ("_question", "_stream")
 
     def __init__(self, stream: Stream, question: int) -> None:

@@ -108,7 +108,6 @@ def _of_plugin(config: Mapping[str, Any], plugin: Mapping[str, Any], pod: Pod, r
 
 
 def _call(verb: str, config: Mapping[str, Any], pod: Pod) -> Any:
-    """Run one plugin, and return its result."""
     name, path = config["type"], os.environ.get("CNI_PATH", USUAL_PATH)
     program = shutil.which(name, path=path)
     if program is None:

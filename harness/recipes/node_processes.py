@@ -199,7 +199,6 @@ def end_of(log: Path) -> str:
 
 
 def server_of(kubeconfig: Mapping[str, Any]) -> tuple[str, tuple[str, int]]:
-    """Return the URL, host and port of the API server in a kubeconfig."""
     url = kubeconfig["clusters"][0]["cluster"]["server"]
     parts = urlsplit(url)
     return url, (parts.hostname or "", parts.port or 443)

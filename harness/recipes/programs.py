@@ -98,7 +98,6 @@ class Programs:
 
     @property
     def running(self) -> bool:
-        """Return whether programs are running on any node."""
         return any(part.processes.running for part in self._parts)
 
     def apply_objects(self) -> None:
@@ -258,6 +257,5 @@ class Programs:
 
 
 def _of_service(service: Object) -> dict[str, str]:
-    """Return the values of the Service placeholders."""
     named, address = service["metadata"], service["spec"].get("clusterIP")
     return {"namespace": named["namespace"], "service": named["name"], "cluster_ip": str(address or "")}

@@ -42,7 +42,6 @@ class HttpCheck:
     contains: str = ""
 
     def missing(self, place: ProgramPlace) -> str:
-        """Return the missing condition, or "" if the check succeeds."""
         what = f"http port {self.port} {self.path}"
         try:
             answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
@@ -63,7 +62,6 @@ class MetricsCheck:
     not_after: tuple[tuple[Key, Text], ...] = ()
 
     def missing(self, place: ProgramPlace) -> str:
-        """Return the missing condition, or "" if the check succeeds."""
         what = f"metrics port {self.port} {self.path}"
         try:
             answer = http.get(place.namespace, "127.0.0.1", self.port, self.path)
@@ -94,7 +92,6 @@ class LogCheck:
     pattern: Pattern
 
     def missing(self, place: ProgramPlace) -> str:
-        """Return the missing condition, or "" if the check succeeds."""
         import regex  # noqa: PLC0415  only for recipes that read a log; unlike `re` it has a timeout
 
         try:

@@ -82,7 +82,6 @@ class Kind:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys that this kind of recipe accepts."""
         return (*_KEYS, *_OF_PROGRAM, *self.own_keys)
 
     @property
@@ -123,7 +122,6 @@ class ByLog:
     pattern: PatternTemplate
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """Return the regular expression for a Service."""
         return fill(self.pattern, {name: re.escape(value) for name, value in values.items()})
 
 
@@ -134,7 +132,6 @@ class ByCommand:
     command: Command
 
     def filled(self, values: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the command for a Service."""
         return tuple(fill(part, values) for part in self.command)
 
 

@@ -57,7 +57,6 @@ class Mark(enum.Enum):
 
 
 def one_of(*allowed: str) -> Rule:
-    """Return a rule that accepts only these texts."""
     return Rule("one text", lambda text: text in allowed or f"; allowed: {', '.join(allowed)}")
 
 

@@ -34,7 +34,6 @@ _LONGEST = 200  # characters of a message
 
 
 def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: Mapping[Key, Story]) -> str:
-    """Return the summary: the conclusion, the failures and the counts."""
     chosen = [each for each in results if not each.left_out]
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     found = causes.of(chosen)

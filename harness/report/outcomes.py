@@ -13,8 +13,6 @@ Style = Literal["", "bold", "green", "red", "yellow", "faint"]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The presentation of one outcome."""
-
     mark: str
     plain_mark: str  # used if the encoding lacks the mark
     style: Style

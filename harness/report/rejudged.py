@@ -32,7 +32,6 @@ _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
 
 
 def history_in(folder: Path) -> Path | None:
-    """Return the history file in a run's folder, or None."""
     return next((each for name in HISTORIES if (each := folder / name).exists()), None)
 
 

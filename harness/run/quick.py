@@ -39,7 +39,6 @@ class Quick:
         return f"{len(self.ids)} of {self.of} requirements, known to find {self.mutants} of {self.of_mutants} mutants"
 
     def reported(self) -> dict[str, Any]:
-        """Return the fields for the report."""
         return {
             "requirements": len(self.ids),
             "of": self.of,

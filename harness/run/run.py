@@ -31,8 +31,6 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Run:
-    """The state of a run in this process."""
-
     settings: Settings
     folder: OutputFolder
     arguments: tuple[str, ...] = ()
@@ -141,7 +139,6 @@ class Run:
 
     @property
     def offered(self) -> Needs:
-        """Return the abilities and nodes of the real cluster."""
         return Needs(
             frozenset(self.target["abilities"]), frozenset(node["name"] for node in self.target["topology"]["nodes"])
         )

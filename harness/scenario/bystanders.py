@@ -38,10 +38,7 @@ _ELSEWHERE = {"IPv4": "198.51.100.7", "IPv6": "2001:db8:1::7"}
 
 
 class Bystanders:
-    """The bystanders of one scenario."""
-
     def __init__(self, backend: ScenarioBackend, namespace: str, draw: Draw) -> None:
-        """Create the drawn nodes."""
         self._backend = backend
         self._namespace = namespace
         self._draw = draw
@@ -58,7 +55,6 @@ class Bystanders:
             backend.booted.api.create("nodes", "", made)
 
     def close(self) -> None:
-        """Delete the drawn nodes."""
         for number in range(len(self._nodes)):
             self._backend.booted.api.delete("nodes", "", f"{PREFIX}{number}")
 

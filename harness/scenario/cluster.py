@@ -137,7 +137,6 @@ class Cluster(ComponentOperations):
 
     @property
     def running(self) -> list[Pod]:
-        """The running pods of the scenario."""
         return list(self._pods.values())
 
     @property
@@ -479,7 +478,6 @@ class Cluster(ComponentOperations):
         return window
 
     def measured(self, title: str, values: Mapping[str, float]) -> None:
-        """Record numbers for the report."""
         self.history.change("measured", title=title, values=dict(values))
         self.record.measured[f"measured {len(self.record.measured) + 1}. {title}"] = dict(values)
 
@@ -546,7 +544,6 @@ class Cluster(ComponentOperations):
             raise_for(judgement, paragraphs(judgement.message, text))
 
     def environment(self) -> dict[str, Any]:
-        """Return the facts about the cluster for the report."""
         return self.backend.booted.environment()
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:

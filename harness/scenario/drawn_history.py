@@ -28,8 +28,6 @@ _FEW = 4  # Services that are created again; a scenario may have thousands
 
 @dataclass(slots=True)
 class DrawnHistory:
-    """The drawn events of one scenario."""
-
     backend: ScenarioBackend
     history: History
     namespace: str

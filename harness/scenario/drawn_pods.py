@@ -30,8 +30,6 @@ _MOST = 2  # pods whose labels change; a scenario may have hundreds
 
 @dataclass(slots=True)
 class DrawnPods:
-    """The pods of one scenario in the drawn form."""
-
     backend: ScenarioBackend
     namespace: str
     draw: Draw

@@ -156,7 +156,6 @@ def _followed(cluster: Cluster, wrong: _WrongPacket) -> Followed:
 
 
 def _describe_repetition(cluster: Cluster, followed: Followed, wrong: _WrongPacket) -> str:
-    """Describe the outcome of the repeated probes."""
     if not followed.seen:
         return ""
     times = f"{len(followed.seen)} times" if len(followed.seen) > 1 else "once"

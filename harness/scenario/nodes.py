@@ -26,8 +26,6 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 
 
 class Nodes:
-    """The nodes of one scenario's cluster."""
-
     def __init__(self, backend: ScenarioBackend, history: History, drawn: DrawnLabels) -> None:
         """`drawn` is the form of labels that are not Kubernetes' own.
 

@@ -43,7 +43,6 @@ class Path:
         return isinstance(self.expected, TimedOut | NoAnswer)
 
     def probes(self, count: int) -> list[Probe]:
-        """Return this number of probes along the path."""
         limit = (SILENCE_LIMIT if self.silent else ANSWER_LIMIT) * time_scale()
         return [Probe(self.place, self.protocol, self.address, self.port, limit)] * count
 

@@ -81,7 +81,6 @@ class PublishedSlices:
         self.delete(known.slices if known else [name])
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete slices by their own names."""
         for each in sorted(names):
             self.backend.api.delete("endpointslices", self.namespace, each)
 

@@ -30,8 +30,6 @@ class SeenValue:
 
 @dataclass(slots=True)
 class Record:
-    """The record of one execution of a test."""
-
     test: str
     begun: float = field(default_factory=time.monotonic)
     answered: set[str] = field(default_factory=set)

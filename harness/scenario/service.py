@@ -31,12 +31,10 @@ class Service:
 
     @property
     def name(self) -> str:
-        """The name of the Service."""
         return str(self.object["metadata"]["name"])
 
     @property
     def namespace(self) -> str:
-        """The Kubernetes namespace of the Service."""
         return str(self.object["metadata"]["namespace"])
 
     @property

@@ -51,7 +51,6 @@ class ServiceAddress:
         return self.service.virtual[self.to, node][self.family], self.port.port
 
     def path(self, who: ClientRef, expected: verdict.Expected) -> Path:
-        """Return the path from a client to the address."""
         return self._path(who, self._drawn_client(who) if isinstance(who, str) else who, expected)
 
     def paths(self, traffic: Traffic) -> list[Path]:

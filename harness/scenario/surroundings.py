@@ -92,7 +92,6 @@ class Surroundings:
     _owner: Object | None = None
 
     def __post_init__(self) -> None:
-        """Write the drawn other Services."""
         self._own = self.standing or Standing(f"{self.namespace}-")
         self._own.make(self.backend.booted, self.draw[axes.NEIGHBOURS])
 

@@ -50,7 +50,6 @@ def mutants() -> Mapping[str, Mutant]:
 
 
 def benign_variants() -> Mapping[str, Mutant]:
-    """Return the benign variants by name."""
     return _of_entry_point("benign")
 
 

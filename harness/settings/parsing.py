@@ -64,7 +64,6 @@ def draw(text: str) -> str:
 
 
 def seed(text: str) -> int:
-    """Return a random seed."""
     try:
         number = int(text)
     except ValueError:

@@ -69,7 +69,6 @@ class Settings:
 
     @property
     def components(self) -> Choice:
-        """Return the kinds and versions of the control plane and the EndpointSlice controller."""
         return choose(self.control_plane, self.controller)
 
     @property

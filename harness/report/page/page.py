@@ -123,7 +123,6 @@ def as_html(
 
 
 def code_of(results: Sequence[Result], report: Mapping[str, Any]) -> ExitCode:
-    """Return the exit code of a run with these results."""
     strict = bool({"--warnings-as-errors", "--td-warnings-as-errors"} & set(report["run"].get("arguments", ())))
     distrusted = any("does not trust itself" in each for each in report["run"].get("certifiableReasons", ()))
     return exit_code(replace(situation(results, strict=strict), distrust=distrusted))
