@@ -29,13 +29,9 @@ from harness.backends.protocols import (
 from harness.backends.releases import Releases
 from harness.backends.scenario_backend import ScenarioBackend, Stream
 from harness.errors import EndedError
-from harness.judging import timeline
 from harness.judging.conclusion import raise_for
-from harness.judging.history import History, Window
-from harness.judging.statistics import DEFAULT_RATES, Rates
+from harness.judging.history import History
 from harness.judging.story import SETTLED
-from harness.judging.timeline import Seen
-from harness.judging.verdict import Judgement, Verdict
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.generation import Generation
@@ -49,7 +45,7 @@ from harness.scenario.components import ComponentOperations
 from harness.scenario.drawn_history import DrawnHistory
 from harness.scenario.drawn_pods import DrawnPods
 from harness.scenario.nodes import Nodes
-from harness.scenario.paths import Path
+from harness.scenario.observations import Observations
 from harness.scenario.published_slices import PublishedSlices
 from harness.scenario.record import Record
 from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
@@ -63,10 +59,9 @@ _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
 """Fields of Services that have the address of the scenario. They have no other, or documents say nothing of others."""
 
 _FEW_PORTS = 8  # every cluster can run a server with this number of ports, each of which may be a container
-_LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value
 
 
-class Cluster(ComponentOperations):
+class Cluster(ComponentOperations, Observations):
     """The cluster of one scenario."""
 
     def __init__(
@@ -456,68 +451,11 @@ class Cluster(ComponentOperations):
         self.took(SETTLED, time.monotonic() - begin)
         return busy
 
-    def took(self, what: str, seconds: float) -> None:
-        """Record how long it took to reach an expected state. The report contains the longest time."""
-        self.history.write("convergence", test=self.record.test, what=what, seconds=round(seconds, 3))
-        self.record.slowest = max(self.record.slowest, seconds)
-
     def keep_time(self) -> None:
         """Declare that the scenario is sensitive to timing. Such a scenario runs alone, without other load."""
         self.backend.need(Ability.UNDISTURBED)
 
-    # Observations and judgements
-
-    def window(self, title: str, paths: Sequence[Path], rates: Rates = DEFAULT_RATES) -> Window:
-        """Open a measuring window for these paths, which all lead to one address of a Service.
-
-        From now on, every observation counts and is written to the history.
-        """
-        expectation = {path.label: path.expected for path in paths}
-        window = self.history.window(self.record.test, expectation, rates, of=paths[0].of if paths else ("", ""))
-        self.record.windows.append((title, window, paths))
-        return window
-
-    def measured(self, title: str, values: Mapping[str, float]) -> None:
-        self.history.change("measured", title=title, values=dict(values))
-        self.record.measured[f"measured {len(self.record.measured) + 1}. {title}"] = dict(values)
-
-    def expect_equal(
-        self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
-    ) -> None:
-        """Compare two JSON values, and record both. `unknown` is the reason if nothing could be observed.
-
-        Raises `AssertionError`, or `InconclusiveError` if `unknown` is not empty.
-        """
-        judgement = self.history.compare(self.record.test, what, expected=expected, observed=observed, unknown=unknown)
-        self._raise_unless_passed(judgement, what, observed, explanation)
-
-    def expect_within(
-        self,
-        what: str,
-        fewest: float,
-        most: float | None,
-        *,
-        observed: float | Mapping[str, float],
-        explanation: str = "",
-        unknown: str = "",
-    ) -> None:
-        """Expect a number, or each number of a mapping, to lie between two bounds. `None` means no upper bound.
-
-        Raises `AssertionError`, or `InconclusiveError` if `unknown` is not empty.
-        """
-        judgement = self.history.compare(
-            self.record.test, what, expected=[fewest, most], observed=observed, relation="within", unknown=unknown
-        )
-        self._raise_unless_passed(judgement, what, observed, explanation)
-
-    def _raise_unless_passed(self, judgement: Judgement, what: str, observed: Any, explanation: str) -> None:
-        if judgement.verdict is not Verdict.PASSED:
-            seen = [Seen(time.monotonic(), f"{what}: {observed!r}"[:_LONGEST_VALUE])]
-            raise_for(judgement, paragraphs(judgement.message, explanation, self.timeline(seen)))
-
-    def judgement(self) -> dict[str, Any]:
-        """Return the plan of the probes, the counts of each measuring window, and the measured numbers."""
-        return self.record.as_json()
+    # Evidence
 
     def needs(self) -> dict[str, list[str]]:
         """Return what the scenario has required of the cluster up to now."""
@@ -551,10 +489,6 @@ class Cluster(ComponentOperations):
         return with_names(
             gathered(partial(self.backend.booted.explain, self.namespace, service.name, nodes)), self.record.pod_names
         )
-
-    def timeline(self, seen: Sequence[Seen]) -> str:
-        """Return the changes and these observations with their times, or "" if there are no changes."""
-        return with_names(timeline.as_text(self.history.changes, seen, zero=self.record.begun), self.record.pod_names)
 
 
 def virtual_addresses(
