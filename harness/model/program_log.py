@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 _LETTERS = 500  # maximum length of a line in a sentence
 
@@ -22,33 +21,18 @@ _CNI = re.compile(r'\s*"msg": "')  # field names in the error object of a CNI pl
 _TRACEBACK = "Traceback (most recent call last):"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of a log, with its number (from 1) and the total number of lines."""
+def fault_in(log: str) -> str:
+    """Describe a program's fault in one line: the first error in its log, or the last line if there is no error.
 
-    number: int
-    lines: int
-    text: str
-
-
-def first_error(log: str) -> Line | None:
-    """Return the first line that is an error by its level, or by its words if it has no level.
-
-    For a Python traceback, this is the line with the exception.
+    A line is an error by its level, or by its words if it has no level. A Python traceback has its error in the line
+    with the exception.
     """
     lines = log.splitlines()
-    for number, line in enumerate(lines):
-        if _is_error(line):
-            return Line(number + 1, len(lines), line.strip()[:_LETTERS])
-    return None
-
-
-def fault_in(log: str) -> str:
-    """Describe a program's fault in one line: the first error in its log, or the last line if there is no error."""
-    found = first_error(log)
-    if found is not None:
-        return f"the first error of its log, in line {found.number} of {found.lines}: {found.text}"
-    last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
+    first = next((number for number, line in enumerate(lines) if _is_error(line)), None)
+    if first is not None:
+        text = lines[first].strip()[:_LETTERS]
+        return f"the first error of its log, in line {first + 1} of {len(lines)}: {text}"
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"its log has no error, and ends with: {last[:_LETTERS]}" if last else "its log is empty"
 
 

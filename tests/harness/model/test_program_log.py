@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.model.program_log import fault_in, first_error
+from harness.model.program_log import fault_in
 
 KLOG = """\
 I1123 06:41:53.000001  7 server.go:1] "failed calls are tried again" error="none"
@@ -36,13 +36,11 @@ cleaning up failed
     ],
 )
 def test_first_error_is_found_by_its_level_or_by_its_words(log: str, number: int, text: str) -> None:
-    found = first_error(log)
-    assert found is not None
-    assert (found.number, found.lines, found.text) == (number, len(log.splitlines()), text)
+    where = f"in line {number} of {len(log.splitlines())}"
+    assert fault_in(log) == f"the first error of its log, {where}: {text}"
 
 
 def test_log_without_an_error_is_summarized_by_its_last_line() -> None:
-    assert first_error("I am well\nthinking\n\n") is None
     assert fault_in("I am well\nthinking\n\n") == "its log has no error, and ends with: thinking"
 
 
