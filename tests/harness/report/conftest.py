@@ -44,8 +44,8 @@ class Watch:
     def window(self, *seen):
         made = self._history.window("", {"a1": {"a1"}}, Rates(0.5, 0.1))
         self._record.windows.append(("TCP", made, ()))
-        self._record.add_measured("gap", {"seconds": 0.25})
-        self._record.add_duration(1.5)
+        self._record.measured[f"measured {len(self._record.measured) + 1}. gap"] = {"seconds": 0.25}
+        self._record.slowest = 1.5
         made.observe("a1", list(seen))
         judgement = made.judge()
         if judgement.verdict is not Verdict.PASSED:
