@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.judging.judge import Key
-from harness.judging.results import DECISIVE, Result, count
+from harness.judging.results import DECISIVE, Result
 from harness.judging.story import Story
 from harness.model.escaping import for_code, for_markdown, for_terminal
 from harness.report import causes
 from harness.report.causes import Cause
-from harness.report.comparison import KEY, NOT_RUN, by_feature, judged_by, key_of_decisions, table, title_of
-from harness.report.outcomes import COLUMNS, SHOWN, UNMET
+from harness.report.comparison import judged_by, key_of_decisions, title_of
+from harness.report.outcomes import SHOWN, UNMET
 from harness.report.page import details
 from harness.report.page.cluster_map import as_mermaid
 from harness.report.page.page import code_of
@@ -55,7 +55,7 @@ def as_markdown(report: Mapping[str, Any], results: Sequence[Result], stories: M
                 break
             lines.append(whole)
     more = "report.html, in the folder of the run, has every map, timeline and file of evidence."
-    return "\n".join([*lines, *_numbers(chosen), "", more, "", *_features(report)]) + "\n"
+    return "\n".join([*lines, more]) + "\n"
 
 
 def _causes(found: Sequence[Cause]) -> Iterator[str]:
@@ -107,21 +107,3 @@ def _listed(results: Sequence[Result]) -> Iterator[str]:
 
 def _shortened(message: str) -> str:
     return for_markdown(message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…")
-
-
-def _numbers(results: Sequence[Result]) -> list[str]:
-    heads = [SHOWN[outcome].column for outcome in COLUMNS]
-    rows = []
-    for profile in sorted({each.requirement.profile for each in results}):
-        numbers = count([each for each in results if each.requirement.profile == profile])
-        rows.append((str(profile), [str(numbers[outcome] or NOT_RUN) for outcome in COLUMNS]))
-    return ["### Numbers", "", *table("profile", heads, rows)]
-
-
-def _features(report: Mapping[str, Any]) -> list[str]:
-    rows = [(for_markdown(name), [cell]) for cells in by_feature(report).values() for name, cell in cells.items()]
-    if not rows:
-        return []
-    return [
-        "<details><summary>Features</summary>", "", KEY, "", *table("feature", ["met"], rows), "", "</details>",
-    ]  # fmt: skip

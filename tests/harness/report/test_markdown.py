@@ -126,7 +126,7 @@ def test_failures_come_first_each_with_its_diagram(
 ) -> None:
     said = summary(certify("passes", "inconclusive", "unavailable", extra=JUDGED + FAILS))
     headings = re.findall(r"^### (.+)$", said, re.MULTILINE)
-    assert headings == ["Causes", "✗ Not met (2)", "? Inconclusive (2)", "Numbers"]
+    assert headings == ["Causes", "✗ Not met (2)", "? Inconclusive (2)"]
     told = said.partition("**`KEP-2/reaches-others`** (MUST): ")[2]
     assert "\n> a1 reached b1 in 2 of 8 probes, where a1 is expected (and 2 more)\n" in told
     text = told.partition("```mermaid\n")[2].partition("\n```")[0]
