@@ -17,7 +17,6 @@ from harness.checks.service_proxies import recognise
 from harness.guest import errors, leftovers
 from harness.guest.labels import new_run_id, run_labels
 from harness.guest.lease import in_use, is_over, read_lease
-from harness.guest.lease_record import ServerClock, moment
 from harness.guest.preflight import ReachedServer
 from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
@@ -30,9 +29,6 @@ from harness.model.topology import THREE_ZONES, ZONE_LABEL, Topology
 from harness.netns.addresses import by_family
 
 _DRY_RUN = {"dryRun": "All"}
-_SKEW_SECONDS = 5
-_HEARTBEAT_SECONDS = 40  # a kubelet renews its Lease every 10 s, and counts as lost after 40 s
-_NODE_LEASES = "kube-node-lease"
 _KIND = "--backend kind or netns can"
 _NETNS = "--backend netns has it"
 _PACKETS = "--backend netns has it, as does root on the machine that runs the nodes as containers (docs/kind.md)"
@@ -226,31 +222,6 @@ def _families(nodes: Nodes) -> str | Finding:
     return Finding(State.LACKS, found, features=OF_BOTH_FAMILIES)
 
 
-def _clocks(nodes: Nodes) -> str | list[Finding]:
-    """Check that the clocks of this machine and of the nodes agree with the API server's clock."""
-    clock = nodes.server.reached.clock
-    ahead, found = clock.ahead.total_seconds(), []
-    if abs(ahead) > _SKEW_SECONDS:
-        side = "behind" if ahead > 0 else "ahead of"
-        found.append(Finding(State.LACKS, f"this machine's clock is {abs(ahead):.0f} s {side} the API server's"))
-    ages = {node: _lease_age(nodes.server.api, clock, node) for node in sorted(nodes.names.values())}
-    late = {node: age for node, age in ages.items() if age is not None}
-    for node, age in late.items():
-        if not -_SKEW_SECONDS < age < _HEARTBEAT_SECONDS:
-            when = f"{abs(age):.0f} s {'ago' if age > 0 else 'in the future'}"
-            remedy = "set its clock (NTP), or find out why its kubelet renews the Lease late"
-            found.append(Finding(State.LACKS, f"node {node} renewed its Lease {when}", remedy))
-    nodes_too = f"and {len(late)} nodes" if late else "nodes have no Leases"
-    return found or f"within {_SKEW_SECONDS} s of the API server's: this machine, {nodes_too}"
-
-
-def _lease_age(api: Api, clock: ServerClock, node: str) -> float | None:
-    """Return the seconds since a node renewed its Lease, by the node's clock, or None if it has no Lease."""
-    answer = clock.saw(api.request("GET", path_of("leases", _NODE_LEASES, node)))
-    renewed = moment((answer.body.get("spec") or {}).get("renewTime")) if answer.code == 200 else None
-    return (clock.now() - renewed).total_seconds() if renewed else None
-
-
 _ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
     ("a run cannot restart or replace its components, or turn off nodes", _KIND,
      frozenset({Ability.RESTART_API_SERVER, Ability.RESTART_CONTROLLER, Ability.RESTART_PROXY, Ability.CHANGE_RELEASE,
@@ -301,7 +272,5 @@ NODES: tuple[Check[Nodes], ...] = (
     Check("kubelets", _kubelets),
     Check("zones and nodes", _zones),
     FAMILIES,
-    Check("clocks", _clocks, "set it (NTP)",
-          costs="no requirement, but times in the logs of nodes and of the run cannot be compared"),
     Check("abilities", lambda nodes: check_abilities(nodes.offered)),
 )  # fmt: skip

@@ -173,14 +173,13 @@ def test_disabled_gates_cost_their_features(examine: Examine) -> None:
 
 
 def test_every_finding_states_its_cost(examine: Examine, server: HttpServer, api: Api, kubeconfig: Path) -> None:
-    _renew_in_the_future(api, "n-1")
     api.delete("nodes", "", "n-5")
     limited = server.kubeconfig()
     granted = [rule.as_rbac() for rule in RULES if rule.resources != ("daemonsets",)]
     limited["users"][0]["user"] = {"token": server.add_user("bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))
     lacks = [each for found in examine().values() for each in found if each.state is State.LACKS]
-    assert {each.name for each in lacks} == {"abilities", "clocks", "permissions", "zones and nodes"}
+    assert {each.name for each in lacks} == {"abilities", "permissions", "zones and nodes"}
     assert [each for each in lacks if not (each.costs or each.lacks.abilities or each.lacks.nodes)] == []
 
 
@@ -200,24 +199,11 @@ def test_another_run_on_the_cluster_is_reported(examine: Examine, api: Api) -> N
     assert (found.state, "in use by run aaaaaaaa" in found.found) == (State.UNUSABLE, True)
 
 
-def _renew_in_the_future(api: Api, node: str) -> None:
-    api.create("namespaces", "", {"metadata": {"name": "kube-node-lease"}})
-    lease = {"metadata": {"name": node}, "spec": {"renewTime": "2199-01-01T00:00:00.000000Z"}}
-    api.create("leases", "kube-node-lease", lease)
-
-
 @pytest.mark.parametrize(("version", "state"), [("v1.37.2", State.OK), ("v1.33.1", State.UNKNOWN)])
 def test_kubelet_of_another_release_is_reported(examine: Examine, api: Api, version: str, state: State) -> None:
     api.patch("nodes", "", "n-1", {"status": {"nodeInfo": {"kubeletVersion": version}}}, subresource="status")
     (found,) = examine()["kubelets"]
     assert (found.state, f"1 x {version}" in found.found) == (state, True), found.found
-
-
-def test_node_with_a_fast_clock_is_reported(examine: Examine, api: Api) -> None:
-    _renew_in_the_future(api, "n-1")
-    (found,) = examine()["clocks"]
-    assert "node n-1 renewed its Lease" in found.found
-    assert "in the future" in found.found
 
 
 @pytest.mark.parametrize(
