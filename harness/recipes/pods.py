@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,7 @@ from harness.eventually import eventually
 from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host, Port
 from harness.netns.namespace import Namespace
-from harness.recipes import cni
-from harness.recipes.values import Command, literal
+from harness.recipes.values import Command
 
 OF_POD: Mapping[str, str] = {
     "pod": "the name of the pod that is attached or detached",
@@ -55,14 +53,6 @@ class PodCommands:
 
     attach: Command
     detach: Command = ()
-
-
-def by_cni(file: str) -> PodCommands:
-    """Return the commands that attach pods through a CNI configuration. The file's path may contain placeholders."""
-    program = tuple(literal(each) for each in (sys.executable, "-IS", cni.__file__))
-    of_pod = tuple(f"{{{each}}}" for each in cni.Pod._fields)
-    add, delete = ((*program, verb, file, "{folder}", *of_pod) for verb in ("ADD", "DEL"))
-    return PodCommands(add, delete)
 
 
 class PodInterfaces:

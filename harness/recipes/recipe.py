@@ -22,7 +22,7 @@ from harness.netns.isolation import OWN, Limits
 from harness.recipes import values
 from harness.recipes.installation import Installation, parse_installation
 from harness.recipes.objects import defines_kinds, parse_objects
-from harness.recipes.pods import OF_POD, PodCommands, by_cni
+from harness.recipes.pods import OF_POD, PodCommands
 from harness.recipes.readiness import Check, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.values import (
     Command,
@@ -34,7 +34,6 @@ from harness.recipes.values import (
     Rule,
     Seconds,
     fill,
-    literal,
     one_of,
     read,
 )
@@ -223,7 +222,7 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
     if "objects" in given:
         given["objects"] = parse_objects(given["objects"], folder)
     if "pods" in given:
-        given["pods"] = _pods(given["pods"], kind, folder)
+        given["pods"] = read(given["pods"], PodCommands, "pods", kind.placeholders_with(OF_POD))
     if "kind" in loaded:
         given["installation"] = parse_installation(loaded["kind"], folder)
     recipe: Recipe = read(given, Recipe, "", kind.placeholders_with(OF_SERVICE))
@@ -262,19 +261,6 @@ def _refuse_twice(names: list[str], what: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"{what} {values.shown(name)} is used by two programs")
-
-
-def _pods(value: Any, kind: Kind, folder: Path) -> PodCommands:
-    if not isinstance(value, dict):
-        raise UsageError(f"key pods: expected cni, or attach and optionally detach, not {values.shown(value)}")
-    allowed = kind.placeholders_with(OF_POD)
-    if "cni" in value:
-        values.refuse_unknown(value, ("cni",), "key pods, with cni: ")
-        file = read(value["cni"], values.Template, "pods.cni", allowed)
-        return by_cni(file if file.startswith(("{", "/")) else f"{literal(str(folder.absolute()))}/{file}")
-    values.refuse_unknown(value, ("attach", "detach"), "key pods: ")
-    commands: PodCommands = read(value, PodCommands, "pods", allowed)
-    return commands
 
 
 def _services(value: Any) -> dict[str, Any]:

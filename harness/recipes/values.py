@@ -216,11 +216,6 @@ def _refuse_unknown_placeholder(text: str, where: str, allowed: Mapping[str, str
             )
 
 
-def literal(text: str) -> str:
-    """Return a template that yields exactly this text."""
-    return text.replace("{", "{{").replace("}", "}}")
-
-
 def fill(template: str, values: Mapping[str, str]) -> str:
     """Fill in the placeholders of a template. {{ and }} become single braces."""
 

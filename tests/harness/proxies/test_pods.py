@@ -23,7 +23,7 @@ from harness.model.workloads import pod_client
 from harness.netns import kernel_state
 from harness.netns.process import search_path
 from harness.probes.loop import Probe
-from harness.recipes import cni, pods
+from harness.recipes import pods
 from tests.harness.proxies.conftest import MARK, Boot, MakeFake, checking, processes_in
 
 EXAMPLE = Path(__file__).parents[3] / "examples/own-interfaces"
@@ -88,33 +88,6 @@ def kernel_text(backend: NetnsBackend, client: Any) -> str:
         env={"PATH": search_path()}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return ended.stdout
-
-
-BY_CNI = """
-{{"cniVersion": "1.0.0", "name": "pods", "plugins": [{{"type": "ptp", "capabilities": {{"ips": true, "ipRanges": true}},
-  "ipam": {{"type": "host-local", "dataDir": "{folder}/ipam",
-            "routes": [{{"dst": "0.0.0.0/0"}}, {{"dst": "::/0"}}]}}}}]}}
-"""
-
-
-@pytest.mark.skipif(
-    any(shutil.which(each, path=cni.USUAL_PATH) is None for each in ("ptp", "host-local")),
-    reason="unavailable: CNI plugins (package containernetworking-plugins)",
-)
-def test_pods_are_attached_by_a_configuration_of_cni(boot: Boot) -> None:
-    program = {"files": {"pods.conflist": BY_CNI}, "pods": {"cni": "{folder}/pods.conflist"}}
-    backend = boot("runs", topology=grid("two-nodes", {"a": 1, "b": 1}), **program)
-    before = links(backend, "a1")
-    backend.create_namespace("mine")
-    first, second = backend.run_pods("mine", [WantedPod("one", "a1"), WantedPod("two", "a1")])
-    asking = [
-        Probe(backend.namespace_of(client), "TCP", address, TARGET_PORT)
-        for client in (second, pod_client("b1"), pod_client("a1"))
-        for address in first.addresses.values()
-    ]
-    assert [each.pod for each in backend.probe(asking) if isinstance(each, Reached)] == ["mine/one"] * 6
-    backend.remove_namespace("mine")
-    assert len(links(backend, "a1") - before) == 1  # the link of the client
 
 
 @pytest.mark.parametrize(
