@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ import pytest
 from harness.errors import DistrustError, EndedError, IneligibleError
 from harness.judging.history import History
 from harness.model.generation import Generation
-from harness.model.release import Release
 from harness.model.topology import THREE_ZONES, Topology
 from harness.run.plan import claimed
 from harness.run.run import Run, run_of
@@ -41,7 +39,7 @@ COLLECTIONS = (10_000, 20, 20)
 class Backends:
     """The booted backends of a session, by topology. Each backend boots at its first use."""
 
-    def __init__(self, run: Run | None) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._booted: dict[tuple[str, str], Backend] = {}
         self._standing: dict[tuple[str, str], Standing] = {}
@@ -70,7 +68,7 @@ class Backends:
 
     def releases(self, topology: Topology, draw: Draw = PLAIN) -> Releases | None:
         """Return the record of components that scenarios changed, or None if workers share these components."""
-        shared = self._run is not None and self._run.target and self._run.worker
+        shared = self._run.target and self._run.worker
         return None if shared else self._releases.setdefault((topology.name, draw[axes.NAMES]), {})
 
     def environment(self) -> dict[str, Any]:
@@ -83,69 +81,66 @@ class Backends:
         if self._preliminaries:
             self._preliminaries.close()
         for key, each in self._booted.items():
-            if key in self._standing and self._run is not None and self._run.target:
+            if key in self._standing and self._run.target:
                 self._standing[key].make(each, "none")
             each.close()
 
     def _first_answer(self, backend: Backend) -> dict[str, bool]:
         from harness.plugin.hint_smoke_test import NAMESPACE, hint_facts  # noqa: PLC0415
 
-        real = self._run is not None and self._run.target
-        return hint_facts(backend, f"{_prefix(self._run)}first" if real else NAMESPACE)
+        return hint_facts(backend, f"{_prefix(self._run)}first" if self._run.target else NAMESPACE)
 
     def _ask_preliminaries(self, backend: Backend) -> Preliminaries | None:
         from harness.plugin.preliminaries import Preliminaries, questions  # noqa: PLC0415
         from harness.scenario.cluster import Cluster  # noqa: PLC0415
 
-        plan = self._run.plan if self._run else None
-        if self._run is None or plan is None or not (about := questions(plan, backend.families)):
+        plan = self._run.plan
+        if plan is None or not (about := questions(plan, backend.families)):
             return None
         namespace = f"{_prefix(self._run)}preliminary"
         return Preliminaries(Cluster(backend, namespace, history=self._run.history, test="preliminary"), about)
 
 
 @pytest.fixture(scope="session")
-def backends(request: pytest.FixtureRequest) -> Iterator[Backends]:
-    made = Backends(run_of(request.config))
+def _run(request: pytest.FixtureRequest) -> Run:
+    run = run_of(request.config)
+    assert run is not None, "the plugin registers these fixtures for a run"
+    return run
+
+
+@pytest.fixture(scope="session")
+def backends(_run: Run) -> Iterator[Backends]:
+    made = Backends(_run)
     yield made
     made.close()
 
 
-def _boot(run: Run | None, topology: Topology, draw: Draw) -> Backend:
+def _boot(run: Run, topology: Topology, draw: Draw) -> Backend:
     """Boot a cluster of this topology, or return this worker's share of the real cluster."""
-    if run is not None and run.target:
+    if run.target:
         from harness.run.real_cluster import boot  # noqa: PLC0415
 
         return boot(run.target, run.settings, run.worker or "main")
     from harness.backends.netns import NetnsBackend  # noqa: PLC0415
 
-    if run is None:
-        return NetnsBackend(topology, families=("IPv4", "IPv6"), release=Release()).start()
     settings = run.settings
-    implementation = of_settings(settings)
     return NetnsBackend(
         topology,
         families=settings.families,
-        implementation=implementation,
+        implementation=of_settings(settings),
         release=settings.release,
         names=cloud_names(topology) if draw[axes.NAMES] == "cloud" else None,
     ).start()
 
 
-def _prefix(run: Run | None) -> str:
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    run_id = f"{run.target['run_id']}-" if run is not None and run.target else ""
-    return f"td-{run_id}{worker}-"
+def _prefix(run: Run) -> str:
+    run_id = f"{run.target['run_id']}-" if run.target else ""
+    return f"td-{run_id}{run.worker or 'main'}-"
 
 
 @pytest.fixture(scope="session")
-def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
-    run = run_of(request.config)
-    if run is not None:  # the plugin closes it, after the last verdict
-        yield run.history
-        return
-    with History(tmp_path_factory.mktemp("history") / "run.jsonl") as opened:
-        yield opened
+def history(_run: Run) -> History:
+    return _run.history  # the plugin closes it, after the last verdict
 
 
 @pytest.fixture(scope="session")
@@ -164,50 +159,47 @@ def generation(request: pytest.FixtureRequest) -> Generation | None:
 def new_cluster(
     request: pytest.FixtureRequest,
     backends: Backends,
-    history: History,
     generation: Generation | None,
+    _run: Run,
     _numbers: Iterator[int],
 ) -> Iterator[Callable[[Topology], Cluster]]:
     """Yield a function that creates clusters of any topology, each in a separate Kubernetes namespace."""
     from harness.scenario.cluster import Cluster  # noqa: PLC0415
 
     made: list[Cluster] = []
-    run = run_of(request.config)
+    settings = _run.settings
 
     def make(wanted: Topology) -> Cluster:
-        topology = run.settings.topology_for(wanted) if run is not None else wanted
-        if topology is None and run is not None and run.target:
+        topology = settings.topology_for(wanted)
+        if topology is None and _run.target:
             raise IneligibleError(f"the cluster does not have topology {wanted.name}")
         if topology is None:
             nodes = " ".join(node.name for node in wanted.nodes)
             raise IneligibleError(f"the selected topology lacks nodes {nodes} or has them in other zones")
         marker = request.node.get_closest_marker("requirement")
         test = marker.args[0].id if marker is not None else request.node.nodeid
-        namespace = f"{_prefix(run)}{next(_numbers)}"
-        declared = run.settings.converges_within if run is not None else 0.0
-        ended = run.known_ends if run is not None else dict
-        draw = run.draw_of(test) if run is not None else PLAIN
+        draw = _run.draw_of(test)
         booted = backends(topology, draw)
         made.append(
             Cluster(
                 booted,
-                namespace,
-                history=history,
+                f"{_prefix(_run)}{next(_numbers)}",
+                history=_run.history,
                 test=test,
-                converges_within=declared,
-                ended_before=ended,
+                converges_within=settings.converges_within,
+                ended_before=_run.known_ends,
                 releases=backends.releases(topology, draw),
                 draw=draw,
                 standing=backends.standing(topology, draw),
                 unanswered=backends.unanswered,
-                claims=lambda feature: run is None or claimed(feature, run.settings),
+                claims=lambda feature: claimed(feature, settings),
             )
         )
         made[-1].generation = generation
         return made[-1]
 
     yield make
-    if run is not None and run.settings.cluster_ends and request.session.exitstatus != pytest.ExitCode.OK:
+    if settings.cluster_ends and request.session.exitstatus != pytest.ExitCode.OK:
         return  # the run ends early: restoring components takes minutes, and the cluster is deleted next
     for each in made:
         each.close()

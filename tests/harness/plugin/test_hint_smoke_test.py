@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
@@ -44,9 +45,10 @@ def test_proxy_that_ignores_hint_changes_is_reported(monkeypatch: pytest.MonkeyP
 
 def test_result_is_in_the_environment_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     made = NetnsBackend(TWO_ZONES, implementation=reference(MUTANTS["ignores-zone-hints"]))
+    run: Any = SimpleNamespace(target={}, worker="", plan=None)
     monkeypatch.setattr("harness.plugin.hint_smoke_test.WITHIN", 0.5)
     monkeypatch.setattr("harness.plugin.fixtures._boot", lambda *_: made.start())
-    with contextlib.closing(Backends(None)) as backends:
+    with contextlib.closing(Backends(run)) as backends:
         assert backends.environment() == {}
         backends(TWO_ZONES)
         assert backends.environment() == {"hintsChangeSomething": False}
