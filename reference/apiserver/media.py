@@ -7,6 +7,7 @@ Responses are JSON: objects, Tables (for kubectl) or metadata only. Clients that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -117,26 +118,21 @@ def _within(value: Any) -> Iterable[Any]:
     return (each for each in inside if isinstance(each, dict | list))
 
 
-def _is_json(body: bytes) -> bool:
-    """Return whether a body is JSON, which is YAML too. kubectl sends applied configurations as such."""
-    if not body.lstrip(b" \t\r\n").startswith(b"{"):
-        return False
-    try:
-        orjson.loads(body)
-    except ValueError:
-        return False
-    return True
+def _json(body: bytes) -> Any:
+    value = orjson.loads(body)
+    return value if body.count(b"[") + body.count(b"{") <= MAX_DEPTH else bounded(value)
 
 
 def decode(body: bytes, content_type: str) -> Any:
     """Return the value of a request body. An empty content type means JSON. Raises `ApiError`: 400, 415."""
     media = parse(content_type)[0]
     try:
-        is_yaml = media in _YAML_NAMES or media.endswith("+yaml")
-        if media in {JSON, ""} or media.endswith("+json") or (is_yaml and _is_json(body)):
-            value = orjson.loads(body)
-            return value if body.count(b"[") + body.count(b"{") <= MAX_DEPTH else bounded(value)
-        if is_yaml:
+        if media in {JSON, ""} or media.endswith("+json"):
+            return _json(body)
+        if media in _YAML_NAMES or media.endswith("+yaml"):
+            if body.lstrip(b" \t\r\n").startswith(b"{"):  # kubectl applies JSON as YAML
+                with suppress(orjson.JSONDecodeError):
+                    return _json(body)
             return orjson.loads(orjson.dumps(_yaml(body)))
         if media == PROTOBUF:
             return bounded(protobuf.read_object(body))
