@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from explain.cluster import Cluster
@@ -36,8 +36,7 @@ class Question:
 
     @property
     def endpoints(self) -> list[tuple[Object, Object]]:
-        """The endpoints, each with its EndpointSlice."""
-        return [(each, one) for one in self.slices for each in one.get("endpoints") or ()]
+        return endpoints_of(self.slices)
 
     @property
     def ready(self) -> list[tuple[Object, Object]]:
@@ -45,7 +44,7 @@ class Question:
 
 
 class Case:
-    """A Service with its slices, and `wish`, what it asks for."""
+    """A Service with its slices and `endpoints` (each with its slice), and `wish`, what it asks for."""
 
     def __init__(self, service: Object, slices: Sequence[Object], cluster: Cluster) -> None:
         self.service, self.slices, self.cluster = service, slices, cluster
@@ -54,6 +53,8 @@ class Case:
         self.namespace, self.name = service["metadata"]["namespace"], service["metadata"]["name"]
         self.decided_by: Mechanism = mechanism(service, cluster.features)
         self.events = tuple(cluster.events(service))
+        self.endpoints = endpoints_of(slices)
+        self._managed_fields = [each for one in slices for each in one["metadata"].get("managedFields") or ()]
         self.pods = cluster.pods(service)
 
     @property
@@ -89,14 +90,16 @@ class Case:
         return made
 
     def kubectl(self, words: str) -> str:
-        """Return a kubectl command about the Service."""
         verb, _, rest = words.partition(" ")
         return f"kubectl -n {self.namespace} {verb} service {self.name} {rest}".rstrip()
 
-    def patch(self, spec: Object) -> str:
-        """Return the command that patches fields of the Service's spec."""
+    def patch(self, spec: Object, of: str = "") -> str:
+        """Return the command that patches fields of the Service's spec, or of another object in its namespace."""
         patch = json.dumps({"spec": spec}, separators=(",", ":"))
-        return self.kubectl(f"patch -p '{patch}'")
+        return f"kubectl -n {self.namespace} patch {of or f'service {self.name}'} -p '{patch}'"
+
+    def further(self, resource: str) -> list[Object]:
+        return self.cluster.further[resource, self.namespace]
 
     def patch_slice(self, name: str, changes: Sequence[Object]) -> str:
         patch = json.dumps(changes, separators=(",", ":"))
@@ -115,11 +118,37 @@ class Case:
         )
         return self.patch({"trafficDistribution": value})
 
+    @property
+    def by_field(self) -> str:
+        """Return the commands that remove the annotation, and set the field unless it is set."""
+        key, _ = topology_annotation(self.service, self.cluster.features)
+        remove = self.kubectl(f"annotate {key}-")
+        return remove if self.spec.get("trafficDistribution") else f"{remove}; {self.set_field()}"
+
+    @property
+    def autoscaler(self) -> Object | None:
+        for each in self.further("horizontalpodautoscalers"):
+            target = (each.get("spec") or {}).get("scaleTargetRef") or {}
+            if self.workload and self.workload == f"{target.get('kind')}/{target.get('name')}".lower():
+                return each
+        return None
+
     def scale(self, replicas: int) -> str:
-        return f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
+        """Return the command that runs so many pods. It does not scale a workload that an autoscaler scales."""
+        if self.autoscaler is None:
+            return f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
+        bounds, spec = {"minReplicas": replicas}, self.autoscaler["spec"]
+        if spec.get("maxReplicas", replicas) < replicas:
+            bounds["maxReplicas"] = replicas
+        return self.patch(bounds, f"horizontalpodautoscaler {self.autoscaler['metadata']['name']}")
+
+    @property
+    def writers(self) -> list[str]:
+        """The clients that wrote endpoints into the slices, according to managedFields."""
+        fields = (each for each in self._managed_fields if "f:endpoints" in (each.get("fieldsV1") or {}))
+        return sorted({str(each.get("manager")) for each in fields})
 
     def of_pod(self, verb: str, name: str) -> str:
-        """Return a kubectl command about a pod of the Service, such as "describe" or "delete"."""
         return f"kubectl -n {self.namespace} {verb} pod {name}"
 
     @property
@@ -128,14 +157,12 @@ class Case:
         return self.kubectl('annotate trafficdist.dev/touched="$(date +%s)" --overwrite')
 
     @property
-    def writers(self) -> str:
-        """Return the command that shows which clients write the slices."""
+    def show_writers(self) -> str:
         look = f"kubectl -n {self.namespace} get endpointslices -l {SERVICE_NAME}={self.name} -o yaml"
         return f"find out which client writes them: {look} --show-managed-fields"
 
     @property
     def log(self) -> str:
-        """Return the command that shows the lines about the Service in the controller's log."""
         pods = "-l component=kube-controller-manager --tail=-1"
         return f"kubectl -n kube-system logs {pods} | grep {self.namespace}/{self.name}"
 
@@ -146,7 +173,6 @@ class Case:
 
     @property
     def _conditions(self) -> Iterator[str]:
-        """Yield the topology conditions of the Service whose status is not True."""
         for each in (self.service.get("status") or {}).get("conditions") or ():
             if "Distribution" in str(each.get("type")) and each.get("status") != "True":
                 yield f"condition {each['type']} is {each.get('status')}: {each.get('message', '')}"
@@ -154,8 +180,7 @@ class Case:
     @property
     def _written(self) -> str:
         """Return the last time when the controller wrote the slices, according to managedFields, or "" if unknown."""
-        fields = [each for one in self.slices for each in one["metadata"].get("managedFields") or ()]
-        last: Object = max(fields, key=lambda each: str(each.get("time", "")), default={})
+        last: Object = max(self._managed_fields, key=lambda each: str(each.get("time", "")), default={})
         return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
 
     @property
@@ -171,13 +196,16 @@ class Case:
         return ""
 
 
+def endpoints_of(slices: Iterable[Object]) -> list[tuple[Object, Object]]:
+    return [(each, one) for one in slices for each in one.get("endpoints") or ()]
+
+
 def port_name(port: Object) -> str:
     """Return a port of a Service as text, like "http/TCP"."""
     return f"{port.get('name') or port['port']}/{port.get('protocol') or 'TCP'}"
 
 
 def slice_port(port: Object) -> Object:
-    """Return the port of a slice for a port of the Service."""
     target = port.get("targetPort")
     number = target if isinstance(target, int) else port["port"]
     return {"name": port.get("name") or "", "port": number, "protocol": port.get("protocol") or "TCP"}
@@ -201,5 +229,4 @@ def first_name(endpoints: Sequence[Object]) -> str:
 
 
 def label(node: str) -> str:
-    """Return the command that sets a node's zone label."""
     return f"kubectl label node {node} {ZONE}=ZONE"

@@ -56,11 +56,8 @@ class Cause:
 def causes() -> dict[str, Cause]:
     """Return all causes by id, in file order."""
     content: dict[str, dict[str, Any]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
-    return {name: Cause(name, _weight(each.pop("weight")), **each) for name, each in content.items()}
-
-
-def _weight(text: str) -> Weight:
-    return Weight[text.upper().replace("-", "_")]
+    weights = {each.name.lower().replace("_", "-"): each for each in Weight}
+    return {name: Cause(name, weights[each.pop("weight")], **each) for name, each in content.items()}
 
 
 @dataclass(frozen=True, slots=True)

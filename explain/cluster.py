@@ -27,12 +27,6 @@ _PATIENCE = 4
 
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
-_MESHES = {
-    "security.istio.io/tlsMode": "sidecars of Istio",
-    "linkerd.io/control-plane-ns": "sidecars of Linkerd",
-    "istio.io/dataplane-mode": "the ambient mesh of Istio",
-}
-"""Labels of pods whose connections a mesh routes."""
 _INGRESSES = {"ingress-nginx", "traefik", "contour", "haproxy-ingress", "kong"}
 
 ServiceName = tuple[str, str]
@@ -59,6 +53,14 @@ class Node:
     reads: Reads = "all"
     other: ServiceProxy | None = None
 
+    @property
+    def served_by(self) -> str:
+        """The program that serves Services on the node, its version, and how both are known."""
+        if self.other:
+            return f"{self.other.name}, by its image {self.proxy}"
+        known = "if it is as old as" if self.proxy.startswith("kubelet ") else "by its image"
+        return f"kube-proxy {self.version[0]}.{self.version[1]}, {known} {self.proxy}"
+
 
 @dataclass(frozen=True, slots=True)
 class LateLabel:
@@ -80,20 +82,16 @@ class Cluster:
         images = [_image(each, CONTROLLER) for each in objects.managers]
         self.controller_image = min(filter(None, images), default="")
         version = version_of(self.controller_image.rpartition(":")[2]) or version_of(objects.version) or NEWEST
+        gates = objects.gates.get(API_SERVER, {})  # all components are assumed to agree about topology keys
+        self._keys = {name: on for name, on in gates.items() if name == "ServiceTopology"}
         self.features = _features(version, {**self._keys, **objects.gates.get(CONTROLLER, {})}, follow)
         self.services = {_name(each): each for each in objects.services}
         self.slices: Mapping[ServiceName, list[Object]] = defaultdict(list)
         for each in objects.endpointslices:
             if name := service_name(each):
                 self.slices[each["metadata"].get("namespace", ""), name].append(each)
-        self._behaviours = lru_cache(self._behaviour)
-        self.choosers = lru_cache(self._choosers)
+        self.behaviour = lru_cache(self._behaviour)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
-
-    @property
-    def _keys(self) -> dict[str, bool]:
-        """Return the gate ServiceTopology from the API server's metrics. All components are assumed to agree."""
-        return {name: on for name, on in self.objects.gates.get(API_SERVER, {}).items() if name == "ServiceTopology"}
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
@@ -138,6 +136,14 @@ class Cluster:
         return {str((each.get("spec") or {}).get("nodeName", "")): each for each in by_priority}
 
     @cached_property
+    def further(self) -> Mapping[tuple[str, str], list[Object]]:
+        found: Mapping[tuple[str, str], list[Object]] = defaultdict(list)
+        for resource, objects in {**self.objects.further, "pods": self.objects.pods}.items():
+            for each in objects:
+                found[resource, each["metadata"].get("namespace", "")].append(each)
+        return found
+
+    @cached_property
     def zones(self) -> ZoneTable:
         return ZoneTable(self.features, {each["metadata"]["name"]: each for each in self.objects.nodes})
 
@@ -145,29 +151,17 @@ class Cluster:
     def names_of_zones(self) -> Sequence[str]:
         return sorted({each.zone for each in self.nodes.values()} - {""})
 
-    def _with_label(self, namespace: str, key: str) -> Mapping[str, list[Object]]:
+    def with_label(self, namespace: str, key: str) -> Mapping[str, list[Object]]:
         """Return the pods of a namespace that have this label, grouped by the label's value."""
         if (namespace, key) not in self._pods:
             found = self._pods[namespace, key] = defaultdict(list)
-            for each in self._in_namespaces.get(namespace, ()):
+            for each in self.further["pods", namespace]:
                 if (value := (each["metadata"].get("labels") or {}).get(key)) is not None:
                     found[value].append(each)
         return self._pods[namespace, key]
 
     @cached_property
-    def _in_namespaces(self) -> Mapping[str, list[Object]]:
-        found: dict[str, list[Object]] = defaultdict(list)
-        for each in self.objects.pods:
-            found[each["metadata"].get("namespace", "")].append(each)
-        return found
-
-    def _choosers(self, namespace: str) -> frozenset[str]:
-        """Return the programs that choose endpoints for clients of a namespace, if the labels of pods show them."""
-        names = {name for key, name in _MESHES.items() if self._with_label(namespace, key)}
-        return frozenset(names | self._ingresses)
-
-    @cached_property
-    def _ingresses(self) -> set[str]:
+    def ingress_controllers(self) -> set[str]:
         labels = (each["metadata"].get("labels") or {} for each in self.objects.pods)
         return _INGRESSES & {str(each.get("app.kubernetes.io/name", "")) for each in labels}
 
@@ -177,7 +171,7 @@ class Cluster:
         if not selector or "pods" in self.objects.unread:
             return None
         wanted, (key, value) = selector.items(), next(iter(selector.items()))
-        mine = self._with_label(service["metadata"]["namespace"], key).get(value, ())
+        mine = self.with_label(service["metadata"]["namespace"], key).get(value, ())
         return [each for each in mine if wanted <= (each["metadata"].get("labels") or {}).items()]
 
     @cached_property
@@ -200,7 +194,6 @@ class Cluster:
 
     @cached_property
     def _lease(self) -> Object | None:
-        """The spec of the controller's Lease."""
         named = (each for each in self.objects.leases if each["metadata"]["name"] == CONTROLLER)
         return next((each.get("spec") or {} for each in named), None)
 
@@ -222,7 +215,6 @@ class Cluster:
         return not self._lease.get("holderIdentity") or bool(renewed and now and now > renewed + _PATIENCE * lasts)
 
     def log_of_proxy(self, node: str) -> str:
-        """Return the command that shows the log of a node's proxy pod."""
         metadata = self._proxies[node]["metadata"]
         return f"kubectl -n {metadata['namespace']} logs {metadata['name']}"
 
@@ -241,19 +233,14 @@ class Cluster:
         return found
 
     def gate_off(self, component: str, *gates: str) -> str:
-        """Return the first of these gates that a component's metrics report as disabled, or ""."""
         seen = self.objects.gates.get(component, {})
         return next((each for each in gates if seen.get(each) is False), "")
 
-    def behaviour(self, version: Version, reads: Reads = "all") -> Behaviour:
-        return self._behaviours(version, reads)
-
     @cached_property
     def newest_behaviour(self) -> Behaviour:
-        """The behaviour of a proxy that has the controller's release and default gates."""
         return Behaviour.of(Features(self.features.version, follows=self.features.follows))
 
-    def _behaviour(self, version: Version, reads: Reads) -> Behaviour:
+    def _behaviour(self, version: Version, reads: Reads = "all") -> Behaviour:
         of_proxy = self.objects.gates.get(f"{PROXY} {version[0]}.{version[1]}", {})
         found = Behaviour.of(_features(version, {**self._keys, **of_proxy}, self.features.follows))
         if reads in {"zone", "none"}:

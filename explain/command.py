@@ -16,7 +16,6 @@ from harness.settings.options import BY_NAME, resolve_some
 if TYPE_CHECKING:
     from explain.diagnosis import Diagnosis
     from explain.overview import Overview
-    from explain.service import Asking, Source
 
 _EXAMPLES = examples(
     "explain web                            in the namespace of the current context",
@@ -124,13 +123,11 @@ def explain(
     elif assumed:
         found = explain_if(assumed, clients, service, read, form=form, console=console)
     else:
-        ask = _asking(read, registry) if probe else None
-        found = explain_service(service, read, form=form, console=console, ask=ask)
+        asking = None
+        if probe:
+            from explain.clients import ask
+
+            asking = partial(ask, kubeconfig=read.kubeconfig, context=read.context, registry=registry, say=tell)
+        found = explain_service(service, read, form=form, console=console, ask=asking)
     met = {"crossing": not found.wanting, "failing": not found.failing, "never": True}[threshold]
     ctx.exit(0 if met else 1)
-
-
-def _asking(source: Source, registry: str) -> Asking:
-    from explain.clients import ask
-
-    return partial(ask, kubeconfig=source.kubeconfig, context=source.context, registry=registry, say=tell)

@@ -9,7 +9,7 @@ from explain.causes import Finding, found, listed, many
 from explain.numbers import enough, floating_point_refuses, overloads
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
-from reference.endpointslice.hints import CpuHeuristic, SamePlace, endpoint_hints, topology_annotation
+from reference.endpointslice.hints import CpuHeuristic, SamePlace, endpoint_hints
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, ZONE
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
@@ -34,8 +34,7 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
         named = [each for each, _ in ready if (each.get("hints") or {}).get("forNodes")]
         if named:
             on = {str(name["name"]) for each in named for name in each["hints"]["forNodes"]} & case.cluster.nodes.keys()
-            says = f"{many(len(named), 'endpoint')} have hints for nodes, which the Service does not request"
-            yield found("node-hints-not-asked", says, nodes=sorted(on))
+            yield found("node-hints-not-asked", nodes=sorted(on), count=many(len(named), "endpoint"))
 
 
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
@@ -48,13 +47,12 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
     ]
     if former:
         each = former[0]
-        name, now = name_of(each), nodes[each["nodeName"]].zone
-        count = many(len(former), "endpoint", "has/have")
-        says = f"{count} an old zone: {name} has zone {each['zone']}, but node {each['nodeName']} is in zone {now}"
-        late = case.cluster.late_labels.get(each["nodeName"])
+        node, count = each["nodeName"], many(len(former), "endpoint", "has/have")
+        values = {"count": count, "name": name_of(each), "zone": each["zone"], "node": node, "now": nodes[node].zone}
+        late = case.cluster.late_labels.get(node)
         evidence = (*((late.said,) if late else ()), *case.evidence)
-        on = tuple(sorted({str(one["nodeName"]) for one in former}))
-        yield found("endpoint-of-a-former-zone", says, nodes=on, evidence=evidence, remedy=case.touch)
+        on = sorted({str(one["nodeName"]) for one in former})
+        yield found("endpoint-of-a-former-zone", nodes=on, evidence=evidence, remedy=case.touch, **values)
 
 
 def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequence[tuple[Object, Object]]) -> Finding:
@@ -74,14 +72,13 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
         return found("slice-of-another-manager", **values, patch=_give_hints(case, foreign))
     if len(without) < len(ready):
         names = listed(sorted({one["metadata"]["name"] for _, one in without}))
-        return found("slices-disagree", f"{said}: look at slice {names}", evidence=case.evidence, remedy=case.log)
+        return found("slices-disagree", evidence=case.evidence, remedy=case.log, said=said, names=names)
     if case.cluster.controller_is_gone:
-        return found("controller-gone", f"{said}, and kube-controller-manager is not running", evidence=case.evidence)
+        return found("controller-gone", evidence=case.evidence, said=said)
     if isinstance(case.decided_by, CpuHeuristic) and any("Disabled" in each for each in case.events):
-        says = f"{said}: the obstacle is gone, but the controller has not processed the Service since"
-        return found("hints-not-back", says, evidence=case.evidence, remedy=case.touch)
-    says = f"{said}, though {case.decided_by.reason}"
-    return found("hints-not-written", says, evidence=case.evidence, remedy=case.log)
+        return found("hints-not-back", evidence=case.evidence, remedy=case.touch, said=said)
+    wish = case.decided_by.reason
+    return found("hints-not-written", evidence=case.evidence, remedy=case.log, said=said, wish=wish)
 
 
 def _give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
@@ -106,14 +103,14 @@ def _manager(endpoint_slice: Object) -> str | None:
 def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:
     node, name = endpoint.get("nodeName"), name_of(endpoint)
     if node and node not in case.cluster.nodes:
-        says = f"{said}: node {node} of endpoint {name} does not exist"
-        return found("endpoint-on-a-missing-node", says, remedy=case.of_pod("delete", name))
+        remedy = case.of_pod("delete", name)
+        return found("endpoint-on-a-missing-node", remedy=remedy, said=said, node=node, name=name)
+    why, remedy = "has no zone: it is on no node", "write its zone in the EndpointSlice"
     if node and not case.cluster.nodes[node].zone:
-        says = f"{said}: endpoint {name} is on node {node}, which has no zone label"
-        return found("endpoint-without-zone", says, remedy=label(node))
-    why = f"its slice was written before node {node} had its label" if node else "it is on no node"
-    again = case.touch if node else "write its zone in the EndpointSlice"
-    return found("endpoint-without-zone", f"{said}: endpoint {name} has no zone: {why}", remedy=again)
+        why, remedy = f"is on node {node}, which has no zone label", label(node)
+    elif node:
+        why, remedy = f"has no zone: its slice was written before node {node} had its label", case.touch
+    return found("endpoint-without-zone", remedy=remedy, said=said, name=name, why=why)
 
 
 def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | None:
@@ -128,10 +125,8 @@ def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | 
     if isinstance(refusal, Refusal):
         return _overloaded(case, refusal, shares, len(ready))
     if not hinted and floating_point_refuses(cluster, len(ready)):
-        says = f"{overloads(shares, len(ready))}, which is allowed, but rounds up to more in kube-controller-manager"
-        return found(
-            "floating-point", says, evidence=(_cpu(shares), *case.events), remedy=_instead(case, shares, len(ready))
-        )
+        evidence, remedy = (_cpu(shares), *case.events), _instead(case, shares, len(ready))
+        return found("floating-point", evidence=evidence, remedy=remedy, overload=overloads(shares, len(ready)))
     return None
 
 
@@ -139,14 +134,11 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
     counted = [each for each in case.cluster.nodes.values() if each.counts]
     for node in counted:
         if not node.zone:
-            says = f"node {node.name} is ready and has no zone label, so no endpoint gets hints"
-            return found("node-without-zone", says, evidence=case.events, remedy=label(node.name))
+            return found("node-without-zone", evidence=case.events, remedy=label(node.name), name=node.name)
     zones = sorted({each.zone for each in counted})
     for node in counted if len(zones) > 1 else ():
         if not node.milli_cpu:
-            says = f"node {node.name} is ready and reports no CPU, so no endpoint gets hints"
-            remedy = f"kubectl get node {node.name} -o jsonpath='{{.status.allocatable}}'"
-            return found("node-without-cpu", says, evidence=case.events, remedy=remedy)
+            return found("node-without-cpu", evidence=case.events, name=node.name)
     where = (
         f"all {many(len(counted), 'node')} that count are in zone {zones[0]}"
         if zones
@@ -159,11 +151,12 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
 
 
 def _overloaded(case: Case, refusal: Refusal, shares: ZoneShares, endpoints: int) -> Finding:
+    remedy, zones = _instead(case, shares, endpoints), len(shares.weights)
     if refusal.why == "TooFewEndpoints":
-        says = f"{many(endpoints, 'ready endpoint', 'is/are')} too few for {len(shares.weights)} zones: each needs one"
-        return found("too-few-endpoints", says, evidence=case.events, remedy=_instead(case, shares, endpoints))
-    evidence, says = (_cpu(shares), *case.events), f"{overloads(shares, endpoints)}, and 20 % is the limit"
-    return found("overload", says, evidence=evidence, remedy=_instead(case, shares, endpoints))
+        count = many(endpoints, "ready endpoint", "is/are")
+        return found("too-few-endpoints", evidence=case.events, remedy=remedy, count=count, zones=zones)
+    evidence = (_cpu(shares), *case.events)
+    return found("overload", evidence=evidence, remedy=remedy, overload=overloads(shares, endpoints))
 
 
 def _cpu(shares: ZoneShares) -> str:
@@ -175,14 +168,7 @@ def _cpu(shares: ZoneShares) -> str:
 def _instead(case: Case, shares: ZoneShares, endpoints: int) -> str:
     """Return the two remedies: a number of pods that can be shared evenly between zones, or trafficDistribution."""
     number = enough(shares, endpoints, rules(case.cluster.features).to_add)
-    return f"{case.scale(number)}; or {_by_field(case)}" if number else _by_field(case)
-
-
-def _by_field(case: Case) -> str:
-    """Return the commands that remove the annotation, and set the field unless it is set."""
-    key, _ = topology_annotation(case.service, case.cluster.features)
-    remove = case.kubectl(f"annotate {key}-")
-    return remove if case.spec.get("trafficDistribution") else f"{remove}; {case.set_field()}"
+    return f"{case.scale(number)}; or {case.by_field}" if number else case.by_field
 
 
 def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
@@ -194,14 +180,15 @@ def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
     other = [] if unnamed else [each for each in ready if _differs(each, decided_by)]
     if other:
         each = other[0]
-        says = (
-            f"{many(len(other), 'endpoint', 'has/have')} hints that differ from the request {decided_by.value}: "
-            f"{name_of(each)} of zone {each.get('zone') or '(none)'} is hinted for {_names(each['hints'])}"
-        )
-        yield found("hints-of-somebody-else", says, remedy=case.writers)
+        values = _about(each) | {"count": many(len(other), "endpoint", "has/have"), "value": decided_by.value}
+        wrote = [f"endpoints last written by {listed(case.writers)}"] if case.writers else []
+        yield found("hints-of-somebody-else", evidence=wrote, remedy=case.show_writers, **values)
     elif unnamed:
-        says = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node, though {decided_by.reason}"
-        yield found("hints-not-written", says, evidence=tuple(filter(None, [case.cluster.controller()])))
+        said, evidence = (
+            f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node",
+            [case.cluster.controller()],
+        )
+        yield found("hints-not-written", evidence=[*filter(None, evidence)], said=said, wish=decided_by.reason)
 
 
 def _differs(endpoint: Object, decided_by: SamePlace) -> bool:
@@ -216,17 +203,16 @@ def _moved(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
     moved = [each for each in ready if each.get("zone") and each["zone"] not in zones_of(each["hints"])]
     if moved:
         each = moved[0]
-        says = (
-            f"{many(len(moved), 'endpoint', 'is/are')} hinted for another zone, in proportion to its CPU: "
-            f"{name_of(each)} of zone {each['zone']} for {_names(each['hints'])}"
-        )
-        yield found("hinted-for-another-zone", says, remedy=_by_field(case))
+        count = many(len(moved), "endpoint", "is/are")
+        yield found("hinted-for-another-zone", remedy=case.by_field, count=count, **_about(each))
 
 
 def zones_of(hints: Object) -> list[str]:
     return [str(each["name"]) for each in hints.get("forZones") or ()]
 
 
-def _names(hints: Object) -> str:
-    words = (("forZones", "zone"), ("forNodes", "node"))
-    return ", ".join(f"{word} {each['name']}" for kind, word in words for each in hints.get(kind) or ())
+def _about(endpoint: Object) -> dict[str, str]:
+    """Return the name, the zone and the hints of an endpoint, for a sentence."""
+    words, hints = (("forZones", "zone"), ("forNodes", "node")), endpoint["hints"]
+    hinted = ", ".join(f"{word} {each['name']}" for kind, word in words for each in hints.get(kind) or ())
+    return {"name": name_of(endpoint), "zone": endpoint.get("zone") or "(none)", "hinted": hinted}

@@ -14,7 +14,7 @@ from explain.case import Case, Question
 from explain.causes import CROSSES, FAILS, NOTE, Finding, found, many
 from explain.cluster import Cluster
 from explain.controller_hints import hints, zones_of
-from explain.oddities import misspelt, oddities
+from explain.oddities import oddities, unread
 from explain.proxy_hints import implementations, of_nodes, proxies
 from explain.routes import UNPARSED, Route, nodes_of, routes
 from explain.service_intent import asks_nothing, ended, keys, lacking, nobody, not_ready, policies, words
@@ -164,9 +164,10 @@ def _findings(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         return
     yield from policies(case, by_proxies)
     unasked = isinstance(case.decided_by, NoHints) and not any(map(any_hints, case.slices))
-    if not case.wish and unasked:
-        wrong = misspelt(case)
-        yield from asks_nothing(case) if wrong is None else (wrong,)
+    wrong = [*unread(case)]
+    yield from wrong
+    if not case.wish and unasked and not wrong:
+        yield from asks_nothing(case)
     yield from implementations(case)
     for each in case.questions(by_proxies):
         for one in _of_question(case, each, to_hints=not unasked and case.wish != "local"):

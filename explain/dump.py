@@ -17,18 +17,9 @@ from typing import Any
 import orjson
 import yaml
 
+from explain import objects
 from explain.components import Gates
-from explain.objects import (
-    CILIUM_CONFIG,
-    EVIDENCE,
-    NEEDED,
-    SYSTEM,
-    Objects,
-    about_pod,
-    is_manager,
-    is_proxy,
-    kubelet_version,
-)
+from explain.objects import Objects, about_pod, is_manager, is_proxy, kubelet_version
 from harness.api.client import Object
 from harness.errors import UsageError
 from harness.model import files
@@ -37,8 +28,9 @@ from reference.endpointslice.labels import ZONE
 _MOST_BYTES = 4096 * files.MEGABYTE
 _MOST_DEPTH = 60
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_KINDS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "Pod": "pods", "Event": "events",
-          "Lease": "leases", "ConfigMap": "configmaps"}  # fmt: skip
+_KINDS = {"Ingress": "ingresses"} | {each: f"{each.lower()}s" for each in ("Service", "EndpointSlice", "Node", "Pod",
+    "Event", "Lease", "ConfigMap", "Namespace", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget",
+)}  # fmt: skip
 _SPECIAL = {"version.json", "gates.json"}
 _LOG = b"==== START"  # of a container, in the output of `kubectl cluster-info dump`
 _SUFFIXES = {".json", ".yaml", ".yml"}
@@ -53,13 +45,15 @@ def read(source: str) -> Objects:
         for each in _objects(text, place):
             kind = _KINDS.get(str(each.get("kind", "")))
             if kind:
-                if kind != "nodes":
+                if kind not in {"nodes", "namespaces"}:
                     each["metadata"].setdefault("namespace", "default")
                 found[kind].append(_small(each) if kind == "pods" else each)
     if not found["services"]:
         raise UsageError(f"--from {source}: it has no Service; `kubectl get services -A -o json` writes them")
     unread = {
-        name: f"there are none in {source}" for name in (*NEEDED, *EVIDENCE) if not found[name] and name not in stems
+        name: f"there are none in {source}"
+        for name in (*objects.NEEDED, *objects.EVIDENCE)
+        if not found[name] and name not in stems
     }
     if not found["nodes"]:
         found["nodes"] = _nodes_of(found["endpointslices"])
@@ -68,14 +62,13 @@ def read(source: str) -> Objects:
         )
     pods = found["pods"]
     proxies = [each for each in pods if is_proxy(each)]
-    configs = [each for each in found["configmaps"] if each["metadata"]["name"] == CILIUM_CONFIG]
+    configs = [each for each in found["configmaps"] if each["metadata"]["name"] == objects.CILIUM_CONFIG]
     version, at = _version(folder / "version.json", found["nodes"])
-    kept: dict[str, Sequence[Object]] = {name: found[name] for name in (*NEEDED, *EVIDENCE)}
+    kept: dict[str, Sequence[Object]] = {name: found[name] for name in (*objects.NEEDED, *objects.EVIDENCE)}
     managers = [each for each in pods if is_manager(each)]
-    gates = _gates(folder / "gates.json")
-    return Objects(
-        version, **kept, proxies=proxies, configs=configs, managers=managers, unread=unread, gates=gates, at=at
-    )
+    gates, further = _gates(folder / "gates.json"), {name: found[name] for name in objects.FURTHER if found[name]}
+    roles = {"proxies": proxies, "configs": configs, "managers": managers}
+    return Objects(version, **kept, **roles, unread=unread, gates=gates, further=further, at=at)
 
 
 def _texts(source: str) -> Iterator[tuple[str, bytes]]:
@@ -153,7 +146,7 @@ def _is_object(each: object) -> bool:
 
 def _small(pod: Object) -> Object:
     """Return a pod without the fields that only pods of components need. Components are in kube-system."""
-    if is_proxy(pod) or pod["metadata"].get("namespace") == SYSTEM:
+    if is_proxy(pod) or pod["metadata"].get("namespace") == objects.SYSTEM:
         return pod
     return about_pod(pod, status=False)
 

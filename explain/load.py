@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from explain.case import endpoints_of
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
 from explain.routes import Route, zones_of_endpoints
@@ -41,7 +42,7 @@ def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients
     `clients` is "nodes", "cpu", or shares of zones like "a=5,b=3". Raises `UsageError`.
     """
     weight, zones = _weights(clients, cluster), zones_of_endpoints(slices)
-    borne: dict[str, float] = {canonical(each["addresses"][0]): 0.0 for one in slices for each in _ready(one)}
+    borne = {canonical(each["addresses"][0]): 0.0 for each, _ in endpoints_of(slices) if is_ready(each)}
     even, total = 1 / len(borne) if borne else 0.0, 0.0
     for route in _of_first_ports(found.routes):
         heavy = sum(map(weight, route.nodes))
@@ -50,10 +51,6 @@ def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients
             borne[address] = borne.get(address, 0.0) + heavy / route.used
     alike = Counter((zones.get(address, ""), round(each / total, 6)) for address, each in borne.items() if total)
     return [Share(zone, count, share, even) for (zone, share), count in sorted(alike.items())]
-
-
-def _ready(endpoint_slice: Object) -> list[Object]:
-    return [each for each in endpoint_slice.get("endpoints") or () if is_ready(each)]
 
 
 def _of_first_ports(routes: Sequence[Route]) -> list[Route]:

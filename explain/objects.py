@@ -25,13 +25,23 @@ CILIUM_CONFIG, CILIUM_SETTING = "cilium-config", "enable-service-topology"
 CALICO = "calico-node"  # the proxy in Calico's eBPF mode, which replaces kube-proxy
 _MANAGERS = "component=kube-controller-manager"
 SYSTEM = "kube-system"
-_ABOUT_PODS = {
-    "metadata": ("name", "namespace", "labels", "ownerReferences", "deletionTimestamp"),
-    "spec": ("nodeName",),
-    "status": ("conditions", "phase", "startTime"),
+_ABOUT = {
+    "pods": "metadata.ownerReferences metadata.deletionTimestamp spec.nodeName status.conditions status.phase "
+    "status.startTime",
+    "namespaces": "",
+    "ingresses": "spec.ingressClassName spec.defaultBackend spec.rules",
+    "deployments": "spec.replicas spec.strategy status.observedGeneration status.replicas status.updatedReplicas",
+    "horizontalpodautoscalers": "spec.scaleTargetRef spec.minReplicas spec.maxReplicas",
+    "poddisruptionbudgets": "spec.minAvailable spec.maxUnavailable spec.selector status.disruptionsAllowed",
 }
+"""The fields of objects that an explanation uses, beside their names and labels."""
+
+_ANNOTATIONS = ("linkerd.io/inject", "kubernetes.io/ingress.class", "alb.ingress.kubernetes.io/target-type",
+                "nginx.ingress.kubernetes.io/service-upstream")  # fmt: skip
 NEEDED = ("services", "endpointslices", "nodes")
 EVIDENCE = ("pods", "events", "leases")
+FURTHER = ("namespaces", "ingresses", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets")
+"""Resources that show which clients choose endpoints themselves, and what may empty a zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,8 @@ class Objects:
 
     `unread` maps each resource that was not read to the reason. `proxies` are the pods of programs that may serve
     Services, and `configs` the ConfigMaps of such programs. `managers` are the pods of kube-controller-manager. `gates`
-    are feature gates by component, according to metrics. `at` is the API server's time, like "2026-11-22T10:00:00Z".
+    are feature gates by component, according to metrics. `further` has the objects of `FURTHER` by resource. `at` is
+    the API server's time, like "2026-11-22T10:00:00Z".
     """
 
     version: str
@@ -55,6 +66,7 @@ class Objects:
     configs: Sequence[Object] = ()
     unread: Mapping[str, str] = field(default_factory=dict)
     gates: Gates = field(default_factory=dict)
+    further: Mapping[str, Sequence[Object]] = field(default_factory=dict)
     at: str = ""
 
 
@@ -85,12 +97,15 @@ def _with_evidence(
     found: dict[str, Sequence[Object]] = {}
     unread: dict[str, str] = {}
     system = {"managers": (SYSTEM, _MANAGERS), "leases": (SYSTEM, "")}
-    for name, (namespace, selector) in {**wanted, **system}.items():
+    further = dict.fromkeys(FURTHER, wanted["events"])
+    for name, (namespace, selector) in {**wanted, **system, **further}.items():
         resource = "pods" if name == "managers" else name
         try:
             found[name] = api.list(resource, namespace, label_selector=selector)
         except RefusedError as error:
-            where = f"in namespace {namespace}" if namespace else "in all namespaces"
+            if name in FURTHER and error.response.code == 404:
+                continue  # the API server does not serve it
+            where = f"in namespace {namespace}" if namespace and name != "namespaces" else "in all namespaces"
             unread[name] = f"{error.response.code}; permission to list {resource} {where} is needed"
     answer = api.request("GET", "/version")
     version = str(answer.body.get("gitVersion", ""))
@@ -99,9 +114,12 @@ def _with_evidence(
     found["proxies"] = [] if why else _proxies(api, SYSTEM) or _proxies(api, "")
     gates, dark = read_gates(api, version, found.get("proxies", ()), found.get("managers", ()))
     with contextlib.suppress(RefusedError):
-        found["configs"] = [api.get("configmaps", SYSTEM, CILIUM_CONFIG)] if _runs_cilium(found["proxies"]) else ()
+        labels = [each["metadata"].get("labels") or {} for each in found["proxies"]]
+        cilium = any(each.get("k8s-app") == "cilium" for each in labels)
+        found["configs"] = [api.get("configmaps", SYSTEM, CILIUM_CONFIG)] if cilium else ()
     nodes, at = api.list("nodes"), _moment(answer.date)
-    return Objects(version, services, slices, nodes, **found, unread=unread | dark, gates=gates, at=at)
+    others = {name: found.pop(name) for name in FURTHER if name in found}
+    return Objects(version, services, slices, nodes, **found, unread=unread | dark, gates=gates, further=others, at=at)
 
 
 def _proxies(api: Api, namespace: str) -> list[Object]:
@@ -109,10 +127,6 @@ def _proxies(api: Api, namespace: str) -> list[Object]:
     with contextlib.suppress(RefusedError):
         return [each for one in SELECTORS for each in api.list("pods", namespace, label_selector=one)]
     return []
-
-
-def _runs_cilium(pods: Sequence[Object]) -> bool:
-    return any((each["metadata"].get("labels") or {}).get("k8s-app") == "cilium" for each in pods)
 
 
 def _moment(date: str) -> str:
@@ -136,15 +150,16 @@ def write(objects: Objects, folder: Path) -> list[str]:
 
     Raises `UsageError` if a file exists or cannot be written.
     """
-    about = [about_pod(each) for each in (*objects.pods, *objects.proxies, *objects.managers)]
+    pods = [about_pod(each) for each in (*objects.pods, *objects.proxies, *objects.managers)]
     contents = {
         "services": objects.services,
         "endpointslices": objects.endpointslices,
         "nodes": objects.nodes,
-        "pods": list({(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in about}.values()),
+        "pods": list({(each["metadata"]["namespace"], each["metadata"]["name"]): each for each in pods}.values()),
         "events": objects.events,
         "leases": objects.leases,
         **({"configmaps": [*map(_about_config, objects.configs)]} if objects.configs else {}),
+        **{name: [about(each, name) for each in items] for name, items in objects.further.items()},
     }
     said = []
     try:
@@ -171,22 +186,31 @@ def _write(path: Path, content: Object) -> None:
 
 
 def _about_config(config: Object) -> Object:
-    """Return only the setting of a ConfigMap that an explanation uses."""
     data = {key: value for key, value in (config.get("data") or {}).items() if key == CILIUM_SETTING}
     return {"metadata": {"name": config["metadata"]["name"], "namespace": SYSTEM}, "data": data}
 
 
 def about_pod(pod: Object, *, status: bool = True) -> Object:
     """Return only the pod fields that an explanation uses, without environment, arguments or annotations."""
-    parts = _ABOUT_PODS if status else {"metadata": _ABOUT_PODS["metadata"]}
-    kept = {part: {key: pod[part][key] for key in keys if key in (pod.get(part) or {})} for part, keys in parts.items()}
+    kept = about(pod if status else {"metadata": pod["metadata"]}, "pods")
     containers = (pod.get("spec") or {}).get("containers") or ()
     of_containers = [{key: each[key] for key in ("name", "image", "ports") if key in each} for each in containers]
     return {"apiVersion": "v1", "kind": "Pod", **kept, "spec": {**kept.get("spec", {}), "containers": of_containers}}
 
 
+def about(obj: Object, resource: str) -> Object:
+    names = "metadata.name metadata.namespace metadata.generation metadata.labels"
+    kept: Object = {}
+    for part, _, key in (each.partition(".") for each in f"{names} {_ABOUT[resource]}".split()):
+        if key in (obj.get(part) or {}):
+            kept.setdefault(part, {})[key] = obj[part][key]
+    annotations = obj["metadata"].get("annotations") or {}
+    if used := {key: annotations[key] for key in _ANNOTATIONS if key in annotations}:
+        kept["metadata"]["annotations"] = used
+    return kept
+
+
 def is_proxy(pod: Object) -> bool:
-    """Return whether a pod is of a program that may serve Services."""
     metadata = pod["metadata"]
     found = recognise(metadata["name"], metadata.get("labels")) if "labels" in metadata else None
     return found is not None and bool(found.when) and _is_agent(metadata)

@@ -7,60 +7,70 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from explain.case import Case
-from explain.causes import Finding, found, listed, many
+from explain.causes import NOTE, Finding, found, listed, many
+from explain.choosers import choosers
+from explain.outlook import outlook
+from explain.wish import OFF
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, is_managed
 from reference.objects.endpoints import has_hints, is_ready, name_of
 
 _KEYS = (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)
+_OF_ISTIO = "networking.istio.io/traffic-distribution"
 _ROLES = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-_POD_TARGETS = {
-    "service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip",
-    "cloud.google.com/neg": "",
-    "networking.gke.io/load-balancer-type": "",
-}
-"""Annotations of load balancers that send to pods instead of nodes, with their value ("" for any)."""
 
 
 def oddities(case: Case) -> Iterator[Finding]:
     yield from of_service(case)
-    endpoints = [(each, one) for one in case.slices for each in one.get("endpoints") or ()]
-    if names := case.cluster.choosers(case.namespace):
-        yield found("clients-choose-endpoints", names=listed(sorted(names)))
-    yield from _addresses([each for each, _ in endpoints])
-    yield from _of_hints(case, [(each, one) for each, one in endpoints if has_hints(each)])
-    ready = [each for each, _ in endpoints if is_ready(each)]
+    yield from choosers(case)
+    yield from _addresses([each for each, _ in case.endpoints])
+    yield from _of_hints(case, [(each, one) for each, one in case.endpoints if has_hints(each)])
+    ready = [each for each, _ in case.endpoints if is_ready(each)]
     yield from _places(case, ready)
+    yield from outlook(case, ready)
     if isinstance(case.decided_by, CpuHeuristic):
         yield from _control_plane(case)
 
 
 def of_service(case: Case) -> Iterator[Finding]:
-    metadata, spec = case.service["metadata"], case.spec
-    annotations = metadata.get("annotations") or {}
+    spec = case.spec
     if spec.get("sessionAffinity") == "ClientIP":
         yield found("session-affinity", patch=case.patch({"sessionAffinity": "None"}))
     if spec.get("publishNotReadyAddresses"):
         yield found("publishes-unready-pods", patch=case.patch({"publishNotReadyAddresses": False}))
     if spec.get("internalTrafficPolicy") == "Local" and spec.get("trafficDistribution"):
-        yield found("policy-hides-field", field=spec["trafficDistribution"])
-    for key, value in _POD_TARGETS.items():
-        if key in annotations and value in {"", annotations[key]}:
-            yield found("load-balancer-to-pods", key=key)
+        patch = case.patch({"internalTrafficPolicy": "Cluster"})
+        yield found("policy-hides-field", field=spec["trafficDistribution"], patch=patch)
 
 
-def misspelt(case: Case) -> Finding | None:
-    """Return the annotation that is nearly the topology annotation, if the Service asks for nothing."""
-    annotations = case.service["metadata"].get("annotations") or {}
-    for key, value in sorted(annotations.items() if not case.wish else ()):
-        near = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.85) if key not in _KEYS else []
-        if near or ("topology" in key and key.startswith("service.kubernetes.io/") and key not in _KEYS):
-            meant = TOPOLOGY_MODE if case.cluster.features.at_least(27) else TOPOLOGY_AWARE_HINTS
-            again = f"annotate {meant}={value or 'Auto'}"
-            change = f"{case.kubectl(f'annotate {key}-')}; {case.kubectl(again)}"
-            return found("annotation-misspelt", key=key, meant=meant, change=change)
-    return None
+def unread(case: Case) -> Iterator[Finding]:
+    """Yield labels and annotations that should ask for topology, but that no service proxy or controller reads."""
+    metadata, meant = (
+        case.service["metadata"],
+        TOPOLOGY_MODE if case.cluster.features.at_least(27) else TOPOLOGY_AWARE_HINTS,
+    )
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    asks = case.wish or meant in annotations
+    wrong = [("annotation-as-label", "label", key, labels[key]) for key in _KEYS if key in labels]
+    wrong += [
+        ("annotation-misspelt", "annotate", key, annotations[key]) for key in sorted(annotations) if _is_near(key)
+    ]
+    for cause, verb, key, value in wrong:
+        again = case.kubectl(f"annotate {meant}={value if value in OFF else 'Auto'} --overwrite")
+        change = case.kubectl(f"{verb} {key}-") + ("" if asks else f"; {again}")
+        known = found(cause, key=key, meant=meant, change=change)
+        yield known.weighing(NOTE) if asks else known
+    if not asks and (value := annotations.get(_OF_ISTIO)):
+        yield found("annotation-of-a-mesh", key=_OF_ISTIO, value=value, patch=case.set_field())
+
+
+def _is_near(key: str) -> bool:
+    """Return whether an annotation is nearly one that asks for topology."""
+    if key in _KEYS:
+        return False
+    close = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.85)
+    return bool(close) or ("topology" in key and key.startswith("service.kubernetes.io/"))
 
 
 def _addresses(endpoints: list[Object]) -> Iterator[Finding]:
@@ -82,13 +92,12 @@ def _of_hints(case: Case, hinted: list[tuple[Object, Object]]) -> Iterator[Findi
     zones = {str(name["name"]) for each, _ in hinted for name in each["hints"].get("forZones") or ()}
     if empty := sorted(zones - {*case.cluster.names_of_zones}):
         foreign = any(not is_managed(one) for _, one in hinted)
-        again = case.writers if foreign or not case.spec.get("selector") else case.touch
+        again = case.show_writers if foreign or not case.spec.get("selector") else case.touch
         yield found("hint-for-a-zone-without-nodes", zones=listed(empty), again=again)
     ours = [one for _, one in hinted if is_managed(one)]
     if ours and case.spec.get("selector") and isinstance(case.decided_by, NoHints):
-        fields = [each for one in ours for each in one["metadata"].get("managedFields") or ()]
-        writers = {str(each.get("manager", "?")) for each in fields if "f:endpoints" in (each.get("fieldsV1") or {})}
-        yield found("hints-nobody-asked-for", writers=listed(sorted(writers)) or "an unknown client", touch=case.touch)
+        writers = listed(case.writers) or "an unknown client"
+        yield found("hints-nobody-asked-for", writers=writers, touch=case.touch)
 
 
 def _places(case: Case, ready: list[Object]) -> Iterator[Finding]:
@@ -110,4 +119,6 @@ def _control_plane(case: Case) -> Iterator[Finding]:
     if left_out and case.cluster.features.at_least(23):
         label = next(iter(left_out.values()))
         count = many(len(left_out), "node", "has/have")
-        yield found("control-plane-not-counted", nodes=sorted(left_out), count=count, label=label)
+        yield found(
+            "control-plane-not-counted", nodes=sorted(left_out), count=count, label=label, instead=case.by_field
+        )

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -140,19 +141,9 @@ def _html(view: Overview) -> str:
 
     rows = "\n".join(row("td", each.cells) for each in view.rows)
     unread = "".join(f"<p>{html.escape(for_line(each))}</p>" for each in view.unread)
-    return _PAGE.format(head=row("th", _HEAD), rows=rows, total=html.escape(view.total), unread=unread)
+    page = Path(__file__).with_suffix(".html").read_text(encoding="utf-8").rstrip()
+    return page.format(head=row("th", _HEAD), rows=rows, total=html.escape(view.total), unread=unread)
 
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Services that ask for topology</title>
-<meta name="viewport" content="width=device-width"><style>
-:root {{ color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }}
-table {{ border-collapse: collapse }} td, th {{ padding: .3em .8em; text-align: left; vertical-align: top }}
-tr + tr {{ border-top: 1px solid #8886 }} td:nth-child(3) {{ text-align: right }}
-</style></head><body><main><h1>Services that ask for topology</h1><p>{total}</p>{unread}
-<table><thead>{head}</thead><tbody>
-{rows}
-</tbody></table></main></body></html>"""
 
 FORMATS: dict[str, Callable[[Overview], str]] = {
     "text": _text,

@@ -20,6 +20,7 @@ from explain.causes import CROSSES, FAILS, found, listed, many
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
 from explain.routes import Route
+from explain.text import fields
 from harness.api.client import Object
 from harness.errors import UsageError
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut
@@ -141,7 +142,8 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
             targets = tuple((each, _target(each, route, slices)) for each in expected[:CONTROLS])
             questions.append(Question(node, route.zone, route.family, address, number, route.port, expected, targets))
         else:
-            left_out.append(f"{listed(route.nodes)}: accepts no pods" if len(route.nodes) == 1 else _nobody(route))
+            accept = "accepts no pods" if len(route.nodes) == 1 else "none of them accepts pods"
+            left_out.append(f"{listed(route.nodes)}: {accept}")
     nodes = _of_each_zone(questions)
     left_out += [f"{listed(nodes[MOST_CLIENTS:])}: {MOST_CLIENTS} clients are enough"] if nodes[MOST_CLIENTS:] else []
     kept = tuple(each for each in questions if each.node in nodes[:MOST_CLIENTS])
@@ -171,10 +173,6 @@ def _of_each_zone(questions: Sequence[Question]) -> list[str]:
         turns[node] = held[zone]
         held[zone] += 1
     return sorted(zones, key=turns.__getitem__)
-
-
-def _nobody(route: Route) -> str:
-    return f"{listed(route.nodes)}: none of them accepts pods"
 
 
 def _client(route: Route, ready: Sequence[str], asked: Sequence[str]) -> str:
@@ -277,12 +275,8 @@ def _who(plan: Plan) -> str:
 
 def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:
     rows = [
-        {
-            "node": each.question.node,
-            "zone": each.question.zone,
-            "address": each.question.address,
-            "port": each.question.port,
-            "family": each.question.family,
+        fields(each.question, "node zone address port family")
+        | {
             "expected": sorted({plan.servers[one].name for one in each.question.expected if one in plan.servers}),
             "seen": {_outcome(one, plan): count for one, count in each.outcomes.items()},
             "verdict": each.verdict,

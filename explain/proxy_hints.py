@@ -10,6 +10,7 @@ from explain.case import Case, condition, first_name, label
 from explain.causes import SHOWN, Finding, found, listed, many
 from explain.cluster import LateLabel, Node
 from explain.components import PROXY
+from explain.outlook import ONE_BY_ONE
 from explain.routes import Route
 from harness.api.client import Object
 from harness.checks.service_proxies import ServiceProxy
@@ -21,7 +22,6 @@ from reference.proxy.decision import Behaviour
 
 
 def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    """Yield the reasons why some nodes use endpoints of other zones despite hints."""
     anywhere = [each for each in by_proxies if each.short]
     nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
     nodes = {name: node for name, node in nodes.items() if node.reads in {"all", ""}}  # see `implementations`
@@ -41,9 +41,9 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
     old = {name: node for name, node in deaf.items() if name not in off}
     if old:
         releases = listed(sorted({f"1.{node.version[1]} ({node.proxy})" for node in old.values()}))
-        says = f"{many(len(old), 'node', 'runs/run')} a proxy that does not use these hints: {releases}"
         remedy = f"upgrade kube-proxy on {listed(sorted(old))} to {case.cluster.objects.version or 'a newer release'}"
-        yield found("proxy-too-old", says, nodes=tuple(sorted(old)), remedy=remedy)
+        count = many(len(old), "node", "runs/run")
+        yield found("proxy-too-old", nodes=sorted(old), remedy=remedy, count=count, releases=releases)
     by_zone: dict[str, list[str]] = {}
     for each in anywhere:
         if each.tier == "anywhere" and each.crossing:
@@ -93,34 +93,29 @@ def _uses(behaviour: Behaviour, case: Case) -> int:
 def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Object]) -> Finding:
     if not zone:
         has = "has no zone label, so it uses" if len(names) == 1 else "have no zone label, so they use"
-        says = f"{listed(names)} {has} the endpoints of all zones"
-        return found("client-node-without-zone", says, nodes=names, remedy="; ".join(map(label, names[:SHOWN])))
+        remedy = "; ".join(map(label, names[:SHOWN]))
+        return found("client-node-without-zone", nodes=names, remedy=remedy, names=listed(names), has=has)
     mine = [each for each in known if each.get("zone") == zone]
     ready = [each for each in mine if is_ready(each)]
     there = Counter(str(each.get("zone") or "(none)") for each in known if is_ready(each))
     counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
     evidence = (f"ready endpoints: {counted}",)
     if ready:
-        return found("zone-not-hinted", f"zone {zone} has {many(len(ready), 'ready endpoint')}, but no hints for it",
-                      nodes=names, evidence=evidence, remedy=case.log)  # fmt: skip
-    names_of = listed(sorted(map(name_of, mine)))
+        values = {"zone": zone, "count": many(len(ready), "ready endpoint")}
+        return found("zone-not-hinted", nodes=names, evidence=evidence, remedy=case.log, **values)
+    cause, remedy, values = "zone-without-endpoint", _spread(case), {"names": listed(sorted(map(name_of, mine)))}
     if any(condition(each, "terminating") for each in mine):
-        says = f"the endpoints of zone {zone} are terminating: {names_of}"
-        return found("zone-terminating", says, nodes=names, evidence=evidence, remedy=_one_by_one(case))
-    if mine:
-        says = f"no endpoint of zone {zone} is ready: {names_of}"
-        remedy = case.of_pod("describe", first_name(mine))
-        return found("zone-not-ready", says, nodes=names, evidence=evidence, remedy=remedy)
-    return found("zone-without-endpoint", f"zone {zone} has no endpoint: its nodes use the endpoints of all zones",
-                  nodes=names, evidence=evidence, remedy=_spread(case))  # fmt: skip
+        cause, remedy = "zone-terminating", _one_by_one(case)
+    elif mine:
+        cause, remedy = "zone-not-ready", case.of_pod("describe", first_name(mine))
+    return found(cause, nodes=names, evidence=evidence, remedy=remedy, zone=zone, **values)
 
 
 def _one_by_one(case: Case) -> str:
     """Return a command that makes a Deployment start new pods before old pods stop, or "" for other workloads."""
     if not case.workload.startswith("deployment/"):
         return ""
-    patch = '{"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}}'
-    return f"kubectl -n {case.namespace} patch {case.workload} -p '{patch}'; and {_spread(case)}"
+    return f"{case.patch({'strategy': ONE_BY_ONE}, case.workload)}; and {_spread(case)}"
 
 
 def _spread(case: Case) -> str:
@@ -136,18 +131,17 @@ def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     late = case.cluster.late_labels if by_proxies else {}
     deaf = {name: each for name, each in late.items() if each.restart}
     if deaf:
-        says = f"the zone label of {listed(sorted(deaf))} is newer than the node's proxy, which may not use it"
-        yield _late(says, deaf, "; ".join(each.restart for each in [*deaf.values()][:SHOWN]))
+        yield _late("proxy, which may not use it", deaf, "; ".join(each.restart for each in [*deaf.values()][:SHOWN]))
     if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
-        says = f"the zone label of {listed(sorted(told))} is newer than the node's kube-proxy, which follows it"
-        yield replace(_late(says, told, "nothing; --probe shows whether the proxy has it"), also="")
+        late_label = _late("kube-proxy, which follows it", told, "nothing; --probe shows whether the proxy has it")
+        yield replace(late_label, also="")
     ill = [each.name for each in case.cluster.nodes.values() if not each.proxy_ready]
     if ill and by_proxies:
-        says = f"kube-proxy is not ready on {listed(ill)}: its rules may be old"
         remedy = "; ".join(case.cluster.log_of_proxy(each) for each in ill[:SHOWN])
-        yield found("proxy-not-ready", says, nodes=tuple(ill), remedy=remedy)
+        yield found("proxy-not-ready", nodes=ill, remedy=remedy, names=listed(ill))
 
 
-def _late(says: str, labels: Mapping[str, LateLabel], remedy: str) -> Finding:
-    evidence = tuple(each.said for each in [*labels.values()][:SHOWN])
-    return found("zone-label-changed", says, nodes=tuple(sorted(labels)), evidence=evidence, remedy=remedy)
+def _late(proxy: str, labels: Mapping[str, LateLabel], remedy: str) -> Finding:
+    evidence, names = [each.said for each in [*labels.values()][:SHOWN]], sorted(labels)
+    values = {"names": listed(names), "proxy": proxy}
+    return found("zone-label-changed", nodes=names, evidence=evidence, remedy=remedy, **values)

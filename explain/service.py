@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from explain.differences import Difference, differences
 from explain.load import shares
 from explain.objects import Objects
 from explain.overview import FORMATS, Overview, overview
-from explain.text import ASSUMES, as_json, parts, proxies, supposition
+from explain.text import ASSUMES, as_json, fields, parts, served_by, supposition
 from explain.what_if import supposed, upgraded
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import files_of, find
@@ -65,7 +66,8 @@ def explain_service(name: str, source: Source, *, form: str, console: Console, a
     if form == "json":
         told = as_json(found) | {
             "gates": cluster.objects.gates,
-            "proxies": proxies(cluster),
+            "proxies": Counter(each.proxy for each in cluster.nodes.values()),
+            "served_by": served_by(cluster),
             "unread": cluster.objects.unread,
         }
         _print_json(told | ({"probe": probe_evidence.as_json(plan, answers)} if plan else {}), console)
@@ -91,10 +93,7 @@ def explain_if(
     bears = shares(then, then_there.slices.get(found_as, ()), then_there, clients)
     if form == "json":
         told = {"if": [*assumed], "clients": clients, "assumes": ASSUMES, "now": as_json(before), "then": as_json(then)}
-        borne = [
-            {"zone": each.zone, "endpoints": each.endpoints, "share": each.share, "load": each.load} for each in bears
-        ]
-        _print_json({**told, "shares": borne}, console)
+        _print_json({**told, "shares": [fields(each, "zone endpoints share load") for each in bears]}, console)
     else:
         show(supposition(assumed, clients, before, then, bears), console)
     return then

@@ -32,7 +32,6 @@ def ended(case: Case) -> Finding:
 
 
 def words(case: Case) -> Iterator[Finding]:
-    """Yield the mistakes in the Service's request."""
     annotations = case.service["metadata"].get("annotations") or {}
     key, value = topology_annotation(case.service, case.cluster.features)
     field = case.spec.get("trafficDistribution")
@@ -172,7 +171,6 @@ def _lacking_port(case: Case, port: Object, slices: Sequence[Object]) -> Finding
 
 
 def _add_port(case: Case, endpoint_slice: Object, port: Object) -> str:
-    """Return the command that adds a port of the Service to a slice."""
     new = slice_port(port)
     ports = endpoint_slice.get("ports")
     change = {"path": "/ports/-", "value": new} if ports else {"path": "/ports", "value": [new]}
@@ -210,7 +208,7 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 
 def _external_local(case: Case) -> Finding:
     """Return which nodes give no answer to clients outside the cluster."""
-    endpoints = [each for one in case.slices for each in one.get("endpoints") or ()]
+    endpoints = [each for each, _ in case.endpoints]
     usable = {str(each.get("nodeName") or "") for each in endpoints if is_ready(each)}
     if not usable:
         usable = {str(each.get("nodeName") or "") for each in endpoints if condition(each, "serving")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -64,7 +63,6 @@ def _of(nodes: Sequence[str], diagnosis: Diagnosis) -> str:
 
 
 def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
-    """Yield the lines and the table of routes, for a console."""
     metadata, spec = diagnosis.service["metadata"], diagnosis.service["spec"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(diagnosis)}"
     for each in diagnosis.findings:
@@ -75,7 +73,7 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
     yield _line("Service", f"{spec.get('type', 'ClusterIP')} {addresses}".rstrip())
     controller = f", controller {cluster.controller_image}" if cluster.controller_image else ""
     yield _line("cluster", f"Kubernetes {cluster.objects.version or '?'}, {many(diagnosis.nodes, 'node')}{controller}")
-    yield _line("proxies", ", ".join(f"{count} as of {how}" for how, count in proxies(cluster).items()))
+    yield from (_line("served by", f"{how}: {listed(names)}") for how, names in served_by(cluster).items())
     yield _line("decides", diagnosis.asks)
     yield from (_line("hints", each) for each in diagnosis.hints)
     yield from (_line("gates", f"{name}: {_gates(seen)}") for name, seen in cluster.objects.gates.items())
@@ -85,9 +83,12 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
         yield _table(diagnosis)
 
 
-def proxies(cluster: Cluster) -> Mapping[str, int]:
-    """Return the sources of the proxies' releases (images or kubelets) with their counts, the most frequent first."""
-    return dict(Counter(each.proxy for each in cluster.nodes.values()).most_common())
+def served_by(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """Return the nodes of each program that serves Services, with its version and how both are known."""
+    found: dict[str, list[str]] = {}
+    for each in cluster.nodes.values():
+        found.setdefault(each.served_by, []).append(each.name)
+    return found
 
 
 def _gates(seen: Mapping[str, bool]) -> str:
@@ -121,7 +122,6 @@ def _table(diagnosis: Diagnosis) -> Table:
 def supposition(
     assumed: Sequence[str], clients: str, before: Diagnosis, then: Diagnosis, bears: Sequence[Share]
 ) -> Iterator[Any]:
-    """Yield the effect of assumptions, for a console."""
     metadata = before.service["metadata"]
     yield f"Service {metadata['namespace']}/{metadata['name']}: {answer(before)}"
     yield f"If {', '.join(assumed)}: {answer(then)}"
@@ -156,46 +156,21 @@ def _bears(bears: Sequence[Share]) -> Table:
 
 def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
     metadata = diagnosis.service["metadata"]
-    return {
-        "namespace": metadata["namespace"],
-        "service": metadata["name"],
-        "answer": answer(diagnosis),
-        "asks": diagnosis.asks,
-        "wish": diagnosis.wish,
-        "wanting": diagnosis.wanting,
-        "unmet": list(diagnosis.unmet),
-        "nodes": diagnosis.nodes,
-        "crossing": list(diagnosis.crossing),
-        "failing": list(diagnosis.failing),
-        "uncertain": list(diagnosis.uncertain),
-        "hints": list(diagnosis.hints),
-        "causes": [
-            {
-                "id": each.cause.id,
-                "weight": each.cause.weight.name.lower().replace("_", "-"),
-                "severity": each.severity,
-                "says": each.says,
-                "nodes": list(each.nodes),
-                "ports": list(each.ports),
-                "evidence": list(each.evidence),
-                "remedy": each.remedy or each.cause.remedy,
-                "also": each.also,
-                "source": each.cause.source,
-            }
-            for each in diagnosis.findings
-        ],
-        "routes": [
-            {
-                "nodes": list(each.nodes),
-                "zone": each.zone,
-                "port": each.port,
-                "family": each.family,
-                "uses": each.tier,
-                "endpoints": list(each.endpoints),
-                "elsewhere": each.crossing,
-                "because": each.because,
-                "short": each.short,
-            }
-            for each in diagnosis.routes
-        ],
-    }
+    whole = {"namespace": metadata["namespace"], "service": metadata["name"], "answer": answer(diagnosis)}
+    causes = [
+        {"id": each.cause.id, "weight": each.cause.weight.name.lower().replace("_", "-")}
+        | fields(each, "severity says nodes ports evidence also")
+        | {"remedy": each.remedy or each.cause.remedy, "source": each.cause.source}
+        for each in diagnosis.findings
+    ]
+    routes = [
+        fields(each, "nodes zone port family endpoints because short") | {"uses": each.tier, "elsewhere": each.crossing}
+        for each in diagnosis.routes
+    ]
+    own = fields(diagnosis, "asks wish wanting unmet nodes crossing failing uncertain hints")
+    return {**whole, **own, "causes": causes, "routes": routes}
+
+
+def fields(value: object, names: str) -> dict[str, Any]:
+    found = {name: getattr(value, name) for name in names.split()}
+    return {name: list(each) if isinstance(each, tuple) else each for name, each in found.items()}

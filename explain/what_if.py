@@ -19,16 +19,8 @@ from explain.numbers import floating_point_refuses
 from explain.objects import Objects, is_kube_proxy
 from harness.api.client import Object
 from harness.errors import UsageError
+from reference.endpointslice import labels
 from reference.endpointslice.hints import CpuHeuristic
-from reference.endpointslice.labels import (
-    CONTROLLER,
-    MANAGED_BY,
-    SERVICE_NAME,
-    TOPOLOGY_AWARE_HINTS,
-    TOPOLOGY_MODE,
-    node_zone,
-    service_name,
-)
 from reference.endpointslice.plan import plan_service
 from reference.endpointslice.zones import counts
 from reference.features import NEWEST, OLDEST, Features
@@ -85,12 +77,10 @@ def _patched(objects: Objects, name: ServiceName, **spec: str | None) -> Objects
 
 def _annotated(objects: Objects, name: ServiceName, value: str) -> Objects:
     def change(service: Object) -> None:
-        kept = {
-            key: text
-            for key, text in (service["metadata"].get("annotations") or {}).items()
-            if key not in {TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS}
-        }
-        service["metadata"]["annotations"] = kept | ({TOPOLOGY_MODE: value} if value else {})
+        kept = dict(service["metadata"].get("annotations") or {})
+        for key in (labels.TOPOLOGY_MODE, labels.TOPOLOGY_AWARE_HINTS):
+            kept.pop(key, None)
+        service["metadata"]["annotations"] = kept | ({labels.TOPOLOGY_MODE: value} if value else {})
 
     return _changed(objects, name, change)
 
@@ -104,9 +94,9 @@ def _changed(objects: Objects, name: ServiceName, change: Callable[[Object], Non
 
 
 def _without_zone(objects: Objects, zone: str) -> Objects:
-    gone = {each["metadata"]["name"] for each in objects.nodes if node_zone(each) == zone}
+    gone = {each["metadata"]["name"] for each in objects.nodes if labels.node_zone(each) == zone}
     if not gone:
-        there = ", ".join(sorted({node_zone(each) for each in objects.nodes} - {""}))
+        there = ", ".join(sorted({labels.node_zone(each) for each in objects.nodes} - {""}))
         raise UsageError(f"--if without-zone={zone}: no node is in this zone; there are {there or 'no zones'}")
     nodes = [each for each in objects.nodes if each["metadata"]["name"] not in gone]
     slices = [_without(each, gone) for each in objects.endpointslices]
@@ -120,7 +110,7 @@ def _without(endpoint_slice: Object, gone: set[str]) -> Object:
 
 def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features) -> Objects:
     """Return the objects with this number of pods, added where there are fewest, or removed where there are most."""
-    nodes = {each["metadata"]["name"]: node_zone(each) for each in objects.nodes if counts(each, features)}
+    nodes = {each["metadata"]["name"]: labels.node_zone(each) for each in objects.nodes if counts(each, features)}
     if not nodes:
         raise UsageError("--if scale: no node is ready")
     mine = [each for each in objects.endpointslices if _of(each) == name]
@@ -142,16 +132,12 @@ def _name(service: Object) -> ServiceName:
 
 
 def _of(endpoint_slice: Object) -> ServiceName:
-    return endpoint_slice["metadata"].get("namespace", ""), service_name(endpoint_slice)
+    return endpoint_slice["metadata"].get("namespace", ""), labels.service_name(endpoint_slice)
 
 
 def _empty(name: ServiceName, family: str) -> Object:
-    labels = {SERVICE_NAME: name[1]}
-    return {
-        "metadata": {"name": f"{name[1]}-if", "namespace": name[0], "labels": labels},
-        "addressType": family,
-        "ports": [],
-    }
+    metadata = {"name": f"{name[1]}-if", "namespace": name[0], "labels": {labels.SERVICE_NAME: name[1]}}
+    return {"metadata": metadata, "addressType": family, "ports": []}
 
 
 def _spread(ready: Sequence[Object], wanted: int, nodes: Mapping[str, str], family: str) -> list[Object]:
@@ -226,8 +212,8 @@ def _hinted(cluster: Cluster, name: ServiceName, nodes: Mapping[str, Object]) ->
 
 def _by_controller(endpoint_slice: Object) -> bool:
     """Return whether the controller writes a slice. It leaves those of other managers alone."""
-    labels = endpoint_slice["metadata"].get("labels") or {}
-    return bool(labels.get(MANAGED_BY, CONTROLLER) == CONTROLLER)
+    given = endpoint_slice["metadata"].get("labels") or {}
+    return bool(given.get(labels.MANAGED_BY, labels.CONTROLLER) == labels.CONTROLLER)
 
 
 def _plain(endpoint: Object) -> Object:
@@ -245,17 +231,13 @@ def _pods_of(slices: Sequence[Object]) -> list[list[Object]]:
 def _pod(endpoints: Sequence[Object], number: int, service: Object) -> Object:
     first = endpoints[0]
     name = (first.get("targetRef") or {}).get("name") or f"if-{number}"
-    conditions = first.get("conditions") or {}
+    given = first.get("conditions") or {}
     metadata = {"name": name, "namespace": service["metadata"]["namespace"], "uid": name}
-    if conditions.get("terminating"):
+    if given.get("terminating"):
         metadata["deletionTimestamp"] = "2000-01-01T00:00:00Z"
-    serving = conditions.get("serving")
+    serving = given.get("serving")
     ready = is_ready(first) if serving is None else serving
     ips = [{"ip": address} for each in endpoints for address in each["addresses"][:1]]
-    status = {
-        "phase": "Running",
-        "podIP": ips[0]["ip"],
-        "podIPs": ips,
-        "conditions": [{"type": "Ready", "status": str(bool(ready))}],
-    }
+    conditions = [{"type": "Ready", "status": str(bool(ready))}]
+    status = {"phase": "Running", "podIP": ips[0]["ip"], "podIPs": ips, "conditions": conditions}
     return {"metadata": metadata, "spec": {"nodeName": first.get("nodeName"), "containers": []}, "status": status}

@@ -35,6 +35,10 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _PREFIXES = {
+    "deployments": "/apis/apps/v1",
+    "horizontalpodautoscalers": "/apis/autoscaling/v2",
+    "ingresses": "/apis/networking.k8s.io/v1",
+    "poddisruptionbudgets": "/apis/policy/v1",
     "endpointslices": "/apis/discovery.k8s.io/v1",
     "leases": "/apis/coordination.k8s.io/v1",
     "podlocators": "/apis/trafficdist.dev/v1alpha1",

@@ -14,14 +14,18 @@ from typing import Any
 
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
-from explain.objects import Objects
+from explain.objects import FURTHER, Objects
 from explain.what_if import supposed, with_hints
 from harness.api.client import Object
 from reference.apiserver import ApiServer
 from reference.apiserver.patches import JSON, STRATEGIC
 from reference.features import Features
+from reference.objects.endpoints import is_ready, name_of
+from tests.explain.kinds import KINDS, with_disruptions_allowed
 
-_RESOURCES = {"service": "services", "node": "nodes", "pod": "pods", "endpointslice": "endpointslices"}
+_RESOURCES = {each.resource.singular: each.resource.plural for each in KINDS} | {
+    each: f"{each}s" for each in ("service", "node", "pod", "endpointslice", "namespace")
+}
 _SHOWS = {"get", "describe", "logs"}
 _REPLACE = " | jq 'del(.spec.clusterIP, .spec.clusterIPs)' | kubectl replace --force -f -"
 
@@ -32,12 +36,16 @@ class Applied:
     def __init__(self, seen: Objects) -> None:
         self.seen = seen
         self.api = ApiServer(Features(follows="released"), service_cidrs=("10.96.0.0/16", "fd00:96::/112"))
-        for namespace in {each["metadata"]["namespace"] for each in (*seen.services, *seen.pods)} - {"default"}:
-            if namespace != "kube-system":
-                self.api.create("namespaces", "", {"metadata": {"name": namespace}})
+        for kind in KINDS:
+            self.api.add_kind(kind)
+        spaces = {each["metadata"]["name"]: each for each in seen.further.get("namespaces", ())}
+        for name in {each["metadata"]["namespace"] for each in (*seen.services, *seen.pods)} - {"default"} | {*spaces}:
+            if name != "kube-system":
+                self.api.create("namespaces", "", spaces.get(name, {"metadata": {"name": name}}))
         pods = [_whole(each) for each in seen.pods if each["metadata"]["namespace"] != "kube-system"]
         slices = [_alone(each, number, seen) for number, each in enumerate(seen.endpointslices)]
-        for resource, objects in (("nodes", seen.nodes), ("services", seen.services), ("pods", pods)):
+        further = [(name, objects) for name, objects in seen.further.items() if name != "namespaces"]
+        for resource, objects in (("nodes", seen.nodes), ("services", seen.services), ("pods", pods), *further):
             for each in objects:
                 self._create(resource, each)
         for each in slices:
@@ -48,7 +56,7 @@ class Applied:
         if spec.get("type") == "ExternalName":
             obj = {**obj, "spec": {key: each for key, each in spec.items() if key not in {*_ADDRESSES, "ipFamilies"}}}
         made = self.api.create(resource, namespace, obj)
-        if "status" in obj and resource != "services":
+        if "status" in obj and resource != "services" and self.api.registry.strategy(resource).resource.has_status:
             self.api.update_status(resource, namespace, {**made, "status": obj["status"]})
 
     @property
@@ -62,7 +70,9 @@ class Applied:
         kept = {each: self.api.list(each) for each in ("services", "endpointslices", "nodes")}
         services = [each for each in kept["services"] if each["metadata"]["name"] == self.name[1]]
         pods = self.api.list("pods") if "pods" not in self.seen.unread else ()
-        return replace(self.seen, **{**kept, "services": services, "pods": pods})  # type: ignore[arg-type]
+        further = {name: self.api.list(name) for name in FURTHER}
+        changed = {**kept, "services": services, "pods": pods, "further": further}
+        return replace(self.seen, **changed)  # type: ignore[arg-type]
 
     def apply(self, remedy: str) -> bool:
         """Run the commands of a remedy. Return whether one of them changes something."""
@@ -70,8 +80,11 @@ class Applied:
         return any(changed)
 
     def settled(self) -> Cluster:
-        """Return the cluster after the controller has processed the changes."""
-        return Cluster(with_hints(Cluster(replace(self.objects, events=()), "released"), self.name), "released")
+        """Return the cluster after the controllers have processed the changes."""
+        now = with_hints(Cluster(replace(self.objects, events=()), "released"), self.name)
+        ready = {name_of(each) for one in now.endpointslices for each in one["endpoints"] if is_ready(each)}
+        budgets = [with_disruptions_allowed(each, len(ready)) for each in now.further["poddisruptionbudgets"]]
+        return Cluster(replace(now, further={**now.further, "poddisruptionbudgets": budgets}), "released")
 
     def _run(self, command: str) -> bool:
         if command.endswith(_REPLACE):
@@ -88,7 +101,12 @@ class Applied:
         if verb == "scale":
             self._scale(int(rest[-1].partition("=")[2]))
             return True
-        resource, name, *more = [each for each in rest if each != "--overwrite"]
+        if verb == "uncordon":
+            self.api.patch("nodes", "", rest[0], {"spec": {"unschedulable": None}})
+            return True
+        place, *more = [each for each in rest if each != "--overwrite"]
+        resource, _, name = place.partition("/")
+        name, *more = [name, *more] if name else more
         self._change(verb, _RESOURCES[resource], namespace, name, more)
         return True
 
@@ -98,7 +116,9 @@ class Applied:
                 self.api.patch(resource, namespace, name, json.loads(patch), content_type=JSON)
             case "patch", ["-p", patch]:
                 value = json.loads(patch.replace('"KEY":"VALUE"', '"app":"web"'))
-                self.api.patch(resource, namespace, name, value, content_type=STRATEGIC)
+                made = self.api.patch(resource, namespace, name, value, content_type=STRATEGIC)
+                if resource == "horizontalpodautoscalers":
+                    self._scale(made["spec"]["minReplicas"])
             case "annotate" | "label", [change]:
                 key, _, value = change.removesuffix("-").partition("=")
                 field = "labels" if verb == "label" else "annotations"
@@ -149,7 +169,8 @@ def _alone(endpoint_slice: Object, number: int, seen: Objects) -> Object:
 def commands(remedy: str) -> list[str]:
     """Return the commands of the first alternative of a remedy."""
     first = re.split(r"; or |, or ", remedy)[0]
-    return [each for each in first.split("; ") if each.startswith("kubectl ")]
+    parts = (each.removeprefix("otherwise ") for each in first.split("; "))
+    return [each for each in parts if each.startswith("kubectl ")]
 
 
 def now(cluster: Cluster) -> Diagnosis:

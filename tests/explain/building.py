@@ -145,6 +145,43 @@ def owned(name: str, place: str) -> Object:
     return made
 
 
+def namespace(name: str = "shop", annotations: Mapping[str, str] | None = None, **labels: str) -> Object:
+    return {"metadata": {"name": name, "annotations": dict(annotations or {}), "labels": labels}}
+
+
+def ingress(kind: str, annotations: Mapping[str, str] | None = None, *, to: str = "web") -> Object:
+    """Return an Ingress of this class with one path to a Service."""
+    backend = {"service": {"name": to, "port": {"number": 80}}}
+    paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
+    metadata = {"name": "front", "namespace": "shop", "annotations": dict(annotations or {})}
+    return {"metadata": metadata, "spec": {"ingressClassName": kind, "rules": [{"http": {"paths": paths}}]}}
+
+
+def deployment(replicas: int, updated: int, **strategy: Any) -> Object:
+    """Return Deployment web, of whose pods so many are of the newest template."""
+    return {
+        "metadata": {"name": "web", "namespace": "shop", "generation": 2},
+        "spec": {"replicas": replicas, "strategy": strategy},
+        "status": {"observedGeneration": 2, "replicas": replicas, "updatedReplicas": updated},
+    }
+
+
+def autoscaler(least: int, most: int) -> Object:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most}
+    return {"metadata": {"name": "web", "namespace": "shop"}, "spec": spec}
+
+
+def budget(allowed: int, **bound: Any) -> Object:
+    spec = {"selector": {"matchLabels": {"app": "web"}}, **bound}
+    metadata = {"name": "web", "namespace": "shop"}
+    return {"metadata": metadata, "spec": spec, "status": {"disruptionsAllowed": allowed}}
+
+
+def cordoned(name: str, zone: str) -> Object:
+    return {**node(name, zone), "spec": {"unschedulable": True}}
+
+
 def labelled(name: str, zone: str, manager: str = "kubectl-label", **more: Any) -> Object:
     """Return a node whose zone label was set at 10:00."""
     fields = {"f:metadata": {"f:labels": {"f:topology.kubernetes.io/zone": {}}}}

@@ -434,6 +434,47 @@ ROWS = {
     "hints for nodes": Row(
         "node-hints-not-asked", _node_hints, by(_republish), "find out which client writes them", EACH_ZONE, note=True
     ),
+    "a pod on a node that is not ready": Row(
+        "endpoint-on-a-node-not-ready",
+        in_turn(served(publishNotReadyAddresses=True), _no_longer_ready("c1")),
+        by(in_turn(lambda shop: shop.patch(publishNotReadyAddresses=False), _ready_again)),
+        "kubectl describe node c1",
+        "c1",
+        note=True,
+    ),
+    "session affinity": Row(
+        "session-affinity", served(sessionAffinity="ClientIP"), commands, '{"sessionAffinity":"None"}', note=True
+    ),
+    "pods that are published before they are ready": Row(
+        "publishes-unready-pods",
+        served(publishNotReadyAddresses=True),
+        commands,
+        '{"publishNotReadyAddresses":false}',
+        note=True,
+    ),
+    "a misspelt annotation": Row(
+        "annotation-misspelt",
+        served(annotations={f"{MODE}s": "Auto"}),
+        commands,
+        f"annotate service web {MODE}s-",
+        note=True,
+    ),
+    "the annotation as a label": Row(
+        "annotation-as-label", served(labels=AUTO), commands, f"label service web {MODE}-", note=True
+    ),
+    "the annotation of a mesh": Row(
+        "annotation-of-a-mesh",
+        served(asks=None, annotations={"networking.istio.io/traffic-distribution": "PreferClose"}),
+        commands,
+        FIELD,
+    ),
+    "a waypoint": Row(
+        "service-behind-a-proxy",
+        served(labels={"istio.io/use-waypoint": "gate"}),
+        commands,
+        "label service web istio.io/use-waypoint=none --overwrite",
+        note=True,
+    ),
     "a node that lost its label": Row(
         "client-node-without-zone",
         in_turn(served(), lambda shop: shop.move("b2", None)),

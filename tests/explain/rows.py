@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from explain.objects import Objects
+from harness.api.client import Object
 from tests.explain.building import (
     AUTO,
     EACH_ZONE,
     MODE,
     agent,
+    autoscaler,
+    budget,
     by_annotation,
+    cordoned,
+    deployment,
     endpoint,
     event,
+    ingress,
     labelled,
     lease,
+    namespace,
     node,
     nodes,
     objects,
@@ -219,6 +227,18 @@ ROWS = {
         "4 endpoints over 3 zones with this CPU would overload a zone by",
         "scale deployment/web --replicas=",
         evidence="CPU of the zones: a 42%, b 33%, c 25%",
+        crossing="a1 b1 c1",
+    ),
+    "more than twenty per cent beside an autoscaler": Row(
+        "overload",
+        objects(
+            by_annotation(),
+            of_slice(*unhinted("a1", "b1", "c1", "a1")),
+            on=MORE_THAN_EDGE,
+            pods=[owned("web-7f-x", "a1")],
+            further={"horizontalpodautoscalers": [autoscaler(4, 4)]},
+        ),
+        remedy='patch horizontalpodautoscaler web -p \'{"spec":{"minReplicas":7,"maxReplicas":7}}\'; or',
         crossing="a1 b1 c1",
     ),
     "what kept hints away stands no more": Row(
@@ -508,32 +528,254 @@ ROWS |= {
 }
 GONE = endpoint("c1", ready=False, serving=False, terminating=True, hints="")
 REUSED = {**endpoint("b1"), "addresses": GONE["addresses"]}
+TWO_EACH = of_slice(*EACH_ZONE, endpoint("a2", number=2), endpoint("b2", number=2), endpoint("c1", number=2))
+PODS = [owned("web-7f-x", "a1")]
+WAYPOINT = {"istio.io/use-waypoint": "gate"}
+
+
+def further(asked: Object | None = None, *slices: Object, pods: Sequence[Object] = PODS, **found: Object) -> Objects:
+    """Return a cluster that also has an object of these resources."""
+    return objects(asked, *slices, pods=pods, further={name: [each] for name, each in found.items()})
+
+
+@dataclass(frozen=True)
+class Note:
+    """A cluster in which nothing goes wrong, a finding about it, and the nodes and the begin of its remedy."""
+
+    cause: str
+    seen: Objects
+    remedy: str
+    nodes: str = ""
+
+
+SERVICE = "kubectl -n shop {} service web {}".format
+UNASK = SERVICE("annotate", "service.kubernetes.io/topology-mode-")
+ANNOTATE = SERVICE("annotate", f"{MODE}=Auto --overwrite")
+OTHERWISE = "nothing, if the mesh should choose for clients of shop; otherwise kubectl {} namespace shop {}-".format
+PATCH = "kubectl -n shop patch {} web -p '{{\"spec\":{}}}'".format
+ONE_BY_ONE = '{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}'
+ASK = PATCH("service", '{"trafficDistribution":"PreferSameZone"}')
+TOUCH = SERVICE("annotate", 'trafficdist.dev/touched="$(date +%s)" --overwrite')
 NOTES = {
-    "clients-choose-endpoints": objects(
-        service(), pods=[pod("web-a1", "a1", **{"app": "web", "security.istio.io/tlsMode": "istio"})]
+    "clients with sidecars": Note(
+        "clients-choose-endpoints",
+        objects(service(), pods=[pod("web-a1", "a1", **{"app": "web", "security.istio.io/tlsMode": "istio"})]),
+        "look for the locality settings of the mesh or the ingress controller",
     ),
-    "session-affinity": objects(service(sessionAffinity="ClientIP")),
-    "publishes-unready-pods": objects(service(publishNotReadyAddresses=True)),
-    "policy-hides-field": objects(service(internalTrafficPolicy="Local"), on=nodes(a2=None, b2=None)),
-    "load-balancer-to-pods": objects(
-        service({"service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip"}, type="LoadBalancer")
+    "a namespace in an ambient mesh": Note(
+        "namespace-in-an-ambient-mesh",
+        further(namespaces=namespace(**{"istio.io/dataplane-mode": "ambient"})),
+        OTHERWISE("label", "istio.io/dataplane-mode"),
     ),
-    "annotation-misspelt": objects(service({"service.kubernetes.io/topology-modes": "Auto"}, asks=""), NO_HINTS),
-    "address-of-two-endpoints": objects(service(), of_slice(*EACH_ZONE[:2], GONE, REUSED), on=nodes(c1=None)),
-    "endpoint-in-two-slices": objects(service(), of_slice(*EACH_ZONE), of_slice(EACH_ZONE[0], name="web-2")),
-    "hint-for-a-zone-without-nodes": objects(service(asks=""), of_slice(endpoint("a1", hints="z"))),
-    "hints-nobody-asked-for": objects(service(asks="")),
-    "endpoint-on-a-node-not-ready": objects(service(), on=nodes(c1=node("c1", "c", ready=False))),
-    "control-plane-not-counted": objects(
-        by_annotation(),
-        on=nodes(a2=None, b2=None, c0=node("c0", "c", labels=CONTROL_PLANE)),
+    "a namespace with sidecars of Istio": Note(
+        "namespace-injects-sidecars",
+        further(namespaces=namespace(**{"istio-injection": "enabled"})),
+        OTHERWISE("label", "istio-injection"),
     ),
-    "annotation-unknown": objects(service({MODE: "AUTO"})),
-    "annotation-hidden": objects(service({OLD_KEY: "", MODE: "Auto"})),
-    "annotation-overrides-field": objects(service(AUTO), on=nodes(a2=None, b2=None)),
-    "external-policy-local": objects(service(type="NodePort", externalTrafficPolicy="Local")),
-    "external-clients": objects(service(type="LoadBalancer")),
-    "node-hints-not-asked": objects(service(), NODE_HINTS),
-    "proxy-not-ready": objects(service(), proxies=[proxy("a1", ready=False)]),
-    "zone-label-changed": objects(service(), on=nodes(a2=labelled("a2", "a")), proxies=[proxy("a2", started=EARLY)]),
+    "a namespace with sidecars of Linkerd": Note(
+        "namespace-injects-sidecars",
+        further(namespaces=namespace(annotations={"linkerd.io/inject": "enabled"})),
+        OTHERWISE("annotate", "linkerd.io/inject"),
+    ),
+    "a namespace with sidecars of Kuma": Note(
+        "namespace-injects-sidecars",
+        further(namespaces=namespace(**{"kuma.io/sidecar-injection": "enabled"})),
+        OTHERWISE("label", "kuma.io/sidecar-injection"),
+    ),
+    "a waypoint of the Service": Note(
+        "service-behind-a-proxy",
+        objects(service(labels=WAYPOINT)),
+        SERVICE("label", "istio.io/use-waypoint=none --overwrite"),
+    ),
+    "a waypoint of the namespace": Note(
+        "service-behind-a-proxy",
+        further(namespaces=namespace(**WAYPOINT)),
+        SERVICE("label", "istio.io/use-waypoint=none --overwrite"),
+    ),
+    "the Envoy of Cilium": Note(
+        "service-behind-a-proxy",
+        objects(service({"service.cilium.io/lb-l7": "enabled"})),
+        SERVICE("annotate", "service.cilium.io/lb-l7-"),
+    ),
+    "an Ingress of ingress-nginx": Note(
+        "ingress-to-endpoints",
+        further(ingresses=ingress("nginx-public")),
+        "kubectl -n shop annotate ingress front nginx.ingress.kubernetes.io/service-upstream=true --overwrite",
+    ),
+    "an Ingress of Traefik": Note(
+        "ingress-to-endpoints",
+        further(ingresses=ingress("traefik")),
+        SERVICE("annotate", "traefik.ingress.kubernetes.io/service.nativelb=true --overwrite"),
+    ),
+    "an Ingress of Kong": Note(
+        "ingress-to-endpoints",
+        further(ingresses=ingress("kong")),
+        SERVICE("annotate", "ingress.kubernetes.io/service-upstream=true --overwrite"),
+    ),
+    "a port for gRPC": Note(
+        "long-lived-connections",
+        objects(service(ports=[{"port": 80, "protocol": "TCP", "targetPort": 8080, "appProtocol": "grpc"}])),
+        "nothing, if clients connect again from time to time",
+    ),
+    "session affinity": Note(
+        "session-affinity",
+        objects(service(sessionAffinity="ClientIP")),
+        PATCH("service", '{"sessionAffinity":"None"}'),
+    ),
+    "pods that are published before they are ready": Note(
+        "publishes-unready-pods",
+        objects(service(publishNotReadyAddresses=True)),
+        PATCH("service", '{"publishNotReadyAddresses":false}'),
+    ),
+    "a policy beside the field": Note(
+        "policy-hides-field",
+        objects(service(internalTrafficPolicy="Local"), on=nodes(a2=None, b2=None)),
+        "nothing, if the policy is intended; otherwise " + PATCH("service", '{"internalTrafficPolicy":"Cluster"}'),
+    ),
+    "a load balancer of AWS to pods": Note(
+        "load-balancer-to-pods",
+        objects(service({"service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip"}, type="LoadBalancer")),
+        "look for the zone setting of the load balancer",
+    ),
+    "a load balancer of an Ingress to pods": Note(
+        "load-balancer-to-pods",
+        further(ingresses=ingress("alb", {"alb.ingress.kubernetes.io/target-type": "ip"})),
+        "look for the zone setting of the load balancer",
+    ),
+    "network endpoint groups": Note(
+        "load-balancer-to-pods",
+        objects(service({"cloud.google.com/neg": '{"ingress": true}'})),
+        "look for the zone setting of the load balancer",
+    ),
+    "a misspelt annotation": Note(
+        "annotation-misspelt",
+        objects(service({"service.kubernetes.io/topology-modes": "Auto"}, asks=""), NO_HINTS),
+        f"{SERVICE('annotate', 'service.kubernetes.io/topology-modes-')}; {ANNOTATE}",
+    ),
+    "a misspelt annotation beside the field": Note(
+        "annotation-misspelt",
+        objects(service({"service.kubernetes.io/topology-awareness": "Auto"})),
+        SERVICE("annotate", "service.kubernetes.io/topology-awareness-"),
+    ),
+    "the annotation as a label": Note(
+        "annotation-as-label",
+        objects(service(labels=AUTO, asks=""), NO_HINTS),
+        f"{SERVICE('label', f'{MODE}-')}; {ANNOTATE}",
+    ),
+    "the annotation of a mesh": Note(
+        "annotation-of-a-mesh",
+        objects(service({"networking.istio.io/traffic-distribution": "PreferClose"}, asks=""), NO_HINTS),
+        PATCH("service", '{"trafficDistribution":"PreferSameZone"}'),
+    ),
+    "an address of two endpoints": Note(
+        "address-of-two-endpoints",
+        objects(service(), of_slice(*EACH_ZONE[:2], GONE, REUSED), on=nodes(c1=None)),
+        "nothing; proxies use the ready endpoint",
+    ),
+    "an endpoint in two slices": Note(
+        "endpoint-in-two-slices",
+        objects(service(), of_slice(*EACH_ZONE), of_slice(EACH_ZONE[0], name="web-2")),
+        "nothing, unless it stays so",
+    ),
+    "a hint for a zone without nodes": Note(
+        "hint-for-a-zone-without-nodes", objects(service(asks=""), of_slice(endpoint("a1", hints="z"))), TOUCH
+    ),
+    "hints that nobody asked for": Note("hints-nobody-asked-for", objects(service(asks="")), TOUCH),
+    "an endpoint on a node that is not ready": Note(
+        "endpoint-on-a-node-not-ready",
+        objects(service(), on=nodes(c1=node("c1", "c", ready=False))),
+        "kubectl describe node c1",
+        "c1",
+    ),
+    "nodes of the control plane": Note(
+        "control-plane-not-counted",
+        objects(by_annotation(), on=nodes(a2=None, b2=None, c0=node("c0", "c", labels=CONTROL_PLANE))),
+        f"nothing, unless these nodes run ordinary pods; otherwise {UNASK}; {ASK}",
+        "c0",
+    ),
+    "an annotation that is no value": Note("annotation-unknown", objects(service({MODE: "AUTO"})), UNASK),
+    "two annotations": Note(
+        "annotation-hidden", objects(service({OLD_KEY: "", MODE: "Auto"})), SERVICE("annotate", f"{OLD_KEY}-")
+    ),
+    "annotation and field": Note(
+        "annotation-overrides-field", objects(service(AUTO), on=nodes(a2=None, b2=None)), UNASK
+    ),
+    "external policy": Note(
+        "external-policy-local",
+        objects(service(type="NodePort", externalTrafficPolicy="Local")),
+        "nothing, if the Service must see the addresses of its clients",
+        "a2 b2",
+    ),
+    "clients outside": Note(
+        "external-clients",
+        objects(service(type="LoadBalancer")),
+        "let the load balancer send clients to nodes in their own zone",
+    ),
+    "hints for nodes": Note(
+        "node-hints-not-asked",
+        objects(service(), NODE_HINTS),
+        "nothing, if they are intended; otherwise find out which client writes them",
+        "a1 b1 c1",
+    ),
+    "a proxy that is not ready": Note(
+        "proxy-not-ready",
+        objects(service(), proxies=[proxy("a1", ready=False)]),
+        "kubectl -n kube-system logs kube-proxy-a1",
+        "a1",
+    ),
+    "a label that is newer than the proxy": Note(
+        "zone-label-changed",
+        objects(service(), on=nodes(a2=labelled("a2", "a")), proxies=[proxy("a2", started=EARLY)]),
+        "nothing; --probe shows whether the proxy has it",
+        "a2",
+    ),
+    "an autoscaler with fewer pods than zones": Note(
+        "autoscaler-below-zones",
+        further(horizontalpodautoscalers=autoscaler(1, 10)),
+        PATCH("horizontalpodautoscaler", '{"minReplicas":3}'),
+    ),
+    "an autoscaler whose most pods are fewer than zones": Note(
+        "autoscaler-below-zones",
+        further(horizontalpodautoscalers=autoscaler(1, 2)),
+        PATCH("horizontalpodautoscaler", '{"minReplicas":3,"maxReplicas":3}'),
+    ),
+    "a rollout that takes the only endpoint of a zone": Note(
+        "rollout-may-empty-a-zone",
+        further(service(), of_slice(*EACH_ZONE, endpoint("a2")), deployments=deployment(4, 1)),
+        PATCH("deployment/web", ONE_BY_ONE).replace(" web -p", " -p"),
+        "b1 b2 c1",
+    ),
+    "a Deployment that ends all pods first": Note(
+        "recreate-empties-all-zones",
+        further(deployments=deployment(3, 3, type="Recreate")),
+        PATCH("deployment/web", ONE_BY_ONE).replace(" web -p", " -p"),
+    ),
+    "evictions of the only endpoint of a zone": Note(
+        "budget-permits-an-empty-zone",
+        further(poddisruptionbudgets=budget(1, minAvailable=2)),
+        "kubectl -n shop scale deployment/web --replicas=6; "
+        + PATCH("poddisruptionbudget", '{"maxUnavailable":1,"minAvailable":null}'),
+        ALL,
+    ),
+    "evictions of all endpoints of a zone": Note(
+        "budget-permits-an-empty-zone",
+        further(service(), TWO_EACH, poddisruptionbudgets=budget(3, minAvailable="50%")),
+        PATCH("poddisruptionbudget", '{"maxUnavailable":1,"minAvailable":null}'),
+        ALL,
+    ),
+    "evictions beside an autoscaler": Note(
+        "budget-permits-an-empty-zone",
+        objects(
+            pods=PODS,
+            further={
+                "poddisruptionbudgets": [budget(1, maxUnavailable=1)],
+                "horizontalpodautoscalers": [autoscaler(3, 9)],
+            },
+        ),
+        PATCH("horizontalpodautoscaler", '{"minReplicas":6}') + "; ",
+        ALL,
+    ),
+    "a cordoned node with all endpoints of a zone": Note(
+        "drain-empties-a-zone", objects(on=nodes(c1=cordoned("c1", "c"))), "kubectl uncordon c1", "c1"
+    ),
 }

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from explain.case import Case
 from explain.causes import causes
 from explain.cluster import Cluster
-from explain.diagnosis import Diagnosis, diagnose
+from explain.diagnosis import Diagnosis, _unexplained, diagnose
 from explain.objects import Objects
+from explain.routes import routes
 from explain.text import answer
 from reference.features import Features, Reading
-from tests.explain.building import labelled, nodes, objects, proxy, service
+from tests.explain.building import EACH_ZONE, labelled, nodes, objects, of_slice, proxy, service
 from tests.explain.page import stale
-from tests.explain.rows import AT, EARLY, NODE_HINTS, NOTES, ROWS, Row
+from tests.explain.rows import AT, EARLY, NODE_HINTS, NOTES, ROWS, Note, Row
 
 
 def diagnosis(seen: Objects, follow: Reading = "released") -> Diagnosis:
@@ -31,11 +35,13 @@ def test_first_cause_is_named_with_nodes_evidence_and_remedy(row: Row) -> None:
     assert (" ".join(found.crossing), " ".join(found.failing)) == (row.crossing, row.failing)
 
 
-@pytest.mark.parametrize(("cause", "seen"), NOTES.items(), ids=NOTES)
-def test_harmless_finding_is_a_note(cause: str, seen: Objects) -> None:
-    found = diagnosis(seen)
-    assert cause in {each.cause.id for each in found.findings}
-    assert not found.wanting
+@pytest.mark.parametrize("note", NOTES.values(), ids=NOTES)
+def test_harmless_finding_is_a_note_with_its_nodes_and_remedy(note: Note) -> None:
+    found = diagnosis(note.seen)
+    (told,) = [each for each in found.findings if each.cause.id == note.cause]
+    assert " ".join(told.nodes) == note.nodes
+    assert (told.remedy or told.cause.remedy).startswith(note.remedy)
+    assert (found.wanting, told.severity) == (False, "info")
 
 
 def test_proxy_that_reads_its_zone_at_start_needs_a_restart() -> None:
@@ -73,10 +79,26 @@ def test_preferring_the_node_uses_the_zone_where_the_node_has_none() -> None:
 def test_each_cause_has_a_scenario() -> None:
     seen = (
         {row.cause for row in ROWS.values()}
-        | {*NOTES}
+        | {note.cause for note in NOTES.values()}
         | {"topology-keys", "proxy-does-otherwise", "nobody-listens", "not-known"}
     )
     assert seen == causes().keys()
+
+
+def test_ids_of_causes_stay(request: pytest.FixtureRequest) -> None:
+    known = (request.path.parent / "ids.txt").read_text(encoding="utf-8").split()
+    assert sorted(causes()) == known, "an id is never renamed or used for another cause; add new ones to ids.txt"
+
+
+def test_failure_without_a_known_cause_says_so_and_shows_the_slices() -> None:
+    seen = objects(service(), of_slice(*EACH_ZONE))
+    case = Case(seen.services[0], seen.endpointslices, Cluster(seen, "released"))
+    (route, *_) = routes(seen.services[0], seen.endpointslices, case.cluster)
+    (unknown,) = _unexplained(case, (), [replace(route, short="fails", because="nothing is known")])
+    assert unknown.says == "this command knows no cause for what happens at port 80/TCP IPv4: nothing is known"
+    assert (unknown.cause.id, unknown.severity, unknown.nodes) == ("not-known", "error", ("a1", "a2"))
+    assert unknown.evidence == ("slice web-1: IPv4, ports '' 8080, 3 endpoints",)
+    assert unknown.remedy == "kubectl -n shop get endpointslices -l kubernetes.io/service-name=web -o yaml"
 
 
 def test_each_cause_has_its_paragraph() -> None:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from explain import objects
 from harness.api.client import Api, RefusedError, Response
 from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
@@ -73,6 +74,26 @@ def test_forbidden_resource_is_named(explain: Explain, monkeypatch: pytest.Monke
     for service, resource in (("shop/web", "endpointslices"), ("shop/wob", "services")):
         result = explain(service)
         assert (result.exit_code, f"403 {resource} is forbidden" in result.output) == (12, True), result.output
+
+
+def test_resource_that_the_api_server_does_not_serve_is_left_out(backend: NetnsBackend) -> None:
+    seen = objects.of_service(backend.api, "shop", "web")
+    assert "shop" in {each["metadata"]["name"] for each in seen.further["namespaces"]}
+    assert not {*objects.FURTHER} & seen.unread.keys()
+
+
+def test_further_resource_that_may_not_be_read_is_named(explain: Explain, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Api.list
+
+    def forbidden(api: Api, resource: str, *arguments: str, **options: str) -> object:
+        if resource in {"namespaces", "poddisruptionbudgets"}:
+            raise RefusedError("GET", resource, Response(403, {}))
+        return usual(api, resource, *arguments, **options)
+
+    monkeypatch.setattr(Api, "list", forbidden)
+    said = explain("shop/web").output
+    assert "not read  namespaces: 403; permission to list namespaces in all namespaces is needed" in said
+    assert "poddisruptionbudgets: 403; permission to list poddisruptionbudgets in namespace shop is needed" in said
 
 
 def test_missing_kubeconfig_is_reported_with_the_remedy() -> None:

@@ -20,6 +20,7 @@ from harness.model.release import Release
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 from tests.explain.live_rows import ROWS, Row
+from tests.explain.rows import NOTES
 from tests.explain.shop import EACH_ZONE, Shop, commands, in_shop
 
 WELL = "connections stay in the zone of the client, from all 5 nodes"
@@ -66,18 +67,10 @@ def test_cause_is_reported_and_disappears_after_its_remedy(
         expect_told_and_healed(row, shop)
 
 
-IN_PROCESS = {
-    "clients-choose-endpoints", "not-kube-proxy",
-    "session-affinity", "publishes-unready-pods", "policy-hides-field", "load-balancer-to-pods", "annotation-misspelt",
-    "address-of-two-endpoints", "endpoint-in-two-slices", "hint-for-a-zone-without-nodes", "hints-nobody-asked-for",
-    "endpoint-on-a-node-not-ready", "control-plane-not-counted",
-}  # fmt: skip
-"""Causes whose clusters are made, and remedies applied, on an API server in the process: see test_remedies.py."""
-
-
 def test_each_cause_is_reproduced_or_has_a_reason() -> None:
-    elsewhere = {"slice-unreadable", "proxy-does-otherwise", "nobody-listens", "not-known", *IN_PROCESS}
-    assert {each.cause for each in ROWS.values()} == causes().keys() - elsewhere
+    in_process = {each.cause for each in NOTES.values()} | {"not-kube-proxy"}  # see test_remedies.py
+    elsewhere = {"slice-unreadable", "proxy-does-otherwise", "nobody-listens", "not-known"}
+    assert {each.cause for each in ROWS.values()} | in_process | elsewhere == causes().keys()
 
 
 def _unreadable(shop: Shop) -> None:

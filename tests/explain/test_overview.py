@@ -13,12 +13,28 @@ from click.testing import CliRunner, Result
 from explain import dump
 from explain import objects as files
 from explain.cluster import Cluster
+from explain.diagnosis import diagnose
 from explain.objects import Objects
 from explain.overview import FORMATS, overview
 from harness.api.client import Object
 from harness.commands.main import main
 from harness.errors import UsageError
-from tests.explain.building import EACH_ZONE, endpoint, objects, of_slice, owned, pod, proxy, service
+from tests.explain.building import (
+    EACH_ZONE,
+    agent,
+    autoscaler,
+    budget,
+    deployment,
+    endpoint,
+    ingress,
+    namespace,
+    objects,
+    of_slice,
+    owned,
+    pod,
+    proxy,
+    service,
+)
 
 
 def named(name: str, of: Object) -> Object:
@@ -112,6 +128,27 @@ def test_only_the_pod_fields_in_use_are_recorded(tmp_path: Path) -> None:
     assert "web:1" in (tmp_path / "pods.json").read_text()
 
 
+def test_recording_has_only_the_used_fields_of_further_objects(tmp_path: Path) -> None:
+    whole = deployment(3, 3)
+    whole["spec"]["template"] = {"spec": {"containers": [{"env": [{"name": "KEY", "value": "hidden"}]}]}}
+    enrolled = namespace(annotations={"linkerd.io/inject": "enabled", "key": "hidden"})
+    found = {
+        "namespaces": [enrolled],
+        "ingresses": [ingress("nginx", {"key": "hidden"})],
+        "deployments": [whole],
+        "horizontalpodautoscalers": [autoscaler(1, 9)],
+        "poddisruptionbudgets": [budget(1, maxUnavailable=1)],
+    }
+    seen = objects(pods=[owned("web-7f-x", "a1")], further=found)
+    files.write(seen, tmp_path)
+    assert not [each for each in tmp_path.iterdir() if "hidden" in each.read_text()]
+    again = Cluster(dump.read(str(tmp_path)), "released")
+    causes = {each.cause.id for each in diagnose(seen.services[0], again).findings}
+    assert causes == {
+        "namespace-injects-sidecars", "ingress-to-endpoints", "autoscaler-below-zones", "budget-permits-an-empty-zone"
+    }  # fmt: skip
+
+
 def test_recording_does_not_overwrite_files(tmp_path: Path) -> None:
     files.write(shop(), tmp_path)
     with pytest.raises(UsageError, match="File exists"):
@@ -167,3 +204,16 @@ def test_one_service_is_explained_as_json(tmp_path: Path) -> None:
     told = json.loads(run("shop/one", "--from", str(tmp_path), "--format", "json").output)
     assert (told["crossing"], [each["id"] for each in told["causes"]]) == (["c1"], ["zone-without-endpoint"])
     assert (told["gates"], told["proxies"], [*told["unread"]]) == ({}, {"kubelet v1.37.0": 5}, [])
+    assert told["served_by"] == {"kube-proxy 1.37, if it is as old as kubelet v1.37.0": ["a1", "a2", "b1", "b2", "c1"]}
+
+
+def test_answer_says_what_serves_each_node_and_how_that_is_known(tmp_path: Path) -> None:
+    cilium = agent("b1", "cilium", "quay.io/cilium/cilium:v1.18.0", k8s_app="cilium")
+    pods = [owned("web-7f-x", "a1"), proxy("a1", "v1.36.2"), cilium]
+    files.write(replace(objects(), pods=pods), tmp_path)
+    said = run("shop/web", "--from", str(tmp_path)).output
+    assert [line.strip() for line in said.splitlines() if "served by" in line] == [
+        "served by kube-proxy 1.36, by its image registry.k8s.io/kube-proxy:v1.36.2: a1",
+        "served by kube-proxy 1.37, if it is as old as kubelet v1.37.0: a2 b2 c1",
+        "served by Cilium, by its image quay.io/cilium/cilium:v1.18.0: b1",
+    ]

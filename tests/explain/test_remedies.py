@@ -13,11 +13,11 @@ from tests.explain.rows import NOTES, ROWS
 REFUSED = {
     "an address that is none": "the API refuses the slice",
     "a value that is none": "the API refuses the value",
-    "annotation-hidden": "the API refuses annotations that differ",
+    "two annotations": "the API refuses annotations that differ",
 }
 """Clusters that no API server holds."""
 
-CLUSTERS = {name: row.seen for name, row in ROWS.items()} | NOTES
+CLUSTERS = {name: row.seen for name, row in ROWS.items()} | {name: note.seen for name, note in NOTES.items()}
 
 
 @pytest.mark.parametrize("name", [each for each in CLUSTERS if each not in REFUSED])

@@ -1,0 +1,97 @@
+"""Find who chooses endpoints instead of a service proxy: meshes, ingress controllers, load balancers, or clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from explain.case import Case, port_name
+from explain.causes import Finding, found, listed
+from harness.api.client import Object
+
+_WAYPOINT, _LAYER_7 = "istio.io/use-waypoint", "service.cilium.io/lb-l7"
+
+
+@cache
+def _known() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("choosers.yaml").read_text(encoding="utf-8"))
+    return content
+
+
+def choosers(case: Case) -> Iterator[Finding]:
+    names = {name for key, name in _known()["pods"].items() if case.cluster.with_label(case.namespace, key)}
+    if names := names | case.cluster.ingress_controllers:
+        yield found("clients-choose-endpoints", names=listed(sorted(names)))
+    yield from _meshes(case)
+    yield from _proxies_of_services(case)
+    ingresses = [each for each in case.further("ingresses") if case.name in _backends(each)]
+    yield from (one for each in ingresses for one in _of_ingress(case, each))
+    for each in (case.service, *ingresses):
+        for key, value in _known()["load-balancers"]:
+            if value in _annotations(each).get(key, "").replace(" ", ""):
+                yield found("load-balancer-to-pods", key=key)
+    if lasting := {port_name(each): _lasting(each) for each in case.spec.get("ports") or () if _lasting(each)}:
+        values = {"ports": listed(sorted(lasting)), "protocols": listed(sorted({*lasting.values()}))}
+        yield found("long-lived-connections", **values)
+
+
+def _meshes(case: Case) -> Iterator[Finding]:
+    """Yield the meshes in which namespaces enrol their clients, with the namespace of the Service first."""
+    spaces = {each["metadata"]["name"]: each for each in case.cluster.further["namespaces", ""]}
+    names = sorted(spaces, key=lambda each: (each != case.namespace, each))
+    for mesh in _known()["namespaces"]:
+        key, value = mesh["key"], mesh["value"]
+        given = {each: (_annotations(spaces[each]) | _labels(spaces[each])).get(key) for each in names}
+        if enrolled := [each for each in names if given[each] and given[each] == (value or given[each])]:
+            of = {"label": f"{key}={given[enrolled[0]]}", "namespaces": listed(enrolled), "first": enrolled[0]}
+            out = f"kubectl {mesh['verb']} namespace {enrolled[0]} {key}-"
+            yield found(mesh["cause"], take_out=out, program=mesh["program"], does=mesh["does"], **of)
+
+
+def _proxies_of_services(case: Case) -> Iterator[Finding]:
+    """Yield the proxy that takes the connections to the Service, before a service proxy sees them."""
+    mine = [each for each in case.cluster.further["namespaces", ""] if each["metadata"]["name"] == case.namespace]
+    waypoint = next((name for each in (case.service, *mine) if (name := _labels(each).get(_WAYPOINT))), "none")
+    if waypoint != "none":
+        change = case.kubectl(f"label {_WAYPOINT}=none --overwrite")
+        yield found("service-behind-a-proxy", key=_WAYPOINT, proxy=f"waypoint {waypoint}", change=change)
+    if _annotations(case.service).get(_LAYER_7) == "enabled":
+        yield found("service-behind-a-proxy", key=_LAYER_7, proxy="Envoy", change=case.kubectl(f"annotate {_LAYER_7}-"))
+
+
+def _backends(ingress: Object) -> set[str]:
+    """Return the names of the Services to which an Ingress sends requests."""
+    spec = ingress.get("spec") or {}
+    paths = (path for rule in spec.get("rules") or () for path in (rule.get("http") or {}).get("paths") or ())
+    backends = [spec.get("defaultBackend") or {}, *(each.get("backend") or {} for each in paths)]
+    return {str((each.get("service") or {}).get("name", "")) for each in backends}
+
+
+def _of_ingress(case: Case, ingress: Object) -> Iterator[Finding]:
+    name, annotations = ingress["metadata"]["name"], _annotations(ingress)
+    kind = (ingress.get("spec") or {}).get("ingressClassName") or annotations.get("kubernetes.io/ingress.class") or ""
+    for word, by in _known()["ingresses"].items():
+        given = annotations if by["of"] == "ingress" else _annotations(case.service)
+        if word in kind and given.get(by["key"]) != "true":
+            of = f"ingress {name}" if by["of"] == "ingress" else f"service {case.name}"
+            change = f"kubectl -n {case.namespace} annotate {of} {by['key']}=true --overwrite"
+            yield found("ingress-to-endpoints", name=name, kind=kind, change=change)
+
+
+def _lasting(port: Object) -> str:
+    """Return the protocol of a port whose clients keep their connections, or ""."""
+    name = str(port.get("name") or "")
+    by_name = "gRPC" if name == "grpc" or name.startswith("grpc-") else ""
+    return str(_known()["ports"].get(port.get("appProtocol"), by_name))
+
+
+def _labels(obj: Object) -> dict[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+def _annotations(obj: Object) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
