@@ -89,8 +89,8 @@ def explain_if(
     before = of(cluster, *found_as)
     with _readable(*found_as):
         then_there = supposed(assumed, found_as, cluster)
-    then = of(then_there, *found_as)
-    bears = shares(then, then_there.slices.get(found_as, ()), then_there, clients)
+        then = of(then_there, *found_as)
+        bears = shares(then, then_there.slices.get(found_as, ()), then_there, clients)
     if form == "json":
         told = {"if": [*assumed], "clients": clients, "assumes": ASSUMES, "now": as_json(before), "then": as_json(then)}
         _print_json({**told, "shares": [fields(each, "zone endpoints share load") for each in bears]}, console)

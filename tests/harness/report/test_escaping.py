@@ -142,11 +142,18 @@ def test_explanation_is_fully_escaped(tmp_path: Path) -> None:
     recorded = objects.write(
         building.objects(
             building.by_annotation(),
-            building.of_slice(building.endpoint("a1"), building.endpoint("b1", hints="")),
-            on=[building.labelled("a1", "a"), building.node("b1")],
+            building.of_slice(building.endpoint("a1"), building.endpoint("b1", hints=""), building.endpoint("c1")),
+            on=[building.labelled("a1", "a"), building.node("b1"), building.node("c1", "c")],
             pods=[building.owned("web-7f-x", "a1"), building.proxy("a1", ready=False)],
             events=[building.event("TopologyAwareHintsDisabled", "Insufficient CPU")],
             leases=[building.lease()],
+            further={
+                "namespaces": [building.namespace(**{"istio.io/dataplane-mode": "ambient"})],
+                "ingresses": [building.ingress("nginx")],
+                "deployments": [building.deployment(2, 1, type="Recreate")],
+                "horizontalpodautoscalers": [building.autoscaler(1, 2)],
+                "poddisruptionbudgets": [building.budget(1, maxUnavailable=1)],
+            },
         ),
         tmp_path,
     )
