@@ -19,10 +19,7 @@ PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Ports of a Service in one IP family whose endpoints are in the same slices.
-
-    `prefix` names the family or the ports in sentences, or is "" if there is only one question.
-    """
+    """Ports in one IP family whose endpoints are in the same slices. `prefix` names them in sentences if needed."""
 
     prefix: str
     family: str

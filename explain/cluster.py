@@ -64,10 +64,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class LateLabel:
-    """A zone label that is newer than the proxy pod of its node. `by_hand` is true if kubectl wrote the label.
-
-    `restart` is the command that restarts the proxy, or "" if the proxy follows changes of the label.
-    """
+    """A zone label that is newer than the proxy pod. `restart` restarts a pod that does not follow the label."""
 
     said: str
     by_hand: bool
@@ -123,7 +120,7 @@ class Cluster:
         """Return which hints a program follows, from its settings and version if they are known."""
         if program.name == "Cilium" and self.objects.configs:
             data = self.objects.configs[0].get("data") or {}
-            return "zone" if data.get(CILIUM_SETTING) == "true" else "none"
+            return "field" if data.get(CILIUM_SETTING) == "true" else "none"
         version = re.search(r":v?(\d+)\.(\d+)\.(\d+)", image)
         if program.name == "Calico eBPF" and version:
             return "all" if tuple(map(int, version.groups())) >= (3, 31, 5) else ""
@@ -243,6 +240,8 @@ class Cluster:
     def _behaviour(self, version: Version, reads: Reads = "all") -> Behaviour:
         of_proxy = self.objects.gates.get(f"{PROXY} {version[0]}.{version[1]}", {})
         found = Behaviour.of(_features(version, {**self._keys, **of_proxy}, self.features.follows))
+        if reads == "field":
+            return replace(found, node_hints=True, zone_hints=True, annotation="unused")
         if reads in {"zone", "none"}:
             return replace(found, node_hints=False, zone_hints=found.zone_hints and reads == "zone")
         return found

@@ -30,8 +30,7 @@ class Diagnosis:
 
     `asks` is the field or annotation that requests hints, `wish` the place that it requests, and `hints` counts hints
     by IP family. All other values are derived from the routes, and from the nodes where a probe saw connections cross
-    or fail (`seen_crossing`, `seen_failing`). `uncertain` are the nodes of programs of which it is
-    not known whether they follow hints. Their routes are those of kube-proxy.
+    or fail. `uncertain` are nodes of programs that may not follow hints. Their routes are those of kube-proxy.
     """
 
     service: Object

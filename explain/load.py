@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from explain.case import endpoints_of
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
-from explain.routes import Route, zones_of_endpoints
+from explain.routes import zones_of_endpoints
 from harness.api.client import Object
 from harness.errors import UsageError
 from reference.objects.endpoints import is_ready
@@ -44,18 +44,14 @@ def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients
     weight, zones = _weights(clients, cluster), zones_of_endpoints(slices)
     borne = {canonical(each["addresses"][0]): 0.0 for each, _ in endpoints_of(slices) if is_ready(each)}
     even, total = 1 / len(borne) if borne else 0.0, 0.0
-    for route in _of_first_ports(found.routes):
+    first: dict[str, str] = {}
+    for route in (each for each in found.routes if first.setdefault(each.family, each.port) == each.port):
         heavy = sum(map(weight, route.nodes))
         total += heavy
         for address in route.endpoints:
             borne[address] = borne.get(address, 0.0) + heavy / route.used
     alike = Counter((zones.get(address, ""), round(each / total, 6)) for address, each in borne.items() if total)
     return [Share(zone, count, share, even) for (zone, share), count in sorted(alike.items())]
-
-
-def _of_first_ports(routes: Sequence[Route]) -> list[Route]:
-    first: dict[str, str] = {}
-    return [each for each in routes if first.setdefault(each.family, each.port) == each.port]
 
 
 def _weights(clients: str, cluster: Cluster) -> Callable[[str], float]:

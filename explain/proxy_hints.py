@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from explain.case import Case, condition, first_name, label
 from explain.causes import SHOWN, Finding, found, listed, many
-from explain.cluster import LateLabel, Node
+from explain.cluster import LateLabel
 from explain.components import PROXY
 from explain.outlook import ONE_BY_ONE
 from explain.routes import Route
@@ -32,7 +32,7 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
         return
     versions = {version for version in {node.version for node in nodes.values()} if _is_old(case, version)}
     deaf = {name: node for name, node in nodes.items() if node.version in versions}
-    off = {name: gate for name, node in deaf.items() if (gate := _gate_off(case, node))}
+    off = {name: gate for name, node in deaf.items() if (gate := _gate_off(case, node.version))}
     if off:
         gates = listed(sorted(set(off.values())))
         says = f"{many(len(off), 'node', 'runs/run')} a kube-proxy with feature gate {gates} off, as its metrics show"
@@ -69,6 +69,7 @@ _SO = {
     "": "so the table holds there only if it follows hints as kube-proxy does",
     "none": "so the table shows it without hints",
     "zone": "so the table shows it with zone hints",
+    "field": "so the table shows it with zone hints, and with the nodes of endpoints for PreferSameNode",
     "all": "so the table shows it as kube-proxy",
 }
 
@@ -78,9 +79,9 @@ def _is_old(case: Case, version: Version) -> bool:
     return _uses(case.cluster.behaviour(version), case) < _uses(case.cluster.newest_behaviour, case)
 
 
-def _gate_off(case: Case, node: Node) -> str:
-    component = f"{PROXY} {node.version[0]}.{node.version[1]}"
-    return case.cluster.gate_off(component, "TopologyAwareHints", "PreferSameTrafficDistribution")
+def _gate_off(case: Case, release: Version) -> str:
+    gates = ("TopologyAwareHints", "PreferSameTrafficDistribution")
+    return case.cluster.gate_off(f"{PROXY} {release[0]}.{release[1]}", *gates)
 
 
 def _uses(behaviour: Behaviour, case: Case) -> int:

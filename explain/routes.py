@@ -90,12 +90,19 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
         one = nodes[0]
         place = Place(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
         for (port, family), endpoints in by_release[one.version].items():
-            decision = decide(port, endpoints, place, cluster.behaviour(one.version, one.reads))
+            seen = endpoints
+            if one.reads == "field" and wish not in {"zone", "cpu"}:  # hints that are not asked for are not followed
+                seen = [each._replace(zone_hints=frozenset(), node_hints=_node(each, wish)) for each in endpoints]
+            decision = decide(port, seen, place, cluster.behaviour(one.version, one.reads))
             on_node = wish == "node" and any(each.ready and each.node == one.name for each in endpoints)
             route = _route(one, port, family, decision, zones)
             short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), on_node=on_node)
             found[replace(route, short=short)].extend(each.name for each in nodes)
     return found
+
+
+def _node(endpoint: Endpoint, wish: Wish) -> frozenset[str]:
+    return frozenset({endpoint.node} - {""}) if wish == "node" else frozenset()
 
 
 def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tuple[str, ...]:

@@ -14,8 +14,6 @@ from explain.load import Share
 from explain.routes import nodes_of
 from reference.features import GATES
 
-_MARGIN = 10
-
 
 def answer(diagnosis: Diagnosis) -> str:
     """Return the headline. It is derived from the routes; the first cause only adds the reason."""
@@ -107,7 +105,7 @@ def _finding(finding: Finding) -> Iterator[str]:
 
 
 def _line(word: str, text: str) -> str:
-    return f"  {word:<{_MARGIN}}{text}"
+    return f"  {word:<10}{text}"
 
 
 def _table(diagnosis: Diagnosis) -> Table:

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Reads = Literal["all", "zone", "none", ""]
-"""The hints that a program follows: of zones and nodes as kube-proxy, of zones alone, none, or "" if it depends."""
+Reads = Literal["all", "zone", "field", "none", ""]
+"""The hints that a program follows: as kube-proxy, of zones, of zones if the Service asks, none, or "" if it depends.
+
+With "field", PreferSameNode means the nodes of endpoints, and then any endpoint.
+"""
 
 
 @dataclass(frozen=True, slots=True)

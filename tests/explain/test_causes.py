@@ -13,8 +13,9 @@ from explain.diagnosis import Diagnosis, _unexplained, diagnose
 from explain.objects import Objects
 from explain.routes import routes
 from explain.text import answer
+from harness.api.client import Object
 from reference.features import Features, Reading
-from tests.explain.building import EACH_ZONE, labelled, nodes, objects, of_slice, proxy, service
+from tests.explain.building import EACH_ZONE, ZONES, agent, labelled, nodes, objects, of_slice, proxy, service
 from tests.explain.page import stale
 from tests.explain.rows import AT, EARLY, NODE_HINTS, NOTES, ROWS, Note, Row
 
@@ -83,6 +84,31 @@ def test_each_cause_has_a_scenario() -> None:
         | {"topology-keys", "proxy-does-otherwise", "nobody-listens", "not-known"}
     )
     assert seen == causes().keys()
+
+
+def cilium(setting: str, asked: Object, *slices: Object) -> Diagnosis:
+    agents = [agent(each, "cilium", "quay.io/cilium/cilium:v1.20.2", k8s_app="cilium") for each in ZONES]
+    config = {"metadata": {"name": "cilium-config"}, "data": {"enable-service-topology": setting}}
+    return diagnosis(objects(asked, *slices, proxies=agents, configs=[config]))
+
+
+def test_cilium_prefers_the_node_by_its_name_and_then_uses_any_endpoint() -> None:
+    """See docs/families.md, node hints: Cilium reads nodeName, and has no zone tier."""
+    found = cilium("true", service(asks="PreferSameNode"), of_slice(*EACH_ZONE))
+    assert {name: each.tier for each in found.routes for name in each.nodes} == {
+        "a1": "node", "a2": "anywhere", "b1": "node", "b2": "anywhere", "c1": "node",
+    }  # fmt: skip
+    assert (found.unmet, found.uncertain) == (("a2", "b2"), ())
+    assert answer(found).startswith("connections leave their zone from 2 of 5 nodes: no kube-proxy was seen on 5 nodes")
+
+
+@pytest.mark.parametrize(
+    ("setting", "asks", "tier"),
+    [("true", "PreferSameZone", "zone"), ("true", "", "anywhere"), ("false", "PreferSameZone", "anywhere")],
+)
+def test_cilium_follows_zone_hints_if_it_should_and_the_service_asks(setting: str, asks: str, tier: str) -> None:
+    found = cilium(setting, service(asks=asks), of_slice(*EACH_ZONE))
+    assert {each.tier for each in found.routes} == {tier}
 
 
 def test_ids_of_causes_stay(request: pytest.FixtureRequest) -> None:
