@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mutants.data_planes import edited
-from mutants.decisions import Wrong, proxy_deciding, without_hints
+from mutants.decisions import Question, Wrong, deciding, proxy_deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy.base_rules import Chain
@@ -75,6 +75,27 @@ def _with_former() -> Change:
     return change
 
 
+class _OutlivesReadiness(State):
+    """Counts an endpoint of a Service with affinity as ready from then on, until it terminates or is removed."""
+
+    def __init__(self, *arguments: Any) -> None:
+        known: dict[tuple[str, str, str, str], set[str]] = {}
+
+        def wrong(asked: Question) -> Decision:
+            port = asked.port
+            if not port.affinity_seconds:
+                return asked.answer()
+            key = (port.namespace, port.name, port.port_name, port.protocol)
+            mine = known[key] = {
+                each.address
+                for each in asked.endpoints
+                if each.ready or (each.address in known.get(key, ()) and not each.terminating)
+            }
+            return asked.answer(endpoints=[each._replace(ready=each.address in mine) for each in asked.endpoints])
+
+        super().__init__(*arguments, decide=deciding(wrong))
+
+
 def _at_the_cluster_ip_only(port: ServicePort, service: ServiceAddress, action: Sticky) -> RuleAction:
     return action if service.address in port.cluster_ips else action.endpoints
 
@@ -139,6 +160,13 @@ MUTANTS = [
         "kubernetes#99299",
         REACHED,
         proxy=partial(ServiceProxy, state=_OutlivesEndpoints),
+    ),
+    Mutant(
+        "affinity-outlives-readiness",
+        "A client keeps its endpoint after the endpoint is no longer ready.",
+        "kubernetes#110302",
+        REACHED,
+        proxy=partial(ServiceProxy, state=_OutlivesReadiness),
     ),
     Mutant(
         "everyone-gets-the-same-endpoint",

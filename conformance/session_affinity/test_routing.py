@@ -207,11 +207,11 @@ def test_client_moves_when_hints_change(three_zones: Cluster, port: Port) -> Non
 
 @requirement(
     "AFFINITY/leaves-with-its-endpoint",
-    "When a client's endpoint is removed, the client moves to another endpoint and keeps that one.",
+    "When a client's endpoint is removed or no longer ready, the client moves to another endpoint and keeps that one.",
     level=MUST,
     features={CLUSTER_IP, SESSION_AFFINITY, UDP_SERVICES},
-    source="Kubernetes, Service API: sessionAffinity; kubernetes#99299",
-    kills={"affinity-outlives-endpoints"},
+    source="Kubernetes, Service API: sessionAffinity; kubernetes#99299; kubernetes#110302",
+    kills={"affinity-outlives-endpoints", "affinity-outlives-readiness"},
     fixes={"client=endpoint": "each client must stay the same while endpoints change"},
 )
 @pytest.mark.parametrize("port", [TCP, UDP], ids=["TCP", "UDP"])
@@ -224,7 +224,11 @@ def test_client_leaves_an_endpoint_that_is_gone(three_zones: Cluster, port: Port
 
     gone = kept["a1"]
     three_zones.publish(service, [endpoint(each) for each in pods - {gone}])
-    expect_affinity(three_zones, service, dict.fromkeys(clients, pods - {gone}), port=port)
+    kept = expect_affinity(three_zones, service, dict.fromkeys(clients, pods - {gone}), port=port)
+
+    unready = kept["a1"]
+    three_zones.publish(service, [endpoint(each, ready=each != unready) for each in pods - {gone}])
+    expect_affinity(three_zones, service, dict.fromkeys(clients, pods - {gone, unready}), port=port)
 
 
 @requirement(

@@ -169,6 +169,7 @@ OTHERWISE: Mapping[str, str] = {
     "last-endpoint-of-an-address-counts": "no address is in two slices in these cases",
     "local-endpoint-of-an-address-counts": "no address is in two slices in these cases",
     "hints-of-the-first-port": "no address is in two slices in these cases",
+    "affinity-outlives-readiness": "no endpoint in these cases is first ready and then neither ready nor terminating",
     "first-hundred-of-those-hinted": "no Service in these cases has so many endpoints",
     "hints-of-the-first-hundred": "no Service in these cases has so many endpoints",
     "deaf-to-changes-among-a-thousand": "no Service in these cases has so many endpoints",
