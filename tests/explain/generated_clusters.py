@@ -7,13 +7,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from conformance.generated.lives import NODES, OF, Life, Slice, State, of_family
 from conformance.generated.runner import corpus as fixed_lives
 from conformance.generated.strategies import batch
 from explain.objects import Objects
 from harness.api.client import Object
-from tests.explain.building import node, pod, proxy, service
+from tests.explain.building import (
+    ZONE,
+    autoscaler,
+    budget,
+    cordoned,
+    deployment,
+    ingress,
+    namespace,
+    node,
+    owned,
+    pod,
+    proxy,
+    service,
+)
 
 _NUMBERS = {"": ("web", 80), OF[1]: ("api", 81)}
 _RELEASES = ("v1.37.0", "v1.37.0", "v1.33.1", "v1.29.4", "v1.22.3")
@@ -33,11 +47,29 @@ def fresh(of_seed: int) -> Iterator[Objects]:
 
 
 def _clusters(lives: Iterable[Life], of_seed: int) -> Iterator[Objects]:
-    drawn = random.Random(of_seed)
+    drawn, others = random.Random(of_seed), random.Random(-of_seed)
     for life in lives:
         for state in life.states:
             if state.exists:
-                yield _cluster(life, state, drawn)
+                yield _with_further(_cluster(life, state, drawn), others)
+
+
+def _with_further(seen: Objects, drawn: random.Random) -> Objects:
+    """Return half of the clusters with objects that show choosers of endpoints, and what may empty a zone."""
+    if drawn.random() < 0.5 or not seen.pods:
+        return seen
+    strategy = drawn.choice([{"type": "Recreate"}, {}, {"rollingUpdate": {"maxUnavailable": drawn.randint(1, 3)}}])
+    further = {
+        "namespaces": [namespace("shop", {"linkerd.io/inject": "enabled"}, **{"istio.io/dataplane-mode": "ambient"})],
+        "ingresses": [ingress(drawn.choice(["nginx", "traefik", "kong", "other"]))],
+        "deployments": [deployment(4, drawn.randint(0, 4), **strategy)],
+        "horizontalpodautoscalers": [autoscaler(drawn.randint(1, 4), drawn.randint(4, 9))],
+        "poddisruptionbudgets": [budget(drawn.randint(0, 3), maxUnavailable=1)],
+    }
+    kept = {name: each for name, each in further.items() if name == "deployments" or drawn.random() < 0.7}
+    on = [cordoned(each["metadata"]["name"], each["metadata"]["labels"].get(ZONE, "")) if drawn.random() < 0.3 else each
+          for each in seen.nodes]  # fmt: skip
+    return replace(seen, pods=[owned("web-x", "a1")], nodes=on, further=kept)
 
 
 def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:
