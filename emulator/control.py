@@ -72,9 +72,9 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
 
 
 def _settings(options: dict[str, Any]) -> Settings:
-    """Return the settings. Unlike a run, a cluster may combine a mutant with real components."""
+    """Return the settings. Unlike a run, a cluster may combine a mutant with real components, and follows releases."""
     fault = resolve(by_name({"mutant": options.pop("mutant", "")})).mutant
-    settings = resolve(by_name(options))
+    settings = resolve(by_name({"follow": "released", **options}))
     if fault and settings.proxy.kind != REFERENCE:
         raise UsageError(f"--mutant changes the reference, so it cannot be combined with --proxy {settings.proxy}")
     return dataclasses.replace(settings, mutant=fault)

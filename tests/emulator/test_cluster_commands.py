@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from emulator import control as cluster_control
 from emulator import state as cluster_state
 from emulator.kubelet.images import EMULATED_AGNHOST
+from explain.service import Source
 from harness.api.client import Api
 from harness.commands.main import main
 from harness.errors import UnavailableError, UsageError
@@ -37,6 +38,12 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path / "trafficdist"
     for state in cluster_state.running():
         cluster_control.down(state.name)
+
+
+def test_cluster_and_explain_follow_the_same_reading() -> None:
+    reading = Source().follow
+    assert cluster_control._settings({}).release.follows == reading == "released"
+    assert cluster_control._settings({"follow": "kep"}).release.follows == "kep"
 
 
 def enter(place: str, *command: str, name: str = "default") -> subprocess.CompletedProcess[str]:
