@@ -141,6 +141,10 @@ class Cluster:
         return found
 
     @cached_property
+    def cordoned(self) -> set[str]:
+        return {each["metadata"]["name"] for each in self.objects.nodes if each.get("spec", {}).get("unschedulable")}
+
+    @cached_property
     def zones(self) -> ZoneTable:
         return ZoneTable(self.features, {each["metadata"]["name"]: each for each in self.objects.nodes})
 

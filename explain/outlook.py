@@ -98,11 +98,8 @@ def _selects(budget: Object, case: Case) -> bool:
 
 
 def _drains(case: Case, zones: Zones) -> Iterator[Finding]:
-    cordoned = {
-        each["metadata"]["name"] for each in case.cluster.objects.nodes if each.get("spec", {}).get("unschedulable")
-    }
     for zone, endpoints in sorted(zones.items()):
-        if {*endpoints.values()} <= cordoned:
+        if {*endpoints.values()} <= case.cluster.cordoned:
             nodes = sorted({*endpoints.values()})
             uncordon = "; ".join(f"kubectl uncordon {each}" for each in nodes)
             values = {"names": listed(nodes), "zone": zone, "uncordon": uncordon}
