@@ -95,6 +95,19 @@ class Cluster:
         objects = sorted(self.objects.nodes, key=lambda each: str(each["metadata"]["name"]))
         return {found.name: found for found in map(self._node, objects)}
 
+    @cached_property
+    def alike(self) -> Mapping[tuple[str, Version, Reads], list[str]]:
+        """The names of nodes by zone, release and kind of hints."""
+        groups: dict[tuple[str, Version, Reads], list[str]] = defaultdict(list)
+        for name, each in self.nodes.items():
+            groups[each.zone, each.version, each.reads].append(name)
+        return groups
+
+    @cached_property
+    def uncertain(self) -> tuple[str, ...]:
+        """The nodes of programs of which it is not known whether they follow hints."""
+        return tuple(name for name, each in self.nodes.items() if not each.reads)
+
     def _node(self, node: Object) -> Node:
         name = str(node["metadata"]["name"])
         proxy = self._proxies.get(name)

@@ -77,7 +77,7 @@ class Diagnosis:
 
 
 def _joined(*nodes: Sequence[str]) -> tuple[str, ...]:
-    return tuple(sorted({name for each in nodes for name in each}))
+    return tuple(sorted(set().union(*nodes)))
 
 
 def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
@@ -95,7 +95,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
         tuple(sorted(findings, key=lambda each: each.cause.weight)),
         by_proxies,
         len(cluster.nodes),
-        uncertain=tuple(name for name, each in cluster.nodes.items() if not each.reads) if by_proxies else (),
+        uncertain=cluster.uncertain if by_proxies else (),
     )
 
 
@@ -121,8 +121,8 @@ def _left(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[
     """Yield the routes that fall short with the nodes that no finding is about."""
     for each in by_proxies:
         if each.short:
-            known = {name for one in findings for name in _scope(one, each)}
-            if names := tuple(name for name in each.nodes if name not in known):
+            known = set().union(*(_scope(one, each) for one in findings))
+            if names := tuple(name for name in each.nodes if name not in known) if known else each.nodes:
                 yield replace(each, nodes=names)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 from explain.cluster import Cluster, Node
@@ -66,30 +68,24 @@ def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> tuple
     try:
         found = _decided(service, slices, cluster)
     except UNREADABLE:
-        by_zone: dict[str, list[str]] = defaultdict(list)
-        for each in cluster.nodes.values():
-            by_zone[each.zone].append(each.name)
         return tuple(
             Route(tuple(names), zone, _name(port), family, "nowhere", (), 0, UNPARSED, "fails")
             for family, of_family in ports.items()
             for port in of_family
-            for zone, names in by_zone.items()
+            for (zone, _, _), names in cluster.alike.items()
         )
     return tuple(replace(route, nodes=tuple(names)) for route, names in found.items())
 
 
 def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dict[Route, list[str]]:
     labels, wish = _labels(service, cluster), wish_of(service, cluster.features)
-    zones = zones_of_endpoints(slices)
-    by_release = {
-        version: _ports(service, slices, cluster, version, labels)
-        for version in {each.version for each in cluster.nodes.values()}
-    }
+    releases = {version for _, version, _ in cluster.alike}
+    by_release = {version: _ports(service, slices, cluster, version, labels) for version in releases}
     found: dict[Route, list[str]] = defaultdict(list)
-    for nodes in _alike(cluster.nodes.values(), _matter(service, slices, wish)):
-        one = nodes[0]
+    for names in _alike(cluster, _matter(service, slices, wish, cluster)):
+        one = cluster.nodes[names[0]]
         place = Place(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
-        for (port, family), endpoints in by_release[one.version].items():
+        for (port, family), (endpoints, zones) in by_release[one.version].items():
             seen = endpoints
             if one.reads == "field" and wish not in {"zone", "cpu"}:  # hints that are not asked for are not followed
                 seen = [each._replace(zone_hints=frozenset(), node_hints=_node(each, wish)) for each in endpoints]
@@ -97,7 +93,7 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
             on_node = wish == "node" and any(each.ready and each.node == one.name for each in endpoints)
             route = _route(one, port, family, decision, zones)
             short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), on_node=on_node)
-            found[replace(route, short=short)].extend(each.name for each in nodes)
+            found[replace(route, short=short) if short else route] += names
     return found
 
 
@@ -106,27 +102,27 @@ def _node(endpoint: Endpoint, wish: Wish) -> frozenset[str]:
 
 
 def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tuple[str, ...]:
-    return tuple(sorted({name for each in by_proxies if wanted(each) for name in each.nodes}))
+    return tuple(sorted(set().union(*(each.nodes for each in by_proxies if wanted(each)))))
 
 
-def _matter(service: Object, slices: Iterable[Object], wish: Wish) -> Callable[[str], bool]:
-    """Return a predicate: whether the decision depends on the node itself (a policy, node hints, or topology keys)."""
+def _matter(service: Object, slices: Iterable[Object], wish: Wish, cluster: Cluster) -> AbstractSet[str]:
+    """Return the nodes whose decision depends on the node itself (a policy, node hints, or topology keys)."""
     spec = service["spec"]
     if topology_keys(service):
-        return lambda _: True
+        return cluster.nodes.keys()
     local = "Local" in {spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")}
     endpoints = [each for one in slices for each in one.get("endpoints") or ()]
     named = {hint["name"] for each in endpoints for hint in (each.get("hints") or {}).get("forNodes") or ()}
     if local or wish == "node":
         named |= {each["nodeName"] for each in endpoints if each.get("nodeName")}
-    return named.__contains__
+    return named
 
 
-def _alike(nodes: Iterable[Node], matters: Callable[[str], bool]) -> Iterable[list[Node]]:
-    groups: dict[tuple[str, tuple[int, int], str, str], list[Node]] = defaultdict(list)
-    for each in nodes:
-        groups[each.zone, each.version, each.reads, each.name if matters(each.name) else ""].append(each)
-    return groups.values()
+def _alike(cluster: Cluster, apart: AbstractSet[str]) -> list[list[str]]:
+    """Return the nodes that decide alike, in groups. Each node of `apart` is a group of its own."""
+    groups = [[name for name in alike if name not in apart] for alike in cluster.alike.values()]
+    groups += [[name] for name in apart if name in cluster.nodes]
+    return sorted(filter(None, groups), key=itemgetter(0))
 
 
 def _labels(service: Object, cluster: Cluster) -> NodeLabels | None:
@@ -141,22 +137,27 @@ def _labels(service: Object, cluster: Cluster) -> NodeLabels | None:
 
 def _ports(
     service: Object, slices: Iterable[Object], cluster: Cluster, version: tuple[int, int], labels: NodeLabels | None
-) -> dict[tuple[ServicePort, Family], list[Endpoint]]:
+) -> dict[tuple[ServicePort, Family], tuple[list[Endpoint], dict[str, str]]]:
+    """Return the endpoints for each port, with the zones that the slices of this port have, by address."""
     behaviour = cluster.behaviour(version)
     of_endpoint: Callable[[Mapping[str, Any]], Labels] | None = None
     if labels is not None and behaviour.topology_keys:
         of_endpoint = labels.of_endpoint
     known = [each for each in map(read_slice, slices) if each is not None]
-    return {
-        (port, family): [
-            endpoint
-            for each in known
-            if each.family == family
-            for endpoint in each.endpoints((port.port_name, port.protocol), of_endpoint)
-        ]
-        for family, ports in service_ports(service, behaviour).items()
-        for port in ports
-    }
+    found = {}
+    for family, ports in service_ports(service, behaviour).items():
+        for port in ports:
+            endpoints: list[Endpoint] = []
+            zones: dict[str, str] = {}
+            for each in known:
+                if each.family == family:
+                    of_port = each.endpoints((port.port_name, port.protocol), of_endpoint)
+                    endpoints += of_port
+                    zones |= {
+                        one.address: str(raw.get("zone") or "") for one, raw in zip(of_port, each.raw, strict=False)
+                    }
+            found[port, family] = endpoints, zones
+    return found
 
 
 def zones_of_endpoints(slices: Iterable[Object]) -> dict[str, str]:
