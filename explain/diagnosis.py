@@ -31,6 +31,7 @@ class Diagnosis:
     `asks` is the field or annotation that requests hints, `wish` the place that it requests, and `hints` counts hints
     by IP family. All other values are derived from the routes, and from the nodes where a probe saw connections cross
     or fail. `uncertain` are nodes of programs that may not follow hints. Their routes are those of kube-proxy.
+    `predicted` is true if the slices were not read, but predicted from the pods.
     """
 
     service: Object
@@ -43,6 +44,7 @@ class Diagnosis:
     seen_crossing: tuple[str, ...] = ()
     seen_failing: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
+    predicted: bool = False
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -84,8 +86,10 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
     name = (service["metadata"]["namespace"], service["metadata"]["name"])
     slices = sorted(cluster.slices.get(name, ()), key=lambda each: (each["addressType"], each["metadata"]["name"]))
     case = Case(service, slices, cluster)
-    by_proxies = () if case.ends else routes(service, slices, cluster)
-    weighed = [_weighed(each, by_proxies) for each in _findings(case, by_proxies)]
+    predicted = "endpointslices" in cluster.objects.unread
+    unknown = predicted and not case.spec.get("selector") and not case.ends  # slices that nobody predicts
+    by_proxies = () if case.ends or unknown else routes(service, slices, cluster)
+    weighed = [] if unknown else [_weighed(each, by_proxies) for each in _findings(case, by_proxies)]
     findings = (*weighed, *_unexplained(case, weighed, by_proxies))
     return Diagnosis(
         service,
@@ -96,6 +100,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
         by_proxies,
         len(cluster.nodes),
         uncertain=cluster.uncertain if by_proxies else (),
+        predicted=predicted,
     )
 
 

@@ -32,6 +32,7 @@ _KINDS = {"Ingress": "ingresses"} | {each: f"{each.lower()}s" for each in ("Serv
     "Event", "Lease", "ConfigMap", "Namespace", "Deployment", "HorizontalPodAutoscaler", "PodDisruptionBudget",
 )}  # fmt: skip
 _SPECIAL = {"version.json", "gates.json"}
+_OF_ENDPOINTS = ("phase", "podIP", "podIPs")
 _LOG = b"==== START"  # of a container, in the output of `kubectl cluster-info dump`
 _SUFFIXES = {".json", ".yaml", ".yml"}
 
@@ -60,6 +61,10 @@ def read(source: str) -> Objects:
         unread["nodes"] = (
             f"there are none in {source}: nodes without endpoints, and the releases of proxies, are not known"
         )
+    if "endpointslices" in unread:  # as in the output of `kubectl cluster-info dump`
+        if not (found["pods"] and "nodes" not in unread):
+            raise UsageError(f"--from {source}: it has no EndpointSlice, and no pods and nodes to predict them from")
+        unread["endpointslices"] = f"there are none in {source}; they are predicted from the pods"
     pods = found["pods"]
     proxies = [each for each in pods if is_proxy(each)]
     configs = [each for each in found["configmaps"] if each["metadata"]["name"] == objects.CILIUM_CONFIG]
@@ -148,7 +153,12 @@ def _small(pod: Object) -> Object:
     """Return a pod without the fields that only pods of components need. Components are in kube-system."""
     if is_proxy(pod) or pod["metadata"].get("namespace") == objects.SYSTEM:
         return pod
-    return about_pod(pod, status=False)
+    status = pod.get("status") or {}
+    found = about_pod(pod, status="podIP" in status)  # recordings have no addresses
+    if "podIP" in status:
+        ready = [each for each in status.get("conditions") or () if each.get("type") == "Ready"]
+        found["status"] = {**{key: status[key] for key in _OF_ENDPOINTS if key in status}, "conditions": ready}
+    return found
 
 
 def _nodes_of(slices: Sequence[Object]) -> list[Object]:

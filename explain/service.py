@@ -25,7 +25,7 @@ from explain.load import shares
 from explain.objects import Objects
 from explain.overview import FORMATS, Overview, overview
 from explain.text import ASSUMES, as_json, fields, parts, served_by, supposition
-from explain.what_if import supposed, upgraded
+from explain.what_if import predicted, supposed, upgraded
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import files_of, find
 from harness.errors import InconclusiveError, UnavailableError, UsageError
@@ -114,7 +114,7 @@ def explain_diff(
     """Print the Services whose routes differ from those in another dump, or in another version. Return them."""
     with gc_paused():
         before, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
-        after = Cluster(dump.read(other), source.follow) if other else upgraded(version, before)
+        after = predicted(Cluster(dump.read(other), source.follow)) if other else upgraded(version, before)
         found = differences(before, after, namespace)
     if form == "json":
         _print_json({"differences": [asdict(each) for each in found]}, console)
@@ -190,4 +190,4 @@ def _read(source: Source, console: Console, ask: Callable[[Api, str], Objects], 
     if source.record:
         for line in objects.write(found, Path(source.record)):
             console.print(f"--record {source.record}: {line}", soft_wrap=True, markup=False)
-    return Cluster(found, source.follow), namespace
+    return predicted(Cluster(found, source.follow)), namespace

@@ -17,6 +17,14 @@ from reference.features import GATES
 
 def answer(diagnosis: Diagnosis) -> str:
     """Return the headline. It is derived from the routes; the first cause only adds the reason."""
+    if diagnosis.predicted and diagnosis.routes:
+        return f"if the EndpointSlices are as the controller writes them: {_says(diagnosis)}"
+    if diagnosis.predicted and not diagnosis.findings:
+        return "it is not known where connections go: the EndpointSlices of the Service were not read"
+    return _says(diagnosis)
+
+
+def _says(diagnosis: Diagnosis) -> str:
     why = f": {diagnosis.reason.says}" if diagnosis.reason else ""
     crossing = f"connections leave their zone from {_of(diagnosis.crossing, diagnosis)}"
     asked = next((each for each in diagnosis.findings if each.cause.weight is AS_ASKED), None)

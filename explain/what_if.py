@@ -36,6 +36,19 @@ def upgraded(version: str, cluster: Cluster) -> Cluster:
     return Cluster(with_hints(found, *found.services), cluster.features.follows)
 
 
+def predicted(cluster: Cluster) -> Cluster:
+    """Return the cluster with the slices that the controller would write for the pods, if no slices were read."""
+    if "endpointslices" not in cluster.objects.unread:
+        return cluster
+    nodes, slices = {each["metadata"]["name"]: each for each in cluster.objects.nodes}, []
+    for (namespace, name), service in cluster.services.items():
+        plan = plan_service(service, cluster.pods(service) or (), nodes, (), features=cluster.features)
+        for number, each in enumerate(plan.create):
+            metadata = {**each["metadata"], "name": f"{name}-{number}", "namespace": namespace}
+            slices.append({**each, "metadata": metadata})
+    return Cluster(replace(cluster.objects, endpointslices=slices), cluster.features.follows)
+
+
 def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) -> Cluster:
     """Return the cluster after applying these assumptions. Raises `UsageError` for an invalid assumption."""
     objects, version = cluster.objects, ""

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from harness.commands.main import main
-from tests.explain.building import objects
+from tests.explain.building import objects, pod
 from tests.explain.test_cases import CASES
 
 WELL = "Service shop/web: connections stay in the zone of the client, from all"
@@ -70,6 +70,43 @@ def test_without_nodes_the_rest_is_explained(tmp_path: Path) -> None:
     result = run(str(tmp_path / "all.json"))
     assert result.stdout.startswith(f"{WELL} 3 nodes"), result.output
     assert "not read  nodes: there are none in" in result.stdout
+
+
+def info_dump(*, pods: bool = True, selector: bool = True) -> str:
+    """Return the output of `kubectl cluster-info dump`: lists of nodes, Services and pods, and no EndpointSlices."""
+    running = [{**pod(f"web-{place}", place), "kind": "Pod"} for place in ("a1", "b1")]
+    for number, each in enumerate(running, 1):
+        address = f"10.244.0.{number}"
+        each["status"] |= {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
+    lists = {"Node": everything("services", "endpointslices"), "Service": everything("nodes", "endpointslices")}
+    if not selector:
+        lists["Service"][0]["spec"].pop("selector")  # type: ignore[attr-defined]
+    documents = {**lists, **({"Pod": running} if pods else {})}
+    return "".join(
+        json.dumps({"kind": f"{kind}List", "items": each}, indent=4) + "\n" for kind, each in documents.items()
+    )
+
+
+def test_dump_without_slices_is_predicted_from_its_pods() -> None:
+    said = (
+        "Service shop/web: if the EndpointSlices are as the controller writes them: connections leave their zone from 1"
+    )
+    result = run("-", stdin=info_dump())
+    assert (result.stdout.startswith(said), result.exit_code) == (True, 1), result.output
+    assert "not read  endpointslices: there are none in -; they are predicted from the pods" in result.stdout
+    rows = json.loads(run("-", "--all", "--format", "json", stdin=info_dump()).stdout)["services"]
+    assert [(each["missed"], each["failing"]) for each in rows] == [(1, False)]
+
+
+def test_without_slices_nothing_is_claimed_about_slices_by_hand() -> None:
+    result = run("-", stdin=info_dump(selector=False))
+    said = "it is not known where connections go: the EndpointSlices of the Service were not read"
+    assert (result.stdout.splitlines()[0], result.exit_code) == (f"Service shop/web: {said}", 0)
+
+
+def test_without_slices_and_pods_the_source_is_refused() -> None:
+    result = run("-", stdin=info_dump(pods=False))
+    assert (result.exit_code, "it has no EndpointSlice, and no pods" in result.output) == (4, True), result.output
 
 
 def test_case_of_one_dump_is_explained() -> None:
