@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from http.client import responses
 from urllib.parse import parse_qsl
 
+from harness.model.times import since_start
+
 MOST_LINES = 1000
 """The maximum number of lines. If there are more, the first half and the last half are shown."""
 
@@ -78,13 +80,8 @@ def as_text(asked: Iterable[ApiRequest], namespace: str, *, zero: float) -> str:
 def _lines(asked: Sequence[ApiRequest], zero: float) -> Iterator[str]:
     for said, alike in itertools.groupby(asked, _said):
         times = [each.at - zero for each in alike]
-        again = f"  ({len(times)} times, the last at {milliseconds(times[-1])})" if len(times) > 1 else ""
-        yield f"{milliseconds(times[0]):>12}  {said}{again}"
-
-
-def milliseconds(seconds: float) -> str:
-    """Format a time since the start: `+1,645 ms`."""
-    return f"{seconds * 1000:+,.0f} ms"
+        again = f"  ({len(times)} times, the last at {since_start(times[-1])})" if len(times) > 1 else ""
+        yield f"{since_start(times[0]):>12}  {said}{again}"
 
 
 def _concerns(asked: ApiRequest, namespace: str) -> bool:

@@ -7,6 +7,7 @@ torn. Both are reported.
 
     begin         worker, version of this format; in a merged history all workers
     run           facts about the run
+    scenario      the start of a scenario in seconds by the monotonic clock, which is the zero of times in texts
     change        a change of the cluster
     window        the expectation for each client in this window, the error rates, the Service and the kind of address
     observed      the counts of one client in a window, the first wrong observations in full, and for steady traffic
@@ -100,8 +101,9 @@ class History:
             self.changes = deque(changes, maxlen=_CHANGES)
 
     def change(self, what: str, **facts: Any) -> None:
-        self.changes.append(Change(time.monotonic(), what, facts))
-        self.write("change", what=what, facts=facts)
+        at = round(time.monotonic(), 6)
+        self.changes.append(Change(at, what, facts))
+        self.write("change", mono=at, what=what, facts=facts)
 
     def window(
         self, test: str, expectation: Expectation, rates: Rates = DEFAULT_RATES, *, of: tuple[str, str] = ("", "")
@@ -192,12 +194,18 @@ class Window:
         """Count observations of a client. This method may be called several times per client."""
         self._count(client, observations, Tally.of(observations))
 
-    def observe_flow(self, client: str, samples: Sequence[Timed]) -> None:
-        """Count the observations of a client's steady traffic, and record all request times. Once per client."""
+    def observe_flow(self, client: str, samples: Sequence[Timed]) -> list[Timed]:
+        """Count the observations of a client's steady traffic, and record all request times. Once per client.
+
+        Returns the requests with their times as recorded.
+        """
+        flow = as_json.flow(samples)
+        samples = as_json.read_flow(flow)
         observations = [observation for _, observation in samples]
         tally = Tally.of(observations)
         tally.gap_ms = longest_gap(samples)
-        self._count(client, observations, tally, flow=as_json.flow(samples))
+        self._count(client, observations, tally, flow=flow)
+        return samples
 
     def _count(self, client: str, observations: Sequence[Observation], tally: Tally, **more: Any) -> None:
         wrong = [(index, each) for index, each in enumerate(observations) if is_wrong(each, self._expectation[client])]

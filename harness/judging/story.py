@@ -46,12 +46,16 @@ class Compared:
 
 @dataclass(slots=True)
 class Story:
-    """The events of one case by time (monotonic seconds). `took_up` has the ends of waits for components."""
+    """The events of one case by time (monotonic seconds). `took_up` has the ends of waits for components.
+
+    `begun` is the start of the scenario, which is the zero of times in texts. Older histories have none.
+    """
 
     changes: list[Change] = field(default_factory=list)
     took_up: list[float] = field(default_factory=list)
     windows: list[WindowStory] = field(default_factory=list)
     compared: list[Compared] = field(default_factory=list)
+    begun: float | None = None
 
     def give_titles(self, observed: Mapping[str, object]) -> None:
         """Set the titles of windows from the counts of the case. "2. TCP to …" is the title of the second window."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from harness.api.requests import milliseconds
 from harness.model.outcomes import Observation, Reached
+from harness.model.times import milliseconds, since_start
 
 HEAD = "Timeline, relative to the start of the scenario (each change at the time when it began):"
 
@@ -52,7 +52,7 @@ def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> 
         return ""
     lines = [(each.at, said(each)) for each in shown] + [(each.at, f"→ {each.what}") for each in seen]
     lines.sort(key=lambda line: line[0])
-    return "\n".join([HEAD, *(f"{milliseconds(at - zero):>12}  {text}" for at, text in lines)])
+    return "\n".join([HEAD, *(f"{since_start(at - zero):>12}  {text}" for at, text in lines)])
 
 
 def said(change: Change) -> str:
@@ -85,8 +85,14 @@ def _endpoint(endpoint: Mapping[str, Any]) -> str:
 
 
 def longest_gap(samples: Sequence[Timed]) -> float:
-    """Return the longest time between two answered requests in ms. The first and the last request count as answered."""
-    return round(max((after - before for before, after in gaps(samples)), default=0.0) * 1000, 1)
+    """Return the longest gap with a lost request in ms, or 0 without one."""
+    return milliseconds(max((after - before for before, after in lossy_gaps(samples)), default=0.0))
+
+
+def lossy_gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
+    """Return the gaps that contain a lost request. In other gaps, the client itself paused."""
+    lost = [at for at, each in samples if not isinstance(each, Reached)]
+    return [(begin, end) for begin, end in gaps(samples) if any(begin <= at <= end for at in lost)]
 
 
 def gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:

@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 from harness.judging.story import Story, WindowStory
-from harness.judging.timeline import Change, Timed, gaps
+from harness.judging.timeline import Change, Timed, longest_gap
 from harness.judging.verdict import Tally, pods_of
 from harness.model.outcomes import Reached
+from harness.model.times import milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +51,13 @@ def _client(story: Story, window: WindowStory, client: str) -> dict[str, Any]:
     return {
         "client": client,
         "asked": len(samples),
-        "longestGapMs": _ms(max((after - before for before, after in lossy_gaps(samples)), default=0.0)),
-        "longestPauseMs": _ms(max((after[0] - before[0] for before, after in pairwise(samples)), default=0.0)),
+        "longestGapMs": longest_gap(samples),
+        "longestPauseMs": milliseconds(max((after[0] - before[0] for before, after in pairwise(samples)), default=0.0)),
         "lost": {name: number for name, number in lost.items() if number},
         "wrongSet": _unexpected_answers(samples, found, tally, pods_of(window.expectation[client])),
         "removedEndpoints": sum(each.pod in phase.former for phase in found for _, each in _answers(samples, phase)),
         "reactions": [reaction for phase in found if (reaction := _reaction(samples, phase))],
     }
-
-
-def lossy_gaps(samples: Sequence[Timed]) -> list[tuple[float, float]]:
-    """Return the gaps that contain a lost request. In other gaps, the client itself paused."""
-    lost = [at for at, each in samples if not isinstance(each, Reached)]
-    return [(begin, end) for begin, end in gaps(samples) if any(begin <= at <= end for at in lost)]
 
 
 def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
@@ -121,11 +116,11 @@ def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
     first = next((at for at, each in _answers(samples, phase) if each.pod in (new or phase.after)), None)
     found: dict[str, Any] = {"change": phase.kind}
     if first is not None:
-        found["firstRightMs"] = _ms(first - phase.at)
+        found["firstRightMs"] = milliseconds(first - phase.at)
     if not wrong:
         found["allRightMs"] = 0.0
     elif wrong[-1] + 1 < len(mine):
-        found["allRightMs"] = _ms(mine[wrong[-1] + 1][0] - phase.at)
+        found["allRightMs"] = milliseconds(mine[wrong[-1] + 1][0] - phase.at)
     return found
 
 
@@ -154,7 +149,3 @@ def _unexpected_answers(samples: Sequence[Timed], found: Sequence[Phase], tally:
         for _, each in _answers(samples, phase)
     )
     return never + between
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 1)

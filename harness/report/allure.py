@@ -17,6 +17,7 @@ from harness.judging.results import CaseResult, Outcome, Result
 from harness.judging.verdict import SkipReason
 from harness.model.escaping import for_line, for_terminal, for_viewer
 from harness.model.requirements import Level, Requirement
+from harness.model.times import thousandths
 from harness.report import causes
 from harness.report.outcomes import SHOWN
 from harness.report.reactions import Numbers, as_csv
@@ -58,7 +59,8 @@ def _result(result: Result, case: CaseResult, settings: Settings, cause: str) ->
     requirement = result.requirement
     name = f"{requirement.id}[{case.parameters}]" if case.parameters else requirement.id
     parameters = _parameters(case, settings)
-    times = {"start": round(case.start * 1000), "stop": round((case.start + case.duration) * 1000)}
+    start = round(case.start * 1000)
+    times = {"start": start, "stop": start + round(thousandths(case.duration) * 1000)}
     url = link(requirement)
     return {
         "uuid": str(uuid.uuid4()),

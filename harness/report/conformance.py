@@ -24,6 +24,7 @@ from harness.model import strict_yaml
 from harness.model.escaping import for_json, is_plain
 from harness.model.files import MEGABYTE, fault_of_path, shown
 from harness.model.requirements import Level, Profile, Requirement
+from harness.model.times import thousandths
 from harness.report import causes
 from harness.report import environment as env
 from harness.report.outcomes import SHOWN, UNMET
@@ -243,7 +244,7 @@ def _run(run: Run, plan: Plan, duration: float, results: Sequence[Result]) -> di
     return {
         "seed": run.settings.seed,
         "startTime": _time(run.start),
-        "durationSeconds": round(duration, 3),
+        "durationSeconds": thousandths(duration),
         "arguments": env.without_secrets(run.arguments),
         "timeScale": run.settings.time_scale,
         "retries": run.retries,
@@ -284,7 +285,7 @@ def test_values(result: Result) -> dict[str, Any]:
         "verdict": str(result.verdict),
         "reason": str(result.reason),
         "message": worst.message,
-        "durationSeconds": round(result.duration, 3),
+        "durationSeconds": thousandths(result.duration),
     }
     test |= {key: value for key, value in (("check", worst.check), ("observed", worst.observed)) if value}
     test |= {key: value for key, value in (("draw", worst.draw), ("failsWith", worst.fails_with)) if value}
@@ -305,7 +306,7 @@ def _case(case: CaseResult) -> dict[str, Any]:
     return {
         "parameters": case.parameters or "-",
         "verdict": str(case.verdict),
-        "durationSeconds": round(case.duration, 3),
+        "durationSeconds": thousandths(case.duration),
         **{key: value for key, value in optional if value},
     }
 

@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 
 from harness.judging.results import CaseResult, Outcome, Result
 from harness.model.escaping import for_terminal
+from harness.model.times import thousandths
 from harness.report import causes
 from harness.report.outcomes import SHOWN
 
@@ -58,7 +59,11 @@ def _add(
 ) -> None:
     name = result.requirement.slug + (f"[{case.parameters}]" if case.parameters else "")
     element = ElementTree.SubElement(
-        suite, "testcase", classname=result.requirement.document, name=_clean(name), time=f"{case.duration:.3f}"
+        suite,
+        "testcase",
+        classname=result.requirement.document,
+        name=_clean(name),
+        time=f"{thousandths(case.duration):.3f}",
     )
     outcome = result.outcome_of(case)
     if outcome is Outcome.MET:

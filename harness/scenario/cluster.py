@@ -94,6 +94,7 @@ class Cluster(ComponentOperations, Observations):
         self.claims = claims
         self.namespace = namespace
         self.record = Record(test)
+        history.write("scenario", test=test, begun=self.record.begun)
         self.nodes = Nodes(self.backend, history, DrawnLabels(draw))
         self.draw = draw
         self._surroundings = Surroundings(self.backend, namespace, draw, standing)

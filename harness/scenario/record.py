@@ -31,7 +31,7 @@ class SeenValue:
 @dataclass(slots=True)
 class Record:
     test: str
-    begun: float = field(default_factory=time.monotonic)
+    begun: float = field(default_factory=lambda: round(time.monotonic(), 6))
     answered: set[str] = field(default_factory=set)
     """Services that have answered a probe. For any other Service, a missing answer proves nothing."""
     pod_names: dict[str, str] = field(default_factory=dict)

@@ -33,6 +33,7 @@ from harness.judging.timeline import Seen, Timed, longest_gap
 from harness.judging.verdict import AnyOf
 from harness.model.manifests import Port
 from harness.model.outcomes import Reached
+from harness.model.times import length
 from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
 from harness.scenario.measuring import expect_first_answers, raise_unless_passed, said
@@ -108,7 +109,7 @@ def expect_no_loss(
             if lossless or isinstance(each.observation, Reached):
                 seen[paths[each.probe].label].append((each.at, named(cluster, each.observation)))
         for label, samples in seen.items():
-            window.observe_flow(label, samples)
+            seen[label] = window.observe_flow(label, samples)
     raise_unless_passed(window.judge(), title, lambda: cluster.timeline(list(_first_losses(paths, seen))))
     cluster.record.answered.add(service.name)
 
@@ -120,4 +121,4 @@ def _first_losses(paths: Sequence[Path], seen: Mapping[str, Sequence[Timed]]) ->
         wrong = [(at, each) for at, each in samples if verdict.is_wrong(each, path.expected)]
         for at, first in wrong[:1]:
             first_of = f"{path.label} {said(first)}: the first of {len(wrong)} wrong of {len(samples)} probes"
-            yield Seen(at, f"{first_of}; its longest gap is {longest_gap(samples):g} ms")
+            yield Seen(at, f"{first_of}; its longest gap is {length(longest_gap(samples))}")

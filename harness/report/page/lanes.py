@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.api.requests import milliseconds
 from harness.judging.story import Story, WindowStory
-from harness.judging.timeline import Timed, said
-from harness.judging.transitions import concerns, lossy_gaps
+from harness.judging.timeline import Timed, lossy_gaps, said
+from harness.judging.transitions import concerns
 from harness.judging.verdict import is_wrong
 from harness.model.outcomes import Reached, Refused, TimedOut, Unknown
+from harness.model.times import length, milliseconds, since_start
 
 INTERVALS = 72
 _EDGE = 1e-6  # tolerance as a fraction of an interval, for floats on its border
@@ -34,7 +34,8 @@ class Interval:
 class Timeline:
     """The lane and the gaps of each client. `written` holds the numbers of the changes written in each interval.
 
-    `took_up` holds the intervals in which all components finished processing the changes. `times` are the axis's ends.
+    `took_up` holds the intervals in which all components finished processing the changes. `times` are the axis's ends,
+    and `zero` is the event from which times count.
     """
 
     lanes: dict[str, list[Interval]]
@@ -44,12 +45,14 @@ class Timeline:
     written: list[list[int]]
     took_up: set[int]
     times: tuple[str, str]
+    zero: str
     pods: list[str]
 
 
 def timeline_of(story: Story, window: WindowStory) -> Timeline:
     times = [at for samples in window.flows.values() for at, _ in samples] or [0.0]
     begin, end = min(times), max(times)
+    zero = begin if story.begun is None else story.begun
 
     def interval(at: float) -> int:
         return min(INTERVALS - 1, int((at - begin) / ((end - begin) or 1.0) * INTERVALS + _EDGE))
@@ -60,7 +63,7 @@ def timeline_of(story: Story, window: WindowStory) -> Timeline:
         for at, each in samples:
             parts[interval(at)].append((at, each))
         lanes[client] = [_interval(part, window, client) for part in parts]
-        gaps[client] = [f"{(b - a) * 1000:,.0f} ms from {milliseconds(a - begin)}" for a, b in lossy_gaps(samples)]
+        gaps[client] = [f"{length(milliseconds(b - a))} from {since_start(a - zero)}" for a, b in lossy_gaps(samples)]
     changes = [each for each in story.changes if concerns(each, window.of[0]) and begin <= each.at <= end]
     written: list[list[int]] = [[] for _ in range(INTERVALS)]
     for number, change in enumerate(changes, start=1):
@@ -69,11 +72,12 @@ def timeline_of(story: Story, window: WindowStory) -> Timeline:
     return Timeline(
         lanes,
         gaps,
-        [f"{milliseconds(each.at - begin)}  {said(each)}" for each in changes[:MOST_CHANGES]],
+        [f"{since_start(each.at - zero)}  {said(each)}" for each in changes[:MOST_CHANGES]],
         max(0, len(changes) - MOST_CHANGES),
         written,
         {interval(at) for at in story.took_up if changes and begin <= at <= end},
-        (milliseconds(0.0), milliseconds(end - begin)),
+        (since_start(begin - zero), since_start(end - zero)),
+        "the first request" if story.begun is None else "the start of the scenario",
         sorted(seen),
     )
 
