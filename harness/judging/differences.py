@@ -232,8 +232,7 @@ def _asked(words: str, changes: Sequence[Change]) -> frozenset[str]:
 
 def _of_words(observed: str) -> Iterator[str]:
     """Yield what the words "CLIENT reached POD" or "CLIENT got no answer" may mean. They lack the expectation."""
-    client, pod = _Client.of(observed), observed.rpartition(" ")[2]
-    lost = _lost(observed)
+    client, pod, lost = _Client.of(observed), observed.rpartition(" ")[2], _lost(observed)
     yield lost or OTHERS
     if not lost and client.zone and _zone(pod):
         maybe = {LEFT_NODE: client.node != _node(pod), LEFT_ZONE: client.zone != _zone(pod)}
@@ -274,11 +273,12 @@ _SUBJECTS = {
 
 def _dns(expected: Any, observed: Mapping[str, Any]) -> str:
     wanted = expected if isinstance(expected, dict) else {}
+    if found := re.match("no answer|malformed answer", observed["rcode"]):
+        return f"the DNS server returns {'a ' * found[0].startswith('m')}{found[0]}"
     if wanted.get("rcode", observed["rcode"]) != observed["rcode"]:
         return f"the DNS server answers {observed['rcode']} instead of {wanted['rcode']}"
-    if wanted.get("data") and not observed.get("data"):
-        return "the DNS server answers without the expected records"
-    return "the DNS server answers with wrong records"
+    missing = wanted.get("data") and not observed.get("data")
+    return f"the DNS server answers {'without the expected' if missing else 'with wrong'} records"
 
 
 def _hints(expected: Mapping[str, Any], observed: Mapping[str, Any]) -> str:

@@ -65,10 +65,13 @@ class Preliminaries:
         self._cluster = cluster
         self._about = about
         self._left: dict[str, Callable[[], bool]] = {}
+        self._in_vain: set[str] = set()  # questions for which no wait can help
         self._closed = False
         with self._aside():
             self._prepare()
-            last_value(self._ask, lambda left: not left, within=WITHIN, every=0.02, describe="first answers")
+            last_value(
+                self._ask, lambda left: set(left) <= self._in_vain, within=WITHIN, every=0.02, describe="first answers"
+            )
         if not self._left:
             self.close()
 
@@ -148,7 +151,10 @@ class Preliminaries:
 
     def _resolved(self, pod: Pod, service: Service) -> bool:
         kind = {"IPv4": "A", "IPv6": "AAAA"}[service.object["spec"]["ipFamilies"][0]]
-        return bool(ask_dns(self._cluster, pod, dns_name_of(service), kind).data)
+        answer = ask_dns(self._cluster, pod, dns_name_of(service), kind)
+        if answer.malformed:
+            self._in_vain.add("DNS")
+        return bool(answer.data)
 
 
 def _possible() -> contextlib.AbstractContextManager[None]:

@@ -46,6 +46,7 @@ AGAIN = 3
 LONGEST_KEPT = 60  # seconds; no check waits longer for an old answer to expire
 EXISTS, ABSENT = "NOERROR", "NXDOMAIN"
 _SHOWN = 20  # maximum number of pods and Services whose answers are in the evidence
+_SILENT, _MALFORMED = "no answer", "malformed answer"
 
 DnsClient = Client | Pod
 
@@ -67,6 +68,11 @@ class DnsAnswer:
     ttl: int = 0
     size: int = 0
 
+    @property
+    def malformed(self) -> bool:
+        """Return whether there was an answer that clients cannot read or do not accept."""
+        return self.rcode.startswith(_MALFORMED)
+
 
 def dns_name_of(service: Service, *before: str) -> str:
     """Return the DNS name of a Service, or a subdomain as in `dns_name_of(service, "_http", "_tcp")`."""
@@ -85,6 +91,8 @@ def ask_dns(
 ) -> DnsAnswer:
     """Send one query from a client's netns, without EDNS if `payload` is 0. A time-out is returned as an answer.
 
+    A malformed answer is returned as well, if a second query gets one too.
+
     Without `tcp`, the protocol is drawn if `payload` is the default. `family` is the IP family of the packets, by
     default the cluster's primary family. Raises `InconclusiveError` if control probes are lost as well as the answer,
     or if the programs could not run while the answer was awaited.
@@ -100,27 +108,43 @@ def ask_dns(
         try:
             with cluster.backend.part(Sockets).namespace_of(client).entered():
                 answer = _asked_in_time(lambda: ask(query, server[family], timeout=PATIENCE, port=PORT))
-        except (OSError, dns.exception.DNSException) as error:
+        except (OSError, EOFError, dns.exception.DNSException) as error:
             if isinstance(error, OSError) and starved(error):
                 raise InconclusiveError(f"{client} cannot query the DNS server: {error}") from error
+            if _is_malformed(error):
+                other = "its ID, question or opcode is not the query's, or it is not a response"
+                why = other if isinstance(error, dns.query.BadResponse) else str(error)
+                return DnsAnswer(f"{_MALFORMED} ({type(error).__name__}: {why})")
             if why := control.fault():
                 raise InconclusiveError(f"{client} got no answer from the DNS server, and {why}") from error
-            return DnsAnswer(f"no answer ({type(error).__name__})")
-    return _read(answer, query)
+            return DnsAnswer(f"{_SILENT} ({type(error).__name__})")
+    if not over_tcp and len(answer.wire or b"") > PAYLOAD:
+        return DnsAnswer(f"{_MALFORMED} ({len(answer.wire or b''):,} bytes over UDP, which accepts {PAYLOAD:,})")
+    return _read(answer)
+
+
+def _is_malformed(error: Exception) -> bool:
+    return isinstance(error, dns.exception.DNSException) and not isinstance(error, dns.exception.Timeout)
 
 
 def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Message:
-    """Return the answer to a query. If the programs could not run while it was awaited, ask again.
+    """Return the answer to a query. Ask again if it is malformed, or if the programs could not run meanwhile.
 
     Raises `dns.exception.Timeout` if there is no answer although they could, or else `StarvedError`.
     """
     begin = time.monotonic()
+    again = False
     with RUN_DELAY.watched():
         while True:
             asked = time.monotonic()
             try:
                 return ask()
-            except dns.exception.Timeout as error:
+            except dns.exception.DNSException as error:
+                if _is_malformed(error):
+                    if again:
+                        raise
+                    again = True  # the first answer may have been one to an earlier query from the same port
+                    continue
                 if RUN_DELAY.lost(asked) < EXCUSED * PATIENCE:
                     raise
                 if time.monotonic() - begin >= MOST * PATIENCE:
@@ -128,10 +152,9 @@ def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Messag
                     raise StarvedError(f"the DNS server did not answer in {PATIENCE:g} s. {lost}") from error
 
 
-def _read(answer: dns.message.Message, query: dns.message.Message) -> DnsAnswer:
-    same = answer.question == query.question
+def _read(answer: dns.message.Message) -> DnsAnswer:
     return DnsAnswer(
-        rcode=dns.rcode.to_text(answer.rcode()) if same else "answer to another question",
+        rcode=dns.rcode.to_text(answer.rcode()),
         data=tuple(_data(each) for rrset in answer.answer for each in rrset),
         further=tuple((str(rrset.name), each.to_text()) for rrset in answer.additional for each in rrset),
         soa=any(rrset.rdtype == dns.rdatatype.SOA for rrset in answer.authority),
@@ -172,10 +195,10 @@ def expect_dns_pods(
     pods: list[Pod] = [each for told in expected.values() for each in told]
     names = {address: each.name for each in pods for address in each.addresses.values()}
 
-    def look(family: str = "") -> tuple[dict[str, list[str]], int]:
+    def look(family: str = "") -> tuple[dict[str, list[str]], list[DnsAnswer]]:
         answers = {who: ask_dns(cluster, who, dns_name_of(service), kind, family=family) for who in expected}
         told = {str(who): _answered_pods(cluster, who, answer, names) for who, answer in answers.items()}
-        return told, max((each.ttl for each in answers.values()), default=0)
+        return told, list(answers.values())
 
     what = f"{kind} records of service {service.name} by client"
     wanted = {str(who): sorted(each.name for each in told) for who, told in expected.items()}
@@ -185,17 +208,22 @@ def expect_dns_pods(
         cluster.expect_equal(f"{what}, queried again", expected=wanted, observed=look(family)[0])
 
 
-def _expect_eventually(cluster: Cluster, what: str, look: Callable[[], tuple[Any, int]], *, expected: Any) -> None:
-    """Wait until `look` returns `expected` and a time to live. The first time to live extends the time limit.
+def _expect_eventually(
+    cluster: Cluster, what: str, look: Callable[[], tuple[Any, Sequence[DnsAnswer]]], *, expected: Any
+) -> None:
+    """Wait until `look` returns `expected` and the answers. The first time to live extends the time limit.
 
+    A malformed first answer is judged immediately, because servers do not have to process changes to avoid it.
     Raises `AssertionError` with the last value, or `InconclusiveError` if the last value may be a cached answer.
     """
     cluster.settle()
-    _, kept = look()
+    seen, first = look()
+    kept = max((each.ttl for each in first), default=0)
     bearable = min(kept, LONGEST_KEPT)
-    seen = wait_for_value(
-        cluster, what, lambda: look()[0], lambda seen: bool(seen == expected), every=0.02, kept=bearable
-    )
+    if not any(each.malformed for each in first):
+        seen = wait_for_value(
+            cluster, what, lambda: look()[0], lambda seen: bool(seen == expected), every=0.02, kept=bearable
+        )
     old = seen != expected and kept > bearable
     unknown = f"by its time to live, the first answer may be cached for {kept} s" if old else ""
     cluster.expect_equal(what, expected=expected, observed=seen, unknown=unknown)
@@ -213,6 +241,8 @@ def answers_now(cluster: Cluster) -> str:
                 lines.append(
                     f"  pod {pod.name} on {pod.node}: {name} {kind}: {said.rcode} {' '.join(said.data)}".rstrip()
                 )
+                if said.rcode.startswith(_SILENT):
+                    return "\n".join([*lines, "The other pods send no query, because this takes too long.", ""])
     return "\n".join([*lines, ""])
 
 
@@ -251,9 +281,10 @@ def expect_dns_answer(
             return " or ".join(sorted(either[field]))
         return sorted(value) if field == "data" else value
 
-    def look() -> tuple[Object, int]:
+    def look() -> tuple[Object, Sequence[DnsAnswer]]:
         answer = ask_dns(cluster, client, name, kind, **(query or {}))
-        return {field: plain(field, getattr(answer, field)) for field in fields}, answer.ttl
+        lacks = {"rcode": answer.rcode} if answer.rcode.startswith((_SILENT, _MALFORMED)) else {}
+        return {field: plain(field, getattr(answer, field)) for field in fields} | lacks, [answer]
 
     what = f"answer to {kind} {name} with {dict(query)}" if query else f"answer to {kind} {name}"
     expected = {field: plain(field, value) for field, value in fields.items()}

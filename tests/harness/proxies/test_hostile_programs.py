@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
 import sys
-import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from harness.eventually import eventually
 from harness.netns.process import search_path
+from tests.harness.hostile_runs import SECONDS, HostileRun
 from tests.harness.proxies import hostile
-from tests.harness.run.terminals import marked
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL_PROXY = ROOT / "examples/small-proxy/small_proxy.py"
 NEEDS = ("nft", "conntrack", "ip", "mount")
 REQUIREMENT = "KEP-4444/zone-hints-keep-traffic-in-the-zone"
-SECONDS = 280
-"""The time limit of a run, on a machine that is busy with others."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -37,58 +31,24 @@ pytestmark = [
 ]
 
 
-class Hostile:
-    """A run that judges a hostile proxy, and everything that the run could leave on the machine."""
+@pytest.fixture
+def judge(tmp_path: Path) -> Iterator[Any]:
+    told, runs = tmp_path / "told", list[HostileRun]()
+    proxy = [str(SMALL_PROXY), "{node}", "{kubeconfig}", "{cluster_cidrs}", "10300"]
 
-    def __init__(self, folder: Path, what: str, more: Mapping[str, Any]) -> None:
-        self.told, self.temp = folder / "told", folder / "temp"
-        self.temp.mkdir()
-        self.mark = uuid.uuid4().hex
-        proxy = [str(SMALL_PROXY), "{node}", "{kubeconfig}", "{cluster_cidrs}", "10300"]
+    def begin(what: str, **more: Any) -> HostileRun:
         recipe = {
-            "name": "hostile",
-            "command": [sys.executable, hostile.__file__, what, str(self.told), *proxy],
+            "command": [sys.executable, hostile.__file__, what, str(told), *proxy],
             "ready": [{"log": "serving"}],
             "synced": [{"http": {"port": 10300, "path": "/synced"}}],
             **more,
         }
-        (folder / "hostile.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
-        own = {"ENDS": self.mark, "TMPDIR": str(self.temp), "PYTHONDONTWRITEBYTECODE": "1"}
-        self.mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
-        self.process = subprocess.Popen(
-            [Path(sys.executable).with_name("trafficdist"), "run", f"--run-test={REQUIREMENT}",
-             f"--proxy={folder / 'hostile.yaml'}", f"--output-dir={folder / 'out'}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, **own},
-            start_new_session=True,
-        )  # fmt: skip
-
-    def end(self) -> tuple[int, str]:
-        """Wait for the end. Returns the exit code and the output."""
-        said, _ = self.process.communicate(timeout=SECONDS)
-        return self.process.returncode, said
-
-    def expect_clean(self) -> None:
-        """Raise if a process is left, which would also keep a netns, or a file or a mount."""
-        eventually(lambda: not marked(self.mark), within=30, describe=lambda: f"the end of {marked(self.mark)}")
-        eventually(lambda: not list(self.temp.iterdir()), within=30, describe="the removal of files")
-        assert Path("/proc/self/mountinfo").read_text(encoding="utf-8") == self.mounts
-
-
-@pytest.fixture
-def judge(tmp_path: Path) -> Iterator[Any]:
-    runs: list[Hostile] = []
-
-    def begin(what: str, **more: Any) -> Hostile:
-        runs.append(Hostile(tmp_path, what, more))
+        runs.append(HostileRun(tmp_path, kind="proxy", requirement=REQUIREMENT, recipe=recipe))
         return runs[-1]
 
     yield begin
     for each in runs:
-        each.process.kill()
-        each.process.communicate()
+        each.kill()
 
 
 HEALTH = {"ready": [{"log": "serving"}, {"http": {"port": 10301}}], "ready_seconds": 6}
@@ -124,9 +84,11 @@ def test_hostile_program_is_named_and_leaves_nothing(judge: Any, what: str) -> N
 
 
 @pytest.mark.parametrize(("how", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 2)])
-def test_ended_run_leaves_no_daemon_and_no_kubeconfig(judge: Any, how: signal.Signals, code: int) -> None:
+def test_ended_run_leaves_no_daemon_and_no_kubeconfig(
+    judge: Any, how: signal.Signals, code: int, tmp_path: Path
+) -> None:
     run = judge("daemonize")
-    eventually(run.told.exists, within=SECONDS, describe="the first daemon")
+    eventually((tmp_path / "told").exists, within=SECONDS, describe="the first daemon")
     run.process.send_signal(how)
     assert run.end()[0] == code
     run.expect_clean()
