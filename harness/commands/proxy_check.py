@@ -20,6 +20,7 @@ from harness.judging.exit_codes import ExitCode
 from harness.model.judged import mark
 from harness.model.program_log import fault_in
 from harness.model.topology import grid
+from harness.netns.isolation import set_limits
 from harness.plugin.hint_smoke_test import FOLLOWED, NAMESPACE, SOMETHING, hint_facts
 from harness.run.folder import DEFAULT_PARENT, OutputFolder, name_for_now
 from harness.run.real_cluster import held
@@ -74,6 +75,7 @@ def check(settings: Settings, say: Say) -> ExitCode:
     Raises `UsageError`, and `UnavailableError` with a remedy.
     """
     set_time_scale(settings.time_scale)
+    set_limits(settings.limits)
     made = _made(settings, say)
     known = "the recipe is valid" if settings.proxy.file else "the proxy is installed"
     say(_line("ok", f"{known}: {settings.proxy}, mode {settings.mode} {mark(settings.judges)}".rstrip()))

@@ -177,9 +177,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if run is None:
         return
     from harness.eventually import set_time_scale
+    from harness.netns.isolation import set_limits
     from harness.plugin.recorder import Recorder
 
     set_time_scale(run.settings.time_scale)
+    set_limits(run.settings.limits)
     _limit_scenarios(config, run)
     if not run.worker:
         run.distributed = getattr(config.option, "dist", "no") != "no"

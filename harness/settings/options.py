@@ -149,6 +149,9 @@ _JUDGED = (
            f"every change; a later change is a failure. Without it the run waits up to {FAR:g} s and reports the time. "
            "[5 for the reference and kube-proxy, 10 with kube-controller-manager]",
            metavar="SECONDS", default=0.0, check=parsing.positive, on_command_line=False),
+    Option("limits", "What the programs of a node may use: memory=MB, processes=NUMBER, log=MB. The key limits of a "
+           "recipe takes precedence. [memory=2048,processes=4096,log=256]", kind="list", metavar="LIMITS", default=(),
+           check=parsing.limit, backends=_NETNS, on_command_line=False),
     Option("supported-features", "Extended features that the implementation claims. Repeatable.", kind="list",
            metavar="FEATURES", default=(), on_command_line=False),
     Option("exempt-features", "Features that the implementation does not claim although they are expected by default. "

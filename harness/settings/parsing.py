@@ -12,6 +12,7 @@ from harness.errors import UsageError
 from harness.model.cluster_options import NO_CNI
 from harness.model.files import fault_of_path, shown
 from harness.model.release import parse_gates
+from harness.netns.isolation import DEFAULTS
 
 FEW = 8
 """The maximum number of names in an error message."""
@@ -120,6 +121,15 @@ def positive(text: str) -> float:
     if not 0.0 < number < 1000.0:
         raise UsageError(f"{text!r} is not a number above 0 and below 1000")
     return number
+
+
+def limit(text: str) -> str:
+    """Return the name of a limit and its number."""
+    name, _, number = text.partition("=")
+    if name not in DEFAULTS or re.fullmatch("[0-9]{1,6}|1000000", number) is None:
+        names = ", ".join(f"{each}=NUMBER" for each in DEFAULTS)
+        raise UsageError(f"{text!r} is none of {names}, with a number from 0, for no limit, to 1,000,000")
+    return text
 
 
 def workers(text: str) -> str:

@@ -40,6 +40,7 @@ class Settings:
     feature_gates: tuple[str, ...]
     follow: str
     converges_within: float
+    limits: tuple[str, ...]
     topology: Topology
     families: tuple[str, ...]
     profile: tuple[str, ...]

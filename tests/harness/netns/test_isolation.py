@@ -305,6 +305,12 @@ def test_program_that_reaches_a_limit_is_ended_and_the_limit_is_named(
     assert run(mine, "echo again") == "again"
 
 
+def test_limits_of_an_option_are_the_defaults_of_all_nodes(room: MakeRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.netns.isolation.DEFAULTS", dict(isolation.DEFAULTS))
+    isolation.set_limits(["memory=300", "log=0"])
+    assert (room().limits, room(log=5).limits) == (Limits(300, 4096, 0), Limits(300, 4096, 5))
+
+
 FORKS = """
 import os, signal
 it = os.urandom(30_000_000)

@@ -106,6 +106,7 @@ GIVEN = {
     "feature-gates": "One=true", "follow": "kep", "topology": "three_zones", "families": "IPv4", "keep": "always",
     "kubernetes-version": "1.33", "kind-image": "kindest/node:v1.34.3", "converges-within": "5", "generate": "60s",
     "junit-warnings": "failure", "judges": "packets", "probes": "agnhost", "cni": str(CORPUS), "replay": str(CORPUS),
+    "limits": "memory=300,log=0",
 }  # fmt: skip
 """A valid value for each option that checks its value; "" for options that are checked elsewhere."""
 
@@ -134,7 +135,7 @@ def test_each_backend_refuses_unused_options() -> None:
         backend: {each.name for each in OPTIONS if each.backends and backend not in each.backends}
         for backend in BY_NAME["backend"].allowed
     }
-    of_netns = {"dns", "control-plane", "controller", "mutant", "kubernetes-version"}
+    of_netns = {"dns", "control-plane", "controller", "mutant", "kubernetes-version", "limits"}
     of_somebody, of_kind = (
         {"kubeconfig", "context", "allow-disruptive"},
         {"kind-image", "kind-patch", "keep-cluster", "cni"},
