@@ -14,12 +14,14 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from harness import eventually
 from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
 from harness.errors import DistrustError, InconclusiveError, UnavailableError, UsageError
 from harness.guest import errors, permissions
 from harness.guest.lease_record import ServerClock
 from harness.guest.permissions import RULES, Rule
+from harness.run_delay import RUN_DELAY
 
 DEADLINE = 20.0
 """The time limit in seconds for all checks. It is not scaled, because a person waits for the result."""
@@ -91,19 +93,24 @@ def reach(
 
 
 def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -> str:
-    """Return in one line why the run's cluster is unreachable now, or "" if the API server responds to this user."""
-    deadline = time.monotonic() + within
-    while True:
-        try:
-            reach(kubeconfig, context, rules=(), within=_REQUEST_SECONDS)
-        except CredentialsError as error:
-            return str(error)
-        except (UnavailableError, UsageError) as error:
-            if time.monotonic() >= deadline:
+    """Return in one line why the run's cluster is unreachable now, or "" if the API server responds to this user.
+
+    The limit counts only the time in which this run could run. On a busy machine, a cluster on it is slow too.
+    """
+    begin = time.monotonic()
+    with RUN_DELAY.watched():
+        while True:
+            try:
+                reach(kubeconfig, context, rules=(), within=_REQUEST_SECONDS)
+            except CredentialsError as error:
                 return str(error)
-            time.sleep(0.2)
-        else:
-            return ""
+            except (UnavailableError, UsageError) as error:
+                passed = time.monotonic() - begin
+                if passed >= min(within + RUN_DELAY.lost(begin), within * eventually.MOST):
+                    return str(error)
+                time.sleep(0.2)
+            else:
+                return ""
 
 
 def _ask(api: Api, rules: Sequence[Rule]) -> ReachedServer:

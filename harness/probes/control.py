@@ -11,6 +11,7 @@ Faults shorter than twice `EVERY` may stay unnoticed. All code in this module ru
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import socket
@@ -24,6 +25,7 @@ from harness.eventually import time_scale
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.probes.probe import LONGEST_LINE, Probe, SocketSource, bind_unused, next_nonce
 from harness.probes.reactor import Reactor, Result
+from harness.run_delay import RUN_DELAY
 
 EVERY = 0.05
 """Seconds between rounds. The first round for a missing answer starts at most two such intervals later."""
@@ -74,25 +76,33 @@ class Control:
         self._lost: dict[Pair, str] = {}
         self._running: set[_ClientRound] = set()
         self._report: Callable[[str], None] | None = None
-        self.done = False
+        self._sampled = contextlib.ExitStack()
+        self._samples = self.done = False
 
     def begin(self) -> None:
         self._overflows = self._targets.overflows() if self._targets else int
         self._reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
-        self._round(self._missing())
+        """Start a round of control probes for the missing answers, whose time limits depend on the run delay."""
+        missing = list(self._missing())
+        if not self._samples and not all(each.silent for each in missing):
+            self._samples = True
+            self._sampled.enter_context(RUN_DELAY.watched())
+        self._round(missing)
         self._reactor.at(now + EVERY, self)
 
     def end(self) -> None:
         """Stop without a result. Idempotent."""
         self.done = True
+        self._sampled.close()
         for each in list(self._running):
             each.drop()
 
     def conclude(self, report: Callable[[str], None], missing: Iterable[Probe]) -> None:
         """Start a last round for the `missing` answers. When it is complete, call `report` with the fault, or ""."""
         self.done = True
+        self._sampled.close()
         self._round(missing)
         self._report = report
         self._settle()

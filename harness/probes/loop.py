@@ -71,7 +71,7 @@ class Loop:
             return []
         batch = Batch(probes, reactor=self._reactor, answers=self._answers, targets=self._targets)
         rounds = -(-len(probes) // in_flight)
-        within = rounds * max(probe.timeout for probe in probes)
+        within = rounds * max(probe.longest for probe in probes)
         begin = partial(batch.begin, in_flight=in_flight)
         return self._reactor.run(begin, within=within, what=f"{len(probes)} probes")
 
@@ -79,7 +79,7 @@ class Loop:
         """Open a long-lived connection. `Stream.opened` is the outcome."""
         _check([probe])
         stream = Stream(probe, reactor=self._reactor, answers=self._answers, targets=self._targets)
-        self._reactor.run(stream.begin, within=probe.timeout, what="connecting")
+        self._reactor.run(stream.begin, within=probe.longest, what="connecting")
         return stream
 
     def every(self, interval: float, probes: Sequence[Probe]) -> Recording:

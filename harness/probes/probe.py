@@ -27,6 +27,7 @@ from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import has_route
 from harness.probes.reactor import Reactor
+from harness.run_delay import RUN_DELAY
 
 LONGEST_LINE = 512
 """The longest answer of an echo server in bytes."""
@@ -36,6 +37,9 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 REPEATED_SYN = 1.0
 """Seconds after which the kernel retransmits a SYN."""
+
+MOST = 5
+"""The number by which the time limit of a probe is multiplied at most, if the programs of the run could not run."""
 
 _OF_A_SERVER = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
 """Errors that only the path causes. EPERM is how a socket-level load balancer usually refuses."""
@@ -65,7 +69,8 @@ class Probe:
     """A request: its client's netns, its destination, and its time limit in seconds.
 
     `protocol` is "TCP" or "UDP". `address` is an IPv4 or IPv6 address. `source` is a source address of the client. The
-    kernel retransmits a lost SYN after one second, so a longer time limit would hide a short drop.
+    kernel retransmits a lost SYN after one second, so a longer time limit would hide a short drop. If `silent` is true,
+    no answer is expected, so the time limit counts by the clock.
     """
 
     namespace: SocketSource
@@ -74,6 +79,36 @@ class Probe:
     port: int
     timeout: float = 1.0
     source: str = ""
+    silent: bool = False
+
+    @property
+    def longest(self) -> float:
+        """The time in seconds after which the probe has an outcome, if the loop is not late."""
+        return self.timeout * (1 if self.silent else MOST)
+
+    def overdue(self, began: float) -> Observation | float:
+        """Return the outcome if the time limit is over, or the seconds for which the probe still waits.
+
+        `began` is the start in monotonic seconds.
+        """
+        passed = time.monotonic() - began
+        return TIMED_OUT if self.silent else without_answer(self.timeout, passed, RUN_DELAY.lost(began))
+
+
+def without_answer(limit: float, passed: float, lost: float) -> Observation | float:
+    """Return the outcome of a probe that has no answer, or the seconds for which it still waits.
+
+    The limit counts only the time in which the programs of the run could run, because a proxy that forwards in user
+    space, or a server, may wait for a processor. A probe that does not get this time is inconclusive.
+    """
+    left = limit - (passed - lost)
+    if left <= 0:
+        return TIMED_OUT
+    if passed < limit * MOST:
+        return left
+    return Unknown(
+        f"it got no answer, and the programs of this run could not run for up to {lost:.3f} of {passed:.3f} s"
+    )
 
 
 class Answers:
@@ -278,8 +313,12 @@ class Attempt:
         if outcome is not None:
             self._finish(outcome)
 
-    def expired(self, _now: float) -> None:
-        self._finish(TIMED_OUT)
+    def expired(self, now: float) -> None:
+        outcome = self.probe.overdue(self._began)
+        if isinstance(outcome, float):
+            self._reactor.at(now + outcome, self)
+        else:
+            self._finish(outcome)
 
     def give_up(self, why: str) -> None:
         self._finish(Unknown(why))

@@ -136,7 +136,7 @@ class Recording(_Sending):
             self._result = result
             self._proceed()
 
-        within = max(probe.timeout for probe in self._probes)
+        within = max(probe.longest for probe in self._probes)
         outcomes = self._reactor.run(command, within=within, what="a recording")
         turns = itertools.cycle(range(len(self._probes)))
         return list(map(Sample, self._times, outcomes, turns, self._seconds))

@@ -7,7 +7,7 @@ import socket
 import time
 
 from harness.errors import InconclusiveError
-from harness.model.outcomes import TIMED_OUT, Observation, Unknown
+from harness.model.outcomes import Observation, Unknown
 from harness.probes.control import Control, ControlTargets, excused, is_missing, once
 from harness.probes.probe import (
     LONGEST_LINE,
@@ -23,18 +23,19 @@ from harness.probes.reactor import Reactor, Result
 
 
 class _Deadline:
-    __slots__ = ("_question", "_stream")
+    __slots__ = ("_began", "_question", "_stream")
 
     def __init__(self, stream: Stream, question: int) -> None:
         self._stream = stream
         self._question = question
+        self._began = time.monotonic()
 
     @property
     def done(self) -> bool:
         return not self._stream.waits_for(self._question)
 
-    def expired(self, _now: float) -> None:
-        self._stream.overdue()
+    def expired(self, now: float) -> None:
+        self._stream.overdue(self._began, now, self)
 
 
 class Stream:
@@ -61,7 +62,7 @@ class Stream:
 
     def ask(self) -> Observation:
         """Send a request over the same connection, and return its outcome within the probe's time limit."""
-        return self._reactor.run(self._ask, within=self.probe.timeout, what="a request")
+        return self._reactor.run(self._ask, within=self.probe.longest, what="a request")
 
     def close(self) -> None:
         """Reset the connection. Idempotent."""
@@ -106,12 +107,15 @@ class Stream:
             self.opened = outcome
         self._reactor.finish(result, outcome)
 
-    def overdue(self) -> None:
-        """Time out the current request. A TCP connection that never got an answer is closed."""
-        if self.probe.protocol == "TCP" and self._received == 0:
-            self._end(TIMED_OUT)
+    def overdue(self, began: float, now: float, deadline: _Deadline) -> None:
+        """Time out the current request, or wait longer. A TCP connection that never got an answer is closed."""
+        outcome = self.probe.overdue(began)
+        if isinstance(outcome, float):
+            self._reactor.at(now + outcome, deadline)
+        elif self.probe.protocol == "TCP" and self._received == 0:
+            self._end(outcome)
         else:
-            self.answered(TIMED_OUT)
+            self.answered(outcome)
 
     def ready(self) -> None:
         if self._socket is None:

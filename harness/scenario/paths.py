@@ -44,7 +44,7 @@ class Path:
 
     def probes(self, count: int) -> list[Probe]:
         limit = (SILENCE_LIMIT if self.silent else ANSWER_LIMIT) * time_scale()
-        return [Probe(self.place, self.protocol, self.address, self.port, limit)] * count
+        return [Probe(self.place, self.protocol, self.address, self.port, limit, silent=self.silent)] * count
 
 
 def names(pods: AbstractSet[Pod]) -> frozenset[str]:

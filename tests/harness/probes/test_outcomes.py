@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,10 @@ from pyroute2.nftables.main import NFTables
 from harness.errors import UsageError
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, Unknown
 from harness.netns.namespace import Namespace
+from harness.probes import control, probe
 from harness.probes.loop import Probe, ServerPort
+from harness.probes.probe import MOST, without_answer
+from harness.run_delay import RunDelay, Sample, ThreadTimes
 from tests.harness.probes.conftest import CLIENT, CLIENT6, SECOND, SECOND6, SERVER, SERVER6, Wire
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["TCP", "UDP"])
@@ -42,6 +46,41 @@ def test_closed_port_is_refused(wire: Wire, protocol: str, address: str) -> None
 @PROTOCOLS
 def test_unassigned_address_times_out(wire: Wire, protocol: str) -> None:
     assert wire.loop.probe([wire.ask(protocol, "10.9.0.99", timeout=0.05)]) == [TIMED_OUT]
+
+
+@pytest.mark.parametrize(
+    ("passed", "lost", "outcome"),
+    [
+        (1.0, 0.0, TIMED_OUT),
+        (1.0, 0.5, 0.5),
+        (1.5, 0.5, TIMED_OUT),
+        (4.75, 4.0, 0.25),
+        (5.0, 4.0, TIMED_OUT),
+        (5.0, 4.5, Unknown("it got no answer, and the programs of this run could not run for up to 4.500 of 5.000 s")),
+    ],
+)
+def test_time_limit_counts_only_the_time_in_which_programs_could_run(
+    passed: float, lost: float, outcome: Observation | float
+) -> None:
+    assert MOST == 5
+    assert without_answer(1.0, passed, lost) == outcome
+
+
+def stopped(_without: int) -> Sample:
+    return Sample(time.monotonic(), time.process_time(), {"1": ThreadTimes("T", 0, 0)})
+
+
+@PROTOCOLS
+def test_timeout_while_a_program_is_stopped_is_no_evidence(
+    wire: Wire, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delay = RunDelay(stopped)
+    monkeypatch.setattr(probe, "RUN_DELAY", delay)
+    monkeypatch.setattr(control, "RUN_DELAY", delay)
+    probes = [wire.ask(protocol, "10.9.0.99", timeout=0.4), wire.ask(protocol, "10.9.0.99", timeout=0.4, silent=True)]
+    unknown, silent = wire.loop.probe(probes)
+    assert isinstance(unknown, Unknown)
+    assert silent == TIMED_OUT
 
 
 @PROTOCOLS
