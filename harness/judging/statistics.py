@@ -48,6 +48,11 @@ class Rates:
             text = f"leak {self.leak}, miss {self.miss}, alone {self.alone}, chances {self.chances}"
             raise ValueError(f"error rates must lie between {LEAST_RATE:g} and 1, chances between 1 and 9: {text}")
 
+    def laxer(self, than: Rates) -> bool:
+        """Return whether a window with these rates may miss a fault that one with the other rates detects."""
+        alone = max(self.leak, than.alone)
+        return self.leak > than.leak or self.miss > than.miss or self.alone > alone
+
     def by_itself(self, clients: int) -> float:
         """Return the smallest share of wrong answers that each of this many clients detects alone."""
         return max(self.leak, self.alone) if clients > 1 else self.leak
@@ -66,6 +71,9 @@ class Rates:
 
 
 DEFAULT_RATES = Rates()
+
+LAXEST = Rates(leak=0.5)
+"""The laxest error rates of the suite. No window may have laxer ones."""
 
 
 @dataclass(frozen=True, slots=True)

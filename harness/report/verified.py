@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UsageError
+from harness.judging import history_format
 from harness.judging.conclusion import Cause
 from harness.judging.history import Recorded
 from harness.judging.judge import Judged
 from harness.judging.results import Result, left_out
+from harness.judging.statistics import LAXEST
 from harness.judging.verdict import SkipReason
 from harness.model.files import files_in, links_in, sha256_of, sha256_of_folder
 from harness.model.garbage_collection import gc_paused
@@ -217,6 +219,20 @@ _NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
 """Causes of good verdicts that no observation proves."""
 
 
+def _limits(run: Evidence) -> Iterator[str]:
+    """Yield windows with laxer error rates than any of the suite, and time limits that the report does not declare."""
+    declared = run.report["run"].get("convergesWithin", 0)
+    for number, record in enumerate(run.recorded.records, start=1):
+        if record["kind"] == "window" and history_format.read_rates(record["rates"]).laxer(LAXEST):
+            yield f"line {number} has laxer error rates than any window of the suite"
+        if record["kind"] == "comparison":
+            for limit in set(_PROMISE.findall(record["what"])) - {f"{declared:g}"}:
+                yield f"line {number} has a declared limit of {limit} s, but the report has {declared:g} s"
+
+
+_PROMISE = re.compile(r"\bthe declared (\S+) s\b")
+
+
 def _tests(run: Evidence) -> Iterator[str]:
     """Yield the values of tests, except verdicts, that differ from the history: times, counts and evidence.
 
@@ -345,6 +361,7 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
     "suite": _suite,
     RELEASE: _release,
     "catalogue": _catalogue,
+    "limits": _limits,
     "verdicts": _verdicts,
     "tests": _tests,
     "transitions": lambda run: _difference(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import random
+from pathlib import Path
 
 import pytest
 
 from harness.judging.statistics import (
+    DEFAULT_RATES,
+    LAXEST,
     LEAST_RATE,
     Rates,
     allowed_set,
@@ -164,3 +168,23 @@ def test_undetectable_rates_are_refused_without_computation(rates: dict[str, flo
 
 def test_smallest_rates_are_computed_without_delay() -> None:
     assert samples_for_leak(LEAST_RATE, LEAST_RATE) == pytest.approx(20.7e9, rel=0.01)
+
+
+def test_no_scenario_has_laxer_error_rates_than_verify_accepts() -> None:
+    suite = Path(__file__).resolve().parents[3] / "conformance"
+    calls = [
+        each
+        for path in suite.rglob("*.py")
+        for each in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "Rates"
+    ]
+    found = [Rates(**{str(one.arg): ast.literal_eval(one.value) for one in each.keywords}) for each in calls]
+    assert LAXEST in found
+    assert not any(each.args for each in calls)
+    assert not any(each.laxer(LAXEST) for each in [*found, DEFAULT_RATES])
+
+
+@pytest.mark.parametrize("rates", [Rates(leak=0.6), Rates(miss=1e-5), Rates(alone=0.6)])
+def test_rates_that_may_miss_more_are_laxer(rates: Rates) -> None:
+    assert rates.laxer(LAXEST)
+    assert not LAXEST.laxer(LAXEST)

@@ -124,6 +124,29 @@ def not_claimed(f: Forged) -> None:
     f.tests["leaks"].update(verdict="skipped", reason="unsupported", message="Other")
 
 
+def laxer(**rates: float) -> Callable[[Forged], None]:
+    """Change error rates of all windows, so that fewer probes are enough."""
+
+    def change(record: dict[str, Any]) -> dict[str, Any]:
+        return {**record, "rates": {**record["rates"], **rates}} if record["kind"] == "window" else record
+
+    return lambda f: f.rewrite(change)
+
+
+def promised(f: Forged) -> None:
+    """Add a promise that is met, and is longer than the one in the report."""
+
+    def change(record: dict[str, Any]) -> Any:
+        if record["kind"] != "judged":
+            return record
+        what = "traffic became as expected within the declared 60 s"
+        values = {"what": what, "expected": True, "observed": True, "verdict": "passed"}
+        kept = {key: record[key] for key in ("mono", "wall", "worker") if key in record}
+        return [record, {"kind": "comparison", **kept, "test": "", **values}]
+
+    f.rewrite(change)
+
+
 HISTORIES: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "a line is changed": ("history", edit(b'"timedOut":1', b'"timedOut":0')),
     "the end is cut off": ("history", cut(-1)),
@@ -132,6 +155,10 @@ HISTORIES: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "another format": ("history", changed("begin", version=99)),
     "what was seen is changed, with new digests": ("verdicts", lambda f: f.rewrite(cleaned)),
     "the verdict is changed, with new digests": ("verdicts", lambda f: f.rewrite(told)),
+    "all windows may miss more": ("limits", laxer(miss=0.5)),
+    "all windows find larger faults only": ("limits", laxer(leak=0.9)),
+    "each client alone finds larger faults only": ("limits", laxer(alone=0.9)),
+    "a longer promise": ("limits", promised),
     "the verdicts are gone": ("catalogue", without("verdict")),
     "what was not run is gone": ("catalogue", without("not-run")),
     "a worker's beginning is gone": (
