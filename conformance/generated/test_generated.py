@@ -39,7 +39,7 @@ def test_core(three_zones: Cluster) -> None:
     level=MUST,
     features=CORE | {NODE_HINTS},
     source=HINTS,
-    kills={"freezes-hints", "ignores-node-hints"},
+    kills={"ignores-node-hints"},
 )
 def test_core_hints(three_zones: Cluster) -> None:
     expect_lives(three_zones, "core", hints=True)

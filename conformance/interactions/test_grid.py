@@ -112,7 +112,7 @@ def test_load_balancer(three_zones: Cluster) -> None:
     level=MUST,
     features=CORE | {LOAD_BALANCER, NODE_HINTS},
     source=HINTS,
-    kills={"ignores-zone-hints"},
+    kills={"drops-without-hinted-endpoint"},
 )
 def test_load_balancer_hints(three_zones: Cluster) -> None:
     expect_cells(three_zones, "load-balancer", hints=True)
@@ -155,7 +155,6 @@ def test_external_ip_hints(three_zones: Cluster) -> None:
     kills={
         "accepts-partial-hints-over-ipv6",
         "no-last-resort-over-ipv6",
-        "no-policies-at-external-addresses-over-ipv6",
         "no-policies-over-udp-and-ipv6",
         "unready-over-ipv6",
     },

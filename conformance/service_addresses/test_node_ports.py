@@ -47,7 +47,12 @@ def _over_ipv6(name: str, service: Service, expected: Traffic) -> list[Question]
     must_if=IPV6_NODE_PORTS,
     features={EXTERNAL_POLICY, IPV6_SERVICES, NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 ServiceSpec.type (NodePort); Kubernetes, dual-stack Services",
-    kills={"no-node-ports-over-ipv6", "external-addresses-ignore-hints", "ignores-external-local"},
+    kills={
+        "no-node-ports-over-ipv6",
+        "external-addresses-ignore-hints",
+        "ignores-external-local",
+        "no-policies-at-external-addresses-over-ipv6",
+    },
 )
 def test_node_ports_answer_over_ipv6(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
