@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -114,6 +115,13 @@ def unrenewed(_: Family, chain: Chain) -> Chain:
     return replace(chain, rules=tuple(rules))
 
 
+def _never_forgotten_locally(_: Family, chain: Chain) -> Chain:
+    """A client of the node's own endpoints is not deleted from the map when its endpoint has left."""
+    if not re.fullmatch(r"affinity-.*-local", chain.name):
+        return chain
+    return replace(chain, rules=tuple(each for each in chain.rules if not each.text.startswith("delete @affinity")))
+
+
 MUTANTS = [
     Mutant(
         "no-affinity",
@@ -167,6 +175,12 @@ MUTANTS = [
         "kubernetes#110302",
         REACHED,
         proxy=partial(ServiceProxy, state=_OutlivesReadiness),
+    ),
+    Mutant(
+        "affinity-outlives-endpoints-of-the-node",
+        "With externalTrafficPolicy Local, an outside client gets no answer after its endpoint is removed.",
+        symptom=NO_ANSWER,
+        proxy=edited(_never_forgotten_locally),
     ),
     Mutant(
         "everyone-gets-the-same-endpoint",

@@ -169,7 +169,8 @@ def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> 
 
 @requirement(
     "AFFINITY/stays-within-the-node",
-    "With internalTrafficPolicy Local, a client keeps an endpoint on its own node.",
+    "With internalTrafficPolicy Local, a client keeps an endpoint on its own node, and another one there once the "
+    "first one is removed.",
     level=MUST,
     features={INTERNAL_POLICY, SESSION_AFFINITY},
     source="KEP-2086, Proposal",
@@ -181,7 +182,11 @@ def test_affinity_stays_within_the_node(three_zones: Cluster) -> None:
     pods = a1, other, a2, b1, b2, c1 = three_zones.run_servers(on=["a1", "a1", "a2", "b1", "b2", "c1"])
     three_zones.publish(service, [endpoint(each) for each in pods])
 
-    expect_affinity(three_zones, service, {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b2}, "c1": {c1}})
+    allowed: Allowed = {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b2}, "c1": {c1}}
+    gone = expect_affinity(three_zones, service, allowed)["a1"]
+
+    three_zones.publish(service, [endpoint(each) for each in pods if each != gone])
+    expect_affinity(three_zones, service, {client: kept - {gone} for client, kept in allowed.items()})
 
 
 @requirement(
@@ -311,13 +316,14 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
 @requirement(
     "AFFINITY/node-port-from-outside",
     "A client outside the cluster keeps its endpoint at a node port; with externalTrafficPolicy Local, it keeps an "
-    "endpoint of that node.",
+    "endpoint of that node, and another endpoint of that node once the first one is removed.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",
     kills={
         "affinity-at-the-cluster-ip-only",
         "affinity-ignores-policies",
+        "affinity-outlives-endpoints-of-the-node",
         "ignores-external-local",
         "no-affinity-with-external-local",
     },
@@ -331,4 +337,9 @@ def test_client_outside_keeps_its_endpoint(three_zones: Cluster) -> None:
     local = _create_service(three_zones, type="NodePort", external_traffic_policy="Local")
     three_zones.publish(local, [endpoint(each) for each in pods])
     by_node = {"a1": {a1, other}, "a2": {a2}, "b1": {b1}, "b2": {b2}, "c1": {c1}}
-    expect_affinity(three_zones, local, {external_client(node): kept for node, kept in by_node.items()}, to="node-port")
+    allowed: Allowed = {external_client(node): kept for node, kept in by_node.items()}
+    gone = expect_affinity(three_zones, local, allowed, to="node-port")[external_client("a1")]
+
+    three_zones.publish(local, [endpoint(each) for each in pods if each != gone])
+    left: Allowed = {client: kept - {gone} for client, kept in allowed.items()}
+    expect_affinity(three_zones, local, left, to="node-port")

@@ -151,6 +151,7 @@ CHAINS: Mapping[str, tuple[str, str]] = {
     "pods-of-other-nodes-keep-their-address": ("masquerading", "saddr @pods masq"),
     "passes-clients-on-the-node-by": ("output", ""),
     "affinity-is-not-renewed": ("affinity-.*", "update @affinity"),
+    "affinity-outlives-endpoints-of-the-node": ("affinity-.*-local", "delete @affinity"),
     "sheds-under-load": ("(affinity|lb)-.*", "ct count over"),
 }
 """The chains that mutants change, and the content of the added, dropped or changed rules."""
