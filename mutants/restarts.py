@@ -147,6 +147,16 @@ class _Incurious(ServiceProxy):
         self._kernel._forget_wrong = lambda: None  # type: ignore[method-assign]
 
 
+class _IncuriousOverIPv6(ServiceProxy):
+    """Does not check UDP conntrack entries over IPv6 that are older than its rules."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        conntrack = self._kernel._conntrack
+        check = conntrack.forget_all_but
+        conntrack.forget_all_but = lambda allowed: check({"IPv4": allowed["IPv4"]})  # type: ignore[method-assign]
+
+
 MUTANTS = [
     Mutant(
         "trusts-resource-versions",
@@ -190,6 +200,12 @@ MUTANTS = [
         "On start, a proxy does not delete UDP flows to endpoints that were removed while it was down.",
         symptom="server of the flow",
         proxy=_Incurious,
+    ),
+    Mutant(
+        "looks-for-no-older-flows-over-ipv6",
+        "On start, a proxy does not delete UDP flows over IPv6 to endpoints that were removed while it was down.",
+        symptom="server of the flow",
+        proxy=_IncuriousOverIPv6,
     ),
     Mutant(
         "flushes-before-it-starts",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
-from conformance.features import CLUSTER_IP, NODE_PORT, OUTAGE, UDP_FLOWS, UDP_SERVICES
+from conformance.features import CLUSTER_IP, IPV6_SERVICES, NODE_PORT, OUTAGE, UDP_FLOWS, UDP_SERVICES
 from conformance.live_changes.snapshots import NOBODY, UNUSED, as_now, by_all, expect_now, ports_of
 from trafficdist import (
     API_SERVER,
@@ -14,6 +15,7 @@ from trafficdist import (
     PROXY,
     SHOULD,
     UDP,
+    ClientRef,
     Cluster,
     Pod,
     Port,
@@ -160,17 +162,24 @@ def test_deletions_while_a_component_is_away(three_zones: Cluster) -> None:
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",
-    kills={"looks-for-no-older-flows"},
+    kills={"looks-for-no-older-flows", "looks-for-no-older-flows-over-ipv6"},
 )
 def test_udp_flow_of_an_endpoint_that_went_unseen_moves(three_zones: Cluster) -> None:
-    removed, renumbered = (three_zones.create_service(ports=[UDP], type="NodePort") for _ in range(2))
+    both = three_zones.claims(IPV6_SERVICES)
+    removed, renumbered = (three_zones.create_service(ports=[UDP], type="NodePort", dual_stack=both) for _ in range(2))
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(removed, [placeless(a1)])
     three_zones.publish(renumbered, [placeless(a1)], ports=[Port(80, "UDP", target=UNUSED)])
+    asked: list[tuple[ClientRef, dict[str, Any]]] = [
+        ("a2", {"to": "cluster-ip"}),
+        (external_client("a2"), {"to": "node-port"}),
+    ]
+    if both:
+        asked += [("a2", {"to": "cluster-ip", "family": family}) for family in ("IPv4", "IPv6")]
     with ExitStack() as flows:
-        for client, kind in (("a2", "cluster-ip"), (external_client("a2"), "node-port")):
-            flows.enter_context(expect_flow_moves(three_zones, removed, client, before=a1, after=b1, to=kind))
-            flows.enter_context(expect_flow_answered(three_zones, renumbered, client, {a1}, to=kind))
+        for client, at in asked:
+            flows.enter_context(expect_flow_moves(three_zones, removed, client, before=a1, after=b1, **at))
+            flows.enter_context(expect_flow_answered(three_zones, renumbered, client, {a1}, **at))
         three_zones.stop(PROXY, on=["a2"])
         three_zones.publish(removed, [placeless(b1)])
         three_zones.publish(renumbered, [placeless(a1)], ports=[UDP])

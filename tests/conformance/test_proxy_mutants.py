@@ -202,6 +202,7 @@ OTHERWISE: Mapping[str, str] = {
     "health-port-closes-behind-its-heir": "no proxy in these cases receives two changes together",
     "leaves-udp-flows-to-former-ports": "the slices of these cases keep their port numbers",
     "looks-for-no-older-flows": "connections of an earlier proxy exist only in the kernel",
+    "looks-for-no-older-flows-over-ipv6": "connections of an earlier proxy exist only in the kernel",
     "keeps-what-went-while-it-was-away": "rules of an earlier proxy exist only in the kernel",
     **dict.fromkeys(
         (
