@@ -47,8 +47,18 @@ def terminating_endpoint_breaks_hints(asked: Question) -> Decision:
     return _broken_by(asked, [each for each in asked.endpoints if each.terminating])
 
 
-def _broken_by(asked: Question, counted: Sequence[Endpoint]) -> Decision:
-    zones = not all(each.zone_hints for each in counted)
+@_fault("unready-endpoint-breaks-node-hints", "An endpoint that is not ready and has no hint disables node hints.")
+def unready_endpoint_breaks_node_hints(asked: Question) -> Decision:
+    return _broken_by(asked, asked.starting, zones=False)
+
+
+@_fault("terminating-endpoint-breaks-node-hints", "A terminating endpoint without a hint disables node hints.")
+def terminating_endpoint_breaks_node_hints(asked: Question) -> Decision:
+    return _broken_by(asked, [each for each in asked.endpoints if each.terminating], zones=False)
+
+
+def _broken_by(asked: Question, counted: Sequence[Endpoint], *, zones: bool = True) -> Decision:
+    zones = zones and not all(each.zone_hints for each in counted)
     nodes = not all(each.node_hints for each in counted)
     return asked.answer(endpoints=without_hints(asked.endpoints, zones=zones, nodes=nodes))
 

@@ -170,17 +170,20 @@ def test_unready_endpoint_on_the_node_falls_back_to_the_zone(three_zones: Cluste
         "drops-without-hinted-endpoint",
         "ignores-zone-hints",
         "terminating-endpoint-breaks-hints",
+        "terminating-endpoint-breaks-node-hints",
         "unready-endpoint-breaks-hints",
+        "unready-endpoint-breaks-node-hints",
     },
 )
 def test_unready_endpoints_without_hints_do_not_switch_node_hints_off(three_zones: Cluster) -> None:
-    service = three_zones.create_service(traffic_distribution="PreferSameNode")
-    a1, b1, a2, b2 = three_zones.run_servers(on=["a1", "b1", "a2", "b2"])
-    starting = endpoint(a2, ready=False)
-    leaving = endpoint(b2, ready=False, serving=True, terminating=True)
-    three_zones.publish(service, [same_node(a1), same_node(b1), starting, leaving])
-
-    expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a1}, "b1": {b1}, "b2": {b1}, "c1": {a1, b1}})
+    a1, a2, b1, b2, c1 = three_zones.run_servers(on=["a1", "a2", "b1", "b2", "c1"])
+    starting = endpoint(b2, ready=False)
+    leaving = endpoint(c1, ready=False, serving=True, terminating=True)
+    hinted = [same_node(each) for each in (a1, a2, b1)]
+    for unhinted in ([starting], [leaving], [starting, leaving]):
+        service = three_zones.create_service(traffic_distribution="PreferSameNode")
+        three_zones.publish(service, [*hinted, *unhinted])
+        expect_traffic(three_zones, service, {"a1": {a1}, "a2": {a2}, "b1": {b1}, "b2": {b1}, "c1": {a1, a2, b1}})
 
 
 @requirement(

@@ -161,6 +161,8 @@ SAID: Mapping[str, Said] = {
     ),
     "unready-endpoint-breaks-hints": Said(("hints", "unready endpoints", "unhinted endpoints")),
     "terminating-endpoint-breaks-hints": Said(("hints", "terminating endpoints", "unhinted endpoints")),
+    "unready-endpoint-breaks-node-hints": Said(("node hints", "unready endpoints", "unhinted endpoints")),
+    "terminating-endpoint-breaks-node-hints": Said(("node hints", "terminating endpoints", "unhinted endpoints")),
     "mixes-terminating-with-ready": Said(("terminating endpoints", "several endpoints")),
     "no-terminating-fallback": Said(("terminating endpoints",)),
     "terminating-means-serving": Said(("terminating endpoints that do not serve",)),
