@@ -103,6 +103,18 @@ def hints_on_terminating_endpoints(asked: Question) -> Decision:
     return asked.instead(wrong.cluster_ip)
 
 
+@_fault(
+    "hinted-endpoints-on-the-node-come-first",
+    "Of the endpoints that are hinted for a node, the proxy uses only those on the node, if there are any.",
+)
+def hinted_endpoints_on_the_node_come_first(asked: Question) -> Decision:
+    right, node = asked.answer(), asked.place.node
+    hinted = [each for each in asked.ready if node in each.node_hints]
+    if right.mode != "PreferSameNode" or all(each.node != node for each in hinted):
+        return right
+    return asked.answer(endpoints=[each for each in asked.endpoints if each not in hinted or each.node == node])
+
+
 # Traffic policies
 
 

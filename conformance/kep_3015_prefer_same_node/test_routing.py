@@ -113,14 +113,20 @@ def test_node_hints_decide_over_contradicting_zone_hints(three_zones: Cluster) -
     level=MUST,
     features={CLUSTER_IP, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (ForNodes)",
-    kills={"drops-without-hinted-endpoint", "first-hint-only", "node-of-the-endpoint-instead-of-hint"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "first-hint-only",
+        "hinted-endpoints-on-the-node-come-first",
+        "node-of-the-endpoint-instead-of-hint",
+    },
 )
 def test_hint_for_another_node_is_followed(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")
-    a1, b1 = three_zones.run_servers(on=["a1", "b1"])
-    three_zones.publish(service, [endpoint(a1, nodes=["b1", "c1"]), endpoint(b1, nodes=["a1"])])
+    a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
+    hinted = [endpoint(a1, nodes=["b1", "c1"]), endpoint(b1, nodes=["a1"]), endpoint(c1, nodes=["c1"])]
+    three_zones.publish(service, hinted)
 
-    expect_traffic(three_zones, service, {"a1": {b1}, "b1": {a1}, "c1": {a1}, "a2": {a1, b1}})
+    expect_traffic(three_zones, service, {"a1": {b1}, "b1": {a1}, "c1": {a1, c1}, "a2": {a1, b1, c1}})
 
 
 @requirement(

@@ -161,6 +161,7 @@ SAID: Mapping[str, Said] = {
     ),
     "unready-endpoint-breaks-hints": Said(("hints", "unready endpoints", "unhinted endpoints")),
     "terminating-endpoint-breaks-hints": Said(("hints", "terminating endpoints", "unhinted endpoints")),
+    "hinted-endpoints-on-the-node-come-first": Said(("node hints", "several endpoints")),
     "unready-endpoint-breaks-node-hints": Said(("node hints", "unready endpoints", "unhinted endpoints")),
     "terminating-endpoint-breaks-node-hints": Said(("node hints", "terminating endpoints", "unhinted endpoints")),
     "mixes-terminating-with-ready": Said(("terminating endpoints", "several endpoints")),
