@@ -6,12 +6,15 @@ internalTrafficPolicy to traffic at the cluster IP, and externalTrafficPolicy to
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.features import (
     CLIENT_ADDRESS,
     CLUSTER_IP,
     DROP_OR_REJECT,
     EXTERNAL_POLICY,
     INTERNAL_POLICY,
+    IPV6_SERVICES,
     LOAD_BALANCER,
     NODE_PORT,
     UDP_SERVICES,
@@ -364,13 +367,17 @@ def test_internal_local_holds_for_udp(three_zones: Cluster) -> None:
 )
 def test_service_without_endpoints_refuses(three_zones: Cluster) -> None:
     tcp, udp = Port(80, name="tcp"), Port(80, protocol="UDP", name="udp")
-    service = three_zones.create_service(ports=[tcp, udp])
+    both = three_zones.claims(IPV6_SERVICES)
+    ways: list[dict[str, Any]] = [{"port": port} for port in (tcp, udp)]
+    if both:
+        ways = [{**way, "family": family} for way in ways for family in ("IPv4", "IPv6")]
+    service = three_zones.create_service(ports=[tcp, udp], dual_stack=both)
     (a1,) = three_zones.run_servers(on=["a1"])
     three_zones.publish(service, [endpoint(a1)])
-    for port in (tcp, udp):
-        expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}}, port=port)
+    for way in ways:
+        expect_traffic(three_zones, service, {"a1": {a1}, "b1": {a1}}, **way)
 
     three_zones.publish(service, [])
-    for port in (tcp, udp):
-        refused: Traffic = {"a1": REFUSED, "b1": REFUSED, node_client("c1"): REFUSED}
-        expect_traffic(three_zones, service, refused, port=port)
+    refused: Traffic = {"a1": REFUSED, "b1": REFUSED, node_client("c1"): REFUSED}
+    for way in ways:
+        expect_traffic(three_zones, service, refused, **way)
