@@ -59,11 +59,15 @@ class Fork:
         path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-# A stand-in for the installed release, which has the suite of the run.
+# A stand-in for the installed release, which has the suite of the run, and its laxest error rates (see `forged`).
 TRAFFICDIST = """#!/bin/sh
 [ "$1" = shelf ] && set -- "$@" --suite={suite}
 [ "$1" = compare ] && [ "$SUMMARY" = no ] && exit
-exec {python} -c "from harness.commands.main import main; main()" "$@"
+exec {python} -c "from harness.commands.main import main
+from harness.judging.statistics import Rates
+from harness.report import verified
+verified.LAXEST = Rates(0.5, 0.1)
+main()" "$@"
 """
 
 
