@@ -266,7 +266,8 @@ class RunningContainer:
             return
         self._restarts += bool(self._last)
         self._previous_log, self._log = self._log, ContainerLog()
-        self._id = _container_id(str(self._around.fields.pod["metadata"]["uid"]), self.name, self._restarts)
+        run = f"{self._around.fields.pod['metadata']['uid']}/{self.name}/{self._restarts}"
+        self._id = f"trafficdist://{hashlib.sha256(run.encode()).hexdigest()}"
         try:
             self._run(programs, self._log)
         except ConfigError as error:
@@ -360,7 +361,3 @@ class RunningContainer:
         self._state = {"waiting": {"reason": reason, "message": message}}
         self._due = time.monotonic() + seconds
         self._around.loop.after(seconds, self._around.wake)
-
-
-def _container_id(uid: str, name: str, restarts: int) -> str:
-    return "trafficdist://" + hashlib.sha256(f"{uid}/{name}/{restarts}".encode()).hexdigest()

@@ -169,16 +169,13 @@ class RunningPod:
         kill_at = self._ends_since + float(self._pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         if kill_at < self._kill_at:
             self._kill_at = kill_at
-            self._wake_at(kill_at)
+            if kill_at > moment:
+                self._loop.after(kill_at - moment, self._wake)
         for container in self._all:
             if moment >= self._kill_at:
                 container.kill()
             elif not container.lasts:
                 container.end()
-
-    def _wake_at(self, moment: float) -> None:
-        if moment > time.monotonic():
-            self._loop.after(moment - time.monotonic(), self._wake)
 
     def _finish(self) -> None:
         """Report that all containers have ended, remove the netns, and delete the API object."""

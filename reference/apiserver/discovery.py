@@ -35,7 +35,8 @@ class Discovery:
         found: Object | None = None
         match parts:
             case [""]:
-                found = {"paths": self._paths()}
+                fixed = ("/api", "/apis", "/healthz", "/livez", "/readyz", "/version", "/openapi/v2")
+                found = {"paths": sorted([*self._prefixes(), *fixed])}
             case ["version"]:
                 found = self._version()
             case ["api" | "apis"]:
@@ -93,9 +94,6 @@ class Discovery:
             for served in places:
                 found.setdefault(served.group, {}).setdefault(served.version, []).append(strategy)
         return found
-
-    def _paths(self) -> list[str]:
-        return sorted([*self._prefixes(), "/api", "/apis", "/healthz", "/livez", "/readyz", "/version", "/openapi/v2"])
 
     def _prefixes(self) -> Iterator[str]:
         for group, versions in self._groups().items():

@@ -147,7 +147,8 @@ def _patch(registry: Registry, request: Request) -> Response:
         raise status.bad_request(
             'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
         )
-    applied = apply.apply(registry, target, value, call, force=_boolean(request.query, "force"))
+    force = request.query.get("force", "").lower() in {"true", "1"}
+    applied = apply.apply(registry, target, value, call, force=force)
     return _object(request, 201 if applied.created else 200, applied.stored, call)
 
 
@@ -246,7 +247,3 @@ def integer(query: Mapping[str, str], name: str) -> int | None:
     if not -_INT64 <= number < _INT64:
         raise status.bad_request(f'{name}: Invalid value: "{text}": must be an integer of 64 bits')
     return number
-
-
-def _boolean(query: Mapping[str, str], name: str) -> bool:
-    return query.get(name, "").lower() in {"true", "1"}

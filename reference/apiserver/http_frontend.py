@@ -28,7 +28,7 @@ from reference.apiserver.handlers import Request, Response
 from reference.apiserver.http_request import HttpRequest, RequestRecord
 from reference.apiserver.pod_access import pod_location
 from reference.apiserver.pod_access.kubelets import Kubelets
-from reference.apiserver.pod_access.pod_location import OpenSocket, Wanted
+from reference.apiserver.pod_access.pod_location import OpenSocket
 from reference.apiserver.pod_access.proxy import PodProxy
 from reference.apiserver.watch import Hub, Watcher, WatchQuery
 from reference.client import ApiError
@@ -121,7 +121,8 @@ class HttpFrontend:
                 self.dispatcher.record(asked)
                 for each in wanted.attributes(request.method, self._registry.features.version):
                     authorization.check(user, each)
-                return await self._to_pod(request, wanted)
+                forward = self._pods if wanted.subresource == "proxy" else self._kubelets
+                return await forward.pass_on(request, wanted)
             asked = replace(asked, body=await self._body(request))
             if self.dispatcher.is_long(asked):
                 answer = await self._loop.run_in_executor(self._long, self.dispatcher.answer, asked)
@@ -152,11 +153,6 @@ class HttpFrontend:
             raise ConnectionResetError("the body of the request did not end") from None
         except (web.RequestPayloadError, HttpProcessingError) as error:
             raise status.bad_request(f"couldn't read the body of the request: {error}") from None
-
-    async def _to_pod(self, request: web.BaseRequest, wanted: Wanted) -> web.StreamResponse:
-        if wanted.subresource == "proxy":
-            return await self._pods.pass_on(request, wanted)
-        return await self._kubelets.pass_on(request, wanted)
 
     async def _answer_later(self, request: web.BaseRequest, asked: HttpRequest, user: User) -> web.StreamResponse:
         if asked.path.startswith("/openapi/"):

@@ -302,7 +302,7 @@ class _Models:
         definition: Object = {"type": "object"}
         self.definitions[_name(model)] = definition  # first, as models refer to themselves
         type_ = getattr(self._models, model)
-        definition["description"] = _first_paragraph(type_.__doc__)
+        definition["description"] = re.split(r"\n\s*\n", (type_.__doc__ or "").strip())[0]
         definition["properties"] = {
             type_.attribute_map[attribute]: {
                 **self._schema(written),
@@ -377,7 +377,3 @@ def _description(type_: Any, attribute: str) -> str:
     )  # "Gets the X of this Y.\n\n  description\n\n :return:"
     parts = re.split(r"\n\s*\n", written)
     return re.sub(r"\s*# noqa.*", "", parts[1]).strip() if len(parts) > 1 else ""
-
-
-def _first_paragraph(text: str | None) -> str:
-    return re.split(r"\n\s*\n", (text or "").strip())[0]

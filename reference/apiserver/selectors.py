@@ -73,7 +73,7 @@ def parse_fields(text: str, strategy: Strategy) -> tuple[Callable[[Object], bool
         match = _FIELD.match(text, position)
         if match is None:
             raise ValueError(f"invalid selector: '{text}'; can't understand '{text[position:]}'")
-        tests.append(_field_test(match["key"], match["operator"], _unescape(match["value"]), strategy))
+        tests.append(_field_test(match["key"], match["operator"], re.sub(r"\\(.)", r"\1", match["value"]), strategy))
         position = match.end() + 1
     return tuple(tests)
 
@@ -91,10 +91,13 @@ def _requirement(text: str) -> Test:
         key, operator, value = _checked(match["key"]), match["operator"], match["value"]
         if operator in "<>":
             return _comparison(key, operator, value)
-        _check_value(value)
+        if complaints := names.label_value(value):
+            said = f'values[0]: Invalid value: "{value}": {"; ".join(complaints)}'
+            raise ValueError(f"unable to parse requirement: {said}")
         return _membership(key, frozenset((value,)), wanted=operator != "!=")
     if match := _EXISTS.fullmatch(text):
-        return _existence(_checked(match["key"]), wanted=not match["not"])
+        key, wanted = _checked(match["key"]), not match["not"]
+        return lambda labels: (key in labels) is wanted
     raise ValueError(
         f"unable to parse requirement: found '{text}', expected: a key with '!', in, notin, =, ==, !=, >, <"
     )
@@ -124,19 +127,10 @@ def _comparison(key: str, operator: str, value: str) -> Test:
     return test
 
 
-def _existence(key: str, *, wanted: bool) -> Test:
-    return lambda labels: (key in labels) is wanted
-
-
 def _checked(key: str) -> str:
     if complaints := names.qualified_name(key):
         raise ValueError(f'unable to parse requirement: <nil>: Invalid value: "{key}": {"; ".join(complaints)}')
     return key
-
-
-def _check_value(value: str) -> None:
-    if complaints := names.label_value(value):
-        raise ValueError(f'unable to parse requirement: values[0]: Invalid value: "{value}": {"; ".join(complaints)}')
 
 
 def _field_test(key: str, operator: str, value: str, strategy: Strategy) -> Callable[[Object], bool]:
@@ -154,7 +148,3 @@ def _field(key: str, strategy: Strategy) -> Callable[[Object], str]:
     if key in strategy.selectable_fields:
         return strategy.selectable_fields[key]
     raise ValueError(f"field label not supported: {key}")
-
-
-def _unescape(value: str) -> str:
-    return re.sub(r"\\(.)", r"\1", value)

@@ -60,14 +60,10 @@ def _merge_field(result: Object, key: str, value: Any, path: Path, rules: ListRu
         result.pop(key, None)
     elif isinstance(value, dict):
         result[key] = _merge_object(present if isinstance(present, dict) else {}, value, path, rules)
-    elif isinstance(value, list) and path in rules and _merges(rules[path]):
+    elif isinstance(value, list) and path in rules and (rules[path].merge_key or not rules[path].map_keys):
         result[key] = _merge_list(present if isinstance(present, list) else [], value, path, rules)
     else:
         result[key] = value
-
-
-def _merges(rule: ListRule) -> bool:
-    return bool(rule.merge_key) or not rule.map_keys
 
 
 def _merge_list(target: list[Any], patch: list[Any], path: Path, rules: ListRules) -> list[Any]:

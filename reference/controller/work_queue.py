@@ -75,7 +75,8 @@ class WorkQueue:
     def done(self, key: Key) -> None:
         """Record that the work on `key` succeeded."""
         self._failures.pop(key, None)
-        self._finish(key)
+        if key not in self._ready and key not in self._due:
+            self._unfinished.discard(key)
 
     def retry(self, key: Key, now: float, *, retriable: bool) -> None:
         """Retry failed work on `key` later, at most 15 times in a row.
@@ -92,8 +93,4 @@ class WorkQueue:
         first = FIRST_RETRY if retriable else FIRST_PERMANENT_RETRY
         self.add_at(key, now + min(LONGEST_RETRY, first * 2.0**failures))
         if not retriable:
-            self._unfinished.discard(key)
-
-    def _finish(self, key: Key) -> None:
-        if key not in self._ready and key not in self._due:
             self._unfinished.discard(key)

@@ -55,7 +55,7 @@ class CpuServices:
             known = self._services[key] = _Service()
         known.outcomes = outcomes
         notices = [
-            _gone(family)
+            Notice(enabled=False, message=f"Topology Aware Hints has been disabled, addressType: {family}")
             for family, reported in known.reported.items()
             if reported == _ENABLED and family not in outcomes
         ]
@@ -63,7 +63,8 @@ class CpuServices:
             before = known.reported.get(family, _ENABLED if first_look and outcome.had_hints else "")
             known.reported[family] = _ENABLED if outcome.refusal is None else outcome.refusal.why
             if known.reported[family] != before:
-                notices.append(_notice(family, outcome.refusal))
+                said = outcome.refusal.message if outcome.refusal else "Topology Aware Hints has been enabled"
+                notices.append(Notice(outcome.refusal is None, f"{said}, addressType: {family}"))
         if not outcomes:
             del self._services[key]
         return notices
@@ -76,12 +77,3 @@ class CpuServices:
         for key, service in self._services.items():
             if any(may_change(outcome, shares, self._rules) for outcome in service.outcomes.values()):
                 yield key
-
-
-def _notice(family: AddressType, refusal: Refusal | None) -> Notice:
-    message = "Topology Aware Hints has been enabled" if refusal is None else refusal.message
-    return Notice(refusal is None, f"{message}, addressType: {family}")
-
-
-def _gone(family: AddressType) -> Notice:
-    return Notice(enabled=False, message=f"Topology Aware Hints has been disabled, addressType: {family}")

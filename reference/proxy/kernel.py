@@ -100,10 +100,6 @@ class Kernel:
         ruleset = self._state.ruleset(family, self._pods(family))
         kernel.load(ruleset)
 
-    def _udp(self, family: Family) -> Allowed:
-        table = self._state.tables[family]
-        return {each: table.endpoints(each) for each in table.services() if each.protocol == "UDP"}
-
     def _apply(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]
         for changes in table.take_changes(kernel.most_elements):
@@ -134,7 +130,11 @@ class Kernel:
     def _forget_wrong(self) -> None:
         """Check all UDP connections after a full load, because the new rules have not recorded any of them yet."""
         self._older = {family: set() for family in FAMILIES}
-        for family, flow in self._conntrack.forget_all_but({family: self._udp(family) for family in FAMILIES}):
+        allowed: dict[Family, Allowed] = {
+            family: {each: table.endpoints(each) for each in table.services() if each.protocol == "UDP"}
+            for family, table in self._state.tables.items()
+        }
+        for family, flow in self._conntrack.forget_all_but(allowed):
             self._older[family].add(flow.tag)
 
     def _pods(self, family: Family) -> tuple[str, ...]:

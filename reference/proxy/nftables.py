@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 
 from reference.proxy import uapi
 from reference.proxy.balancing_chains import action_chain, ranges_chain
@@ -213,7 +213,8 @@ class KernelTable:
         `affinity` are kept, except clients that are added during the load.
         """
         sticky = any(isinstance(action, Sticky) for _, _, action in actions(ruleset))
-        clients = read_clients(read_elements(self._dump_clients), self.family) if sticky else []
+        dump = partial(self._nft.dump, uapi.NFT_MSG_GETSETELEM, self._messages.clients)
+        clients = read_clients(read_elements(dump), self.family) if sticky else []
         parts = self._nft.split(_whole(self._messages, ruleset, clients))
         staged = self._nft.exists(uapi.NFT_MSG_GETTABLE, self._messages.table)
         if staged:
@@ -223,9 +224,6 @@ class KernelTable:
         if staged:
             self._nft.commit(self._staging.delete_table())
         self._marks, self._ranges = set(marks(ruleset, fixed=True)), set(ruleset.ranges.values())
-
-    def _dump_clients(self) -> list[bytes]:
-        return self._nft.dump(uapi.NFT_MSG_GETSETELEM, self._messages.clients)
 
     def apply(self, changes: Changes) -> None:
         """Apply changes in two or more transactions, so that no packet finds an empty slot."""

@@ -77,14 +77,11 @@ def _entry_of_new(new: _New) -> Entry:
 
 def folders(shelf: Path) -> list[Path]:
     """Return all folders that contain a report. Raises `UsageError` if there is no report."""
-    found = sorted(path.parent for path in shelf.rglob(REPORT) if not _is_hidden(path.relative_to(shelf)))
+    every = (path.relative_to(shelf) for path in shelf.rglob(REPORT))
+    found = sorted(shelf / path.parent for path in every if not any(part.startswith(".") for part in path.parts))
     if not found:
         raise UsageError(f"{shelf}: no folder in it contains a {REPORT}")
     return found
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def digest_of(folder: Path) -> str:

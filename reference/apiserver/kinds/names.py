@@ -31,15 +31,11 @@ def _rule(doc: str, pattern: str, limit: int, message: str, *examples: str) -> R
     def check(text: str) -> list[str]:
         if len(text) <= limit and matches(text):
             return []
-        found = [_longer(limit)] if len(text.encode()) > limit else []
+        found = [f"must be no more than {limit} bytes"] if len(text.encode()) > limit else []
         return found if matches(text) else [*found, complaint]
 
     check.__doc__ = doc
     return check
-
-
-def _longer(limit: int) -> str:
-    return f"must be no more than {limit} bytes"
 
 
 dns_label = _rule(

@@ -45,9 +45,7 @@ class PodLocators(Strategy):
 
     def table(self) -> list[Column]:
         node = columns.text("Node", "The node that the pod is on.", lambda obj: obj.get("nodeName", ""))
-        ips = columns.text("IPs", "The addresses of the pod.", _shown_ips)
+        ips = columns.text(
+            "IPs", "The addresses of the pod.", lambda obj: ",".join(each["ip"] for each in obj.get("ips") or [])
+        )
         return [columns.NAME, node, ips, columns.AGE]
-
-
-def _shown_ips(obj: Object) -> str:
-    return ",".join(each["ip"] for each in obj.get("ips") or [])

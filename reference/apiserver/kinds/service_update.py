@@ -46,7 +46,8 @@ def release_unneeded(new: Spec, old: Spec) -> None:
     for needed, fields in releases:
         if needed(old) and not needed(new):
             for name in fields:
-                _drop_if_same(new, old, name)
+                if new.get(name) == old.get(name):
+                    new.pop(name, None)
     if needs_cluster_ip(old) and not needs_cluster_ip(new) and _same(new, old, "clusterIP", "clusterIPs"):
         new.pop("clusterIP", None)
         new.pop("clusterIPs", None)
@@ -122,8 +123,3 @@ def _node_ports(spec: Spec) -> set[int]:
 
 def _same(new: Mapping[str, Any], old: Mapping[str, Any], *fields: str) -> bool:
     return all((new.get(name) or None) == (old.get(name) or None) for name in fields)
-
-
-def _drop_if_same(new: Spec, old: Spec, name: str) -> None:
-    if new.get(name) == old.get(name):
-        new.pop(name, None)

@@ -120,7 +120,8 @@ class Kubelets:
         try:
             async with await self._connected().get(url) as answer:
                 if answer.status >= 300:
-                    raise _refusal(answer.status, await answer.text())
+                    reason = _REASONS.get(answer.status, "InternalError")
+                    raise status.failure(answer.status, reason, (await answer.text()).strip())
                 response = web.StreamResponse(headers={"Content-Type": "text/plain"})
                 await response.prepare(request)
                 try:
@@ -326,11 +327,6 @@ def _listens(node: Object) -> tuple[str, int]:
         raise _internal_error(f"no preferred addresses found; known addresses: {reported.get('addresses') or []}")
     port = ((reported.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or _PORT
     return address, int(port)
-
-
-def _refusal(code: int, text: str) -> ApiError:
-    """Convert a kubelet error to an API server error."""
-    return status.failure(code, _REASONS.get(code, "InternalError"), text.strip())
 
 
 def _internal_error(why: str) -> ApiError:
