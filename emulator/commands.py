@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from harness.commands.arguments import FILE, GroupedCommand, completing, with_options
+from harness.commands.arguments import GroupedCommand, completing, with_options
 from harness.commands.front import examples
 from harness.settings.options import BY_NAME
 
@@ -45,19 +44,13 @@ def cluster() -> None:
     cls=GroupedCommand,
     epilog=examples(
         "cluster up --topology a=2,b=2,c=1",
-        "cluster up --name old --kubernetes-version 1.31 --kubeconfig old.yaml",
+        "cluster up --name old --kubernetes-version 1.31",
         "cluster up --control-plane binaries:1.37 --proxy kube-proxy --mode iptables",
     ),
 )
 @with_options([BY_NAME[name] for name in _MADE_OF])
 @click.option("--name", default="default", show_default=True, metavar="NAME", help="Name of the new cluster.")
-@click.option(
-    "--kubeconfig",
-    type=FILE,
-    metavar="FILE",
-    help="Also write the kubeconfig to this file, unless it describes other clusters. `cluster down` removes it.",
-)
-def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
+def up(name: str, **options: Any) -> None:
     """Start a cluster in the background, and print instructions for its use.
 
     Its components are selected with the same options as for `run`. The cluster runs pods that are created through its
@@ -65,7 +58,7 @@ def up(name: str, kubeconfig: Path | None, **options: Any) -> None:
     """
     from emulator import control
 
-    click.echo(control.up(name, kubeconfig=kubeconfig, **options))
+    click.echo(control.up(name, **options))
 
 
 @cluster.command(name="list", epilog=examples("cluster list"))

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from emulator import kubeconfig_copy
 from emulator import state as cluster_state
 from emulator.kubelet.images import EMULATED_AGNHOST
 from emulator.state import READY, ClusterState
@@ -37,18 +36,15 @@ _CLONE_NEWUSER = 0x10000000
 _CLONE_NEWNET = 0x40000000
 
 
-def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | None = None, **options: Any) -> str:
+def up(name: str, topology: str = "", families: str = "", **options: Any) -> str:
     """Boot a cluster in the background, and return usage instructions. Raises `UsageError`, `UnavailableError`.
 
-    `options` are the options of `run` that select components: proxy, mode, control_plane and so on. A copy of the
-    kubeconfig is written to the file `kubeconfig`.
+    `options` are the options of `run` that select components: proxy, mode, control_plane and so on.
     """
     settings = _settings({"topology": topology, "families": families, **options})
     of_settings(settings, whole=True)  # report what is missing before anything starts
     began = time.monotonic()
     folder = cluster_state.folder_of(name)
-    if kubeconfig is not None:
-        kubeconfig_copy.check(kubeconfig)
     with _locked(name):
         running = cluster_state.load(name)
         if running is not None:
@@ -62,13 +58,7 @@ def up(name: str, topology: str = "", families: str = "", *, kubeconfig: Path | 
     state = cluster_state.load(name)
     if state is None:
         raise UnavailableError(f"cluster {name!r} ended immediately after it was ready")
-    if kubeconfig is not None:
-        try:
-            kubeconfig_copy.write(kubeconfig, state.kubeconfig, folder)
-        except UsageError:
-            down(name)
-            raise
-    return _introduction(state, kubeconfig or state.kubeconfig, time.monotonic() - began)
+    return _introduction(state, time.monotonic() - began)
 
 
 def _settings(options: dict[str, Any]) -> Settings:
@@ -133,7 +123,6 @@ def down(name: str) -> str:
         state = cluster_state.load(name)
         if state is None:
             return f"Cluster {name} is not running."
-        kubeconfig_copy.remove(cluster_state.folder_of(name))
         _end(state)
         shutil.rmtree(cluster_state.folder_of(name), ignore_errors=True)
     return f"Cluster {name} is down."
@@ -230,11 +219,11 @@ def _is_at(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _introduction(state: ClusterState, kubeconfig: Path, seconds: float) -> str:
+def _introduction(state: ClusterState, seconds: float) -> str:
     first = next(iter(state.zones))
     named = "" if state.name == "default" else f" --name {state.name}"
     nodes = " ".join(f"{node} ({zone})" for node, zone in state.zones.items())
-    kubectl = f"kubectl --kubeconfig {shlex.quote(str(kubeconfig))}"
+    kubectl = f"kubectl --kubeconfig {shlex.quote(str(state.kubeconfig))}"
     service, host = state.service, state.service["clusterIP"]
     url = f"http://{f'[{host}]' if ':' in host else host}:{service['port']}/hostname"
     user = f"--user={state.user_namespace} --preserve-credentials " if state.user_namespace else ""

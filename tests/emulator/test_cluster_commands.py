@@ -225,41 +225,6 @@ def test_kubeconfig_and_its_path_are_printed(runtime: Path) -> None:
     assert (absent.exit_code, "'two' is not running; running: one" in absent.stderr) == (4, True)
 
 
-def test_kubeconfig_is_written_to_the_given_path_and_removed_with_the_cluster(tmp_path: Path) -> None:
-    wanted = tmp_path / "mine.yaml"
-    assert str(wanted) in cluster_control.up("one", "a=1", "IPv4", kubeconfig=wanted)
-    assert wanted.read_text() == cluster_control.kubeconfig("one").read_text()
-    assert wanted.stat().st_mode & 0o777 == 0o600
-    cluster_control.down("one")
-    assert not wanted.exists()
-
-
-def test_kubeconfig_of_an_earlier_cluster_of_ours_is_replaced(tmp_path: Path) -> None:
-    wanted = tmp_path / "mine.yaml"
-    cluster_control.up("one", "a=1", "IPv4", kubeconfig=wanted)
-    before = wanted.read_text()
-    cluster_control.up("two", "a=1", "IPv4", kubeconfig=wanted)
-    assert wanted.read_text() != before
-    cluster_control.down("one")
-    assert wanted.read_text() == cluster_control.kubeconfig("two").read_text()
-
-
-def test_kubeconfig_of_other_clusters_is_left_alone(tmp_path: Path) -> None:
-    others = tmp_path / "config"
-    text = yaml.safe_dump({"clusters": [{"name": "production"}, {"name": "trafficdist"}]})
-    others.write_text(text)
-    with pytest.raises(UsageError, match="does not contain only an embedded cluster"):
-        cluster_control.up("one", "a=1", "IPv4", kubeconfig=others)
-    assert others.read_text() == text
-    assert cluster_state.running() == []
-
-
-def test_a_cluster_whose_kubeconfig_cannot_be_written_does_not_stay_up() -> None:
-    with pytest.raises(UsageError, match=r"/proc/mine.yaml: (cannot be written|folder /proc is not writable)"):
-        cluster_control.up("one", "a=1", "IPv4", kubeconfig=Path("/proc/mine.yaml"))
-    assert cluster_state.running() == []
-
-
 def test_two_clusters_have_two_names() -> None:
     cluster_control.up("one", "a=1", "IPv4")
     with pytest.raises(UsageError, match="'one' is already running"):

@@ -52,7 +52,6 @@ KINDS: dict[str, tuple[str, ...]] = {
     "kubeconfig": ("explain", "web", "--kubeconfig"),
     "kubeconfig of a clean-up": ("cleanup", "--kubeconfig"),
     "kubeconfig of a doctor": ("doctor", "--backend", "kubeconfig", "--kubeconfig"),
-    "kubeconfig to be written": ("cluster", "up", "--kubeconfig"),
     "report": ("compare",),
     "old report": ("compare", "--changes", "{}"),
     "history": ("judge",),
@@ -114,11 +113,9 @@ MALFORMED: dict[str, tuple[Callable[[Path], None], str]] = {
 
 _OWN = {
     # These kinds of file have the same error for all malformed content.
-    "kubeconfig to be written": "no folder|is a folder|does not contain only an embedded cluster",
     "run for the shelf": "no such folder|no run.jsonl|no report.yaml",
     "history": "no such folder|no run.jsonl|more than|cannot be read|not a|digest does not fit|no complete",
 }
-_NO_FAULTS = {("kubeconfig to be written", "not there")}
 
 
 QUICK = ("a fifo", "nested lists", "a key twice", "a list")
@@ -131,7 +128,6 @@ QUICK = ("a fifo", "nested lists", "a key twice", "a list")
         pytest.param(kind, how, marks=() if how in QUICK or kind == "options file" else pytest.mark.slow)
         for kind in KINDS
         for how in MALFORMED
-        if (kind, how) not in _NO_FAULTS
     ],
 )
 def test_malformed_file_is_refused_immediately(
@@ -341,7 +337,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("judge",), ("verify",), ("compare",), ("compare", "--changes", "x"), ("compare", "x", "y", "--issues"),
     ("run", "--options-file"),
     ("run", "--output-dir"), ("run", "--suite"), ("run", "--proxy"), ("list", "--suite"), ("verify", "x", "--suite"),
-    ("explain", "web", "--kubeconfig"), ("cleanup", "--kubeconfig"), ("cluster", "up", "--kubeconfig"),
+    ("explain", "web", "--kubeconfig"), ("cleanup", "--kubeconfig"),
     ("components", "list", "--cache"), ("doctor", "--backend", "netns", "--dns"),
 )  # fmt: skip
 
