@@ -19,6 +19,7 @@ torn. Both are reported.
                   a record without a phase is the final verdict of the run, and overrides earlier verdicts
     took          the seconds of all phases of a test, and the start of the test
     shrunk        the smallest draw with which a test still fails
+    steps         steps and attachments of a test, in Allure's form; not in a merged history
     not-run       tests that never began, with their verdict and message
     broken-off    in a merged history: the part of a worker stops here, without an end record
     end
@@ -313,8 +314,8 @@ class _Part:
         return self._records[known:]
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return all records except the end record. Without an end record, add "broken-off"."""
-        found = [record for record in self._records if record["kind"] != "end"]
+        """Return all records except the end record and records for Allure. Without an end record, add "broken-off"."""
+        found = [record for record in self._records if record["kind"] not in ("end", "steps")]
         last = self._records[-1] if self._records else {"kind": "", "mono": 0, "wall": 0}
         if last["kind"] != "end":
             torn = self._torn.decode("utf-8", "replace")

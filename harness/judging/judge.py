@@ -66,6 +66,8 @@ class Judged:
     """The start time of each case (Unix time)."""
     fails_with: dict[Key, str] = field(default_factory=dict)
     """The smallest draw with which each case still fails."""
+    allure: dict[Key, tuple[list[Any], list[Any]]] = field(default_factory=dict)
+    """Steps and attachments of each case, in Allure's form."""
     stories: dict[Key, Story] = field(default_factory=dict)
     """The story of each case that has ended."""
     differences: dict[Key, tuple[Difference, ...]] = field(default_factory=dict)
@@ -97,11 +99,15 @@ class Judged:
         return [Result(self.requirements[each], tuple(of[each])) for each in sorted(of)]
 
     def completed(self, key: Key, case: CaseResult) -> CaseResult:
-        """Return the result of a case with its times, its smallest failing draw, and what it observed."""
+        """Return the result of a case with its times, steps and attachments."""
+        steps, attachments = self.allure.get(key, ([], []))
+        start, seconds = self.starts.get(key, 0.0), self.seconds.get(key, 0.0)
         return replace(
             case,
-            start=self.starts.get(key, 0.0),
-            duration=self.seconds.get(key, 0.0),
+            start=start,
+            duration=seconds,
+            steps=steps,
+            attachments=attachments,
             fails_with=self.fails_with.get(key, ""),
             differences=self.differences.get(key, ()),
         )
@@ -169,6 +175,8 @@ class Judge:
                 self._keep(key, worker)
             case "shrunk":
                 self.judged.fails_with[record["test"], record["parameters"]] = str(parse_draw(record["draw"]))
+            case "steps":
+                self.judged.allure[record["test"], record["parameters"]] = record["steps"], record["attachments"]
             case "not-run":
                 for key, result in _never_began(record):
                     self._note(key[0], record)

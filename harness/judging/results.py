@@ -102,6 +102,8 @@ class CaseResult:
     start: float = 0.0  # seconds since 1970; 0 for a case that never began
     duration: float = 0.0
     worker: str = ""
+    steps: list[dict[str, Any]] = field(default_factory=list)  # steps and attachments have Allure's format
+    attachments: list[dict[str, Any]] = field(default_factory=list)
     fails_with: str = ""  # the smallest draw with which the case still fails; "" if unknown
     differences: tuple[Difference, ...] = ()  # what a failed case observed; empty if unknown
     # The record of a verdict contains these fields under the same names, without empty fields.
@@ -147,6 +149,8 @@ class CaseResult:
         self.observed = other.observed or self.observed
         self.needs = other.needs or self.needs
         self.evidence = sorted({*self.evidence, *other.evidence})
+        self.steps = other.steps or self.steps
+        self.attachments = other.attachments or self.attachments
 
 
 _RECORDED = [each.name for each in dataclasses.fields(CaseResult)]

@@ -178,6 +178,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     from harness.eventually import set_time_scale
     from harness.netns.isolation import set_limits
+    from harness.plugin import steps
     from harness.plugin.recorder import Recorder
 
     set_time_scale(run.settings.time_scale)
@@ -189,6 +190,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _register_controller(config, run)
     if not run.distributed:
         config.pluginmanager.register(Recorder(run), "trafficdist_recorder")
+        if config.pluginmanager.hasplugin("allure_pytest"):
+            steps.watch(config, run)
     if importlib.util.find_spec(_FIXTURES) is not None:
         config.pluginmanager.register(importlib.import_module(_FIXTURES), _FIXTURES)
 

@@ -22,7 +22,7 @@ from harness.run.signals import Signals
 from harness.run.suite_files import SUITE, place_of
 from harness.settings.settings import Settings
 
-_PLUGINS = ("trafficdist", "xdist", "timeout")
+_PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
 
 
 def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequence[object] = ()) -> int:

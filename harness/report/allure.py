@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
+
+import allure
 
 from harness.judging.results import CaseResult, Outcome, Result
 from harness.judging.verdict import SkipReason
@@ -26,8 +29,7 @@ from harness.settings.settings import Settings
 
 _SEVERITY = {Level.MUST: "critical", Level.SHOULD: "normal", Level.MAY: "minor"}
 
-_TYPES = {".csv": "text/csv", ".pcap": "application/vnd.tcpdump.pcap", ".yaml": "application/yaml"}
-"""The types of evidence files that are not plain text."""
+_TYPES = {f".{each.extension}": str(each.mime_type) for each in allure.attachment_type}
 
 
 def write(
@@ -37,14 +39,14 @@ def write(
     place: Mapping[str, Any],
     transitions: Numbers,
 ) -> None:
-    """Write the results, environment and report configuration. Raises `DistrustError`."""
+    """Write the results, environment, executor and report configuration. Raises `DistrustError`."""
     for each in (folder.path / "allure-results").glob("*-result.json"):  # from an earlier attempt in this run
         each.unlink()
     headlines = causes.headlines(results)
     for result in (each for each in results if not each.left_out):
         for case in result.cases:  # including cases that options excluded, without which the requirement would look met
             changes = transitions.get((case.requirement, case.parameters), ())
-            attachments = [*_evidence(folder, case), *_table(folder, changes)]
+            attachments = [*_evidence(folder, case), *case.attachments, *_table(folder, changes)]
             cause = headlines.get(case.requirement, "")
             whole = {**_result(result, case, settings, cause), "attachments": attachments}
             _write(folder, f"allure-results/{whole['uuid']}-result.json", whole)
@@ -52,6 +54,7 @@ def write(
         f"{for_line(key)} = {for_line(value)}\n" for key, value in sorted(_properties(settings, place).items())
     )
     folder.write("allure-results/environment.properties", properties)
+    _write(folder, "allure-results/executor.json", executor(os.environ))
     _write(folder, "allurerc.json", CONFIGURATION)
 
 
@@ -79,6 +82,7 @@ def _result(result: Result, case: CaseResult, settings: Settings, cause: str) ->
         "parameters": [{"name": key, "value": value} for key, value in parameters.items()],
         "labels": [*_labels(requirement, case, settings), *([{"name": "cause", "value": cause}] if cause else [])],
         "links": [{"type": "link", "url": url, "name": requirement.source}] if url else [],
+        "steps": case.steps,
     }
 
 
@@ -172,6 +176,22 @@ CONFIGURATION = {
         *(_category(name, SHOWN[Outcome.NOT_RUN].allure, f"^{reason}: ") for reason, name in _SKIPPED.items()),
     ],
 }
+
+
+def executor(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the executor for Allure's widget: the CI system named by environment variables, or a manual run."""
+    if environment.get("GITHUB_ACTIONS"):
+        base = f"{environment.get('GITHUB_SERVER_URL', '')}/{environment.get('GITHUB_REPOSITORY', '')}"
+        url = f"{base}/actions/runs/{environment.get('GITHUB_RUN_ID', '')}"
+        return {"name": "GitHub Actions", "type": "github", "buildName": _build(environment), "buildUrl": url}
+    if environment.get("GITLAB_CI"):
+        url = environment.get("CI_PIPELINE_URL", "")
+        return {"name": "GitLab CI", "type": "gitlab", "buildName": environment.get("CI_JOB_NAME", ""), "buildUrl": url}
+    return {"name": "by hand", "type": "local", "buildName": "trafficdist run"}
+
+
+def _build(environment: Mapping[str, str]) -> str:
+    return f"{environment.get('GITHUB_WORKFLOW', '')} #{environment.get('GITHUB_RUN_NUMBER', '')}"
 
 
 def _properties(settings: Settings, place: Mapping[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from harness.errors import EndedError
 from harness.judging.history import History
 from harness.model.metrics import Metrics
 from harness.model.release import Component, Release
+from harness.scenario.steps import step
 
 
 class ComponentOperations:
@@ -59,6 +60,7 @@ class ComponentOperations:
         if nodes := self.backend.releases.take_over(component, wanted):
             self._replace(component, wanted, nodes)
 
+    @step("restart {component}")
     def _replace(self, component: Component, wanted: Release, nodes: list[str]) -> None:
         self.history.change("restart", component=component, release=wanted.to_json(), nodes=nodes)
         self.backend.releases.start(component, wanted, nodes)
@@ -84,6 +86,7 @@ class ComponentOperations:
             return str(error) if error.component == component else ""
         return ""
 
+    @step("stop {component}")
     def stop(self, component: Component, *, on: Sequence[str] = ()) -> None:
         """Stop a component, as a crash or a drain would. Its objects and its rules in the kernel remain."""
         nodes = self._nodes(on)

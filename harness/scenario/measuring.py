@@ -29,6 +29,7 @@ from harness.scenario.convergence import delayed, limit, patience
 from harness.scenario.paths import Path
 from harness.scenario.service import Service
 from harness.scenario.service_address import named
+from harness.scenario.steps import step
 
 IN_FLIGHT = 32  # maximum number of unanswered probes if answers are expected
 MANY_IN_FLIGHT = 256  # maximum number of unanswered probes for load tests and very many probes
@@ -112,6 +113,7 @@ class _Mismatch:
     silent: Path | None = None
 
 
+@step("wait for {awaited}")
 def wait_until_as_expected(cluster: Cluster, paths: Sequence[Path], awaited: str) -> Waited:
     """Wait until all components have settled and a few probes along each path have the expected outcome."""
     begin = time.monotonic()
@@ -167,6 +169,7 @@ def _judged_by_full_probes(cluster: Cluster, waited: Waited) -> Waited:
     return replace(waited, wrong=mismatch.text, unknown="" if mismatch.known else mismatch.text)
 
 
+@step("probe {title}")
 def measure(
     cluster: Cluster,
     title: str,

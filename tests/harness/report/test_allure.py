@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[3]
 EVERYTHING = ("passes", "fails", "inconclusive", "breaks", "unavailable", "ineligible")
 OPTIONS = ("--td-supported-features=Routing", "--td-skip-tests=KEP-2/left-out")
 EXTRA = """
+import allure
+
 @pytest.mark.parametrize("family", ["IPv4", "IPv6", "both"])
 @must("KEP-2/families")
 def test_families(family):
@@ -58,7 +60,11 @@ def test_may():
 
 @must("KEP-2/told")
 def test_told():
-    assert False, "client a1 reached b1, want a1\\n\\n30 of 30"
+    with allure.step("probe"):
+        allure.attach("b1: 30", name="answers")
+        with allure.step("judge"):
+            print("judging")
+            assert False, "client a1 reached b1, want a1\\n\\n30 of 30"
 """
 WORDS = {
     "passed": "passed", "failed": "failed", "broken": "inconclusive", "unknown": "unmet", "skipped": "skipped",
@@ -249,8 +255,10 @@ def test_failure_has_all_its_evidence(certify: Any, generate: Callable[[Any], Pa
     assert told["duration"] == told["stop"] - told["start"]
     assert told["groupedLabels"]["thread"][0] in ("gw0", "gw1")
     assert told["groupedLabels"]["tag"] == ["MUST", "Routing"]
-    attached = told["steps"]
-    assert [each["link"]["name"] for each in attached] == ["explanation.txt"]
+    probe, *attached = told["steps"]
+    assert (probe["name"], probe["status"]) == ("probe", "failed")
+    assert [each.get("name", each.get("link", {}).get("name")) for each in probe["steps"]] == ["judge", "answers"]
+    assert [each["link"]["name"] for each in attached] == ["explanation.txt", "stdout"]
     evidence = (run.folder / "evidence/KEP-2/told/explanation.txt").read_text(encoding="utf-8")
     link = attached[0]["link"]
     assert page.text(f"data/attachments/{link['id']}{link['ext']}") == evidence
@@ -276,9 +284,10 @@ def test_history_does_not_depend_on_the_run(certify: Any) -> None:
     assert {each["fullName"]: each["historyId"] for each in again} == first
 
 
-def test_allure_has_environment(certify: Any) -> None:
+def test_allure_has_environment_and_executor(certify: Any) -> None:
     folder = certify("passes", options=("--td-seed=7",)).folder / "allure-results"
     assert "seed = 7\n" in (folder / "environment.properties").read_text()
+    assert json.loads((folder / "executor.json").read_text())["name"]
 
 
 @pytest.mark.parametrize(
