@@ -148,7 +148,7 @@ _NAMES: Mapping[str, Names] = {
     "mode": _modes,
     "topology": lambda: TOPOLOGIES,
     "proxy": lambda: (claims.REFERENCE, claims.KUBE_PROXY, claims.INSTALLED),
-    "control-plane": lambda: (choice.EMBEDDED, f"{choice.BINARIES}:"),
+    "control-plane": lambda: (choice.EMBEDDED, f"{choice.BINARIES}:", f"{choice.CONTAINERS}:"),
     "controller": lambda: (choice.REFERENCE, choice.MANAGER),
     "supported-features": suite_files.features,
     "exempt-features": suite_files.features,

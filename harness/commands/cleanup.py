@@ -11,6 +11,7 @@ from harness.commands.arguments import with_options
 from harness.commands.front import examples, tell
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.model.escaping import for_terminal
+from harness.model.extras import require
 from harness.settings.options import BY_NAME, resolve_some
 
 of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
@@ -22,7 +23,7 @@ of_cluster = with_options([BY_NAME["kubeconfig"], BY_NAME["context"]])
 @click.option("--run", metavar="ID", default="", help="Remove only what this run left behind. [all runs]")
 @click.option("--force", is_flag=True, help="Clean up even if a run is active; that run will stop.")
 def cleanup(run: str, force: bool, **options: Any) -> None:
-    """Remove objects that runs left on a cluster, and their kind clusters on this machine.
+    """Remove objects that runs left on a cluster, and their kind clusters and containers on this machine.
 
     Removes the Lease and namespaces with the label trafficdist.dev/run, and restores nodes with the annotation
     trafficdist.dev/before. Changes nothing else.
@@ -45,7 +46,7 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
     named = Path(files_of(kubeconfig).partition(":")[0]).expanduser()
     if kubeconfig and named.exists():
         find(kubeconfig, context=context)  # report a bad kubeconfig before anything is removed
-    done = _kind_clusters(run)
+    done = [*_kind_clusters(run), *_containers(run)]
     if done and not named.exists():
         return done  # the cluster was removed above
     found = reach(kubeconfig, context, rules=())
@@ -57,6 +58,17 @@ def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[s
     finally:
         api.close()
     return done or ["nothing was left"]
+
+
+def _containers(run: str) -> list[str]:
+    """Remove control plane containers that runs left on this machine. Does nothing if the extra is not installed."""
+    try:
+        require("docker", "testcontainers", extra="containers", feature="removing containers")
+    except UnavailableError:
+        return []
+    from harness.control_planes.containers import remove_leftovers
+
+    return [f"container {each} is removed" for each in remove_leftovers(run)]
 
 
 def _kind_clusters(run: str) -> list[str]:

@@ -19,7 +19,6 @@ from typing import Any
 import trustme
 
 from harness.api.client import Api
-from harness.binaries import find_entry
 from harness.control_planes.control_plane import KubeletTrust
 from harness.control_planes.processes import Processes, wait_until_ready
 from harness.errors import InconclusiveError
@@ -65,7 +64,7 @@ class LocalApiServer:
         self._egress = egress
         self._whole = whole
         self._kubelets = kubelets
-        self._etcd = find_entry("etcd")
+        self._etcd = processes.find("etcd", etcd_version)
         self._server: Process | None = None
         self._token = secrets.token_urlsafe(24)
         self._ca = trustme.CA()
@@ -91,15 +90,15 @@ class LocalApiServer:
 
     def start_server(self, release: Release) -> None:
         """Replace the API server with this release. etcd keeps the stored objects. Raises `UnavailableError`."""
-        program = find_entry("kube-apiserver", release.version)
+        program = self._processes.find("kube-apiserver", release.version)
         self.stop_server()
 
         def arguments(ports: Sequence[int]) -> list[str | Path]:
             self.port = ports[0] if not self.version else self.port  # after the first start, clients rely on this port
-            return [program.path, *self._arguments(), *gate_arguments(release.gates)]
+            return [program.place, *self._arguments(), *gate_arguments(release.gates)]
 
         self._server = self._processes.start_on_ports("kube-apiserver", 1, arguments, self._wait)
-        self.version, self.gates = program.version.tag, dict(release.gates)
+        self.version, self.gates = program.version, dict(release.gates)
 
     def stop_server(self) -> None:
         """Kill the API server. etcd keeps the stored objects."""
@@ -133,7 +132,7 @@ class LocalApiServer:
         self._clients = ports[0]
         clients_url, peers_url = (f"http://127.0.0.1:{port}" for port in ports)
         return [
-            self._etcd.path,
+            self._etcd.place,
             f"--data-dir={self._file('etcd')}",
             "--unsafe-no-fsync",
             "--log-level=warn",

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from harness.api.requests import ApiRequest
-from harness.binaries import find
 from harness.control_planes.api_server import LocalApiServer
 from harness.control_planes.control_plane import KubeletTrust, OpenSocket
 from harness.control_planes.controller_manager import LocalControllerManager
@@ -41,6 +40,7 @@ class BinariesControlPlane:
     """Three processes on loopback, which run as an ordinary user."""
 
     name = "binaries"
+    _make_processes: type[Processes] = Processes
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class BinariesControlPlane:
         """
         self.release = release or Release()
         self._controller_version = controller
-        self._processes = Processes()
+        self._processes = self._make_processes()
         self._egress = Egress(self._processes.folder)
         self.kubelets = KubeletTrust()
         try:
@@ -171,12 +171,12 @@ def _start_scheduler(processes: Processes, version: str, kubeconfig: Mapping[str
 
     Raises `UnavailableError` with the remedy, or `DistrustError` with the end of the log.
     """
-    program = find(_SCHEDULER, version)
+    program = processes.find(_SCHEDULER, version)
     told = processes.folder / "scheduler.kubeconfig"
     told.write_text(yaml.safe_dump(dict(kubeconfig)), encoding="utf-8")
 
     def arguments(ports: Sequence[int]) -> list[str | Path]:
-        return [program, f"--kubeconfig={told}", *secure.arguments(ports[0])]
+        return [program.place, f"--kubeconfig={told}", *secure.arguments(ports[0])]
 
     def ready() -> bool:
         with contextlib.suppress(InconclusiveError):

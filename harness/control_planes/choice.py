@@ -16,7 +16,7 @@ from harness.model.release import API_SERVER, CONTROLLER, parse_gates
 from harness.model.release_features import lacking
 from harness.model.requirements import Profile
 
-EMBEDDED, BINARIES = "embedded", "binaries"
+EMBEDDED, BINARIES, CONTAINERS = "embedded", "binaries", "containers"
 REFERENCE, MANAGER, RECIPE = "reference", "kube-controller-manager", "recipe"
 RECIPE_FILES = (".yaml", ".yml", ".json")
 """The file name extensions of recipes."""
@@ -63,10 +63,13 @@ def parse_plane(text: str) -> tuple[str, str]:
     kind, sign, version = text.partition(":")
     if kind == EMBEDDED and not sign:
         return kind, ""
-    if kind == BINARIES and version:
+    if kind in (BINARIES, CONTAINERS) and version:
         _check_version(version)
         return kind, version
-    raise UsageError(f"unknown control plane {text!r}; allowed: {EMBEDDED}, {BINARIES}:VERSION, as in {BINARIES}:1.37")
+    raise UsageError(
+        f"unknown control plane {text!r}; allowed: {EMBEDDED}, {BINARIES}:VERSION, {CONTAINERS}:VERSION, as in "
+        f"{BINARIES}:1.37"
+    )
 
 
 def parse_controller(text: str) -> tuple[str, str]:
@@ -116,10 +119,11 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
             f"is {choice.version}: omit it, and change components with scenarios of the profile {Profile.CLUSTER}"
         )
     gates = parse_gates(values["feature_gates"])
+    installed = choice.plane != CONTAINERS
     named = choice.controller_version or choice.version or asked
-    claims = _of_controller(_exact(MANAGER, named), gates)
+    claims = _of_controller(_exact(MANAGER, named) if installed else named, gates)
     if choice.plane != EMBEDDED:
-        named = _exact("kube-apiserver", choice.version)
+        named = _exact("kube-apiserver", choice.version) if installed else choice.version
         claims |= {key: _both(claims[key], value) for key, value in _of_api_server(named, gates).items()}
     versions = {"kubernetes_version": choice.version} if choice.version else {}
     return {**claims, **versions, "follow": "released", "organization": "The Kubernetes authors",

@@ -19,7 +19,6 @@ from typing import Any
 
 import yaml
 
-from harness.binaries import find_entry
 from harness.control_planes.api_server import gate_arguments
 from harness.control_planes.barrier import GATHERING, ControllerBarrier
 from harness.control_planes.processes import Processes, SecurePort, wait_until_ready
@@ -82,7 +81,7 @@ class LocalControllerManager:
         """
         if release.node_level:
             raise UnavailableError(f"{_NAME} has no node-level topology ({release.node_level})")
-        program = find_entry(_NAME, release.version)
+        program = self._processes.find(_NAME, release.version)
         self.stop()
         text = yaml.safe_dump(self._through_relay(kubeconfig))
         (self._processes.folder / "kubeconfig").write_text(text, encoding="utf-8")
@@ -91,10 +90,10 @@ class LocalControllerManager:
         )
 
         def arguments(ports: Sequence[int]) -> list[str | Path]:
-            return [program.path, *self._arguments(ports[0]), *gate_arguments(release.gates)]
+            return [program.place, *self._arguments(ports[0]), *gate_arguments(release.gates)]
 
         self._process = self._processes.start_on_ports(_NAME, 1, arguments, self._wait)
-        self.version = program.version.tag
+        self.version = program.version
         self._release, self._kubeconfig = release, kubeconfig
         self._barrier = None if self._whole else ControllerBarrier(kubeconfig, self._scrape, self._process.news)
 

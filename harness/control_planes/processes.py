@@ -15,11 +15,13 @@ import ssl
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
 import urllib3
 
+from harness.binaries import find_entry
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import time_scale
 from harness.model.own_folder import OwnFolder
@@ -34,6 +36,14 @@ _TRIES = 4  # number of ports
 _EVERY = 0.02  # seconds between two readiness checks
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A component that can start: its version, as in "v1.37.1", and its first arguments (a path or an image)."""
+
+    version: str
+    place: str
+
+
 class Processes:
     """All processes of one control plane, and their folder."""
 
@@ -42,6 +52,11 @@ class Processes:
         self.folder = self._own.path
         self._running: list[Process] = []
         self._room: Room | None = None
+
+    def find(self, component: str, version: str = "") -> Program:
+        """Find the program of a component in the given version. Raises `UnavailableError` with the remedy."""
+        entry = find_entry(component, version)
+        return Program(entry.version.tag, str(entry.path))
 
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
         """Start a program, given its path and arguments. Raises `UnavailableError` if the start fails."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from harness.backends.implementation import Implementation, reference
-from harness.control_planes.choice import BINARIES, EMBEDDED, MANAGER
+from harness.control_planes.choice import BINARIES, CONTAINERS, EMBEDDED, MANAGER
 from harness.errors import UsageError
 from harness.settings.claims import KUBE_PROXY, RECIPE, REFERENCE
 from harness.settings.mutants import Mutant, mutants
@@ -63,6 +63,14 @@ def control_plane_of(
     controller = (MANAGER, chosen.controller_version or chosen.version or settings.kubernetes_version)
     needed = [controller, *(() if chosen.plane == EMBEDDED else (("etcd", ""), ("kube-apiserver", chosen.version)))]
     needed += [("kube-scheduler", chosen.version)] if whole and chosen.plane == BINARIES else []
+    if chosen.plane == CONTAINERS:
+        from harness.model.extras import require
+
+        require("docker", "testcontainers", extra="containers", feature="--control-plane containers")
+        from harness.control_planes import containers
+
+        containers.check(needed)
+        return lambda release: containers.ContainersControlPlane(release, controller=chosen.controller_version)
     from harness.binaries import find
 
     for component, version in needed:

@@ -131,8 +131,8 @@ _JUDGED = (
     Option("dns", "DNS server to judge: reference, or a YAML file that describes how to run one in a pod.",
            metavar="NAME", default=REFERENCE, check=check_dns, backends=_NETNS),
     Option("control-plane", "Control plane to run: embedded (the reference), or etcd, kube-apiserver and "
-           "kube-controller-manager as binaries:VERSION from the cache. [embedded]", metavar="NAME",
-           check=parsing.control_plane, backends=_NETNS),
+           "kube-controller-manager as binaries:VERSION from the cache or as containers:VERSION from the official "
+           "images. [embedded]", metavar="NAME", check=parsing.control_plane, backends=_NETNS),
     Option("controller", "EndpointSlice controller to run: reference, kube-controller-manager[:VERSION], or a YAML "
            "file that describes another controller. [that of the control plane]", metavar="NAME",
            check=parsing.controller, backends=_NETNS),

@@ -92,6 +92,7 @@ NOT_RUN = {
     "trafficdist doctor --backend netns --dns implementations/coredns/coredns.yaml": _COMPONENT,
     "trafficdist run --control-plane binaries:1.37": _COMPONENT,
     "trafficdist run --control-plane binaries:1.37 --profile cluster": _COMPONENT,
+    "trafficdist run --control-plane containers:1.34": _COMPONENT,
     "trafficdist run --controller kube-controller-manager:1.34": _COMPONENT,
     "trafficdist run --dns implementations/coredns/coredns.yaml": _COMPONENT,
     "trafficdist run --options-file examples/skew/kep-4444.yaml --mode iptables -n 2": _COMPONENT,

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from harness.api.client import Api, Object
-from harness.binaries import find
 from harness.control_planes.binaries import BinariesControlPlane
+from harness.control_planes.containers import ContainersControlPlane
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.managed import ManagedControlPlane
+from harness.control_planes.processes import Processes
 from harness.errors import InconclusiveError, UnavailableError
 from harness.eventually import eventually
 from harness.model import manifests
@@ -25,9 +26,9 @@ NEWEST, OLD = "1.37", "1.30"
 WEB = {"app": "web"}
 
 
-def _need(component: str, version: str) -> None:
+def _need(processes: Processes, component: str, version: str) -> None:
     try:
-        find(component, version)
+        processes.find(component, version)
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
 
@@ -41,15 +42,16 @@ def _stopped(plane: BinariesControlPlane | ManagedControlPlane) -> Iterator[None
         plane.stop()
 
 
-@pytest.fixture(scope="module")
-def plane() -> Iterator[BinariesControlPlane]:
+@pytest.fixture(scope="module", params=["binaries", pytest.param("containers", marks=pytest.mark.slow)])
+def plane(request: pytest.FixtureRequest) -> Iterator[BinariesControlPlane]:
+    kind = {"binaries": BinariesControlPlane, "containers": ContainersControlPlane}[request.param]
     try:
-        made = BinariesControlPlane(Release(NEWEST))
+        made = kind(Release(NEWEST))
     except UnavailableError as error:
         pytest.skip(f"unavailable: {error}")
     with _stopped(made):
-        _need("kube-apiserver", NEWEST)
-        _need("kube-controller-manager", NEWEST)
+        _need(made._processes, "kube-apiserver", NEWEST)
+        _need(made._processes, "kube-controller-manager", NEWEST)
         made.start()
         yield made
 
@@ -96,7 +98,7 @@ def test_barrier_is_not_seen_in_metrics(plane: BinariesControlPlane, api: Api) -
 
 
 def test_api_server_goes_back_and_forth_on_the_same_data(plane: BinariesControlPlane, api: Api) -> None:
-    _need("kube-apiserver", OLD)
+    _need(plane._processes, "kube-apiserver", OLD)
     _run_service(api, "rolled", trafficDistribution="PreferClose")
     before = api.get("services", "rolled", "web")
     plane.start_api_server(release(OLD, ServiceTrafficDistribution=True))
@@ -154,7 +156,7 @@ def test_each_process_leaves_its_log(plane: BinariesControlPlane) -> None:
 def test_controller_of_any_release_works_for_the_embedded_api_server(version: str) -> None:
     plane = ManagedControlPlane(version=version)
     with _stopped(plane):
-        _need("kube-controller-manager", version)
+        _need(plane._processes, "kube-controller-manager", version)
         plane.start()
         with closing(Api(plane.kubeconfig())) as api:
             _run_service(api, "embedded")

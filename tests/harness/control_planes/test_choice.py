@@ -70,6 +70,7 @@ def test_report_names_the_exact_version_of_the_binary(tmp_path: Path, monkeypatc
     assert _resolved(controller="kube-controller-manager").version == "v1.34.7"
     assert _resolved(control_plane="binaries:1.34").version == "v1.34.7"
     assert _resolved(control_plane="binaries:1.33").version == "1.33"
+    assert _resolved(control_plane="containers:1.34").version == "1.34"
 
 
 def test_option_takes_precedence() -> None:

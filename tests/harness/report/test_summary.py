@@ -164,8 +164,8 @@ def test_exit_codes_have_a_precedence() -> None:
             "control plane embedded, controller kube-controller-manager:1.34, proxy reference, mode nftables",
         ),
         (
-            {"control-plane": "binaries:1.34", "proxy": "kube-proxy", "mode": "iptables"},
-            "control plane binaries:1.34, controller kube-controller-manager, proxy kube-proxy, mode iptables",
+            {"control-plane": "containers:1.34", "proxy": "kube-proxy", "mode": "iptables"},
+            "control plane containers:1.34, controller kube-controller-manager, proxy kube-proxy, mode iptables",
         ),
     ],
 )

@@ -1,0 +1,15 @@
+"""Optional dependencies: packages for one feature, installed by an extra of the distribution."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from harness.errors import UnavailableError
+
+
+def require(*packages: str, extra: str, feature: str) -> None:
+    """Raise `UnavailableError` with the command that installs these packages, if any is missing."""
+    if missing := [each for each in packages if find_spec(each) is None]:
+        raise UnavailableError(
+            f"{feature} needs Python package {', '.join(missing)}; install it with `pip install 'trafficdist[{extra}]'`"
+        )
