@@ -64,7 +64,7 @@ class LocalApiServer:
         self._egress = egress
         self._whole = whole
         self._kubelets = kubelets
-        self._etcd = processes.find("etcd", etcd_version)
+        self._etcd = processes.find("etcd")
         self._server: Process | None = None
         self._token = secrets.token_urlsafe(24)
         self._ca = trustme.CA()
