@@ -96,7 +96,7 @@ def set_limits(limits: Iterable[str]) -> None:
 
 
 class RoomProgram:
-    """A program that was started in a room."""
+    """A program that was started in a room, as a `Handle`."""
 
     def __init__(self, room: Room, reply: int, pid: int) -> None:
         self.pid = pid

@@ -22,11 +22,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Protocol
 
 from harness.errors import EndedError, StartError, UnavailableError
 from harness.eventually import NotYetError, eventually, time_scale
 from harness.model.program_log import fault_in
-from harness.netns.isolation import Room, RoomProgram
+from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
 
 _LAUNCHER = """
@@ -66,14 +67,28 @@ _LOOK = 0.002  # seconds between two checks whether a program has ended
 _BEGUN = 1_000_000  # bytes of a log to search for the first error
 
 
+class Handle(Protocol):
+    """A running program, in whatever place. It can be stopped, and returns its exit code."""
+
+    @property
+    def reason(self) -> str:
+        """Why the program was ended, as in "was ended because ...", or "" if only its exit code is known."""
+
+    def poll(self) -> int | None:
+        """Return the exit code, which is negative for a signal, or None while the program runs."""
+
+    def stop(self, grace: float) -> None:
+        """Stop the program and its children. Kill them `grace` seconds after the request. Idempotent."""
+
+
 class Process:
     """A started program, and the part of a log file that contains its output."""
 
-    def __init__(self, name: str, handle: _Child | RoomProgram, log: Path, *, begin: int) -> None:
-        """`begin` is the offset of the program's output in the log."""
+    def __init__(self, name: str, handle: Handle, log: Path, *, begin: int, pid: int = 0) -> None:
+        """`begin` is the offset of the program's output in the log. `pid` is 0 without a process on this machine."""
         self.name = name
         self.log = log
-        self.pid = handle.pid
+        self.pid = pid
         self._handle = handle
         self._begin = self._heard = begin
 
@@ -155,10 +170,8 @@ class _Child:
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         self._popen = popen
-        self.pid = popen.pid
 
     def poll(self) -> int | None:
-        """Return the exit code, which is negative for a signal, or None while the program runs."""
         return self._popen.poll()
 
     def stop(self, grace: float) -> None:
@@ -199,7 +212,7 @@ def start(
                 start_new_session=True,  # only the harness handles Ctrl-C
                 env=_environment(environment or {}),
             )
-            return Process(name, _Child(popen), log, begin=begin)
+            return Process(name, _Child(popen), log, begin=begin, pid=popen.pid)
 
     if room is None:
         return _starter().submit(run).result()
@@ -211,7 +224,7 @@ def start(
             )
         except OSError as error:
             raise StartError(f"{name} cannot start in the room of its node: {error.strerror}") from error
-    return Process(name, started, log, begin=begin)
+    return Process(name, started, log, begin=begin, pid=started.pid)
 
 
 @functools.cache
