@@ -19,7 +19,7 @@ from harness.errors import HarnessError, StarvedError
 from harness.eventually import last_value
 from harness.model import manifests
 from harness.model.manifests import Endpoint
-from harness.model.outcomes import Observation, Reached, TimedOut
+from harness.model.outcomes import Observation, Reached, TimedOut, Unknown
 from harness.model.workloads import pod_client
 from harness.netns.addresses import SERVICE_CIDRS
 from harness.probes.loop import Probe
@@ -53,7 +53,9 @@ class ProxyLiveness:
             isinstance(outcome, Reached) and _is_virtual(probe.address)
             for probe, outcome in zip(probes, observed, strict=True)
         )
-        return self._reached_before and not self._asking and any(isinstance(each, TimedOut) for each in observed)
+        return (
+            self._reached_before and not self._asking and any(isinstance(each, TimedOut | Unknown) for each in observed)
+        )
 
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
         """Return the nodes that cannot reach a new Service within this number of seconds before the time scale.

@@ -38,8 +38,8 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 REPEATED_SYN = 1.0
 """Seconds after which the kernel retransmits a SYN."""
 
-MOST = 5
-"""The number by which the time limit of a probe is multiplied at most, if the programs of the run could not run."""
+MOST, MOST_IF_STOPPED = 5, 2
+"""The numbers by which the time limit of a probe is multiplied at most, if the programs of the run could not run."""
 
 _OF_A_SERVER = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
 """Errors that only the path causes. EPERM is how a socket-level load balancer usually refuses."""
@@ -104,7 +104,7 @@ def without_answer(limit: float, passed: float, lost: float) -> Observation | fl
     left = limit - (passed - lost)
     if left <= 0:
         return TIMED_OUT
-    if passed < limit * MOST:
+    if passed < limit * (MOST_IF_STOPPED if RUN_DELAY.stopped else MOST):
         return left
     return Unknown(
         f"it got no answer, and the programs of this run could not run for up to {lost:.3f} of {passed:.3f} s"

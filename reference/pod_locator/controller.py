@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 
-from reference.client import ApiError, Client, Event, Key, delete_if_there
+from reference.client import ApiError, Client, Event, Key, Object, delete_if_there
 from reference.controller import EventLoop, WorkQueue, is_retriable
 from reference.pod_locator.index import Locations
 from reference.pod_locator.location import says
@@ -94,11 +94,14 @@ class PodLocatorController:
         wanted, existing = self._locations.wanted(key), self._locations.locator(key)
         if wanted is None:
             if existing is not None:
-                delete_if_there(self._client, RESOURCE, key)
-                self._locations.deleted(existing)
+                self._delete(key, existing)
         elif existing is None:
             made = self._client.create(RESOURCE, key[0], {"metadata": {"name": key[1]}, **wanted})
             self._locations.written(made)
         elif says(existing) != wanted:
             changed = {"metadata": existing["metadata"], **wanted}
             self._locations.written(self._client.update(RESOURCE, key[0], changed))
+
+    def _delete(self, key: Key, existing: Object) -> None:
+        delete_if_there(self._client, RESOURCE, key)
+        self._locations.deleted(existing)

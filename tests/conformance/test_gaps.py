@@ -12,7 +12,8 @@ import pytest
 from harness.judging.conclusion import UnmetError
 from harness.judging.history import read
 from harness.judging.judge import judge
-from harness.judging.transitions import lossy_gaps, reaction_ms
+from harness.judging.timeline import lossy_gaps
+from harness.judging.transitions import reaction_ms
 from harness.judging.verdict import Verdict
 from harness.model.requirements import MUST, Feature, Profile, Requirement
 from harness.report import reactions

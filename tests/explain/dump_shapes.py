@@ -12,17 +12,28 @@ from explain import objects as recording
 from explain.objects import Objects
 from harness.api.client import Object
 
-_KINDS = {"services": "Service", "endpointslices": "EndpointSlice", "nodes": "Node", "pods": "Pod"}
+_KINDS = {
+    "services": "Service",
+    "endpointslices": "EndpointSlice",
+    "nodes": "Node",
+    "pods": "Pod",
+    "namespaces": "Namespace",
+    "ingresses": "Ingress",
+    "deployments": "Deployment",
+    "horizontalpodautoscalers": "HorizontalPodAutoscaler",
+    "poddisruptionbudgets": "PodDisruptionBudget",
+}
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def by_resource(seen: Objects) -> dict[str, list[Object]]:
-    """Return the objects that `kubectl get svc,endpointslices,nodes,pods -A` prints, by resource."""
+    """Return the objects that `kubectl get svc,endpointslices,nodes,pods,… -A` prints, by resource."""
     lists = {
         "services": seen.services,
         "endpointslices": seen.endpointslices,
         "nodes": seen.nodes,
         "pods": [*seen.pods, *seen.proxies],
+        **seen.further,
     }
     return {name: [{"kind": _KINDS[name], **each} for each in found] for name, found in lists.items()}
 

@@ -111,9 +111,7 @@ def test_output_of_a_run_has_no_commands(folder: Path, way: str) -> None:
     check_folder(folder / "out")
 
 
-@pytest.mark.parametrize(
-    "command", ["judge out", "judge out --format=yaml", "judge out --format=json", "report out --markdown"]
-)
+@pytest.mark.parametrize("command", ["judge out", "judge out --format=json", "report out --markdown"])
 def test_output_of_the_other_commands_has_no_commands(one_run: Path, command: str) -> None:
     check(said_by([*COMMAND, *command.split()], one_run))
 
