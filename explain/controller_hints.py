@@ -139,11 +139,7 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
     for node in counted if len(zones) > 1 else ():
         if not node.milli_cpu:
             return found("node-without-cpu", evidence=case.events, name=node.name)
-    where = (
-        f"all {many(len(counted), 'node')} that count are in zone {zones[0]}"
-        if zones
-        else "no node that counts is ready"
-    )
+    where = f"all nodes that count ({len(counted)}) are in zone {zones[0]}" if zones else "no node that counts is ready"
     left_out = [each.name for each in case.cluster.nodes.values() if not each.counts]
     more = f"; not ready, or of the control plane: {listed(left_out)}" if left_out else ""
     evidence = (refusal.message, *case.events)

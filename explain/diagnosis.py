@@ -158,7 +158,7 @@ def _findings(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         return
     yield from words(case)
     if any(each.because == UNPARSED for each in by_proxies):
-        yield found("slice-unreadable")
+        yield found("slice-unreadable", remedy=f"correct the address, or {case.show_writers}")
         return
     if case.wish == "keys":
         yield from keys(case, by_proxies)

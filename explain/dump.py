@@ -61,9 +61,14 @@ def read(source: str) -> Objects:
         unread["nodes"] = (
             f"there are none in {source}: nodes without endpoints, and the releases of proxies, are not known"
         )
+    specs = [each.get("spec") for each in found["services"]]
+    if all(isinstance(spec, dict) and spec.get("type") == "ExternalName" for spec in specs):
+        unread.pop("endpointslices", None)  # no controller writes any
     if "endpointslices" in unread:  # as in the output of `kubectl cluster-info dump`
-        if not (found["pods"] and "nodes" not in unread):
-            raise UsageError(f"--from {source}: it has no EndpointSlice, and no pods and nodes to predict them from")
+        if lacking := [name for name in ("pods", "nodes") if name in unread]:
+            raise UsageError(
+                f"--from {source}: it has no EndpointSlices, and no {' and no '.join(lacking)} to predict them from"
+            )
         unread["endpointslices"] = f"there are none in {source}; they are predicted from the pods"
     pods = found["pods"]
     proxies = [each for each in pods if is_proxy(each)]

@@ -27,6 +27,7 @@ from reference.features import NEWEST, OLDEST, Features
 from reference.objects.endpoints import is_ready
 
 FIELD = "trafficDistribution"
+_VALUES = ("PreferClose", "PreferSameZone", "PreferSameNode")
 MOST_PODS = 10_000
 
 
@@ -53,7 +54,7 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
     """Return the cluster after applying these assumptions. Raises `UsageError` for an invalid assumption."""
     objects, version = cluster.objects, ""
     changes: dict[str, Callable[[Objects, str], Objects]] = {
-        FIELD: lambda seen, value: _patched(seen, name, trafficDistribution=value or None),
+        FIELD: lambda seen, value: _patched(seen, name, trafficDistribution=_distribution(value)),
         "internalTrafficPolicy": lambda seen, value: _patched(seen, name, internalTrafficPolicy=value),
         "annotation": lambda seen, value: _annotated(seen, name, value),
         "without-zone": _without_zone,
@@ -72,6 +73,12 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
         objects = _upgraded(objects, version)
     found = Cluster(replace(objects, events=()), cluster.features.follows)
     return Cluster(with_hints(found, name), cluster.features.follows)
+
+
+def _distribution(value: str) -> str | None:
+    if value and value not in _VALUES:
+        raise UsageError(f"--if {FIELD}={value}: the API server accepts only {', '.join(_VALUES)}, or no value")
+    return value or None
 
 
 def _upgraded(objects: Objects, version: str) -> Objects:

@@ -186,7 +186,7 @@ ROWS = {
             of_slice(*unhinted("a1", "b1", "c1")),
             on=[node("a1", "a"), node("a2", "a"), node("b1", "b", ready=False), node("c0", "c", labels=CONTROL_PLANE)],
         ),
-        "all 2 nodes that count are in zone a; not ready, or of the control plane: b1 c0",
+        "all nodes that count (2) are in zone a; not ready, or of the control plane: b1 c0",
         crossing="a1 a2 b1 c0",
     ),
     "fewer endpoints than zones": Row(

@@ -106,7 +106,16 @@ def test_without_slices_nothing_is_claimed_about_slices_by_hand() -> None:
 
 def test_without_slices_and_pods_the_source_is_refused() -> None:
     result = run("-", stdin=info_dump(pods=False))
-    assert (result.exit_code, "it has no EndpointSlice, and no pods" in result.output) == (4, True), result.output
+    assert (result.exit_code, "it has no EndpointSlices, and no pods to" in result.output) == (4, True), result.output
+
+
+def test_external_name_needs_no_slices() -> None:
+    service = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"type": "ExternalName", "externalName": "x.example"},
+    }
+    result = run("-", stdin=json.dumps({"kind": "ServiceList", "items": [service]}))
+    assert "DNS sends its clients to x.example" in result.stdout.splitlines()[0], result.output
 
 
 def test_case_of_one_dump_is_explained() -> None:

@@ -115,7 +115,18 @@ def test_clients_without_a_node_are_refused(clients: str) -> None:
 
 @pytest.mark.parametrize(
     "assumed",
-    ["scale", "scale=", "scale=-1", "scale=99999", "version=2", "version=1.x", "without-zone=z", "other=1", "="],
+    [
+        "scale",
+        "scale=",
+        "scale=-1",
+        "scale=99999",
+        "version=2",
+        "version=1.x",
+        "without-zone=z",
+        "other=1",
+        "=",
+        "trafficDistribution=PreferSameNod",
+    ],
 )
 def test_invalid_supposition_is_named_and_refused(assumed: str) -> None:
     with pytest.raises(UsageError, match="--if"):
