@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 AGAIN = 30.0
 """Seconds until the error is raised again, if the scenario does not end. It may have caught the error."""
 
+SOON = 0.001
+"""The shortest time in seconds until the next alarm."""
+
 LAST = 3
 """The number of the alarm at which the scenario is given up."""
 
@@ -61,7 +64,7 @@ def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None) -
         lost = max(RUN_DELAY.lost(begin), of_this_thread() - waited)  # samples are taken during waits only
         left = min(seconds + lost, seconds * MOST) - passed
         if left > 0:
-            signal.setitimer(signal.ITIMER_REAL, left)
+            signal.setitimer(signal.ITIMER_REAL, max(left, SOON))  # less than a microsecond would be no alarm
             return
         heard += 1
         signal.setitimer(signal.ITIMER_REAL, AGAIN)
