@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from harness.errors import StarvedError
-from harness.run_delay import RUN_DELAY
+from harness.run_delay import RUN_DELAY, time_left
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -115,9 +115,8 @@ def is_over(begin: float, within: float) -> bool:
 
 def _left(begin: float, at: float, limit: float) -> tuple[float, bool]:
     """Return the seconds that a wait has left at a time, and whether the programs could run for its whole limit."""
-    passed, lost = at - begin, RUN_DELAY.lost(begin, at)
     most = MOST_IF_STOPPED if RUN_DELAY.stopped else MOST
-    return min(limit + lost, limit * most) - passed, passed - lost >= limit
+    return time_left(limit, at - begin, RUN_DELAY.lost(begin, at), most)
 
 
 def could_not_run(seconds: float) -> str:

@@ -32,6 +32,15 @@ _INTERVALS = 6_000  # ten minutes of samples
 _RUNNABLE, _STOPPED = "R", "T"  # states of a thread
 
 
+def time_left(limit: float, passed: float, lost: float, most: float) -> tuple[float, bool]:
+    """Return the seconds that a time limit leaves, and whether the programs could run for the whole limit.
+
+    Of the seconds that have passed, those count in which the programs could run. The wait ends at `most` times the
+    limit in any case.
+    """
+    return min(limit + lost, limit * most) - passed, passed - lost >= limit
+
+
 class ThreadTimes(NamedTuple):
     """The state of a thread, and the nanoseconds for which it has run and has waited for a processor."""
 

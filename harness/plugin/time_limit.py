@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from harness.eventually import MOST
-from harness.run_delay import RUN_DELAY, of_this_thread
+from harness.run_delay import RUN_DELAY, of_this_thread, time_left
 
 if TYPE_CHECKING:
     import pytest
@@ -62,7 +62,7 @@ def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None) -
         nonlocal heard
         passed = time.monotonic() - begin
         lost = max(RUN_DELAY.lost(begin), of_this_thread() - waited)  # samples are taken during waits only
-        left = min(seconds + lost, seconds * MOST) - passed
+        left, _ = time_left(seconds, passed, lost, MOST)
         if left > 0:
             signal.setitimer(signal.ITIMER_REAL, max(left, SOON))  # less than a microsecond would be no alarm
             return

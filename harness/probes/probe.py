@@ -27,7 +27,7 @@ from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import has_route
 from harness.probes.reactor import Reactor
-from harness.run_delay import RUN_DELAY
+from harness.run_delay import RUN_DELAY, time_left
 
 LONGEST_LINE = 512
 """The longest answer of an echo server in bytes."""
@@ -101,10 +101,10 @@ def without_answer(limit: float, passed: float, lost: float) -> Observation | fl
     The limit counts only the time in which the programs of the run could run, because a proxy that forwards in user
     space, or a server, may wait for a processor. A probe that does not get this time is inconclusive.
     """
-    left = limit - (passed - lost)
-    if left <= 0:
+    left, had_limit = time_left(limit, passed, lost, MOST_IF_STOPPED if RUN_DELAY.stopped else MOST)
+    if had_limit:
         return TIMED_OUT
-    if passed < limit * (MOST_IF_STOPPED if RUN_DELAY.stopped else MOST):
+    if left > 0:
         return left
     return Unknown(
         f"it got no answer, and the programs of this run could not run for up to {lost:.3f} of {passed:.3f} s"
