@@ -26,6 +26,10 @@ class Weight(enum.IntEnum):
     AS_ASKED = 2
     NOTE = 3
 
+    @property
+    def word(self) -> str:
+        return self.name.lower().replace("_", "-")
+
 
 FAILS, CROSSES, AS_ASKED, NOTE = Weight.FAILS, Weight.CROSSES, Weight.AS_ASKED, Weight.NOTE
 
@@ -56,7 +60,7 @@ class Cause:
 def causes() -> dict[str, Cause]:
     """Return all causes by id, in file order."""
     content: dict[str, dict[str, Any]] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
-    weights = {each.name.lower().replace("_", "-"): each for each in Weight}
+    weights = {each.word: each for each in Weight}
     return {name: Cause(name, weights[each.pop("weight")], **each) for name, each in content.items()}
 
 

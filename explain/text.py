@@ -164,7 +164,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
     metadata = diagnosis.service["metadata"]
     whole = {"namespace": metadata["namespace"], "service": metadata["name"], "answer": answer(diagnosis)}
     causes = [
-        {"id": each.cause.id, "weight": each.cause.weight.name.lower().replace("_", "-")}
+        {"id": each.cause.id, "weight": each.cause.weight.word}
         | fields(each, "severity says nodes ports evidence also")
         | {"remedy": each.remedy or each.cause.remedy, "source": each.cause.source}
         for each in diagnosis.findings

@@ -19,6 +19,7 @@ from explain.numbers import floating_point_refuses
 from explain.objects import Objects, is_kube_proxy
 from harness.api.client import Object
 from harness.errors import UsageError
+from reference.apiserver.kinds.service_validation import validate_traffic_distribution
 from reference.endpointslice import labels
 from reference.endpointslice.hints import CpuHeuristic
 from reference.endpointslice.plan import plan_service
@@ -27,7 +28,6 @@ from reference.features import NEWEST, OLDEST, Features
 from reference.objects.endpoints import is_ready
 
 FIELD = "trafficDistribution"
-_VALUES = ("PreferClose", "PreferSameZone", "PreferSameNode")
 MOST_PODS = 10_000
 
 
@@ -54,7 +54,7 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
     """Return the cluster after applying these assumptions. Raises `UsageError` for an invalid assumption."""
     objects, version = cluster.objects, ""
     changes: dict[str, Callable[[Objects, str], Objects]] = {
-        FIELD: lambda seen, value: _patched(seen, name, trafficDistribution=_distribution(value)),
+        FIELD: lambda seen, value: _patched(seen, name, trafficDistribution=value or None),
         "internalTrafficPolicy": lambda seen, value: _patched(seen, name, internalTrafficPolicy=value),
         "annotation": lambda seen, value: _annotated(seen, name, value),
         "without-zone": _without_zone,
@@ -72,13 +72,10 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
     if version:
         objects = _upgraded(objects, version)
     found = Cluster(replace(objects, events=()), cluster.features.follows)
+    if any(each.startswith(f"{FIELD}=") for each in assumptions):
+        for refused in validate_traffic_distribution(found.services[name]["spec"], found.features):
+            raise UsageError(f"--if {FIELD}={refused.value}: the API server refuses it: {refused.message}")
     return Cluster(with_hints(found, name), cluster.features.follows)
-
-
-def _distribution(value: str) -> str | None:
-    if value and value not in _VALUES:
-        raise UsageError(f"--if {FIELD}={value}: the API server accepts only {', '.join(_VALUES)}, or no value")
-    return value or None
 
 
 def _upgraded(objects: Objects, version: str) -> Objects:

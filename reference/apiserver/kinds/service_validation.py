@@ -47,7 +47,7 @@ def validate(service: Object, features: Features, cluster_families: Sequence[str
         *_validate_load_balancer(spec, annotations),
         *_validate_external_policy(spec),
         *_validate_internal_policy(spec, features),
-        *_validate_traffic_distribution(spec, features),
+        *validate_traffic_distribution(spec, features),
         *_validate_topology_keys(spec),
     ]
 
@@ -250,7 +250,7 @@ def _validate_internal_policy(spec: Spec, features: Features) -> list[FieldError
     return [] if policy in TRAFFIC_POLICIES else [errors.not_supported(path, policy, TRAFFIC_POLICIES)]
 
 
-def _validate_traffic_distribution(spec: Spec, features: Features) -> list[FieldError]:
+def validate_traffic_distribution(spec: Spec, features: Features) -> list[FieldError]:
     """Validate trafficDistribution. KEP-4444 also allows `<domain>/<name>`, which released Kubernetes refuses."""
     value, path = spec.get("trafficDistribution"), "spec.trafficDistribution"
     if features.follows == "kep" and value and "/" in value:
