@@ -62,9 +62,8 @@ class Metrics:
 
     def values(self, name: str, **labels: str) -> list[float]:
         """Return the values of all samples with this name, or that of its successor, and at least these labels."""
-        present = {each.name for each in self.samples}
         life = LIVES.get(name)
-        if name not in present and life and life.successor:
+        if life and life.successor and all(each.name != name for each in self.samples):
             name = life.successor
         return [
             each.value
