@@ -24,9 +24,10 @@ import urllib3
 from harness.binaries import find_entry
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import time_scale
+from harness.model.limits import Limits
 from harness.model.own_folder import OwnFolder
 from harness.netns import process
-from harness.netns.isolation import Limits, Room
+from harness.netns.isolation import Room
 from harness.netns.process import Process
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  a file system in memory; the folder in it is made by mkdtemp

@@ -21,11 +21,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from harness.model.limits import Limits
 from harness.netns.namespace import Namespace
 
 OWN: Mapping[str, str] = {
@@ -65,34 +66,6 @@ _INTERPRETER = (sys.executable, "-I", "-S", "-c")
 _KEEPER = f"import sys; sys.path.append({str(Path(__file__).parent)!r}); import keeper; keeper.main()"
 _KILLED = -signal.SIGKILL
 _END_SECONDS = 30.0
-
-
-DEFAULTS = {"memory": 2048, "processes": 4096, "log": 256}
-"""The limits of nodes whose programs have no recipe with others. The option `limits` changes them for this process."""
-
-
-def _default(name: str) -> Any:
-    return field(default_factory=lambda: DEFAULTS[name])
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the programs of one node may use together. 0 means without a limit."""
-
-    memory: int = _default("memory")
-    processes: int = _default("processes")
-    log: int = _default("log")
-
-    def text(self, name: str) -> str:
-        """Return the sentence that a limit was reached."""
-        what = {"memory": "MB of memory", "processes": "processes and threads", "log": "MB of logs"}[name]
-        limit = getattr(self, name)
-        return f"was ended because the programs of its node reached their limit of {limit:,} {what} (limits.{name})"
-
-
-def set_limits(limits: Iterable[str]) -> None:
-    """Change the default limits of this process, by texts such as "memory=300"."""
-    DEFAULTS.update((name, int(number)) for name, _, number in (each.partition("=") for each in limits))
 
 
 class RoomProgram:

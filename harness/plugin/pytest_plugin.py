@@ -177,7 +177,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if run is None:
         return
     from harness.eventually import set_time_scale
-    from harness.netns.isolation import set_limits
+    from harness.model.limits import set_limits
     from harness.plugin import steps
     from harness.plugin.recorder import Recorder
 

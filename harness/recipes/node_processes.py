@@ -21,9 +21,10 @@ from harness.control_planes.control_plane import ControlPlane
 from harness.errors import UnavailableError
 from harness.eventually import time_scale
 from harness.model.files import file_name
+from harness.model.limits import Limits
 from harness.model.own_folder import OwnFolder
 from harness.netns import process
-from harness.netns.isolation import Limits, Room
+from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
 from harness.netns.process import Process
 from harness.recipes.readiness import PATTERN_SECONDS

@@ -18,7 +18,8 @@ from harness.errors import UsageError
 from harness.model import strict_yaml
 from harness.model.files import shown
 from harness.model.judged import JUDGES, PACKETS
-from harness.netns.isolation import OWN, Limits
+from harness.model.limits import MOST, Limits
+from harness.netns.isolation import OWN
 from harness.recipes import values
 from harness.recipes.installation import Installation, parse_installation
 from harness.recipes.objects import defines_kinds, parse_objects
@@ -41,7 +42,6 @@ from harness.recipes.values import (
 CRDS = "crds"
 """A requirement of a recipe: the API server must support CustomResourceDefinitions, which the programs create."""
 
-MOST = 1_000_000  # the highest limit of a resource
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
 

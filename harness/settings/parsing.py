@@ -11,8 +11,8 @@ from harness.control_planes import choice
 from harness.errors import UsageError
 from harness.model.cluster_options import NO_CNI
 from harness.model.files import fault_of_path, shown
+from harness.model.limits import DEFAULTS, MOST
 from harness.model.release import parse_gates
-from harness.netns.isolation import DEFAULTS
 
 FEW = 8
 """The maximum number of names in an error message."""
@@ -126,9 +126,9 @@ def positive(text: str) -> float:
 def limit(text: str) -> str:
     """Return the name of a limit and its number."""
     name, _, number = text.partition("=")
-    if name not in DEFAULTS or re.fullmatch("[0-9]{1,6}|1000000", number) is None:
+    if name not in DEFAULTS or re.fullmatch(f"[0-9]{{1,6}}|{MOST}", number) is None:
         names = ", ".join(f"{each}=NUMBER" for each in DEFAULTS)
-        raise UsageError(f"{text!r} is none of {names}, with a number from 0, for no limit, to 1,000,000")
+        raise UsageError(f"{text!r} is none of {names}, with a number from 0, for no limit, to {MOST:,}")
     return text
 
 

@@ -20,8 +20,10 @@ import pytest
 from harness.checks.program_requirements import REQUIREMENTS, missing
 from harness.errors import EndedError, StartError
 from harness.eventually import eventually
+from harness.model import limits as node_limits
+from harness.model.limits import Limits
 from harness.netns import isolation, sandbox
-from harness.netns.isolation import OWN, Limits, Room
+from harness.netns.isolation import OWN, Room
 from harness.netns.namespace import Namespace
 from harness.netns.process import Process, start
 from tests.harness.proxies.conftest import processes_in
@@ -306,8 +308,8 @@ def test_program_that_reaches_a_limit_is_ended_and_the_limit_is_named(
 
 
 def test_limits_of_an_option_are_the_defaults_of_all_nodes(room: MakeRoom, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.netns.isolation.DEFAULTS", dict(isolation.DEFAULTS))
-    isolation.set_limits(["memory=300", "log=0"])
+    monkeypatch.setattr("harness.model.limits.DEFAULTS", dict(node_limits.DEFAULTS))
+    node_limits.set_limits(["memory=300", "log=0"])
     assert (room().limits, room(log=5).limits) == (Limits(300, 4096, 0), Limits(300, 4096, 5))
 
 
