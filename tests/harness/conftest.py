@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+import harness
+import reference
 from harness.backends.containers.engine import ContainerEngine, find_engine
 from harness.backends.kind.checks import find_kind
 from harness.binaries.versions import parse_wanted
@@ -19,7 +24,7 @@ from tools.node_image import command
 from tools.node_image.gathering import Recipe
 
 _HEAD = """
-import os, pathlib, signal
+import os, pathlib, signal, threading
 import pytest
 from harness.errors import *
 from harness.model.requirements import *
@@ -78,8 +83,21 @@ def sample_suite() -> Callable[..., str]:
     return suite
 
 
+@pytest.fixture(scope="session")
+def imported() -> None:
+    """Import what a run in this process imports.
+
+    pytester removes modules that were first imported during its run from `sys.modules`, but not from their packages.
+    Later imports then mix two copies of a module, with two classes of each name.
+    """
+    for package in (harness, reference):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            with contextlib.suppress(ImportError, UnavailableError):  # some need a package that is an extra
+                importlib.import_module(module.name)
+
+
 @pytest.fixture
-def certify(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certify:
+def certify(imported: None, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Certify:
     """Run a suite of fake requirements.
 
     The arguments are the names of test bodies, followed by options. `extra` is appended to the module.

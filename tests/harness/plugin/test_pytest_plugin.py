@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import types
 from typing import Any
 
 import pytest
@@ -304,7 +306,7 @@ def test_evidence_is_gathered_while_the_cluster_is_up(certify: Any, workers: str
 
 
 def test_late_evidence_is_abandoned_and_the_verdict_stays(certify: Any) -> None:
-    run = certify(extra="import threading\n" + STUCK)
+    run = certify(extra=STUCK)
     evidence = run.folder / "evidence/KEP-3/stuck"
     assert (run.code, run.verdicts) == (1, {"stuck": "failed"})
     assert (evidence / "first.txt").read_text() == "this came"
@@ -379,7 +381,7 @@ def test_skip_with_a_foreign_reason_is_unavailable(certify: Any) -> None:
 TAKES_LONG = """
 @must("KEP-1/takes-long")
 def test_takes_long():
-    signal.pause()
+    threading.Event().wait()  # goes on after an alarm that is only put off
 
 @must("KEP-1/names-a-time-limit")
 def test_names_a_time_limit():
@@ -396,6 +398,13 @@ def test_scenario_that_takes_too_long_is_inconclusive(certify: Any) -> None:
 def test_failure_in_setup_is_not_a_failure_of_the_implementation(certify: Any) -> None:
     run = certify(extra=BROKEN_FIXTURE)
     assert (run.code, run.verdicts) == (10, {"set-up": "inconclusive"})
+
+
+def test_run_in_this_process_leaves_no_second_copy_of_a_module(certify: Any) -> None:
+    certify("passes", "fails")
+    packages = [module for name, module in sys.modules.items() if name.partition(".")[0] in ("harness", "reference")]
+    parts = [part for package in packages for part in vars(package).values() if isinstance(part, types.ModuleType)]
+    assert [part.__name__ for part in parts if sys.modules.get(part.__name__) is not part] == []
 
 
 def test_duplicate_id_is_refused(certify: Any) -> None:
