@@ -96,6 +96,19 @@ def node_names_end_at_the_first_dot(asked: Question) -> Decision:
     return asked.answer(endpoints=hints, place=place)
 
 
+@_decides(
+    "node-names-of-63-characters",
+    "The proxy compares only the first 63 characters of the names of nodes.",
+    draw="names=cloud",
+)
+def node_names_of_63_characters(asked: Question) -> Decision:
+    read = [
+        each._replace(node=each.node[:63], node_hints=frozenset(name[:63] for name in each.node_hints))
+        for each in asked.endpoints
+    ]
+    return asked.answer(endpoints=read, place=replace(asked.place, node=asked.place.node[:63]))
+
+
 # Order, conditions and policies
 
 

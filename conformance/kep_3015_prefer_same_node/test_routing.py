@@ -38,7 +38,13 @@ from trafficdist import (
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source="KEP-3015, Addition of PreferSameNode (CategorizeEndpoints)",
-    kills={"drops-without-hinted-endpoint", "ignores-zone-hints", "node-as-zone", "skips-zone-tier"},
+    kills={
+        "drops-without-hinted-endpoint",
+        "ignores-zone-hints",
+        "node-as-zone",
+        "node-names-of-63-characters",
+        "skips-zone-tier",
+    },
 )
 def test_prefer_same_node_falls_back_to_zone_then_anywhere(three_zones: Cluster) -> None:
     service = three_zones.create_service(traffic_distribution="PreferSameNode")

@@ -21,12 +21,13 @@ def cloud_names(topology: Topology) -> Names:
     nodes = dict(zip([node.name for node in topology.nodes], _nodes(), strict=False))
     hostnames = {name: f"host-{number}.example" for number, name in enumerate(nodes, 1)}
     if len(nodes) > 2:  # the hostname label of one node is the name of another
-        hostnames[list(nodes)[2]] = next(iter(nodes.values()))
+        hostnames[list(nodes)[2]] = list(nodes.values())[1]
     return Names(nodes, dict(zip(topology.zones, _zones(), strict=False)), hostnames)
 
 
 def _nodes() -> Iterator[str]:
-    yield from ("node-1", "node-10", "node-1.us-east-1.compute.internal", _long_name("node-1", MAX_NODE_NAME))
+    longest = _long_name("node-1", MAX_NODE_NAME)
+    yield from (longest, "node-1", "node-10", longest[:-1] + "y", "node-1.us-east-1.compute.internal")
     yield from (f"node-1{number}" for number in itertools.count(1))
 
 

@@ -210,6 +210,7 @@ OTHERWISE: Mapping[str, str] = {
             "zone-names-by-prefix",
             "node-names-by-prefix",
             "node-names-end-at-the-first-dot",
+            "node-names-of-63-characters",
             "first-endpoint-decides-about-hints",
             "last-slice-alone",
             "first-slice-alone",

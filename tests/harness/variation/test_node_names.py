@@ -24,7 +24,8 @@ def test_names_of_the_usual_topology_are_easily_confused() -> None:
     a, b, c = names.zones.values()
     assert a.startswith(b)
     assert a.lower() == c.lower()
-    assert names.nodes["a2"].startswith(names.nodes["a1"])
-    assert len(names.nodes["b2"]) == MAX_NODE_NAME
-    assert names.hostnames["b1"] == names.nodes["a1"]
+    assert names.nodes["b1"].startswith(names.nodes["a2"])
+    long, twin = names.nodes["a1"], names.nodes["b2"]
+    assert (len(long), long[:-1]) == (MAX_NODE_NAME, twin[:-1])
+    assert names.hostnames["b1"] == names.nodes["a2"]
     assert all(names.hostnames[node] != names.nodes[node] for node in names.nodes)
