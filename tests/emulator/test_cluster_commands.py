@@ -83,7 +83,7 @@ def test_killed_cluster_leaves_nothing_after_down(runtime: Path) -> None:
     cluster_control.up("one", "a=1", "IPv4")
     (state,) = cluster_state.running()
     os.kill(state.pid, signal.SIGKILL)
-    eventually(lambda: not state.alive, within=10, describe="its end")
+    eventually(lambda: not state.alive, describe="its end")
     (runtime / "one.lock").touch()  # a killed command held the lock
     assert cluster_control.down("one") == "Cluster one is not running."
     assert not runtime.exists() or list(runtime.iterdir()) == []
@@ -165,7 +165,7 @@ def test_cluster_has_the_requested_parts_and_runs_created_pods(runtime: Path) ->
     mine = pod("mine", "a1")
     mine["spec"]["containers"][0]["image"] = EMULATED_AGNHOST  # the real one may not be in the cache of components
     api.create("pods", "other", mine)
-    eventually(lambda: "other/mine" in cluster_state.running()[0].places, within=10, describe="the pod to run")
+    eventually(lambda: "other/mine" in cluster_state.running()[0].places, describe="the pod to run")
     assert "mine" in enter("other/mine", sys.executable, "-c", ASK.format(clusterIP="127.0.0.1", port=8080)).stdout
     api.close()
 

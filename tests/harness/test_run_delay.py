@@ -83,7 +83,7 @@ def test_samples_are_taken_during_a_wait_only() -> None:
     for _ in range(2):
         with delay.watched(), delay.watched():
             known = len(looked)
-            eventually(lambda known=known: len(looked) > known, within=10, describe="a sample")  # type: ignore[misc]
+            eventually(lambda known=known: len(looked) > known, describe="a sample")  # type: ignore[misc]
         delay.end()
         assert delay._thread is not None
         assert not delay._thread.is_alive()
@@ -107,7 +107,7 @@ def test_stopped_child_of_a_child_cannot_run(sleeping: subprocess.Popen[bytes]) 
     before = sample()
     assert child.name in before.threads
     os.kill(int(child.name), signal.SIGSTOP)
-    eventually(lambda: dict(threads_of(child))[child.name].state == "T", within=10, describe="its stop")
+    eventually(lambda: dict(threads_of(child))[child.name].state == "T", describe="its stop")
     first = sample()
     second = sample()
     assert first.threads[child.name] == second.threads[child.name]

@@ -105,7 +105,7 @@ def _kill(thread: threading.Thread, backend: NetnsBackend) -> None:
             _wake(backend)
         return not thread.is_alive()
 
-    eventually(ended, within=20, describe=f"{thread.name} to end")
+    eventually(ended, describe=f"{thread.name} to end")
 
 
 def test_ended_threads_of_the_embedded_cluster_are_named_with_their_error() -> None:

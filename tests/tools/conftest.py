@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.harness.conftest import certify, engine, network, node_image, pytest_collection_modifyitems, sample_suite
+from tests.harness.conftest import (
+    certify,
+    engine,
+    imported,
+    network,
+    node_image,
+    pytest_collection_modifyitems,
+    sample_suite,
+)
 from tests.harness.report.conftest import *  # noqa: F403
 
-__all__ = ["certify", "engine", "network", "node_image", "pytest_collection_modifyitems", "sample_suite"]
+__all__ = ["certify", "engine", "imported", "network", "node_image", "pytest_collection_modifyitems", "sample_suite"]

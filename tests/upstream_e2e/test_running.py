@@ -92,4 +92,4 @@ def test_cluster_of_a_run_that_was_killed_is_taken_down() -> None:
     assert kubeconfig.exists()
     os.kill(starter.pid, signal.SIGKILL)
     starter.communicate()
-    eventually(lambda: not kubeconfig.exists() and not cluster_state.running(), within=20, describe="the cluster to go")
+    eventually(lambda: not kubeconfig.exists() and not cluster_state.running(), describe="the cluster to go")

@@ -55,7 +55,7 @@ def run(backend: NetnsBackend, name: str, **container: Any) -> str:
         pod = backend.api.get("pods", "default", name)
         return pod if has_condition(pod, "Ready") else None
 
-    return str(eventually(ready, within=20, describe=f"pod {name} to be ready")["status"]["podIP"])
+    return str(eventually(ready, describe=f"pod {name} to be ready")["status"]["podIP"])
 
 
 def ask(backend: NetnsBackend, address: str, path: str, port: int = 8080) -> http.HttpAnswer:
@@ -77,13 +77,13 @@ def test_netexec_serves_its_name_and_environment_and_logs(backend: NetnsBackend,
     assert ask(backend, address, "/hostname").text == "web"
     assert ask(backend, address, "/envvar?var=NODE_NAME").text == "a1"
     lines = r"Started HTTP server on port 8080[^$]*Started UDP server on port  8081[^$]*GET /hostname"
-    eventually(lambda: re.search(lines, "\n".join(logged(kubelet, "web"))), within=10, describe="the lines of the log")
+    eventually(lambda: re.search(lines, "\n".join(logged(kubelet, "web"))), describe="the lines of the log")
 
 
 def test_netexec_serves_during_its_delay_after_sigterm(backend: NetnsBackend, kubelet: Kubelet) -> None:
     address = run(backend, "web", **{**NETEXEC, "args": ["netexec", "--delay-shutdown=5"]})
     backend.api.delete("pods", "default", "web")
-    eventually(lambda: ask(backend, address, "/readyz").code == 503, within=20, describe="SIGTERM to have come")
+    eventually(lambda: ask(backend, address, "/readyz").code == 503, describe="SIGTERM to have come")
     assert ask(backend, address, "/hostname").text == "web"
     path = "/api/v1/namespaces/default/pods/web"
     eventually(lambda: backend.api.request("GET", path).code == 404, within=30, describe="the pod to be gone")
@@ -104,7 +104,7 @@ def test_a_flag_that_agnhost_refuses_ends_the_container(backend: NetnsBackend, k
     spec = {"nodeName": "a1", "restartPolicy": "Never", "containers": [container]}
     backend.api.create("pods", "default", {"metadata": {"name": "job"}, "spec": spec})
     phase = partial(lambda name: backend.api.get("pods", "default", name)["status"].get("phase"), "job")
-    eventually(lambda: phase() == "Failed", within=10, describe="the pod to fail")
+    eventually(lambda: phase() == "Failed", describe="the pod to fail")
     assert "unknown flag: --no-such-flag" in "\n".join(logged(kubelet, "job"))
 
 
@@ -121,4 +121,4 @@ def test_scripts_find_what_the_image_of_agnhost_has(backend: NetnsBackend, kubel
     probe = {"exec": {"command": ["test", "-e", "/tmp/done"]}, "periodSeconds": 1}
     run(backend, "job", command=["/bin/sh", "-c", text], readinessProbe=probe)
     expected = ["HTTP/1.1 400 Bad Request\r", "web", "0", "REFUSED", "1"]
-    eventually(lambda: logged(kubelet, "job", "stdout") == expected, within=10, describe="the output of the script")
+    eventually(lambda: logged(kubelet, "job", "stdout") == expected, describe="the output of the script")

@@ -235,7 +235,7 @@ def real(network: Network) -> Iterator[Host]:
         except UnavailableError as error:
             pytest.skip(str(error))
         held.callback(process.close)
-        eventually(serves, within=10, describe="agnhost to serve")
+        eventually(serves, describe="agnhost to serve")
         yield pod
 
 

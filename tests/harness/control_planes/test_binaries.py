@@ -197,6 +197,6 @@ def test_deleting_a_namespace_deletes_its_objects(plane: BinariesControlPlane, a
     def is_ending() -> bool:
         return "deletionTimestamp" in api.request("GET", pod).body["metadata"]
 
-    eventually(is_ending, within=20, describe="the pod to be deleted")
+    eventually(is_ending, describe="the pod to be deleted")
     api.delete("pods", "gone", "p1", grace_seconds=0)
-    eventually(lambda: api.request("GET", "/api/v1/namespaces/gone").code == 404, within=20, describe="it to go")
+    eventually(lambda: api.request("GET", "/api/v1/namespaces/gone").code == 404, describe="it to go")

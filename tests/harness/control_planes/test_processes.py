@@ -57,7 +57,7 @@ def test_process_that_exits_is_named_with_its_log(processes: Processes, script: 
 
 def test_process_that_never_gets_ready_is_named_with_its_log(processes: Processes, script: Script) -> None:
     process = processes.start("kube-apiserver", [script("echo waiting for etcd; sleep 60")])
-    eventually(lambda: "etcd" in process.said(), within=10, describe="its first line")
+    eventually(lambda: "etcd" in process.said(), describe="its first line")
     with pytest.raises(DistrustError, match=r"kube-apiserver was not ready after 0 s; .*: waiting for etcd"):
         wait_until_ready(process, lambda: False, within=0.1)
 
@@ -149,8 +149,8 @@ def test_processes_of_a_killed_harness_exit_and_are_cleaned_up(script: Script) -
         with closing(Processes()) as other:
             assert {Path(folder).exists(), other.folder.exists()} == {True}  # the folder of a live process stays
         os.kill(harness.pid, signal.SIGKILL)
-    eventually(lambda: _is_gone(int(pid)), within=10, describe=f"process {pid} to be gone")
-    eventually(lambda: not Path(folder).exists(), within=10, describe="its folder to be removed")
+    eventually(lambda: _is_gone(int(pid)), describe=f"process {pid} to be gone")
+    eventually(lambda: not Path(folder).exists(), describe="its folder to be removed")
 
 
 def test_folder_of_another_user_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_run_in_progress_is_not_disturbed_unless_forced(cluster: Api) -> None:
         with pytest.raises(DistrustError, match=r"in use by run aaaaaaaa.*--force"):
             cleanup(cluster)
         cleanup(cluster, force=True)
-        eventually(lambda: held.lost, within=5, describe="the run to notice")
+        eventually(lambda: held.lost, describe="the run to notice")
     assert differences(before, snapshot(cluster)) == []
 
 

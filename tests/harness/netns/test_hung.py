@@ -51,11 +51,11 @@ def test_idle_program_with_unread_data_is_hung(does: str, said: bytes, hangs: bo
         try:
             talking, _ = listening.accept()
             with talking:
-                eventually(lambda: "up" in running.said(), within=10, describe="its start")
+                eventually(lambda: "up" in running.said(), describe="its start")
                 talking.sendall(said)
                 looking = HungWatch({"a1": namespace, "a2": namespace}, port)
                 if hangs:
-                    eventually(lambda: looking.hung(["a1"]), within=10, describe="that it hangs")
+                    eventually(lambda: looking.hung(["a1"]), describe="that it hangs")
                     assert looking.hung(["a2"]) == ["a2"]
                 else:
                     assert [looking.hung(["a1"]) for _ in range(3 * LOOKS)] == [[]] * 3 * LOOKS

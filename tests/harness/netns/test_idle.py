@@ -53,11 +53,11 @@ def test_program_is_idle_once_it_has_read_everything_and_stopped_working(
         try:
             talking, _ = listening.accept()
             with talking:
-                eventually(lambda: "up" in running.said(), within=10, describe="its start")
+                eventually(lambda: "up" in running.said(), describe="its start")
                 talking.sendall(said)
                 seen = IdleWatch({"a1": namespace}, port)
                 if is_idle:
-                    eventually(lambda: seen.seconds() >= 0.3, within=10, describe="the program to become idle")
+                    eventually(lambda: seen.seconds() >= 0.3, describe="the program to become idle")
                 else:
                     with pytest.raises((AssertionError, StarvedError)):  # a busy program may wait for a processor
                         eventually(lambda: seen.seconds() >= 0.3, within=1, describe="the program to become idle")

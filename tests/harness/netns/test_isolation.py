@@ -142,7 +142,7 @@ def test_closing_the_isolation_stops_its_programs_and_removes_the_control_group(
     name = f"trafficdist-{ending._keeper.pid}"
     with subprocess.Popen(ending.entering(["sleep", "600"])) as sleeping:
         own = Path(f"/proc/{sleeping.pid}/cgroup")
-        eventually(lambda: name in own.read_text(encoding="ascii"), within=10, describe="it to be in the group")
+        eventually(lambda: name in own.read_text(encoding="ascii"), describe="it to be in the group")
         assert has_group(room("mounts"), name)
         ending.close()
         assert sleeping.wait(10) == -signal.SIGKILL
@@ -158,7 +158,7 @@ def test_sigkill_of_the_creator_leaves_nothing(room: MakeRoom) -> None:
     ended = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL
     name = f"trafficdist-{int(ended.stdout)}"
-    eventually(lambda: not has_group(room("mounts"), name), within=10, describe="the group's end")
+    eventually(lambda: not has_group(room("mounts"), name), describe="the group's end")
 
 
 def test_failed_isolation_names_the_failing_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +198,7 @@ while True:
 def daemonized(room: Room, log: Path, namespace: Namespace) -> int:
     """Start a daemon that leaves its program, and return the number of its PID namespace."""
     program = started(room, log, sys.executable, "-c", DAEMON, namespace=namespace)
-    eventually(lambda: program.said().endswith(str(namespace.inode)), within=20, describe="the daemon")
+    eventually(lambda: program.said().endswith(str(namespace.inode)), describe="the daemon")
     assert program.result(20) == 0
     return int(program.said().split()[0])
 
@@ -209,10 +209,10 @@ def test_daemon_ends_when_the_room_is_cleared_and_programs_can_start_again(room:
         number = daemonized(mine, tmp_path / "log", namespace)
         assert len(processes_in(number)) == 2
         mine.clear()
-        assert len(processes_in(number)) == 1  # the first process of the room
+        eventually(lambda: len(processes_in(number)) == 1, describe="the first process of the room to be alone")
         assert daemonized(mine, tmp_path / "log", namespace) == number
         mine.close()
-        assert processes_in(number) == []
+        eventually(lambda: not processes_in(number), describe="the end of the room")
 
 
 CREATOR = """
@@ -253,9 +253,9 @@ def test_sigkill_of_the_creator_ends_daemons_and_removes_netns_and_tokens(tmp_pa
     ended = subprocess.run([sys.executable, "-c", CREATOR, str(folder), DAEMON], timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL
     room, netns = map(int, (tmp_path / "told").read_text().split())
-    eventually(lambda: not processes_in(room), within=20, describe=lambda: f"the end of {processes_in(room)}")
-    eventually(lambda: not folder.exists(), within=20, describe="the removal of the token")
-    eventually(lambda: not netns_exists(netns), within=20, describe="the end of the netns")
+    eventually(lambda: not processes_in(room), describe=lambda: f"the end of {processes_in(room)}")
+    eventually(lambda: not folder.exists(), describe="the removal of the token")
+    eventually(lambda: not netns_exists(netns), describe="the end of the netns")
 
 
 def test_sigkill_of_the_keeper_ends_the_programs(room: MakeRoom, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_sigkill_of_the_keeper_ends_the_programs(room: MakeRoom, tmp_path: Path)
         program = started(mine, tmp_path / "log", "sleep", "600")
         mine._keeper.kill()
         assert program.result(20) == -signal.SIGKILL
-        eventually(lambda: not processes_in(number), within=20, describe="the daemon's end")
+        eventually(lambda: not processes_in(number), describe="the daemon's end")
         mine.clear()  # does nothing
     with pytest.raises(StartError, match=r"it cannot start in the room of its node: "):
         started(mine, tmp_path / "log", "true")
@@ -327,7 +327,7 @@ def test_memory_that_processes_have_in_common_counts_once(room: MakeRoom, tmp_pa
     """Memory is compared first, so it is below its limit when the log reaches another one."""
     mine = room(memory=200, log=1)
     parent = started(mine, tmp_path / "log", sys.executable, "-c", FORKS)
-    eventually(lambda: parent.said() == "up", within=20, describe="ten children")
+    eventually(lambda: parent.said() == "up", describe="ten children")
     hog = started(mine, tmp_path / "other", sys.executable, "-c", HOGS["log"])
     assert hog.result(60) == -signal.SIGKILL
     assert "limits.log" in hog._ended()

@@ -107,7 +107,7 @@ def checking(recipe: dict[str, Any], folder: Path, *, until: Path) -> Iterator[s
         stderr=subprocess.DEVNULL,
     )
     try:
-        eventually(lambda: until.exists() or running.poll() is not None, within=20, describe="its start")
+        eventually(lambda: until.exists() or running.poll() is not None, describe="its start")
         yield running
     finally:
         running.kill()

@@ -163,7 +163,7 @@ def test_proxy_that_is_killed_is_an_error_with_the_end_of_its_log(backend: Netns
     assert isinstance(backend.proxy, KubeProxy)
     process = backend.proxy._processes.running["a1"]
     os.kill(process.pid, 9)
-    eventually(lambda: not process.alive, within=5, describe="its end")
+    eventually(lambda: not process.alive, describe="its end")
     with pytest.raises(EndedError, match=r"(?s)kube-proxy on a1 was ended by SIGKILL; its log ends with:\n[EI]\d{4} "):
         backend.settle()
 

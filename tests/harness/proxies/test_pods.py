@@ -131,4 +131,4 @@ def test_command_ends_with_its_starter(fake: MakeFake, tmp_path: Path) -> None:
         running.send_signal(signal.SIGKILL)
         running.wait(20)
         room = int(told.read_text())
-        eventually(lambda: not processes_in(room), within=5, describe="the end of its command")
+        eventually(lambda: not processes_in(room), describe="the end of its command")

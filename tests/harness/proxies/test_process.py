@@ -27,7 +27,7 @@ def exists(pid: int) -> bool:
 
 
 def said(process: Process, text: str) -> None:
-    eventually(lambda: text in process.said(), within=5, describe=f"the program to say {text}")
+    eventually(lambda: text in process.said(), describe=f"the program to say {text}")
 
 
 def test_program_runs_in_the_netns_and_writes_its_log(namespace: Namespace, tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_program_that_exits_is_an_error_with_the_end_of_its_log(
     namespace: Namespace, fake: MakeFake, tmp_path: Path
 ) -> None:
     process = start("proxy on a1", fake("exits"), namespace=namespace, log=tmp_path / "log")
-    eventually(lambda: not process.alive, within=5, describe="its end")
+    eventually(lambda: not process.alive, describe="its end")
     with pytest.raises(DistrustError, match=r"(?s)proxy on a1 exited with 3.*bad flag: --nodes"):
         process.check()
     process.stop()
@@ -70,7 +70,7 @@ signal.pause()
     said(process, "is born")  # Python writes each word separately when it does not buffer
     child = int(process.said().split()[0])
     process.stop()
-    eventually(lambda: not exists(child), within=5, describe="the child's end")
+    eventually(lambda: not exists(child), describe="the child's end")
 
 
 def test_nothing_is_left_after_kill_9_of_the_harness(tmp_path: Path) -> None:
@@ -92,4 +92,4 @@ def test_nothing_is_left_after_kill_9_of_the_harness(tmp_path: Path) -> None:
         pid = int(harness.stdout.readline())
         assert exists(pid)
         os.kill(harness.pid, signal.SIGKILL)
-    eventually(lambda: not exists(pid), within=5, describe="the program's end")
+    eventually(lambda: not exists(pid), describe="the program's end")

@@ -90,7 +90,7 @@ def test_slices_of_a_program_are_used_by_the_proxy_and_its_exit_is_reported(boot
     backend.run_pods("mine", [WantedPod("server", "a1", labels={"app": "web"})])
     made = backend.api.create("services", "mine", manifests.service("web", selector={"app": "web"}))
     probe = Probe(backend.namespace_of(pod_client("a1")), "TCP", made["spec"]["clusterIP"], 80)
-    eventually(lambda: isinstance(backend.probe([probe])[0], Reached), within=20, describe="its slice")
+    eventually(lambda: isinstance(backend.probe([probe])[0], Reached), describe="its slice")
     (written,) = backend.api.list("endpointslices", "mine")
     assert written["metadata"]["name"] == "web-mine"
     with pytest.raises(UnavailableError, match=r"mine has one version only, which is not release 1\.30"):
@@ -99,7 +99,7 @@ def test_slices_of_a_program_are_used_by_the_proxy_and_its_exit_is_reported(boot
     backend.start_component(CONTROLLER, Release(), [])
     os.kill(pid_of(backend), signal.SIGKILL)
     with pytest.raises(EndedError, match="mine on controller was ended by SIGKILL") as ended:
-        eventually(lambda: backend.settle() < 0, within=5, describe="its end")
+        eventually(lambda: backend.settle() < 0, describe="its end")
     assert ended.value.component == CONTROLLER
 
 

@@ -78,7 +78,7 @@ def test_missed_events_are_delivered_when_the_server_returns(
     assert client.caught_up()  # no notification can arrive
     api.delete("services", "default", "old")
     server.replace(ApiServer(predecessor=api))
-    eventually(client.caught_up, within=10, describe="the client to know what is there")
+    eventually(client.caught_up, describe="the client to know what is there")
     assert _next(events) == ("DELETED", "old")
 
 
@@ -87,7 +87,7 @@ def test_caught_up_client_has_delivered_its_events(api: ApiServer, client: Remot
     client.subscribe(["services"], events.put)
     for number in range(20):
         api.create("services", "default", _service(f"web-{number}"))
-    eventually(client.caught_up, within=10, describe="the client to know what is there")
+    eventually(client.caught_up, describe="the client to know what is there")
     told = {events.get_nowait().object.get("metadata", {}).get("name") for _ in range(events.qsize())}
     assert {f"web-{number}" for number in range(20)} <= told
 
@@ -112,7 +112,7 @@ def test_watch_continues_after_a_refused_list(api: ApiServer, server: HttpServer
     client = RemoteClient(kubeconfig)
     events: Events = queue.SimpleQueue()
     client.subscribe(["services"], events.put)
-    eventually(lambda: any(each.code == 401 for each in server.requests()) or None, within=10, describe="a refusal")
+    eventually(lambda: any(each.code == 401 for each in server.requests()) or None, describe="a refusal")
     (thread,) = client.threads
     client._token = server.token
     assert _next(events) == ("SYNCED", "")

@@ -45,7 +45,7 @@ class DnsCluster:
         self.server.stop()
 
     def settle(self) -> None:
-        eventually(self.server.synced, within=10, describe="the DNS server to be synced", every=0.0002)
+        eventually(self.server.synced, describe="the DNS server to be synced", every=0.0002)
 
     def create_service(self, name: str = "web", **spec: Any) -> Object:
         ports = [{"name": "http", "port": 80}]

@@ -70,7 +70,7 @@ class Pods:
 
     def settle(self) -> None:
         for each in (self.controller, self.server):
-            eventually(each.synced, within=10, describe=f"{each} to be synced", every=0.001)
+            eventually(each.synced, describe=f"{each} to be synced", every=0.001)
 
     def resolv_conf(self, family: str = "IPv4") -> str:
         """Return the resolv.conf that kubelets write for pods with dnsPolicy ClusterFirst."""

@@ -34,7 +34,7 @@ class Live:
 
     def settle(self) -> None:
         """Wait until the controller has processed all writes."""
-        eventually(self.controller.synced, within=10, describe="the controller to be synced", every=0.0002)
+        eventually(self.controller.synced, describe="the controller to be synced", every=0.0002)
 
     def create_service(self, name: str = "web", **spec: Any) -> Object:
         service = make_service(name, **spec)

@@ -93,7 +93,7 @@ def test_controller_is_not_synced_while_its_write_waits_for_the_server() -> None
     controller.start()
     assert not controller.synced()
     away.connect(live.api)
-    eventually(controller.synced, within=5, describe="the controller to be synced", every=0.001)
+    eventually(controller.synced, describe="the controller to be synced", every=0.001)
     assert len(live.api.list("endpointslices", "default")) == 1
     controller.stop()
 

@@ -179,5 +179,5 @@ def test_deleted_service_is_forgotten() -> None:
         preferring_service(live)
         live.settle()
         live.api.delete("services", "default", "web")
-        eventually(live.controller.synced, within=5, describe="the controller to be synced", every=0.001)
+        eventually(live.controller.synced, describe="the controller to be synced", every=0.001)
         assert live.slices() == []

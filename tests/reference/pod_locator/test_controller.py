@@ -37,7 +37,7 @@ class Live:
         self.controller.stop()
 
     def settle(self) -> None:
-        eventually(self.controller.synced, within=10, describe="the controller to be synced", every=0.0002)
+        eventually(self.controller.synced, describe="the controller to be synced", every=0.0002)
 
     def create_node(self, name: str) -> None:
         self.api.create("nodes", "", {"metadata": {"name": name, "labels": {ZONE: name[0]}}})
@@ -169,7 +169,7 @@ def test_a_second_controller_writes_nothing(live: Live) -> None:
     def start() -> None:
         second = PodLocatorController(live.api)
         second.start()
-        eventually(second.synced, within=10, describe="the second controller to be synced")
+        eventually(second.synced, describe="the second controller to be synced")
         second.stop()
 
     assert live.written_by(start) == []

@@ -74,7 +74,7 @@ def work(acknowledgement: Acknowledgement, *events: Event) -> None:
 
 
 def acknowledged(counting: Counting, version: int) -> None:
-    eventually(lambda: counting.acknowledged() == version, within=5, describe=f"acknowledgement of {version}")
+    eventually(lambda: counting.acknowledged() == version, describe=f"acknowledgement of {version}")
 
 
 def test_hints_in_the_kernel_are_acknowledged(counting: Counting, written: Acknowledgement) -> None:
@@ -131,7 +131,7 @@ def test_failed_acknowledgement_is_written_later(
     monkeypatch.setattr("reference.proxy.acknowledgement.RETRY_SECONDS", 0.01)
     counting.away.set()
     work(written, slice_event(17))
-    eventually(lambda: counting.updates > 1, within=5, describe="a second attempt")
+    eventually(lambda: counting.updates > 1, describe="a second attempt")
 
     counting.away.clear()
 
@@ -164,7 +164,7 @@ def test_hanging_write_does_not_delay_the_rules(node: Namespace, hinted: Object)
         proxy = ServiceProxy("a1", hanging, pod_cidrs=[], acknowledge=True)  # type: ignore[arg-type]
     proxy.start()
     hanging.api.create("endpointslices", "default", hinted)
-    eventually(lambda: hanging.updates == 1, within=5, describe="the write")
+    eventually(lambda: hanging.updates == 1, describe="the write")
 
     service = hanging.api.create(
         "services", "default", {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
@@ -182,7 +182,7 @@ def test_proxy_writes_no_lease_by_default(node: Namespace, hinted: Object) -> No
     with node.entered():
         silent, speaking = (ServiceProxy("a1", counting, pod_cidrs=[], acknowledge=each) for each in (False, True))  # type: ignore[arg-type]
     silent.start()
-    eventually(silent.synced, within=5, describe="the proxy")
+    eventually(silent.synced, describe="the proxy")
     silent.stop()
     assert counting.acknowledged() == 0
 

@@ -137,7 +137,7 @@ def test_client_is_forgotten_after_its_timeout(cluster: Cluster) -> None:
     cluster.ask("a1-3", address)
     assert len(remembered(cluster, "a1", address)) == 1
 
-    eventually(lambda: not remembered(cluster, "a1", address), within=5, describe="forgetting")
+    eventually(lambda: not remembered(cluster, "a1", address), describe="forgetting")
 
 
 def test_each_connection_restarts_the_timeout(cluster: Cluster) -> None:

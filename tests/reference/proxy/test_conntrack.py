@@ -102,7 +102,7 @@ def tracked(request: pytest.FixtureRequest, node: Namespace, nft: NftSocket) -> 
     KernelTable(nft, family).load(Ruleset(family, (), (), {first: (a, b)}, {}, frozenset()))
     made = Tracked(node, conntrack, family, first, second, a, b, FAMILIES if way == "at once" else (family,))
     for address in (first.address, second.address, a[0], b[0]):
-        eventually(lambda address=address: made.delivers(address), within=10, describe=address, every=0.001)  # type: ignore[misc]
+        eventually(lambda address=address: made.delivers(address), describe=address, every=0.001)  # type: ignore[misc]
     conntrack._request(2, family, b"")  # delete all
     yield made
     conntrack.close()

@@ -160,7 +160,7 @@ def test_proxies_of_one_process_may_share_a_thread(node: Namespace, shared: Serv
     with node.entered():
         proxy = ServiceProxy("a1", ApiServer(), pod_cidrs=[], serving=shared)
     proxy.start()
-    eventually(proxy.synced, within=5, describe="the proxy")
+    eventually(proxy.synced, describe="the proxy")
     taken = [node.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(2)]
     for sock, port in zip(taken, (10249, 10256), strict=True):
         with pytest.raises(OSError, match="in use"):
@@ -181,9 +181,9 @@ def test_port_in_use_is_reported_and_bound_once_free(node: Namespace, caplog: py
         other.bind(("", 10256))
         other.listen()
         proxy.start()
-        eventually(proxy.synced, within=5, describe="the proxy")
+        eventually(proxy.synced, describe="the proxy")
     api.create("services", "default", {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})
-    eventually(proxy.synced, within=5, describe="the proxy")
+    eventually(proxy.synced, describe="the proxy")
 
     with node.socket(socket.AF_INET, socket.SOCK_STREAM) as late, pytest.raises(OSError, match="in use"):
         late.bind(("", 10256))

@@ -216,7 +216,7 @@ def test_records_of_udp_connections_are_removed_with_their_endpoint(cluster: Clu
 
     cluster.endpoints(service, "b1-2")
 
-    eventually(lambda: note not in notes(), within=10, describe="the note to go", every=0.005)
+    eventually(lambda: note not in notes(), describe="the note to go", every=0.005)
     nft.close()
 
 
@@ -263,7 +263,7 @@ def test_a_udp_client_that_came_before_the_service_is_served_once_it_exists(clus
 
     cluster.service("a1-2", clusterIP=address, ipFamilyPolicy="SingleStack")
 
-    eventually(lambda: isinstance(stream.ask(), Reached), within=10, describe="an answer", every=0.01)
+    eventually(lambda: isinstance(stream.ask(), Reached), describe="an answer", every=0.01)
     stream.close()
 
 
@@ -298,7 +298,7 @@ def test_cleanup_removes_the_rules(node: Namespace, nft: NftSocket) -> None:
     with node.entered():
         proxy = ServiceProxy("a1", ApiServer(), pod_cidrs=["10.244.0.0/16"])
     proxy.start()
-    eventually(proxy.synced, within=5, describe="the proxy")
+    eventually(proxy.synced, describe="the proxy")
     loaded = read_back(nft, "IPv4", "services")
 
     proxy.stop()
@@ -342,7 +342,7 @@ def test_a_proxy_without_its_node_object_serves_cluster_ips(node: Namespace) -> 
         proxy = ServiceProxy("nowhere", api, pod_cidrs=["10.244.0.0/16"])
     proxy.start()
     service = api.create("services", "default", {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})
-    eventually(proxy.synced, within=5, describe="the proxy")
+    eventually(proxy.synced, describe="the proxy")
 
     assert f"{service['spec']['clusterIP']} . tcp . 80 : 0x00004000" in proxy.ruleset_text()
     proxy.stop()

@@ -113,21 +113,21 @@ def test_terminal_has_the_size_requested_by_the_client(start: Callable[..., Any]
 
 def test_program_ends_when_its_client_disconnects(start: Callable[..., Any], container: Any) -> None:
     program = start("sleep", "1000")
-    eventually(lambda: container.programs, within=20, describe="the program")
+    eventually(lambda: container.programs, describe="the program")
     program.close()
-    eventually(lambda: container.programs[0].poll() is not None, within=20, describe="its end")
+    eventually(lambda: container.programs[0].poll() is not None, describe="its end")
 
 
 def test_client_that_never_reads_does_not_block_others(
     start: Callable[..., Any], container: Any, execute: Callable[..., Any]
 ) -> None:
     start("sh", "-c", "while true; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done")
-    eventually(lambda: container.programs, within=20, describe="the program")
+    eventually(lambda: container.programs, describe="the program")
     assert execute("p", "--", "echo", "still here").stdout == "still here\n"
 
 
 def test_programs_end_with_the_kubelet(start: Callable[..., Any], container: Any, kubelet: Any) -> None:
     start("sleep", "1000")
-    eventually(lambda: container.programs, within=20, describe="the program")
+    eventually(lambda: container.programs, describe="the program")
     kubelet.close()
     assert container.programs[0].poll() is not None

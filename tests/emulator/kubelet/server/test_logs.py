@@ -172,4 +172,4 @@ def test_disconnected_followers_leave_nothing(kubectl: Any, kubeconfig: Path, co
         following.stdout.readline()
         assert container.log._wakes
         following.kill()
-    eventually(lambda: not container.log._wakes, within=20, describe="no follower")
+    eventually(lambda: not container.log._wakes, describe="no follower")

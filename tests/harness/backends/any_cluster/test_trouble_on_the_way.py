@@ -136,7 +136,7 @@ def test_early_end_of_a_terminating_pod_is_inconclusive(
     backend.run_pods(namespace, [WantedPod("leaving", "a1")])
     backend.begin_termination(namespace, "leaving")
     backend.check_instruments()
-    eventually(lambda: not backend.api.list("pods", namespace), within=20, describe="the pod to end")
+    eventually(lambda: not backend.api.list("pods", namespace), describe="the pod to end")
     with pytest.raises(InconclusiveError, match=r"pod td-.*/leaving had to terminate for 30 s, and has ended"):
         backend.check_instruments()
     backend.delete_namespace(namespace)
@@ -201,7 +201,7 @@ def test_lost_api_server_causes_no_failure_and_cleanup_happens_later(host: Host)
 
 def take_away(booted: NetnsBackend, node: str, once: Callable[[], bool] = lambda: True) -> None:
     """Remove the node and drop all packets to it."""
-    eventually(once, within=20, describe=f"the time for {node} to go away")
+    eventually(once, describe=f"the time for {node} to go away")
     booted.api.delete("nodes", "", node)
     with booted.network.nodes[node].namespace.entered(), IPRoute() as routes:
         for link in routes.get_links():
