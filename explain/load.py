@@ -49,7 +49,7 @@ def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients
         heavy = sum(map(weight, route.nodes))
         total += heavy
         for address in route.endpoints:
-            borne[address] = borne.get(address, 0.0) + heavy / route.used
+            borne[address] = borne.get(address, 0.0) + heavy / len(route.targets)
     alike = Counter((zones.get(address, ""), round(each / total, 6)) for address, each in borne.items() if total)
     return [Share(zone, count, share, even) for (zone, share), count in sorted(alike.items())]
 

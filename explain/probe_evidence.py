@@ -137,10 +137,9 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
         if not route.port.endswith("/TCP"):
             left_out.append(f"port {route.port}: a probe would need more than a connection")
         elif route.family in addresses and (node := _client(route, ready, [each.node for each in questions])):
-            expected, number = tuple(map(canonical, route.endpoints)), numbers[route.port]
-            address = addresses[route.family]
-            targets = tuple((each, _target(each, route, slices)) for each in expected[:CONTROLS])
-            questions.append(Question(node, route.zone, route.family, address, number, route.port, expected, targets))
+            address, number, targets = addresses[route.family], numbers[route.port], route.targets[:CONTROLS]
+            asked = (node, route.zone, route.family, address, number, route.port, route.endpoints, targets)
+            questions.append(Question(*asked))
         else:
             accept = "accepts no pods" if len(route.nodes) == 1 else "none of them accepts pods"
             left_out.append(f"{listed(route.nodes)}: {accept}")
@@ -153,15 +152,6 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
     pods = {str(each["metadata"]["name"]): each for each in cluster.pods(service) or ()}
     servers = _servers(slices, pods)
     return Plan(service, kept, servers, _tell(servers, pods), tuple(dict.fromkeys(left_out)))
-
-
-def _target(address: str, route: Route, slices: Sequence[Object]) -> int:
-    """Return the port of an endpoint for the port of a route, or 0 if it has none."""
-    mine = [one for one in slices if any(canonical(each["addresses"][0]) == address for each in one["endpoints"] or ())]
-    ports = [each for one in mine for each in one.get("ports") or () if each.get("port")]
-    name, _, protocol = route.port.rpartition("/")
-    named = (each for each in ports if (each.get("name") or name) == name and each.get("protocol", "TCP") == protocol)
-    return next((int(each["port"]) for each in named), 0)
 
 
 def _of_each_zone(questions: Sequence[Question]) -> list[str]:

@@ -31,8 +31,8 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 class Route:
     """The endpoints that some nodes of a zone use for the cluster IP, for one port and IP family.
 
-    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". `endpoints` are addresses. `crossing` is the
-    number of endpoints in another or an unknown zone (if the node has no zone, all endpoints).
+    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". `targets` are the addresses and ports of the
+    endpoints. `crossing` is the number of endpoints in another or an unknown zone (if the node has no zone, all).
     """
 
     nodes: tuple[str, ...]
@@ -40,14 +40,14 @@ class Route:
     port: str
     family: Family
     tier: str
-    endpoints: tuple[str, ...]
+    targets: tuple[tuple[str, int], ...]
     crossing: int
     because: str
     short: Shortfall = ""
 
     @property
-    def used(self) -> int:
-        return len(self.endpoints)
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(address for address, _ in self.targets)
 
     @property
     def fails(self) -> bool:
@@ -183,4 +183,4 @@ def _route(node: Node, port: ServicePort, family: Family, decision: Decision, zo
     tier = "local" if action.local else TIERS[decision.mode]
     because = action.reason if action.local or decision.mode else decision.hints
     because = because.replace(f"node {node.name}", "the node")
-    return Route((), node.zone, name, family, tier, tuple(each.address for each in action.endpoints), crossing, because)
+    return Route((), node.zone, name, family, tier, tuple(each[:2] for each in action.endpoints), crossing, because)

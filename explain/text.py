@@ -121,7 +121,7 @@ def _table(diagnosis: Diagnosis) -> Table:
     table = Table(*head, box=None, pad_edge=False, header_style="bold")
     for each in diagnosis.routes:
         names, zone = listed(each.nodes), each.zone or "(none)"
-        table.add_row(names, zone, each.label, each.tier, str(each.used), str(each.crossing), each.because)
+        table.add_row(names, zone, each.label, each.tier, str(len(each.targets)), str(each.crossing), each.because)
     return table
 
 
