@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from explain.cluster import Cluster
 from explain.routes import Route
-from explain.wish import wish_of
+from explain.wish import KEYS, wish_of
 from harness.api.client import Object
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
 from reference.endpointslice.labels import SERVICE_NAME, ZONE, is_headless
@@ -95,6 +95,12 @@ class Case:
         patch = json.dumps({"spec": spec}, separators=(",", ":"))
         return f"kubectl -n {self.namespace} patch {of or f'service {self.name}'} -p '{patch}'"
 
+    def again(self, spec: Object) -> str:
+        """Return the command that deletes the Service, and creates it with these fields and a new cluster IP."""
+        change = f" | .spec += {json.dumps(spec, separators=(',', ':'))}" if spec else ""
+        new = f"jq 'del(.spec.clusterIP, .spec.clusterIPs){change}'"
+        return f"{self.kubectl('get -o json')} | {new} | kubectl replace --force -f -"
+
     def further(self, resource: str) -> list[Object]:
         return self.cluster.further[resource, self.namespace]
 
@@ -108,19 +114,21 @@ class Case:
         key, value = topology_annotation(self.service, self.cluster.features)
         return self.kubectl(f"annotate {key}-") if value else self.patch({"trafficDistribution": None})
 
-    def set_field(self, value: str = "") -> str:
-        """Return the command that sets trafficDistribution. By default, the value for the same zone in this release."""
-        value = value or (
-            "PreferSameZone" if self.cluster.features.enabled("PreferSameTrafficDistribution") else "PreferClose"
-        )
-        return self.patch({"trafficDistribution": value})
+    def ask(self, value: str = "") -> str:
+        """Return the command that asks for the zone (or for `value`), by the field if this release has it."""
+        features = self.cluster.features
+        if not value and not features.enabled("ServiceTrafficDistribution"):
+            return self.kubectl(f"annotate {KEYS[not features.at_least(27)]}=Auto --overwrite")
+        same_zone = "PreferSameZone" if features.enabled("PreferSameTrafficDistribution") else "PreferClose"
+        return self.patch({"trafficDistribution": value or same_zone})
 
     @property
     def by_field(self) -> str:
         """Return the commands that remove the annotation, and set the field unless it is set."""
-        key, _ = topology_annotation(self.service, self.cluster.features)
-        remove = self.kubectl(f"annotate {key}-")
-        return remove if self.spec.get("trafficDistribution") else f"{remove}; {self.set_field()}"
+        if not self.cluster.features.enabled("ServiceTrafficDistribution"):
+            return "use Kubernetes 1.31 or newer, and spec.trafficDistribution instead of the annotation"
+        remove = self.kubectl(f"annotate {topology_annotation(self.service, self.cluster.features)[0]}-")
+        return remove if self.spec.get("trafficDistribution") else f"{remove}; {self.ask()}"
 
     @property
     def autoscaler(self) -> Object | None:

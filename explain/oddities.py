@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -10,13 +9,13 @@ from explain.case import Case
 from explain.causes import NOTE, Finding, found, listed, many
 from explain.choosers import choosers
 from explain.outlook import outlook
-from explain.wish import OFF
+from explain.wish import KEYS, OFF, read_wish
+from explain.wish import unread as unread_requests
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints
-from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, is_managed
+from reference.endpointslice.labels import TOPOLOGY_MODE, is_managed
 from reference.objects.endpoints import has_hints, is_ready, name_of
 
-_KEYS = (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)
 _OF_ISTIO = "networking.istio.io/traffic-distribution"
 _ROLES = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
@@ -39,38 +38,22 @@ def of_service(case: Case) -> Iterator[Finding]:
         yield found("session-affinity", patch=case.patch({"sessionAffinity": "None"}))
     if spec.get("publishNotReadyAddresses"):
         yield found("publishes-unready-pods", patch=case.patch({"publishNotReadyAddresses": False}))
-    if spec.get("internalTrafficPolicy") == "Local" and spec.get("trafficDistribution"):
-        patch = case.patch({"internalTrafficPolicy": "Cluster"})
-        yield found("policy-hides-field", field=spec["trafficDistribution"], patch=patch)
 
 
 def unread(case: Case) -> Iterator[Finding]:
     """Yield labels and annotations that should ask for topology, but that no service proxy or controller reads."""
-    metadata, meant = (
-        case.service["metadata"],
-        TOPOLOGY_MODE if case.cluster.features.at_least(27) else TOPOLOGY_AWARE_HINTS,
-    )
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    asks = case.wish or meant in annotations
-    wrong = [("annotation-as-label", "label", key, labels[key]) for key in _KEYS if key in labels]
-    wrong += [
-        ("annotation-misspelt", "annotate", key, annotations[key]) for key in sorted(annotations) if _is_near(key)
-    ]
-    for cause, verb, key, value in wrong:
+    features = case.cluster.features
+    annotations: Object = case.service["metadata"].get("annotations") or {}
+    asks, meant = read_wish(case.service, features), KEYS[not features.at_least(27)]
+    for kind, key, value in unread_requests(case.service, features):
         again = case.kubectl(f"annotate {meant}={value if value in OFF else 'Auto'} --overwrite")
-        change = case.kubectl(f"{verb} {key}-") + ("" if asks else f"; {again}")
-        known = found(cause, key=key, meant=meant, change=change)
-        yield known.weighing(NOTE) if asks else known
-    if not asks and (value := annotations.get(_OF_ISTIO)):
-        yield found("annotation-of-a-mesh", key=_OF_ISTIO, value=value, patch=case.set_field())
-
-
-def _is_near(key: str) -> bool:
-    """Return whether an annotation is nearly one that asks for topology."""
-    if key in _KEYS:
-        return False
-    close = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.85)
-    return bool(close) or ("topology" in key and key.startswith("service.kubernetes.io/"))
+        verb, cause = ("label", "annotation-as-label") if kind == "label" else ("annotate", "annotation-misspelt")
+        change = case.kubectl(f"{verb} {key}-") + ("" if asks or meant in annotations else f"; {again}")
+        if key != TOPOLOGY_MODE or kind == "label" or not features.at_least(27):  # see `annotation-hidden`
+            known = found(cause, key=key, meant=meant, change=change)
+            yield known.weighing(NOTE) if asks else known
+    if not case.wish and annotations.get(_OF_ISTIO):
+        yield found("annotation-of-a-mesh", key=_OF_ISTIO, value=annotations[_OF_ISTIO], patch=case.ask())
 
 
 def _addresses(endpoints: list[Object]) -> Iterator[Finding]:

@@ -17,8 +17,8 @@ from explain.causes import many
 from explain.cluster import Cluster
 from explain.diagnosis import diagnose
 from explain.text import answer
+from explain.wish import asked, wish_of
 from harness.model.escaping import for_json, for_line, for_markdown
-from reference.endpointslice.hints import NoHints, mechanism, topology_annotation
 from reference.proxy.objects import UNREADABLE
 
 _HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "remedy")
@@ -85,10 +85,7 @@ def overview(cluster: Cluster, namespace: str = "") -> Overview:
 def _asks(service: Any, cluster: Cluster) -> bool:
     """Return whether a Service requests topology-aware routing, even with an unknown value."""
     try:
-        asks = not isinstance(mechanism(service, cluster.features), NoHints)
-        return asks or bool(
-            service["spec"].get("trafficDistribution") or topology_annotation(service, cluster.features)[1]
-        )
+        return wish_of(service, cluster.features) != ""
     except (*UNREADABLE, AttributeError):
         return True
 
@@ -98,8 +95,7 @@ def _row(service: Any, cluster: Cluster) -> Row:
     name = f"{metadata.get('namespace', '')}/{metadata['name']}"
     try:
         found = diagnose(service, cluster)
-        key, value = topology_annotation(service, cluster.features)
-        asks = f"{key.rpartition('/')[2]} {value}" if value else str(service["spec"].get("trafficDistribution"))
+        asks = asked(service, cluster.features) or found.asks
     except (*UNREADABLE, AttributeError) as error:
         return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True, failing=True)
     if not found.wanting:

@@ -9,8 +9,9 @@ from explain.case import PROXY_NAME, Case, Question, condition, first_name, port
 from explain.causes import AS_ASKED, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
 from explain.routes import Route, nodes_of
-from explain.wish import OFF
+from explain.wish import OFF, read_wish
 from harness.api.client import Object
+from harness.netns.addresses import by_family
 from reference.endpointslice.hints import NoHints, topology_annotation
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 from reference.objects.endpoints import is_ready, name_of
@@ -25,7 +26,7 @@ def ended(case: Case) -> Finding:
             target = case.spec.get("externalName", "?")
             return found("external-name", target=target, patch=case.patch(spec))
         case "headless":
-            return found("headless", get=case.kubectl("get -o json"))
+            return found("headless", again=case.again({}))
         case _:
             label = case.service["metadata"]["labels"][PROXY_NAME]
             return found("other-proxy", proxy=repr(label), remove=case.kubectl(f"label {PROXY_NAME}-"))
@@ -36,9 +37,10 @@ def words(case: Case) -> Iterator[Finding]:
     key, value = topology_annotation(case.service, case.cluster.features)
     field = case.spec.get("trafficDistribution")
     remove = case.kubectl(f"annotate {key}-")
-    if key == TOPOLOGY_AWARE_HINTS and TOPOLOGY_MODE in annotations and annotations[TOPOLOGY_MODE] != value:
+    if TOPOLOGY_AWARE_HINTS in annotations and annotations.get(TOPOLOGY_MODE, value) != value:
         hidden = {"value": repr(value), "hidden": repr(annotations[TOPOLOGY_MODE])}
-        yield found("annotation-hidden", **hidden, remove=remove)
+        known = found("annotation-hidden", **hidden, remove=remove)
+        yield known.weighing(NOTE) if read_wish(case.service, case.cluster.features) else known
     if value in {"Auto", "auto"} and field is not None:
         yield found("annotation-overrides-field", key=key, value=value, field=field, remove=remove)
     elif value not in {*OFF, "Auto", "auto"}:
@@ -62,7 +64,7 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
     newer = _newer(31, "ServiceTrafficDistribution")
     if field in {"PreferSameZone", "PreferSameNode"}:
         newer = _newer(34, "PreferSameTrafficDistribution")
-    remedy = case.set_field() if features.enabled("ServiceTrafficDistribution") else newer
+    remedy = case.ask() if features.enabled("ServiceTrafficDistribution") else newer
     return found("value-unknown-to-the-controller", decided_by.reason, remedy=remedy)
 
 
@@ -80,10 +82,10 @@ def asks_nothing(case: Case) -> Iterator[Finding]:
     gate = case.cluster.gate_off(API_SERVER, "ServiceTrafficDistribution")
     if gate and case.spec.get("trafficDistribution") is None:
         evidence = (f"feature gate {gate} is off in {API_SERVER}, as its metrics show: it drops trafficDistribution",)
-        remedy = f"{_switch_on(gate, API_SERVER)}; then {case.set_field('PreferClose')}"
+        remedy = f"{_switch_on(gate, API_SERVER)}; then {case.ask('PreferClose')}"
         yield found("asks-for-nothing", case.decided_by.reason, evidence=evidence, remedy=remedy)
     else:
-        yield found("asks-for-nothing", case.decided_by.reason, remedy=case.set_field())
+        yield found("asks-for-nothing", case.decided_by.reason, remedy=case.ask())
 
 
 def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
@@ -135,13 +137,25 @@ def lacking(case: Case, question: Question) -> Iterator[Finding]:
     """Yield why no endpoint has some ports of the Service, in one IP family."""
     of_family = [one for one in case.slices if one["addressType"] == question.family]
     if not any(one.get("endpoints") for one in of_family):
-        there = listed([each for each in case.families if each != question.family]) or "none"
-        look = f"kubectl -n {case.namespace} get pods -o custom-columns=NAME:.metadata.name,IPS:.status.podIPs"
-        yield found("family-without-endpoints", family=question.family, there=there, look=look)
+        others = sorted({one["addressType"] for _, one in case.endpoints})
+        yield _lacking_family(case, question.family, others, f"there are endpoints in {listed(others)}")
         return
     for port in question.ports:
         label = f"{port_name(port)} {question.family}"
         yield replace(_lacking_port(case, port, of_family), ports=(label,))
+
+
+def _lacking_family(case: Case, family: str, others: Sequence[str], there: str) -> Finding:
+    """Return how to drop a family: the second one with a patch, but the first one only together with the Service."""
+    addresses = by_family(case.spec.get("clusterIPs") or [case.spec["clusterIP"]])
+    look = f"kubectl -n {case.namespace} get pods -o custom-columns=NAME:.metadata.name,IPS:.status.podIPs"
+    values, spec = {"family": family, "there": there, "look": look}, {"ipFamilyPolicy": "SingleStack"}
+    if family != next(iter(addresses)):
+        return found("family-without-endpoints", drop=case.patch(spec), **values)
+    kept = next((each for each in others if each in addresses), others[0])
+    place = {"clusterIP": addresses[kept], "clusterIPs": [addresses[kept]]} if kept in addresses else {}
+    again = case.again({**spec, "ipFamilies": [kept], **place})
+    return found("first-family-without-endpoints", again=again, **values)
 
 
 def _lacking_port(case: Case, port: Object, slices: Sequence[Object]) -> Finding:
@@ -194,16 +208,25 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     if case.spec.get("internalTrafficPolicy") == "Local":
         dropped = nodes_of(by_proxies, lambda each: each.fails and "Local" in each.because)
         lost = f"; they are dropped on {many(len(dropped), 'node')} without an endpoint" if dropped else ""
-        asked = case.spec.get("trafficDistribution") or topology_annotation(case.service, case.cluster.features)[1]
-        spec = {"internalTrafficPolicy": "Cluster"} | ({} if asked else {"trafficDistribution": "PreferSameNode"})
-        patch = case.patch(spec) if dropped else ""
-        local = found("internal-policy-local", nodes=dropped, lost=lost, patch=patch)
+        local = found("internal-policy-local", nodes=dropped, lost=lost, patch=_prefer_node(case) if dropped else "")
         yield local if dropped else replace(local.weighing(AS_ASKED), also="")
+        if (field := case.spec.get("trafficDistribution")) and not dropped:
+            yield found("policy-hides-field", field=field, patch=case.patch({"internalTrafficPolicy": "Cluster"}))
     if case.spec.get("type") in {"NodePort", "LoadBalancer"} or case.spec.get("externalIPs"):
         if case.spec.get("externalTrafficPolicy") == "Local":
             yield _external_local(case)
         elif not isinstance(case.decided_by, NoHints):
             yield found("external-clients")
+
+
+def _prefer_node(case: Case) -> str:
+    """Return the commands that let connections leave the node, and keep what the release knows of the wish for it."""
+    local, (key, value) = {"internalTrafficPolicy": "Cluster"}, topology_annotation(case.service, case.cluster.features)
+    if case.cluster.features.enabled("PreferSameTrafficDistribution"):
+        remove = f"{case.kubectl(f'annotate {key}-')}; " if value else ""
+        return remove + case.patch({**local, "trafficDistribution": "PreferSameNode"})
+    asks = case.spec.get("trafficDistribution") or value
+    return case.patch(local) + ("" if asks else f"; {case.ask()}")
 
 
 def _external_local(case: Case) -> Finding:

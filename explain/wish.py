@@ -5,10 +5,13 @@ Each headline, exit code and count is derived from these values, and not from th
 
 from __future__ import annotations
 
+import difflib
+from functools import cache
 from typing import Literal
 
 from harness.api.client import Object
 from reference.endpointslice.hints import topology_annotation
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 from reference.features import Features
 from reference.proxy.objects import topology_keys
 
@@ -22,7 +25,16 @@ OFF = {None, "", "Disabled", "disabled"}
 """The values of the topology annotation that ask for nothing."""
 
 
+KEYS = (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)
+
+
 def wish_of(service: Object, features: Features) -> Wish:
+    """Return what a Service asks for, also if no component reads the request."""
+    values = [value for _, _, value in unread(service, features) if value not in OFF]
+    return read_wish(service, features) or ("zone" if values else "")
+
+
+def read_wish(service: Object, features: Features) -> Wish:
     """Return what a Service asks for. A value that no controller knows counts as a wish for the zone."""
     spec = service["spec"]
     _, annotation = topology_annotation(service, features)
@@ -35,6 +47,34 @@ def wish_of(service: Object, features: Features) -> Wish:
     if spec.get("trafficDistribution"):
         return "node" if spec["trafficDistribution"] == "PreferSameNode" else "zone"
     return "" if annotation in OFF else "zone"
+
+
+def unread(service: Object, features: Features) -> list[tuple[str, str, str]]:
+    """Return the kinds, keys and values of labels and annotations that should ask for topology, but are not read."""
+    metadata, (read, value) = service["metadata"], topology_annotation(service, features)
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    found = [("annotation", key, annotations[key]) for key in sorted(annotations) if key != read and _is_near(key)]
+    if value is None:
+        found += [("label", key, labels[key]) for key in KEYS if key in labels]
+    return found
+
+
+@cache
+def _is_near(key: str) -> bool:
+    """Return whether an annotation is one that asks for topology, or nearly one."""
+    close = difflib.get_close_matches(key, KEYS, n=1, cutoff=0.85)
+    return bool(close) or ("topology" in key and key.startswith("service.kubernetes.io/"))
+
+
+def asked(service: Object, features: Features) -> str:
+    """Return the request of a Service as text, like "topology-mode Auto", or "" if there is none."""
+    spec, read = service["spec"], ("", *topology_annotation(service, features))
+    if spec.get("internalTrafficPolicy") == "Local":
+        return "internalTrafficPolicy Local"
+    requests = ((key, value) for _, key, value in (read, *unread(service, features)) if value not in OFF)
+    said = [f"{key.rpartition('/')[2]} {value}" for key, value in requests]
+    field = str(spec.get("trafficDistribution") or "")
+    return said[0] if said and (read[2] not in OFF or not field) else field
 
 
 def shortfall(wish: Wish, *, tier: str, crosses: bool, on_node: bool) -> Shortfall:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +28,9 @@ _RESOURCES = {each.resource.singular: each.resource.plural for each in KINDS} | 
     each: f"{each}s" for each in ("service", "node", "pod", "endpointslice", "namespace")
 }
 _SHOWS = {"get", "describe", "logs"}
-_REPLACE = " | jq 'del(.spec.clusterIP, .spec.clusterIPs)' | kubectl replace --force -f -"
+_REPLACE = re.compile(
+    r".* \| jq 'del\(\.spec\.clusterIP, \.spec\.clusterIPs\)(?: \| \.spec \+= (.*))?' \| kubectl replace --force -f -"
+)
 
 
 class Applied:
@@ -74,9 +77,9 @@ class Applied:
         changed = {**kept, "services": services, "pods": pods, "further": further}
         return replace(self.seen, **changed)  # type: ignore[arg-type]
 
-    def apply(self, remedy: str) -> bool:
-        """Run the commands of a remedy. Return whether one of them changes something."""
-        changed = [self._run(each) for each in commands(remedy)]
+    def apply(self, commands: Sequence[str]) -> bool:
+        """Run commands. Return whether one of them changes something."""
+        changed = [self._run(each) for each in commands]
         return any(changed)
 
     def settled(self) -> Cluster:
@@ -87,9 +90,10 @@ class Applied:
         return Cluster(replace(now, further={**now.further, "poddisruptionbudgets": budgets}), "released")
 
     def _run(self, command: str) -> bool:
-        if command.endswith(_REPLACE):
+        if replaced := _REPLACE.fullmatch(command):
             service = dict(self.api.get("services", *self.name))
-            service["spec"] = {key: each for key, each in service["spec"].items() if key not in _ADDRESSES}
+            kept = {key: each for key, each in service["spec"].items() if key not in _ADDRESSES}
+            service["spec"] = kept | json.loads(replaced[1] or "{}")
             self.api.delete("services", *self.name)
             self._create("services", {**service, "metadata": _without_place(service["metadata"])})
             return True
@@ -166,11 +170,13 @@ def _alone(endpoint_slice: Object, number: int, seen: Objects) -> Object:
     return {**endpoint_slice, "metadata": {**metadata, "name": name}}
 
 
-def commands(remedy: str) -> list[str]:
-    """Return the commands of the first alternative of a remedy."""
-    first = re.split(r"; or |, or ", remedy)[0]
-    parts = (each.removeprefix("otherwise ") for each in first.split("; "))
-    return [each for each in parts if each.startswith("kubectl ")]
+def alternatives(remedy: str) -> list[list[str]]:
+    """Return the commands of each alternative of a remedy."""
+    found = []
+    for one in re.split(r"; or,? |, or ", remedy):
+        parts = [re.sub("^(otherwise|if [^,]*,) ", "", each) for each in one.split("; ")]
+        found.append([each for each in parts if each.startswith("kubectl ")])
+    return found
 
 
 def now(cluster: Cluster) -> Diagnosis:
@@ -188,15 +194,17 @@ def harm(seen: Objects) -> list[str]:
     together = Applied(seen)
     applied = []
     for each in before.findings:
-        alone = Applied(seen)
-        if not alone.apply(each.remedy):
-            continue
-        after = now(alone.settled())
-        applied.append(each.cause.id)
-        together.apply(each.remedy)
-        if any(one.cause.id == each.cause.id and set(one.nodes) >= set(each.nodes) for one in after.findings):
-            wrong.append(f"{each.cause.id} is still there after: {each.remedy}")
-        if lost := working(before) - working(after):
-            wrong.append(f"{sorted(lost)} fail after: {each.remedy}")
+        for commands in alternatives(each.remedy):
+            alone = Applied(seen)
+            if not alone.apply(commands):
+                continue
+            after = now(alone.settled())
+            if each.cause.id not in applied:
+                applied.append(each.cause.id)
+                together.apply(commands)
+            if any(one.cause.id == each.cause.id and set(one.nodes) >= set(each.nodes) for one in after.findings):
+                wrong.append(f"{each.cause.id} is still there after: {commands}")
+            if lost := working(before) - working(after):
+                wrong.append(f"{sorted(lost)} fail after: {commands}")
     kept = {each.cause.id for each in now(together.settled()).findings} & {*applied}
     return wrong + [f"{each} is there again after the other remedies" for each in kept if len(applied) > 1]

@@ -249,7 +249,7 @@ def _nodes(service: Object, slices: Sequence[Object], route: Mapping[str, object
 def _wish(service: Object) -> str:
     spec, annotations = service["spec"], service["metadata"].get("annotations") or {}
     annotation = next((annotations[key] for key in _MODES if annotations.get(key)), None)
-    if spec.get("internalTrafficPolicy") == "Local" and (spec.get("trafficDistribution") or annotation not in _OFF):
+    if spec.get("internalTrafficPolicy") == "Local":
         return "local"
     if annotation in {"Auto", "auto"}:
         return "cpu"

@@ -211,12 +211,12 @@ def _terminate_all(shop: Shop) -> None:
     shop.end("web-1", "web-2", "web-3")
 
 
-def _served_by_hand(*ports: Port, **fields: Any) -> Change:
+def _served_by_hand(*ports: Port, family: str = "IPv4", **fields: Any) -> Change:
     """Return a function that creates Service `web` with these ports and a slice by hand for them."""
 
     def serve(shop: Shop) -> None:
         shop.serve(selector=None, ports=ports or [Port(80, "TCP", "http")], **fields)
-        shop.publish("a1 a", "b1 b", "c1 c", families=["IPv4"])
+        shop.publish("a1 a", "b1 b", "c1 c", families=[family])
 
     return serve
 
@@ -304,12 +304,22 @@ ROWS = {
     "one of two families": Row(
         "family-without-endpoints",
         _served_by_hand(dual_stack=True),
+        other_commands,
+        "then give the pods addresses of family IPv6; or, if clients need no IPv6, kubectl",
+    ),
+    "the first of two families": Row(
+        "first-family-without-endpoints",
+        _served_by_hand(family="IPv6", dual_stack=True),
         by(lambda shop: shop.cluster.publish(shop.service, [same_zone(each) for each in shop.pods])),
-        "then give the pods addresses of the family, or remove it from ipFamilies",
+        "then give the pods addresses of family IPv4; or, if clients need no IPv4, kubectl",
     ),
     "all pods end": Row("terminating-only", _terminate_all, by(lambda shop: shop.run(EACH_ZONE)), "wait for new pods"),
     "internal policy": Row(
-        "internal-policy-local", served(**LOCAL), commands, '{"spec":{"internalTrafficPolicy":"Cluster"}}', "a2 b2"
+        "internal-policy-local",
+        served(**LOCAL),
+        commands,
+        '"Cluster","trafficDistribution":"PreferSameNode"}}',
+        "a2 b2",
     ),
     "external policy": Row(
         "external-policy-local",
@@ -333,12 +343,20 @@ ROWS = {
         "annotate service web service.kubernetes.io/topology-mode-",
         note=True,
     ),
+    "a misspelt annotation alone": Row(
+        "annotation-misspelt",
+        auto(EACH_NODE, {"service.kubernetes.io/topolgy-mode": "Auto"}),
+        commands,
+        "topology-mode=Auto --overwrite",
+    ),
+    "the annotation as a label alone": Row(
+        "annotation-as-label", served(EACH_NODE, labels=AUTO, asks=None), commands, "topology-mode=Auto --overwrite"
+    ),
     "two annotations": Row(
         "annotation-hidden",
         _two_annotations,
         commands,
         "annotate service web service.kubernetes.io/topology-aware-hints-",
-        note=True,
         real=OF_RELEASES,
         release="1.26",
     ),

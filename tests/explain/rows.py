@@ -41,6 +41,13 @@ IPV6 = {**endpoint("a1"), "addresses": ["fd00::1"]}
 TWO_FAMILIES = service(
     clusterIPs=["10.96.0.9", "fd00:96::9"], ipFamilies=["IPv4", "IPv6"], ipFamilyPolicy="RequireDualStack"
 )
+FIRST_IPV6 = service(
+    clusterIP="fd00:96::9",
+    clusterIPs=["fd00:96::9", "10.96.0.9"],
+    ipFamilies=["IPv6", "IPv4"],
+    ipFamilyPolicy="PreferDualStack",
+)
+ONLY_IPV6 = service(clusterIP="fd00:96::9", clusterIPs=["fd00:96::9"], ipFamilies=["IPv6"])
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ ROWS = {
     "internal policy beside the field": Row(
         "internal-policy-local",
         objects(service(internalTrafficPolicy="Local")),
-        remedy='patch service web -p \'{"spec":{"internalTrafficPolicy":"Cluster"}}\'',
+        remedy='{"spec":{"internalTrafficPolicy":"Cluster","trafficDistribution":"PreferSameNode"}}\'',
         nodes="a2 b2",
         failing="a2 b2",
     ),
@@ -134,6 +141,54 @@ ROWS = {
         "PreferSameNode",
         nodes="a2 b2",
         failing="a2 b2",
+    ),
+    "internal policy beside the annotation": Row(
+        "internal-policy-local",
+        objects(by_annotation(internalTrafficPolicy="Local")),
+        remedy=f'annotate service web {MODE}-; kubectl -n shop patch service web -p \'{{"spec":{{"internal',
+        nodes="a2 b2",
+        failing="a2 b2",
+    ),
+    "internal policy in a release without the value for the node": Row(
+        "internal-policy-local",
+        objects(service(asks="", internalTrafficPolicy="Local"), version="v1.33.0"),
+        remedy='"Cluster"}}\'; kubectl -n shop patch service web -p \'{"spec":{"trafficDistribution":"PreferClose"}}\'',
+        nodes="a2 b2",
+        failing="a2 b2",
+    ),
+    "a release without the field": Row(
+        "asks-for-nothing",
+        objects(service(asks=""), NO_HINTS, version="v1.28.0"),
+        remedy=f"annotate service web {MODE}=Auto --overwrite",
+        crossing=ALL,
+    ),
+    "a misspelt annotation": Row(
+        "annotation-misspelt",
+        objects(service({"service.kubernetes.io/topolgy-mode": "Auto"}, asks=""), NO_HINTS),
+        "connections leave their zone from all 5 nodes: no component reads annotation service.kubernetes.io/topolgy-mo",
+        f"topolgy-mode-; kubectl -n shop annotate service web {MODE}=Auto --overwrite",
+        crossing=ALL,
+    ),
+    "an annotation of a later release": Row(
+        "annotation-misspelt",
+        objects(by_annotation(), NO_HINTS, version="v1.26.3"),
+        f"no component reads annotation {MODE}; did you mean {OLD_KEY}?",
+        f"{MODE}-; kubectl -n shop annotate service web {OLD_KEY}=Auto --overwrite",
+        crossing=ALL,
+    ),
+    "the annotation as a label": Row(
+        "annotation-as-label",
+        objects(service(labels=AUTO, asks=""), NO_HINTS),
+        "is a label of the Service, where no component reads it",
+        f"label service web {MODE}-; kubectl -n shop annotate service web {MODE}=Auto --overwrite",
+        crossing=ALL,
+    ),
+    "an annotation behind the deprecated one": Row(
+        "annotation-hidden",
+        objects(service({OLD_KEY: "Disabled", MODE: "Auto"}, asks=""), NO_HINTS),
+        "connections leave their zone from all 5 nodes: annotation service.kubernetes.io/topology-aware-hints is",
+        f"annotate service web {OLD_KEY}-",
+        crossing=ALL,
     ),
     "gate off": Row(
         "gate-off",
@@ -509,6 +564,21 @@ ROWS |= {
         "family-without-endpoints",
         objects(TWO_FAMILIES),
         "connections over IPv6 fail on all 5 nodes: IPv6: no endpoint has an address of family IPv6",
+        'if clients need no IPv6, kubectl -n shop patch service web -p \'{"spec":{"ipFamilyPolicy":"SingleStack"}}\'',
+        failing=ALL,
+    ),
+    "a first family without slices": Row(
+        "first-family-without-endpoints",
+        objects(FIRST_IPV6),
+        "connections over IPv6 fail on all 5 nodes: IPv6: no endpoint has an address of family IPv6",
+        '"ipFamilies":["IPv4"],"clusterIP":"10.96.0.9","clusterIPs":["10.96.0.9"]}\' | kubectl replace --force -f -',
+        failing=ALL,
+    ),
+    "an only family without slices": Row(
+        "first-family-without-endpoints",
+        objects(ONLY_IPV6),
+        "connections fail on all 5 nodes: no endpoint has an address of family IPv6, which is the first family",
+        '.spec += {"ipFamilyPolicy":"SingleStack","ipFamilies":["IPv4"]}\' | kubectl replace --force -f -',
         failing=ALL,
     ),
     "nodes whose program reads no hints": Row(
@@ -550,7 +620,6 @@ class Note:
 
 SERVICE = "kubectl -n shop {} service web {}".format
 UNASK = SERVICE("annotate", "service.kubernetes.io/topology-mode-")
-ANNOTATE = SERVICE("annotate", f"{MODE}=Auto --overwrite")
 OTHERWISE = "nothing, if the mesh should choose for clients of shop; otherwise kubectl {} namespace shop {}-".format
 PATCH = "kubectl -n shop patch {} web -p '{{\"spec\":{}}}'".format
 ONE_BY_ONE = '{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}'
@@ -647,20 +716,10 @@ NOTES = {
         objects(service({"cloud.google.com/neg": '{"ingress": true}'})),
         "look for the zone setting of the load balancer",
     ),
-    "a misspelt annotation": Note(
-        "annotation-misspelt",
-        objects(service({"service.kubernetes.io/topology-modes": "Auto"}, asks=""), NO_HINTS),
-        f"{SERVICE('annotate', 'service.kubernetes.io/topology-modes-')}; {ANNOTATE}",
-    ),
     "a misspelt annotation beside the field": Note(
         "annotation-misspelt",
         objects(service({"service.kubernetes.io/topology-awareness": "Auto"})),
         SERVICE("annotate", "service.kubernetes.io/topology-awareness-"),
-    ),
-    "the annotation as a label": Note(
-        "annotation-as-label",
-        objects(service(labels=AUTO, asks=""), NO_HINTS),
-        f"{SERVICE('label', f'{MODE}-')}; {ANNOTATE}",
     ),
     "the annotation of a mesh": Note(
         "annotation-of-a-mesh",

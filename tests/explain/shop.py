@@ -158,7 +158,7 @@ def run(shop: Shop, remedy: str) -> None:
 
 def other_commands(shop: Shop, finding: Finding) -> None:
     """Run the commands of the second remedy. The text offers two remedies."""
-    run(shop, finding.remedy.partition("; or ")[2])
+    run(shop, re.split(r"; or(?:, if [^,]*,)? ", finding.remedy)[1])
 
 
 def scale(shop: Shop, finding: Finding) -> None:
