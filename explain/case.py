@@ -12,7 +12,7 @@ from explain.wish import KEYS, wish_of
 from harness.api.client import Object
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
 from reference.endpointslice.labels import SERVICE_NAME, ZONE, is_headless
-from reference.objects.endpoints import is_ready, name_of
+from reference.objects.endpoints import is_ready
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
@@ -107,12 +107,6 @@ class Case:
     def patch_slice(self, name: str, changes: Sequence[Object]) -> str:
         patch = json.dumps(changes, separators=(",", ":"))
         return f"kubectl -n {self.namespace} patch endpointslice {name} --type=json -p '{patch}'"
-
-    @property
-    def unask(self) -> str:
-        """Return the command after which the Service asks for nothing."""
-        key, value = topology_annotation(self.service, self.cluster.features)
-        return self.kubectl(f"annotate {key}-") if value else self.patch({"trafficDistribution": None})
 
     def ask(self, value: str = "") -> str:
         """Return the command that asks for the zone (or for `value`), by the field if this release has it."""
@@ -227,10 +221,6 @@ def condition(endpoint: Object, name: str, *, default: bool = False) -> bool:
     """Return a condition of an endpoint, or `default` if it is unset."""
     value = (endpoint.get("conditions") or {}).get(name)
     return default if value is None else bool(value)
-
-
-def first_name(endpoints: Sequence[Object]) -> str:
-    return min(map(name_of, endpoints))
 
 
 def label(node: str) -> str:

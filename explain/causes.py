@@ -108,10 +108,12 @@ def found(
     return Finding(known, says, tuple(nodes), tuple(evidence), remedy, also)
 
 
-def many(number: int, thing: str, verbs: str = "") -> str:
-    """Return "1 node" or "2 nodes". With verbs "runs/run", return "1 node runs" or "2 nodes run"."""
-    one, _, several = verbs.partition("/")
-    return f"{number} {thing}{'' if number == 1 else 's'} {one if number == 1 else several}".rstrip()
+def many(subject: int | Sequence[str], thing: str = "", verbs: str = "") -> str:
+    """Return "1 node" or "2 nodes", or for names "node a" or "nodes a b". With verbs "runs/run", add one of them."""
+    number = subject if isinstance(subject, int) else len(subject)
+    noun = f"{thing}{'' if number == 1 else 's'}" if thing else ""
+    words = [str(subject), noun] if isinstance(subject, int) else [noun, listed(subject)]
+    return " ".join(filter(None, [*words, verbs.split("/")[number != 1] if verbs else ""]))
 
 
 def listed(names: Sequence[str]) -> str:

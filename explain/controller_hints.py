@@ -9,7 +9,7 @@ from explain.causes import Finding, found, listed, many
 from explain.numbers import enough, floating_point_refuses, overloads
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
-from reference.endpointslice.hints import CpuHeuristic, SamePlace, endpoint_hints
+from reference.endpointslice.hints import CpuHeuristic, SamePlace, endpoint_hints, topology_annotation
 from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, ZONE
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
@@ -84,7 +84,9 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
 def _give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
     """Return the commands that hint endpoints for their zone, or one that withdraws the wish if a zone is unknown."""
     if not all(each.get("zone") for each, _ in endpoints):
-        return f"{case.unask}, or let the writer of the slices give each endpoint a zone and a hint"
+        key, value = topology_annotation(case.service, case.cluster.features)
+        unask = case.kubectl(f"annotate {key}-") if value else case.patch({"trafficDistribution": None})
+        return f"{unask}, or let the writer of the slices give each endpoint a zone and a hint"
     patches: dict[str, list[Object]] = {}
     for each, one in endpoints:
         number = next(number for number, other in enumerate(one["endpoints"]) if other is each)

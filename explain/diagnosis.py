@@ -17,7 +17,7 @@ from explain.controller_hints import hints, zones_of
 from explain.oddities import oddities, unread
 from explain.proxy_hints import implementations, of_nodes, proxies
 from explain.routes import UNPARSED, Route, nodes_of, routes
-from explain.service_intent import asks_nothing, ended, keys, lacking, nobody, not_ready, policies, words
+from explain.service_intent import asks_nothing, ended, external, keys, lacking, nobody, not_ready, policies, words
 from explain.wish import Wish
 from harness.api.client import Object
 from reference.endpointslice.hints import NoHints
@@ -117,7 +117,7 @@ def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
 
 def _scope(finding: Finding, route: Route) -> Sequence[str]:
     """Return the nodes of a route that a finding is about."""
-    if finding.ports and route.label not in finding.ports:
+    if finding.ports and not route.label.startswith(finding.ports):
         return ()
     return [each for each in route.nodes if each in finding.nodes] if finding.nodes else route.nodes
 
@@ -152,7 +152,8 @@ def _ports_of(endpoint_slice: Object) -> str:
     return ", ".join(f"{each.get('name') or repr('')} {each.get('port', '?')}" for each in ports) or "none"
 
 
-def _findings(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
+def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
+    by_proxies = [each for each in of_all if each.clients == "internal"]
     if case.ends:
         yield ended(case)
         return
@@ -167,6 +168,7 @@ def _findings(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         yield none
         return
     yield from policies(case, by_proxies)
+    yield from external(case, [each for each in of_all if each.clients == "external"])
     unasked = isinstance(case.decided_by, NoHints) and not any(map(any_hints, case.slices))
     wrong = [*unread(case)]
     yield from wrong

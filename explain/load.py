@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from explain.case import endpoints_of
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
-from explain.routes import zones_of_endpoints
 from harness.api.client import Object
 from harness.errors import UsageError
 from reference.objects.endpoints import is_ready
@@ -41,11 +40,12 @@ def shares(found: Diagnosis, slices: Sequence[Object], cluster: Cluster, clients
 
     `clients` is "nodes", "cpu", or shares of zones like "a=5,b=3". Raises `UsageError`.
     """
-    weight, zones = _weights(clients, cluster), zones_of_endpoints(slices)
-    borne = {canonical(each["addresses"][0]): 0.0 for each, _ in endpoints_of(slices) if is_ready(each)}
+    weight, known = _weights(clients, cluster), endpoints_of(slices)
+    zones = {canonical(each["addresses"][0]): str(each.get("zone") or "") for each, _ in known}
+    borne = {canonical(each["addresses"][0]): 0.0 for each, _ in known if is_ready(each)}
     even, total = 1 / len(borne) if borne else 0.0, 0.0
     first: dict[str, str] = {}
-    for route in (each for each in found.routes if first.setdefault(each.family, each.port) == each.port):
+    for route in (each for each in found.routes if first.setdefault(each.family, each.label) == each.label):
         heavy = sum(map(weight, route.nodes))
         total += heavy
         for address in route.endpoints:

@@ -9,8 +9,7 @@ from explain.case import Case
 from explain.causes import NOTE, Finding, found, listed, many
 from explain.choosers import choosers
 from explain.outlook import outlook
-from explain.wish import KEYS, OFF, read_wish
-from explain.wish import unread as unread_requests
+from explain.wish import KEYS, OFF, read_wish, unread_requests
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints
 from reference.endpointslice.labels import TOPOLOGY_MODE, is_managed
@@ -84,11 +83,8 @@ def _of_hints(case: Case, hinted: list[tuple[Object, Object]]) -> Iterator[Findi
 
 
 def _places(case: Case, ready: list[Object]) -> Iterator[Finding]:
-    lost = sorted({
-        str(each.get("nodeName")) for each in ready
-        if each.get("nodeName") in case.cluster.nodes and not case.cluster.nodes[each["nodeName"]].ready
-    })  # fmt: skip
-    if lost:
+    nodes = {name for name, node in case.cluster.nodes.items() if not node.ready}
+    if lost := sorted(nodes & {str(each.get("nodeName")) for each in ready}):
         yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=lost[0])
 
 

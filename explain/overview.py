@@ -17,8 +17,9 @@ from explain.causes import many
 from explain.cluster import Cluster
 from explain.diagnosis import diagnose
 from explain.text import answer
-from explain.wish import asked, wish_of
+from explain.wish import wish_of
 from harness.model.escaping import for_json, for_line, for_markdown
+from reference.endpointslice.hints import topology_annotation
 from reference.proxy.objects import UNREADABLE
 
 _HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "remedy")
@@ -95,7 +96,9 @@ def _row(service: Any, cluster: Cluster) -> Row:
     name = f"{metadata.get('namespace', '')}/{metadata['name']}"
     try:
         found = diagnose(service, cluster)
-        asks = asked(service, cluster.features) or found.asks
+        key, value = topology_annotation(service, cluster.features)
+        by_key = f"{key.rpartition('/')[2]} {value}" if value else service["spec"].get("trafficDistribution")
+        asks = str(by_key if by_key and found.wish != "local" else f"the {found.wish}")
     except (*UNREADABLE, AttributeError) as error:
         return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True, failing=True)
     if not found.wanting:

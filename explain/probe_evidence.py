@@ -133,7 +133,7 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
     slices = cluster.slices.get((metadata["namespace"], metadata["name"]), ())
     questions: list[Question] = []
     left_out: list[str] = []
-    for route in found_now.routes:
+    for route in (each for each in found_now.routes if each.clients == "internal"):
         if not route.port.endswith("/TCP"):
             left_out.append(f"port {route.port}: a probe would need more than a connection")
         elif route.family in addresses and (node := _client(route, ready, [each.node for each in questions])):
@@ -156,12 +156,9 @@ def plan(found_now: Diagnosis, cluster: Cluster, ready: Sequence[str]) -> Plan:
 
 def _of_each_zone(questions: Sequence[Question]) -> list[str]:
     """Return the nodes in an order that takes one node of each zone before the second node of any zone."""
-    zones: dict[str, str] = {each.node: each.zone for each in questions}
-    held = Counter[str]()
-    turns = {}
-    for node, zone in zones.items():
-        turns[node] = held[zone]
-        held[zone] += 1
+    zones = {each.node: each.zone for each in questions}
+    places = [*zones.values()]
+    turns = {node: places[:number].count(zone) for number, (node, zone) in enumerate(zones.items())}
     return sorted(zones, key=turns.__getitem__)
 
 
@@ -184,12 +181,9 @@ def _servers(slices: Sequence[Object], pods: Mapping[str, Object]) -> dict[str, 
 
 def _tell(servers: Mapping[str, Server], pods: Mapping[str, Object]) -> bool:
     """Return whether all servers run the standard test image, which returns the name of the server."""
-    return bool(servers) and all(each.name in pods and _is_test_image(pods[each.name]) for each in servers.values())
-
-
-def _is_test_image(pod: Object) -> bool:
-    images = [str(each.get("image", "")) for each in pod["spec"].get("containers") or ()]
-    return bool(images) and all(_TEST_IMAGE in each.rpartition("/")[2] for each in images)
+    containers = [pods.get(each.name, {"spec": {}})["spec"].get("containers") for each in servers.values()]
+    images = [each and [str(one.get("image", "")).rpartition("/")[2] for one in each] for each in containers]
+    return bool(images) and all(each and all(_TEST_IMAGE in one for one in each) for each in images)
 
 
 def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: Cluster) -> Diagnosis:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from explain.case import Case, condition, first_name, label
+from explain.case import Case, condition, label
 from explain.causes import SHOWN, Finding, found, listed, many
 from explain.cluster import LateLabel
 from explain.components import PROXY
@@ -108,7 +108,7 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
     if any(condition(each, "terminating") for each in mine):
         cause, remedy = "zone-terminating", _one_by_one(case)
     elif mine:
-        cause, remedy = "zone-not-ready", case.of_pod("describe", first_name(mine))
+        cause, remedy = "zone-not-ready", case.of_pod("describe", min(map(name_of, mine)))
     return found(cause, nodes=names, evidence=evidence, remedy=remedy, zone=zone, **values)
 
 

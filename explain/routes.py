@@ -11,15 +11,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from explain.cluster import Cluster, Node
 from explain.wish import Shortfall, Wish, shortfall, wish_of
 from harness.api.client import Object
 from reference.objects.topology_keys import Labels
-from reference.proxy.decision import Decision, Endpoint, Family, Forward, Place, ServicePort, decide, describe
+from reference.proxy.decision import (
+    Action,
+    Decision,
+    Drop,
+    Endpoint,
+    Family,
+    Forward,
+    Place,
+    ServicePort,
+    decide,
+    describe,
+)
 from reference.proxy.node_labels import NodeLabels
-from reference.proxy.objects import UNREADABLE, canonical, read_slice, service_ports, topology_keys
+from reference.proxy.objects import UNREADABLE, read_slice, service_ports, topology_keys
 
 UNPARSED = "an EndpointSlice has an address that no proxy can parse"
 """The reason of the routes of a Service for which proxies write no rules."""
@@ -31,8 +42,9 @@ TIERS = {"PreferSameNode": "node", "PreferSameZone": "zone", "": "anywhere", "To
 class Route:
     """The endpoints that some nodes of a zone use for the cluster IP, for one port and IP family.
 
-    `tier` is "node", "zone", "anywhere", "local", "keys" or "nowhere". `targets` are the addresses and ports of the
-    endpoints. `crossing` is the number of endpoints in another or an unknown zone (if the node has no zone, all).
+    With `clients` "external", they are those for clients outside the cluster under externalTrafficPolicy Local. `tier`
+    is "node", "zone", "anywhere", "local", "keys", "nowhere", or "excluded" by health checks. `targets` are addresses
+    and ports. `crossing` is the number of endpoints in another or an unknown zone (if the node has no zone, all).
     """
 
     nodes: tuple[str, ...]
@@ -44,6 +56,7 @@ class Route:
     crossing: int
     because: str
     short: Shortfall = ""
+    clients: Literal["internal", "external"] = "internal"
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -55,8 +68,8 @@ class Route:
 
     @property
     def label(self) -> str:
-        """The port and IP family, like "http/TCP IPv4"."""
-        return f"{self.port} {self.family}"
+        """The port and IP family, like "http/TCP IPv4", or "http/TCP IPv4 external"."""
+        return f"{self.port} {self.family}{' external' if self.clients == 'external' else ''}"
 
 
 def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> tuple[Route, ...]:
@@ -88,17 +101,26 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
         for (port, family), (endpoints, zones) in by_release[one.version].items():
             seen = endpoints
             if one.reads == "field" and wish not in {"zone", "cpu"}:  # hints that are not asked for are not followed
-                seen = [each._replace(zone_hints=frozenset(), node_hints=_node(each, wish)) for each in endpoints]
+                named = [frozenset({each.node} - {""} if wish == "node" else ()) for each in endpoints]
+                pairs = zip(endpoints, named, strict=True)
+                seen = [each._replace(zone_hints=frozenset(), node_hints=on) for each, on in pairs]
             decision = decide(port, seen, place, cluster.behaviour(one.version, one.reads))
             on_node = wish == "node" and any(each.ready and each.node == one.name for each in endpoints)
             route = _route(one, port, family, decision, zones)
             short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), on_node=on_node)
             found[replace(route, short=short) if short else route] += names
+            if port.external_local and decision.outside:
+                route = _route(one, port, family, replace(decision, cluster_ip=decision.outside), zones)
+                found[_external(route, service, decision.outside)] += names
     return found
 
 
-def _node(endpoint: Endpoint, wish: Wish) -> frozenset[str]:
-    return frozenset({endpoint.node} - {""}) if wish == "node" else frozenset()
+def _external(route: Route, service: Object, action: Action) -> Route:
+    """Return the route of external clients. Load balancers leave out nodes whose health checks report no endpoint."""
+    if isinstance(action, Drop) and service["spec"].get("type") == "LoadBalancer":
+        because = f"health checks of the load balancer exclude the node: {action.reason}"
+        return replace(route, clients="external", tier="excluded", because=because)
+    return replace(route, clients="external", short="fails" if route.tier == "nowhere" else "")
 
 
 def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tuple[str, ...]:
@@ -158,15 +180,6 @@ def _ports(
                     }
             found[port, family] = endpoints, zones
     return found
-
-
-def zones_of_endpoints(slices: Iterable[Object]) -> dict[str, str]:
-    return {
-        canonical(address): str(each.get("zone") or "")
-        for one in slices
-        for each in one.get("endpoints") or ()
-        for address in each["addresses"]
-    }
 
 
 def _name(port: ServicePort) -> str:

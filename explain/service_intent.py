@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from explain.case import PROXY_NAME, Case, Question, condition, first_name, port_name, slice_port
+from explain.case import PROXY_NAME, Case, Question, condition, port_name, slice_port
 from explain.causes import AS_ASKED, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
 from explain.routes import Route, nodes_of
@@ -14,7 +14,7 @@ from harness.api.client import Object
 from harness.netns.addresses import by_family
 from reference.endpointslice.hints import NoHints, topology_annotation
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
-from reference.objects.endpoints import is_ready, name_of
+from reference.objects.endpoints import name_of
 from reference.proxy.objects import topology_keys
 
 
@@ -128,7 +128,7 @@ def not_ready(case: Case, question: Question) -> Iterator[Finding]:
         yield found("terminating-only", names=names)
     failing = nodes_of(question.routes, lambda each: each.fails)
     if failing or not serve:
-        count, describe = many(len(endpoints), "endpoint"), case.of_pod("describe", first_name(endpoints))
+        count, describe = many(len(endpoints), "endpoint"), case.of_pod("describe", min(map(name_of, endpoints)))
         nodes = failing if serve else ()
         yield found("no-ready-endpoint", nodes=nodes, count=count, names=names, describe=describe)
 
@@ -212,11 +212,6 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
         yield local if dropped else replace(local.weighing(AS_ASKED), also="")
         if (field := case.spec.get("trafficDistribution")) and not dropped:
             yield found("policy-hides-field", field=field, patch=case.patch({"internalTrafficPolicy": "Cluster"}))
-    if case.spec.get("type") in {"NodePort", "LoadBalancer"} or case.spec.get("externalIPs"):
-        if case.spec.get("externalTrafficPolicy") == "Local":
-            yield _external_local(case)
-        elif not isinstance(case.decided_by, NoHints):
-            yield found("external-clients")
 
 
 def _prefer_node(case: Case) -> str:
@@ -229,12 +224,20 @@ def _prefer_node(case: Case) -> str:
     return case.patch(local) + ("" if asks else f"; {case.ask()}")
 
 
-def _external_local(case: Case) -> Finding:
-    """Return which nodes give no answer to clients outside the cluster."""
-    endpoints = [each for each, _ in case.endpoints]
-    usable = {str(each.get("nodeName") or "") for each in endpoints if is_ready(each)}
-    if not usable:
-        usable = {str(each.get("nodeName") or "") for each in endpoints if condition(each, "serving")}
-    silent = tuple(name for name in case.cluster.nodes if name not in usable)
-    lost = f"; {listed(silent)} have no endpoint, and do not answer them" if silent else ""
-    return found("external-policy-local", nodes=silent, lost=lost)
+def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
+    """Yield where clients outside the cluster get, and which nodes give them no answer under policy Local."""
+    if case.spec.get("type") not in {"NodePort", "LoadBalancer"} and not case.spec.get("externalIPs"):
+        return
+    if case.spec.get("externalTrafficPolicy") != "Local":
+        yield from () if isinstance(case.decided_by, NoHints) else [found("external-clients")]
+        return
+    if dropped := nodes_of(outside, lambda each: each.fails and "Local" in each.because):
+        values = {"usable": listed(nodes_of(outside, lambda each: bool(each.targets)))}
+        values |= {"lost": many(dropped, "", "has no endpoint, and does/have no endpoint, and do")}
+        patch = case.patch({"externalTrafficPolicy": "Cluster"})
+        silent = found("external-clients-dropped", nodes=dropped, patch=patch, **values)
+        yield replace(silent, ports=tuple({each.label: None for each in outside}))
+    else:
+        excluded = nodes_of(outside, lambda each: each.tier == "excluded")
+        lost = f"; its health checks exclude {listed(excluded)}, without an endpoint" if excluded else ""
+        yield found("external-policy-local", nodes=excluded, lost=lost)

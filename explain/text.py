@@ -11,7 +11,7 @@ from explain.causes import AS_ASKED, Finding, listed, many
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
 from explain.load import Share
-from explain.routes import nodes_of
+from explain.routes import Route, nodes_of
 from reference.features import GATES
 
 
@@ -49,9 +49,17 @@ def _well(diagnosis: Diagnosis) -> str:
 
 
 def _failing_ports(diagnosis: Diagnosis) -> str:
-    """Return which ports or families fail, or "" if all do."""
-    every = {(each.port, each.family) for each in diagnosis.routes}
-    fail = {(each.port, each.family) for each in diagnosis.routes if each.fails}
+    """Return which clients fail if not all do, and to which ports or families."""
+    clients = {each.clients for each in diagnosis.routes if each.fails}
+    if clients == {"external"} and not diagnosis.seen_failing:
+        outside = tuple(each for each in diagnosis.routes if each.clients == "external")
+        return f" from outside the cluster{_of_ports(outside)}"
+    return _of_ports(diagnosis.routes)
+
+
+def _of_ports(routes: Sequence[Route]) -> str:
+    every = {(each.port, each.family) for each in routes}
+    fail = {(each.port, each.family) for each in routes if each.fails}
     if fail in (every, set()):
         return ""
     ports = sorted({port for port, _ in fail})
@@ -170,7 +178,8 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         for each in diagnosis.findings
     ]
     routes = [
-        fields(each, "nodes zone port family endpoints because short") | {"uses": each.tier, "elsewhere": each.crossing}
+        fields(each, "nodes zone port family clients endpoints because short")
+        | {"uses": each.tier, "elsewhere": each.crossing}
         for each in diagnosis.routes
     ]
     own = fields(diagnosis, "asks wish wanting unmet nodes crossing failing uncertain hints")

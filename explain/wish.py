@@ -30,7 +30,7 @@ KEYS = (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)
 
 def wish_of(service: Object, features: Features) -> Wish:
     """Return what a Service asks for, also if no component reads the request."""
-    values = [value for _, _, value in unread(service, features) if value not in OFF]
+    values = [value for _, _, value in unread_requests(service, features) if value not in OFF]
     return read_wish(service, features) or ("zone" if values else "")
 
 
@@ -49,7 +49,7 @@ def read_wish(service: Object, features: Features) -> Wish:
     return "" if annotation in OFF else "zone"
 
 
-def unread(service: Object, features: Features) -> list[tuple[str, str, str]]:
+def unread_requests(service: Object, features: Features) -> list[tuple[str, str, str]]:
     """Return the kinds, keys and values of labels and annotations that should ask for topology, but are not read."""
     metadata, (read, value) = service["metadata"], topology_annotation(service, features)
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
@@ -64,17 +64,6 @@ def _is_near(key: str) -> bool:
     """Return whether an annotation is one that asks for topology, or nearly one."""
     close = difflib.get_close_matches(key, KEYS, n=1, cutoff=0.85)
     return bool(close) or ("topology" in key and key.startswith("service.kubernetes.io/"))
-
-
-def asked(service: Object, features: Features) -> str:
-    """Return the request of a Service as text, like "topology-mode Auto", or "" if there is none."""
-    spec, read = service["spec"], ("", *topology_annotation(service, features))
-    if spec.get("internalTrafficPolicy") == "Local":
-        return "internalTrafficPolicy Local"
-    requests = ((key, value) for _, key, value in (read, *unread(service, features)) if value not in OFF)
-    said = [f"{key.rpartition('/')[2]} {value}" for key, value in requests]
-    field = str(spec.get("trafficDistribution") or "")
-    return said[0] if said and (read[2] not in OFF or not field) else field
 
 
 def shortfall(wish: Wish, *, tier: str, crosses: bool, on_node: bool) -> Shortfall:

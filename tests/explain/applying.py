@@ -188,6 +188,11 @@ def working(found: Diagnosis) -> set[tuple[str, str]]:
     return {(name, each.label) for each in found.routes for name in each.nodes if not each.fails}
 
 
+def _inside(label: str) -> str:
+    """Return the label of the routes that external clients share with others under policy Cluster."""
+    return label.removesuffix(" external")
+
+
 def harm(seen: Objects) -> list[str]:
     """Return what is wrong after the remedies of an answer: each alone, and all of them in order."""
     before, wrong = now(Cluster(Applied(seen).objects, "released")), []
@@ -204,7 +209,8 @@ def harm(seen: Objects) -> list[str]:
                 together.apply(commands)
             if any(one.cause.id == each.cause.id and set(one.nodes) >= set(each.nodes) for one in after.findings):
                 wrong.append(f"{each.cause.id} is still there after: {commands}")
-            if lost := working(before) - working(after):
+            well = working(after)
+            if lost := {(name, label) for name, label in working(before) - well if (name, _inside(label)) not in well}:
                 wrong.append(f"{sorted(lost)} fail after: {commands}")
     kept = {each.cause.id for each in now(together.settled()).findings} & {*applied}
     return wrong + [f"{each} is there again after the other remedies" for each in kept if len(applied) > 1]

@@ -152,15 +152,18 @@ def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
         elsewhere = sum(not each["zone"] or there.get(one) != each["zone"] for one in used)
         if elsewhere != each["elsewhere"]:
             yield f"{each['nodes']}: {each['elsewhere']} elsewhere, but {elsewhere} of {used}"
-        if (each["uses"] == "nowhere") != (not used):
+        if (each["uses"] in {"nowhere", "excluded"}) != (not used):
             yield f"{each['nodes']} use {each['uses']}: {used}"
         for name in each["nodes"]:
             if zones[name] != each["zone"]:
                 yield f"{name} is in zone {zones[name]}, not {each['zone']}"
-            failing |= {name} if not used else set()
+            fails = not used and not _is_avoided(service, each, slices)
+            failing |= {name} if fails else set()
             crossing |= {name} if elsewhere else set()
             on_node = {str(one) for one, node in _nodes(service, slices, each).items() if node == name}
-            unmet |= {name} if _short(service, used, elsewhere, on_node, uses=each["uses"]) else set()
+            external = each["clients"] == "external"
+            short = fails if external or not used else _short(service, used, elsewhere, on_node, uses=each["uses"])
+            unmet |= {name} if short else set()
     asks = _wish(service) != ""
     row, says = answer.row, str(told["answer"])
     expected = {"failing": sorted(failing), "crossing": sorted(crossing), "unmet": sorted(unmet)}
@@ -194,13 +197,15 @@ def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
 
 def _coverage(service: Object, routes: Sequence[Mapping[str, object]], zones: Mapping[str, str]) -> str:
     spec = service["spec"]
+    local = spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local"
     wanted = sorted(
-        (name, f"{port.get('name') or port['port']}/{port['protocol']}", family)
+        (name, f"{port.get('name') or port['port']}/{port['protocol']}", family, clients)
         for name in zones
+        for clients in (["internal", "external"] if local else ["internal"])
         for port in spec["ports"]
         for family in spec["ipFamilies"]
     )
-    there = sorted((name, each["port"], each["family"]) for each in routes for name in each["nodes"])  # type: ignore[attr-defined]
+    there = sorted((name, each["port"], each["family"], each["clients"]) for each in routes for name in each["nodes"])  # type: ignore[attr-defined]
     return "" if there == wanted else f"the routes are not one for each node, port and family: {there}"
 
 
@@ -224,7 +229,8 @@ def _endpoints(service: Object, slices: Sequence[Object], route: Mapping[str, ob
     """
     ready: dict[str, str] = {}
     serving: dict[str, str] = {}
-    local = service["spec"].get("internalTrafficPolicy") == "Local"
+    policy = {"internal": service["spec"].get("internalTrafficPolicy"), "external": "Local"}
+    local = policy.get(str(route["clients"])) == "Local"
     for each in _of_route(service, slices, route):
         conditions, zone = each["conditions"], each.get("zone", "")
         if local and [each["nodeName"]] != route["nodes"]:
@@ -235,6 +241,12 @@ def _endpoints(service: Object, slices: Sequence[Object], route: Mapping[str, ob
         elif conditions.get("terminating") and conditions.get("serving", conditions.get("ready", True)):
             serving[address] = zone
     return ready or serving
+
+
+def _is_avoided(service: Object, route: Mapping[str, object], slices: Sequence[Object]) -> bool:
+    """Return whether the health checks of a load balancer keep external clients from the nodes of a route."""
+    elsewhere = _endpoints(service, slices, {**route, "clients": "any"})
+    return route["clients"] == "external" and service["spec"]["type"] == "LoadBalancer" and bool(elsewhere)
 
 
 def _nodes(service: Object, slices: Sequence[Object], route: Mapping[str, object]) -> dict[str, str]:
@@ -299,7 +311,7 @@ def _cells(route: Mapping[str, object]) -> tuple[str, ...]:
     nodes, endpoints = route["nodes"], route["endpoints"]
     assert isinstance(nodes, list)
     assert isinstance(endpoints, list)
-    label = f"{route['port']} {route['family']}"
+    label = f"{route['port']} {route['family']}" + (" external" if route["clients"] == "external" else "")
     return (
         " ".join(nodes), str(route["zone"] or "(none)"), label, str(route["uses"]), str(len(endpoints)),
         str(route["elsewhere"]),

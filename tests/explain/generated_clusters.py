@@ -75,7 +75,8 @@ def _with_further(seen: Objects, drawn: random.Random) -> Objects:
 def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:
     families = [life.family, *([of_family(life)] if state.dual else [])]
     addresses = ["10.96.0.9" if each == "IPv4" else "fd00:96::9" for each in families]
-    more = {"externalTrafficPolicy": state.external} if state.type != "ClusterIP" else {}
+    outside = state.type != "ClusterIP"
+    more = {"externalTrafficPolicy": state.external} if outside else {}
     selected = drawn.choice([{"app": "web"}, None])
     asked = service(
         drawn.choice(_ANNOTATIONS),
@@ -86,7 +87,10 @@ def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:
         ipFamilies=families,
         ipFamilyPolicy="RequireDualStack" if state.dual else "SingleStack",
         internalTrafficPolicy=state.internal,
-        ports=[{"name": name, "port": port, "protocol": life.protocol} for name, port in _NUMBERS.values()],
+        ports=[
+            {"name": name, "port": port, "protocol": life.protocol} | ({"nodePort": port + 30_000} if outside else {})
+            for name, port in _NUMBERS.values()
+        ],
         selector=selected,
         **more,
     )

@@ -321,9 +321,16 @@ ROWS = {
         '"Cluster","trafficDistribution":"PreferSameNode"}}',
         "a2 b2",
     ),
-    "external policy": Row(
-        "external-policy-local",
+    "external policy at node ports": Row(
+        "external-clients-dropped",
         served(type="NodePort", external_traffic_policy="Local"),
+        other_commands,
+        "let these clients use nodes with an endpoint (a1 b1 c1)",
+        "a2 b2",
+    ),
+    "external policy of a load balancer": Row(
+        "external-policy-local",
+        served(type="LoadBalancer", external_traffic_policy="Local"),
         by(lambda shop: shop.patch(externalTrafficPolicy="Cluster")),
         "nothing, if the Service must see the addresses of its clients",
         "a2 b2",

@@ -48,6 +48,7 @@ FIRST_IPV6 = service(
     ipFamilyPolicy="PreferDualStack",
 )
 ONLY_IPV6 = service(clusterIP="fd00:96::9", clusterIPs=["fd00:96::9"], ipFamilies=["IPv6"])
+NODE_PORT = [{"port": 80, "protocol": "TCP", "targetPort": 8080, "nodePort": 30080}]
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,30 @@ ROWS = {
         "connections leave their zone from all 5 nodes: annotation service.kubernetes.io/topology-aware-hints is",
         f"annotate service web {OLD_KEY}-",
         crossing=ALL,
+    ),
+    "external policy at node ports": Row(
+        "external-clients-dropped",
+        objects(service(type="NodePort", externalTrafficPolicy="Local", ports=NODE_PORT)),
+        "connections from outside the cluster fail on 2 of 5 nodes: externalTrafficPolicy is Local, so clients",
+        "let these clients use nodes with an endpoint (a1 b1 c1), or run a pod on each node; or kubectl -n shop patch",
+        nodes="a2 b2",
+        failing="a2 b2",
+    ),
+    "external policy at the node port of one family": Row(
+        "external-clients-dropped",
+        objects(
+            service(
+                **TWO_FAMILIES["spec"] | {"type": "NodePort", "externalTrafficPolicy": "Local", "ports": NODE_PORT}
+            ),
+            of_slice(*EACH_ZONE, endpoint("a2"), endpoint("b2")),
+            of_slice(
+                *(each | {"addresses": [f"fd00::{number}"]} for number, each in enumerate(EACH_ZONE)), family="IPv6"
+            ),
+        ),
+        "connections from outside the cluster over IPv6 fail on 2 of 5 nodes",
+        "let these clients use nodes with an endpoint",
+        nodes="a2 b2",
+        failing="a2 b2",
     ),
     "gate off": Row(
         "gate-off",
@@ -759,9 +784,9 @@ NOTES = {
     "annotation and field": Note(
         "annotation-overrides-field", objects(service(AUTO), on=nodes(a2=None, b2=None)), UNASK
     ),
-    "external policy": Note(
+    "external policy of a load balancer": Note(
         "external-policy-local",
-        objects(service(type="NodePort", externalTrafficPolicy="Local")),
+        objects(service(type="LoadBalancer", externalTrafficPolicy="Local", ports=NODE_PORT)),
         "nothing, if the Service must see the addresses of its clients",
         "a2 b2",
     ),

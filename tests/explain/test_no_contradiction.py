@@ -48,18 +48,20 @@ def contradictions(seen: Objects) -> list[str]:
 
 def _covers(found: Diagnosis, seen: Objects) -> bool:
     spec = seen.services[0]["spec"]
+    kinds = 2 if spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local" else 1
     places = Counter((name, each.label) for each in found.routes for name in each.nodes)
-    return set(places.values()) == {1} and len(places) == len(seen.nodes) * len(spec["ports"]) * len(spec["clusterIPs"])
+    expected = kinds * len(seen.nodes) * len(spec["ports"]) * len(spec["clusterIPs"])
+    return set(places.values()) == {1} and len(places) == expected
 
 
 def _has_cause(found: Diagnosis, row: dict[str, object]) -> bool:
     weights = {"fails": {FAILS}, "crosses": {CROSSES, FAILS}, "misses": {CROSSES, FAILS}}
-    label = f"{row['port']} {row['family']}"
+    label = f"{row['port']} {row['family']}" + (" external" if row["clients"] == "external" else "")
     return not row["short"] or all(
         any(
             each.cause.weight in weights[str(row["short"])]
             and (not each.nodes or name in each.nodes)
-            and (not each.ports or label in each.ports)
+            and (not each.ports or label.startswith(each.ports))
             for each in found.findings
         )
         for name in row["nodes"]  # type: ignore[attr-defined]
