@@ -12,9 +12,9 @@ def since_start(seconds: float) -> str:
     return f"{seconds * 1000:+,.0f} ms"
 
 
-def length(ms: float) -> str:
-    """Format a length of time that is given in milliseconds: `1,645 ms`."""
-    return f"{ms:,.0f} ms"
+def whole(ms: float) -> str:
+    """Format a length of time that is given in milliseconds, without the unit: `1,645`."""
+    return f"{ms:,.0f}"
 
 
 def milliseconds(seconds: float) -> float:

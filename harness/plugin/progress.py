@@ -15,6 +15,7 @@ import pytest
 
 from harness.judging.results import Case, Result
 from harness.judging.verdict import SkipReason, Verdict
+from harness.model.times import brief
 from harness.plugin.display import Display, Status
 from harness.plugin.ledger import Ledger
 from harness.report import summary
@@ -233,7 +234,7 @@ def _line(result: Result, display: Display) -> str:
     text = f"  {marks[result.outcome]} {result.requirement.id}"
     width = min(display.width, _WIDEST)
     if result.verdict != Verdict.SKIPPED:
-        duration = f"{result.duration:.2f} s"
+        duration = f"{brief(result.duration)} s"
         return f"{text:<{width - len(duration) - 2}}  {duration}"
     reason = f"{result.reason}: {result.worst.message}"
     room = max(width - len(text) - 2, _SHORTEST)

@@ -14,6 +14,7 @@ from harness.judging.results import Outcome, outcome
 from harness.model import judged
 from harness.model.escaping import for_code, for_markdown
 from harness.model.requirements import Profile
+from harness.model.times import whole
 from harness.report.outcomes import COLUMNS, SHOWN
 from harness.report.reactions import by_kind
 
@@ -89,12 +90,10 @@ def _reactions(heads: Sequence[str], found: Sequence[Mapping[str, tuple[float, f
     if not kinds:
         return []
     columns = [f"{head}: {what}, ms" for head in heads for what in ("p50", "worst")]
-    rows = [(for_markdown(kind), [cell for each in found for cell in _both(each.get(kind))]) for kind in kinds]
+    none = (NOT_RUN, NOT_RUN)
+    cells = {kind: [map(whole, each[kind]) if kind in each else none for each in found] for kind in kinds}
+    rows = [(for_markdown(kind), [cell for both in cells[kind] for cell in both]) for kind in kinds]
     return ["", "## Reactions to changes", "", *table("change", columns, rows)]
-
-
-def _both(reaction: tuple[float, float] | None) -> tuple[str, str]:
-    return (f"{reaction[0]:,.1f}", f"{reaction[1]:,.1f}") if reaction else (NOT_RUN, NOT_RUN)
 
 
 def key_of_decisions(judges: Iterable[str]) -> list[str]:

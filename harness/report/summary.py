@@ -15,6 +15,7 @@ from harness.judging.results import Outcome, Result, count, left_out, rests_on, 
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model.escaping import for_line
 from harness.model.requirements import Level
+from harness.model.times import brief
 from harness.report import causes
 from harness.report.causes import Cause, counted
 from harness.report.outcomes import COLUMNS, SHOWN, UNMET, Style
@@ -269,7 +270,7 @@ def conclusion(
         yield Line(f"{rests_on(chosen)}.")
     slowest = slowest_convergence(results)
     if slowest and slowest[0] >= _SLOW:
-        yield Line(f"The slowest change took {slowest[0]:.1f} s to take effect, in {slowest[1]}.", "faint")
+        yield Line(f"The slowest change took {brief(slowest[0])} s to take effect, in {slowest[1]}.", "faint")
     if reasons:
         yield Line(f"This run cannot be certified: {'; '.join(reasons)}.", "faint")
     if report:

@@ -33,7 +33,7 @@ from harness.judging.timeline import Seen, Timed, longest_gap
 from harness.judging.verdict import AnyOf
 from harness.model.manifests import Port
 from harness.model.outcomes import Reached
-from harness.model.times import length
+from harness.model.times import whole
 from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
 from harness.scenario.measuring import expect_first_answers, raise_unless_passed, said
@@ -121,4 +121,4 @@ def _first_losses(paths: Sequence[Path], seen: Mapping[str, Sequence[Timed]]) ->
         wrong = [(at, each) for at, each in samples if verdict.is_wrong(each, path.expected)]
         for at, first in wrong[:1]:
             first_of = f"{path.label} {said(first)}: the first of {len(wrong)} wrong of {len(samples)} probes"
-            yield Seen(at, f"{first_of}; its longest gap is {length(longest_gap(samples))}")
+            yield Seen(at, f"{first_of}; its longest gap is {whole(longest_gap(samples))} ms")

@@ -11,7 +11,7 @@ from harness.judging.timeline import Timed, lossy_gaps, said
 from harness.judging.transitions import concerns
 from harness.judging.verdict import is_wrong
 from harness.model.outcomes import Reached, Refused, TimedOut, Unknown
-from harness.model.times import length, milliseconds, since_start
+from harness.model.times import milliseconds, since_start, whole
 
 INTERVALS = 72
 _EDGE = 1e-6  # tolerance as a fraction of an interval, for floats on its border
@@ -63,7 +63,7 @@ def timeline_of(story: Story, window: WindowStory) -> Timeline:
         for at, each in samples:
             parts[interval(at)].append((at, each))
         lanes[client] = [_interval(part, window, client) for part in parts]
-        gaps[client] = [f"{length(milliseconds(b - a))} from {since_start(a - zero)}" for a, b in lossy_gaps(samples)]
+        gaps[client] = [f"{whole(milliseconds(b - a))} ms from {since_start(a - zero)}" for a, b in lossy_gaps(samples)]
     changes = [each for each in story.changes if concerns(each, window.of[0]) and begin <= each.at <= end]
     written: list[list[int]] = [[] for _ in range(INTERVALS)]
     for number, change in enumerate(changes, start=1):

@@ -21,7 +21,7 @@ from harness.judging.results import DECISIVE, Outcome, Result, count, situation
 from harness.judging.story import Story
 from harness.judging.verdict import Verdict
 from harness.model.judged import mark
-from harness.model.times import brief
+from harness.model.times import brief, whole
 from harness.report import causes, reactions
 from harness.report.allure import link
 from harness.report.comparison import judged_by
@@ -76,7 +76,7 @@ def as_html(
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     engine = environment(_PACKAGE)
     engine.filters["packed"] = _packed
-    engine.filters |= {"brief": brief, "whole": lambda cell: f"{cell:,.0f}" if isinstance(cell, float) else cell}
+    engine.filters |= {"brief": brief, "whole": lambda cell: whole(cell) if isinstance(cell, float) else cell}
     engine.tests |= {"of_a_packet": _is_path}
     script = file(_PACKAGE, "page.js")
     room = MOST_EVIDENCE_OF_ALL

@@ -1,4 +1,7 @@
-"""A whole report shows one event with one clock and one rounding: page, YAML, JUnit, Allure and history."""
+"""A whole report shows one event with one clock and one rounding.
+
+This holds for the page, YAML, JUnit, Allure, the history, the lines that a run prints, and comparisons of reports.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from harness.judging.history import read
 from harness.judging.judge import judge
 from harness.judging.timeline import lossy_gaps
 from harness.model.times import milliseconds, since_start
+from harness.report.comparison import as_markdown
 
 SUITE = """
 from trafficdist import MUST, Cluster, Feature, Profile, endpoint, expect_no_loss, expect_traffic, requirement
@@ -47,6 +51,9 @@ class Run:
     page: str
     """The text of the page, with | between its elements."""
 
+    printed: str
+    """What the run printed."""
+
     @property
     def report(self) -> dict[str, Any]:
         return dict(yaml.safe_load((self.folder / "report.yaml").read_text(encoding="utf-8")))
@@ -70,12 +77,13 @@ def run(tmp_path_factory: pytest.TempPathFactory, netns_allowed: None) -> Run:
     place = tmp_path_factory.mktemp("clocks")
     (place / "pack").mkdir()
     (place / "pack" / "test_sample.py").write_text(SUITE, encoding="utf-8")
-    command = [sys.executable, "-c", "from harness.commands.main import main; main()", "run", "--suite", "pack"]
+    program = "from harness.commands.main import main; from harness.report import summary; summary._SLOW = 0.0; main()"
+    command = [sys.executable, "-c", program, "run", "--suite", "pack"]
     options = ["--draw", "plain", "--output-dir", "out"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False, timeout=200, cwd=place)
     assert done.returncode == 1, done.stdout + done.stderr
     text = (place / "out" / "report.html").read_text(encoding="utf-8")
-    return Run(place / "out", html.unescape(re.sub(r"<[^>]*>", "|", text)))
+    return Run(place / "out", html.unescape(re.sub(r"<[^>]*>", "|", text)), done.stdout + done.stderr)
 
 
 def test_changes_have_one_zero_on_the_page_in_the_explanation_and_in_the_history(run: Run) -> None:
@@ -114,6 +122,21 @@ def test_the_table_of_numbers_is_that_of_the_report(run: Run) -> None:
     (row,) = re.findall(r"^\|+a2\|+(\d+\|.*)$", run.page, re.MULTILINE)
     found = [each for each in row.split("|") if each]
     assert [found[1], found[2], *found[-2:]] == cells
+
+
+def test_a_comparison_has_the_numbers_of_the_page(run: Run) -> None:
+    (reaction,) = run.client["reactions"]
+    (row,) = re.findall(rf"^\| {reaction['change']} \| (.*) \|$", as_markdown([run.report]), re.MULTILINE)
+    until_right = f"{max(reaction['firstRightMs'], reaction['allRightMs']):,.0f}"
+    assert row.split(" | ") == [until_right] * 2
+    assert until_right in run.page.split("|")
+
+
+def test_the_lines_of_a_run_have_the_durations_of_the_report(run: Run) -> None:
+    (test,) = run.report["tests"]
+    assert re.findall(rf"{ID} +(\S+ s)$", run.printed, re.MULTILINE) == [f"{test['durationSeconds']:.1f} s"]
+    (slowest,) = [each["slowestSeconds"] for each in test["observed"].values() if "slowestSeconds" in each]
+    assert f"The slowest change took {slowest:.1f} s" in run.printed
 
 
 def test_the_duration_is_one_value_in_all_files(run: Run) -> None:

@@ -38,7 +38,7 @@ def test_a_change_that_was_never_taken_up_is_in_no_median() -> None:
 def test_comparisons_have_two_columns_for_each_report() -> None:
     page = as_markdown([report(client(("write slice", 10.0))), report()])
     assert "| change | p m: p50, ms | p m: worst, ms | p m: p50, ms | p m: worst, ms |" in page
-    assert "| write slice | 10.0 | 10.0 | - | - |" in page
+    assert "| write slice | 10 | 10 | - | - |" in page
     assert "Reactions" not in as_markdown([report()])
 
 
