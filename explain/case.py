@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from explain.causes import Predicted
 from explain.cluster import Cluster
 from explain.routes import Route
 from explain.wish import KEYS, wish_of
@@ -169,6 +170,11 @@ class Case:
     def evidence(self) -> tuple[str, ...]:
         """Return Events, conditions, the controller's Lease, and the last time when the controller wrote the slices."""
         return tuple(filter(None, (*self.events, *self._conditions, self.cluster.controller(), self._written)))
+
+    def of_slices(self, text: str) -> str:
+        """Return a sentence about the slices, marked if they are not those of the cluster."""
+        seen = self.cluster.objects
+        return Predicted(text) if seen.supposed or "endpointslices" in seen.unread else text
 
     @property
     def _conditions(self) -> Iterator[str]:

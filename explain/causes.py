@@ -64,6 +64,12 @@ def causes() -> dict[str, Cause]:
     return {name: Cause(name, weights[each.pop("weight")], **each) for name, each in content.items()}
 
 
+class Predicted(str):
+    """A sentence of evidence that was not seen in objects, but computed from what is supposed or predicted."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A cause that was found in the cluster, with a sentence about it.
@@ -79,6 +85,14 @@ class Finding:
     remedy: str = ""
     also: str = ""
     ports: tuple[str, ...] = ()
+
+    @property
+    def seen(self) -> list[str]:
+        return [each for each in self.evidence if not isinstance(each, Predicted)]
+
+    @property
+    def predicted(self) -> list[str]:
+        return [each for each in self.evidence if isinstance(each, Predicted)]
 
     @property
     def severity(self) -> str:

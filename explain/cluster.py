@@ -11,9 +11,10 @@ from datetime import timedelta
 from functools import cached_property, lru_cache
 
 from explain.components import API_SERVER, CONTROLLER, PROXY
-from explain.objects import CALICO, CILIUM_SETTING, Objects, is_kube_proxy, kubelet_version
+from explain.objects import CALICO, Objects, kubelet_version
+from explain.programs import Program, program_of
 from harness.api.client import Object
-from harness.checks.service_proxies import Reads, ServiceProxy, recognise
+from harness.checks.service_proxies import Reads
 from harness.guest.lease_record import moment
 from harness.model.topology import ZONE_LABEL
 from reference.endpointslice.endpoints import is_ready
@@ -35,31 +36,29 @@ ServiceName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, with its zone ("" if missing), the release of its proxy, and the CPU that CPU-based hints count.
+    """A node, with its zone ("" if missing), its program, and the CPU that CPU-based hints count.
 
-    `counts` is true if the node is ready and not a control plane node. `milli_cpu` is 0 if it is unknown. `proxy` names
-    the source of the release: the image of the node's proxy, or the kubelet version. `reads` are the hints that the
-    program on the node follows, and `other` is the program if it is not kube-proxy.
+    `version` is the release of kube-proxy that is predicted there. `counts` is true if the node is ready and not a
+    control plane node. `milli_cpu` is 0 if it is unknown. `age` says why this release is predicted.
     """
 
     name: str
     zone: str
     version: Version
-    proxy: str
+    program: Program
+    age: str
     counts: bool
     milli_cpu: int
     proxy_ready: bool = True
     ready: bool = True
-    reads: Reads = "all"
-    other: ServiceProxy | None = None
 
     @property
     def served_by(self) -> str:
         """The program that serves Services on the node, its version, and how both are known."""
-        if self.other:
-            return f"{self.other.name}, by its image {self.proxy}"
-        known = "if it is as old as" if self.proxy.startswith("kubelet ") else "by its image"
-        return f"kube-proxy {self.version[0]}.{self.version[1]}, {known} {self.proxy}"
+        if not self.program.name:
+            return f"not known: no pod of a service proxy was seen; predicted as kube-proxy {self.age}"
+        guessed = "" if self.program.version or self.program.is_other else f"; predicted {self.age}"
+        return f"{self.program.title}, by its image {self.program.image}{guessed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,11 @@ class Cluster:
         self.objects = objects
         images = [_image(each, CONTROLLER) for each in objects.managers]
         self.controller_image = min(filter(None, images), default="")
-        version = version_of(self.controller_image.rpartition(":")[2]) or version_of(objects.version) or NEWEST
+        kubelet = max(map(kubelet_version, objects.nodes), default="", key=_in_order)
+        versions = {f"API server {objects.version}": objects.version, f"kubelet {kubelet}": kubelet}
+        self.known_by = next((name for name, each in versions.items() if each), "")
+        tag = self.controller_image.rpartition(":")[2]
+        version = version_of(tag) or version_of(objects.version) or version_of(kubelet) or NEWEST
         gates = objects.gates.get(API_SERVER, {})  # all components are assumed to agree about topology keys
         self._keys = {name: on for name, on in gates.items() if name == "ServiceTopology"}
         self.features = _features(version, {**self._keys, **objects.gates.get(CONTROLLER, {})}, follow)
@@ -96,54 +99,42 @@ class Cluster:
         return {found.name: found for found in map(self._node, objects)}
 
     @cached_property
-    def alike(self) -> Mapping[tuple[str, Version, Reads], list[str]]:
-        """The names of nodes by zone, release and kind of hints."""
-        groups: dict[tuple[str, Version, Reads], list[str]] = defaultdict(list)
+    def alike(self) -> Mapping[tuple[str, Version, Program], list[str]]:
+        """The names of nodes by zone, release and program."""
+        groups: dict[tuple[str, Version, Program], list[str]] = defaultdict(list)
         for name, each in self.nodes.items():
-            groups[each.zone, each.version, each.reads].append(name)
+            groups[each.zone, each.version, each.program].append(name)
         return groups
 
     @cached_property
     def uncertain(self) -> tuple[str, ...]:
         """The nodes of programs of which it is not known whether they follow hints."""
-        return tuple(name for name, each in self.nodes.items() if not each.reads)
+        return tuple(name for name, each in self.nodes.items() if not each.program.reads)
 
     def _node(self, node: Object) -> Node:
-        name = str(node["metadata"]["name"])
-        proxy = self._proxies.get(name)
-        program = _program(proxy) if proxy else None
-        other = program is not None and program.name != PROXY
-        image = _image(proxy, "" if other else PROXY) if proxy else ""
-        by_image = None if other else version_of(image.rpartition(":")[2])
-        kubelet = kubelet_version(node)
+        name, kubelet = str(node["metadata"]["name"]), kubelet_version(node)
+        program, proxy = self._programs.get(name, (Program(), None))
+        known_by = f"kubelet {kubelet}" if kubelet else self.known_by
         return Node(
             name,
             node_zone(node),
-            by_image or version_of(kubelet) or self.features.version,
-            image if by_image or other else f"kubelet {kubelet or '?'}",
+            NEWEST if program.is_other else version_of(program.version) or version_of(kubelet) or self.features.version,
+            program,
+            f"as old as {known_by}" if known_by else "of a current release",
             counts(node, self.features),
             milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))),
             proxy is None or is_ready(proxy),
             _is_node_ready(node),
-            self._reads(program, image) if program else "all",
-            program if other else None,
         )
 
-    def _reads(self, program: ServiceProxy, image: str) -> Reads:
-        """Return which hints a program follows, from its settings and version if they are known."""
-        if program.name == "Cilium" and self.objects.configs:
-            data = self.objects.configs[0].get("data") or {}
-            return "field" if data.get(CILIUM_SETTING) == "true" else "none"
-        version = re.search(r":v?(\d+)\.(\d+)\.(\d+)", image)
-        if program.name == "Calico eBPF" and version:
-            return "all" if tuple(map(int, version.groups())) >= (3, 31, 5) else ""
-        return program.reads
-
     @cached_property
-    def _proxies(self) -> Mapping[str, Object]:
-        """The pod of each node that serves Services: kube-proxy's if there is one."""
-        by_priority = sorted(self.objects.proxies, key=is_kube_proxy)
-        return {str((each.get("spec") or {}).get("nodeName", "")): each for each in by_priority}
+    def _programs(self) -> Mapping[str, tuple[Program, Object | None]]:
+        """The program of each node that serves Services, and its pod."""
+        pods: dict[str, list[Object]] = defaultdict(list)
+        for each in self.objects.proxies:
+            pods[str((each.get("spec") or {}).get("nodeName", ""))].append(each)
+        cilium = next((each.get("data") or {} for each in self.objects.configs), None)
+        return {name: program_of(each, cilium) for name, each in pods.items()}
 
     @cached_property
     def further(self) -> Mapping[tuple[str, str], list[Object]]:
@@ -229,7 +220,9 @@ class Cluster:
         return not self._lease.get("holderIdentity") or bool(renewed and now and now > renewed + _PATIENCE * lasts)
 
     def log_of_proxy(self, node: str) -> str:
-        metadata = self._proxies[node]["metadata"]
+        _, pod = self._programs[node]
+        assert pod is not None, "only a pod is known not to be ready"
+        metadata = pod["metadata"]
         return f"kubectl -n {metadata['namespace']} logs {metadata['name']}"
 
     @cached_property
@@ -238,7 +231,7 @@ class Cluster:
         found = {}
         for node in self.objects.nodes:
             name, written = str(node["metadata"]["name"]), _label_written(node)
-            proxy = self._proxies.get(name) or {}
+            proxy = (self._programs.get(name) or (None, None))[1] or {}
             at, started = moment(written.get("time")), moment((proxy.get("status") or {}).get("startTime"))
             if at and started and at > started:
                 manager, pod = str(written.get("manager", "?")), proxy["metadata"]["name"]
@@ -275,10 +268,6 @@ def _features(version: Version, seen: Mapping[str, bool], follow: Reading) -> Fe
     return Features(version, gates, follow)
 
 
-def _program(pod: Object) -> ServiceProxy | None:
-    return recognise(pod["metadata"]["name"], pod["metadata"].get("labels"))
-
-
 def _is_node_ready(node: Object) -> bool:
     """Return whether a node is ready, or does not report whether it is."""
     conditions = (node.get("status") or {}).get("conditions") or ()
@@ -304,6 +293,10 @@ def version_of(text: str) -> Version | None:
     """Return the Kubernetes release in "v1.34.2", or the nearest known release; None for a text without a version."""
     match = re.match(r"v?(\d+)\.(\d+)", text)
     return min(max((int(match[1]), int(match[2])), OLDEST), NEWEST) if match else None
+
+
+def _in_order(version: str) -> list[int]:
+    return [int(part) if part.isdigit() else 0 for part in version.lstrip("v").split(".")]
 
 
 def _name(obj: Object) -> ServiceName:

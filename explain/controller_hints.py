@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from explain.case import Case, label
-from explain.causes import Finding, found, listed, many
+from explain.causes import Finding, Predicted, found, listed, many
 from explain.numbers import enough, floating_point_refuses, overloads
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
@@ -127,7 +127,7 @@ def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | 
     if isinstance(refusal, Refusal):
         return _overloaded(case, refusal, shares, len(ready))
     if not hinted and floating_point_refuses(cluster, len(ready)):
-        evidence, remedy = (_cpu(shares), *case.events), _instead(case, shares, len(ready))
+        evidence, remedy = (_cpu(case, shares), *case.events), _instead(case, shares, len(ready))
         return found("floating-point", evidence=evidence, remedy=remedy, overload=overloads(shares, len(ready)))
     return None
 
@@ -144,7 +144,7 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
     where = f"all nodes that count ({len(counted)}) are in zone {zones[0]}" if zones else "no node that counts is ready"
     left_out = [each.name for each in case.cluster.nodes.values() if not each.counts]
     more = f"; not ready, or of the control plane: {listed(left_out)}" if left_out else ""
-    evidence = (refusal.message, *case.events)
+    evidence = (Predicted(f"the controller refuses: {refusal.message}"), *case.events)
     return found("one-zone", where + more, evidence=evidence, remedy=f"kubectl get nodes -L {ZONE}")
 
 
@@ -153,14 +153,14 @@ def _overloaded(case: Case, refusal: Refusal, shares: ZoneShares, endpoints: int
     if refusal.why == "TooFewEndpoints":
         count = many(endpoints, "ready endpoint", "is/are")
         return found("too-few-endpoints", evidence=case.events, remedy=remedy, count=count, zones=zones)
-    evidence = (_cpu(shares), *case.events)
+    evidence = (_cpu(case, shares), *case.events)
     return found("overload", evidence=evidence, remedy=remedy, overload=overloads(shares, endpoints))
 
 
-def _cpu(shares: ZoneShares) -> str:
-    return "CPU of the zones: " + ", ".join(
-        f"{zone} {weight / shares.total:.0%}" for zone, weight in shares.weights.items()
-    )
+def _cpu(case: Case, shares: ZoneShares) -> str:
+    of_zones = ", ".join(f"{zone} {weight / shares.total:.0%}" for zone, weight in shares.weights.items())
+    said = f"CPU of the zones: {of_zones}"
+    return Predicted(said) if case.cluster.objects.supposed else said
 
 
 def _instead(case: Case, shares: ZoneShares, endpoints: int) -> str:

@@ -31,7 +31,8 @@ class Diagnosis:
     `asks` is the field or annotation that requests hints, `wish` the place that it requests, and `hints` counts hints
     by IP family. All other values are derived from the routes, and from the nodes where a probe saw connections cross
     or fail. `uncertain` are nodes of programs that may not follow hints. Their routes are those of kube-proxy.
-    `predicted` is true if the slices were not read, but predicted from the pods.
+    `predicted` is true if the slices were not read, but predicted from the pods. `named` is true if the nodes were not
+    read, so that only those that slices name are known.
     """
 
     service: Object
@@ -45,6 +46,7 @@ class Diagnosis:
     seen_failing: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
     predicted: bool = False
+    named: bool = False
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -101,6 +103,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
         len(cluster.nodes),
         uncertain=cluster.uncertain if by_proxies else (),
         predicted=predicted,
+        named="nodes" in cluster.objects.unread,
     )
 
 
@@ -138,8 +141,10 @@ def _unexplained(case: Case, findings: Sequence[Finding], by_proxies: Sequence[R
     failing, going = ([each for each in by_proxies if each.fails is fail] for fail in (True, False))
     for route in (*_left(failing, fails), *_left(going, goes)):
         evidence = [
-            f"slice {one['metadata']['name']}: {one['addressType']}, ports {_ports_of(one)}, "
-            f"{many(len(one.get('endpoints') or ()), 'endpoint')}"
+            case.of_slices(
+                f"slice {one['metadata']['name']}: {one['addressType']}, ports {_ports_of(one)}, "
+                f"{many(len(one.get('endpoints') or ()), 'endpoint')}"
+            )
             for one in case.slices
         ]
         values = {"port": route.label, "because": route.because, "namespace": case.namespace, "service": case.name}
@@ -163,6 +168,9 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
         return
     if case.wish == "keys":
         yield from keys(case, by_proxies)
+        return
+    if emptied := case.cluster.objects.emptied_by:
+        yield found("emptied-by-the-supposition", supposed=emptied)
         return
     if (none := nobody(case)) is not None:
         yield none

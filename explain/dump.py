@@ -19,7 +19,8 @@ import yaml
 
 from explain import objects
 from explain.components import Gates
-from explain.objects import Objects, about_pod, is_manager, is_proxy, kubelet_version
+from explain.objects import Objects, about_pod, is_manager, is_proxy
+from explain.programs import CILIUM_CONFIG
 from harness.api.client import Object
 from harness.errors import UsageError
 from harness.model import files
@@ -58,9 +59,7 @@ def read(source: str) -> Objects:
     }
     if not found["nodes"]:
         found["nodes"] = _nodes_of(found["endpointslices"])
-        unread["nodes"] = (
-            f"there are none in {source}: nodes without endpoints, and the releases of proxies, are not known"
-        )
+        unread["nodes"] = f"there are none in {source}: only nodes with endpoints are known, and no release"
     specs = [each.get("spec") for each in found["services"]]
     if all(isinstance(spec, dict) and spec.get("type") == "ExternalName" for spec in specs):
         unread.pop("endpointslices", None)  # no controller writes any
@@ -72,12 +71,12 @@ def read(source: str) -> Objects:
         unread["endpointslices"] = f"there are none in {source}; they are predicted from the pods"
     pods = found["pods"]
     proxies = [each for each in pods if is_proxy(each)]
-    configs = [each for each in found["configmaps"] if each["metadata"]["name"] == objects.CILIUM_CONFIG]
-    version, at = _version(folder / "version.json", found["nodes"])
-    kept: dict[str, Sequence[Object]] = {name: found[name] for name in (*objects.NEEDED, *objects.EVIDENCE)}
+    configs = [each for each in found["configmaps"] if each["metadata"]["name"] == CILIUM_CONFIG]
+    version, at = _version(folder / "version.json")
+    kept: dict[str, Any] = {name: found[name] for name in (*objects.NEEDED, *objects.EVIDENCE)}
     managers = [each for each in pods if is_manager(each)]
     gates, further = _gates(folder / "gates.json"), {name: found[name] for name in objects.FURTHER if found[name]}
-    roles = {"proxies": proxies, "configs": configs, "managers": managers}
+    roles: dict[str, Any] = {"proxies": proxies, "configs": configs, "managers": managers}
     return Objects(version, **kept, **roles, unread=unread, gates=gates, further=further, at=at)
 
 
@@ -195,16 +194,10 @@ def _loaded(path: Path) -> Any:
         raise UsageError(f"{path}: {error}") from None
 
 
-def _version(path: Path, nodes: Sequence[Object]) -> tuple[str, str]:
-    """Return the API server's version, and its time if known. Without the file, return the newest kubelet version."""
-    if path.is_file():
-        try:
-            content = _loaded(path)
-            return str((content.get("serverVersion") or content)["gitVersion"]), str(content.get("at") or "")
-        except (AttributeError, KeyError, TypeError):
-            raise UsageError(f"{path}: expected the output of `kubectl version -o json`") from None
-    return max((kubelet_version(each) for each in nodes), default="", key=_in_order), ""
-
-
-def _in_order(version: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in version.lstrip("v").split(".")]
+def _version(path: Path) -> tuple[str, str]:
+    """Return the API server's version and its time, or "" if they are unknown."""
+    try:
+        content: Any = _loaded(path) if path.is_file() else {"gitVersion": ""}
+        return str((content.get("serverVersion") or content)["gitVersion"]), str(content.get("at") or "")
+    except (AttributeError, KeyError, TypeError):
+        raise UsageError(f"{path}: expected the output of `kubectl version -o json`") from None

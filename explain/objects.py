@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from explain.components import Gates, read_gates
+from explain.programs import CILIUM_CONFIG, CILIUM_SETTINGS, settings
 from harness.api.client import Api, Object, RefusedError
 from harness.checks.service_proxies import SELECTORS, recognise
 from harness.errors import UsageError
 
-CILIUM_CONFIG, CILIUM_SETTING = "cilium-config", "enable-service-topology"
 CALICO = "calico-node"  # the proxy in Calico's eBPF mode, which replaces kube-proxy
 _MANAGERS = "component=kube-controller-manager"
 SYSTEM = "kube-system"
@@ -51,7 +52,8 @@ class Objects:
     `unread` maps each resource that was not read to the reason. `proxies` are the pods of programs that may serve
     Services, and `configs` the ConfigMaps of such programs. `managers` are the pods of kube-controller-manager. `gates`
     are feature gates by component, according to metrics. `further` has the objects of `FURTHER` by resource. `at` is
-    the API server's time, like "2026-11-22T10:00:00Z".
+    the API server's time, like "2026-11-22T10:00:00Z". `supposed` are assumptions that were applied to the objects, and
+    `emptied_by` is the one that left the Service without ready endpoints.
     """
 
     version: str
@@ -68,6 +70,8 @@ class Objects:
     gates: Gates = field(default_factory=dict)
     further: Mapping[str, Sequence[Object]] = field(default_factory=dict)
     at: str = ""
+    supposed: Sequence[str] = ()
+    emptied_by: str = ""
 
 
 def of_service(api: Api, namespace: str, name: str) -> Objects:
@@ -94,7 +98,7 @@ def of_all(api: Api, namespace: str = "") -> Objects:
 def _with_evidence(
     api: Api, services: Sequence[Object], slices: Sequence[Object], wanted: Mapping[str, tuple[str, str]]
 ) -> Objects:
-    found: dict[str, Sequence[Object]] = {}
+    found: dict[str, Any] = {}
     unread: dict[str, str] = {}
     system = {"managers": (SYSTEM, _MANAGERS), "leases": (SYSTEM, "")}
     further = dict.fromkeys(FURTHER, wanted["events"])
@@ -186,15 +190,16 @@ def _write(path: Path, content: Object) -> None:
 
 
 def _about_config(config: Object) -> Object:
-    data = {key: value for key, value in (config.get("data") or {}).items() if key == CILIUM_SETTING}
+    data = {key: value for key, value in (config.get("data") or {}).items() if key in CILIUM_SETTINGS}
     return {"metadata": {"name": config["metadata"]["name"], "namespace": SYSTEM}, "data": data}
 
 
 def about_pod(pod: Object, *, status: bool = True) -> Object:
-    """Return only the pod fields that an explanation uses, without environment, arguments or annotations."""
+    """Return only the pod fields that an explanation uses, without annotations, and without other settings."""
     kept = about(pod if status else {"metadata": pod["metadata"]}, "pods")
     containers = (pod.get("spec") or {}).get("containers") or ()
-    of_containers = [{key: each[key] for key in ("name", "image", "ports") if key in each} for each in containers]
+    kept_of = ("name", "image", "ports")
+    of_containers = [{key: each[key] for key in kept_of if key in each} | settings(each) for each in containers]
     return {"apiVersion": "v1", "kind": "Pod", **kept, "spec": {**kept.get("spec", {}), "containers": of_containers}}
 
 

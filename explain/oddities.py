@@ -72,7 +72,8 @@ def _addresses(endpoints: list[Object]) -> Iterator[Finding]:
 
 def _of_hints(case: Case, hinted: list[tuple[Object, Object]]) -> Iterator[Finding]:
     zones = {str(name["name"]) for each, _ in hinted for name in each["hints"].get("forZones") or ()}
-    if empty := sorted(zones - {*case.cluster.names_of_zones}):
+    empty = [] if "nodes" in case.cluster.objects.unread else sorted(zones - {*case.cluster.names_of_zones})
+    if empty:
         foreign = any(not is_managed(one) for _, one in hinted)
         again = case.show_writers if foreign or not case.spec.get("selector") else case.touch
         yield found("hint-for-a-zone-without-nodes", zones=listed(empty), again=again)

@@ -46,11 +46,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Services with a request, sorted by affected nodes. `silent` is the number of Services without a request."""
+    """Services with a request, sorted by affected nodes. `silent` is the number of Services without a request.
+
+    `nodes` is None if the nodes were not read.
+    """
 
     rows: tuple[Row, ...]
     silent: int
-    nodes: int
+    nodes: int | None
     unread: tuple[str, ...]
 
     @property
@@ -66,9 +69,11 @@ class Overview:
     @property
     def total(self) -> str:
         asking, pairs = len(self.rows), sum(each.missed for each in self.rows if each.wanting)
+        of = " that EndpointSlices name (nodes were not read)"
+        if self.nodes is not None:
+            of = f": {pairs} of {many(asking * self.nodes, 'pair')} of a Service and a node"
         return (
-            f"{self.wanting} of {many(asking, 'Service')} that request topology do not get it on all nodes: "
-            f"{pairs} of {many(asking * self.nodes, 'pair')} of a Service and a node; "
+            f"{self.wanting} of {many(asking, 'Service')} that request topology do not get it on all nodes{of}; "
             f"Services without a preference: {self.silent}"
         )
 
@@ -80,7 +85,8 @@ def overview(cluster: Cluster, namespace: str = "") -> Overview:
         (_row(each, cluster) for each in asking), key=lambda each: (not each.wanting, -each.missed, each.service)
     )
     unread = tuple(f"{name} were not read: {why}" for name, why in sorted(cluster.objects.unread.items()))
-    return Overview(tuple(rows), len(known) - len(asking), len(cluster.nodes), unread)
+    nodes = None if "nodes" in cluster.objects.unread else len(cluster.nodes)
+    return Overview(tuple(rows), len(known) - len(asking), nodes, unread)
 
 
 def _asks(service: Any, cluster: Cluster) -> bool:

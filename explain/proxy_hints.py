@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from explain.case import Case, condition, label
 from explain.causes import SHOWN, Finding, found, listed, many
-from explain.cluster import LateLabel
+from explain.cluster import LateLabel, Node
 from explain.components import PROXY
 from explain.outlook import ONE_BY_ONE
+from explain.programs import Program
 from explain.routes import Route
 from harness.api.client import Object
-from harness.checks.service_proxies import ServiceProxy
 from reference.endpointslice.hints import topology_annotation
 from reference.endpointslice.labels import ZONE
 from reference.features import Version
@@ -24,7 +24,7 @@ from reference.proxy.decision import Behaviour
 def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
     anywhere = [each for each in by_proxies if each.short]
     nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
-    nodes = {name: node for name, node in nodes.items() if node.reads in {"all", ""}}  # see `implementations`
+    nodes = {name: node for name, node in nodes.items() if node.program.reads in {"all", ""}}  # see `implementations`
     alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
     if alone:
         says = f"{many(len(alone), 'node', 'has/have')} gate ServiceTopology on, so the proxy there ignores hints"
@@ -40,7 +40,7 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
         yield found("gate-off", says, nodes=tuple(sorted(off)), remedy=remedy)
     old = {name: node for name, node in deaf.items() if name not in off}
     if old:
-        releases = listed(sorted({f"1.{node.version[1]} ({node.proxy})" for node in old.values()}))
+        releases = "; ".join(sorted({_release(node) for node in old.values()})[:SHOWN])
         remedy = f"upgrade kube-proxy on {listed(sorted(old))} to {case.cluster.objects.version or 'a newer release'}"
         count = many(len(old), "node", "runs/run")
         yield found("proxy-too-old", nodes=sorted(old), remedy=remedy, count=count, releases=releases)
@@ -55,23 +55,30 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
 
 def implementations(case: Case) -> Iterator[Finding]:
     """Yield the programs that serve Services instead of kube-proxy, with the nodes where they do."""
-    by_program: dict[tuple[ServiceProxy, str, str], list[str]] = {}
+    by_program: dict[Program, list[str]] = {}
     for node in case.cluster.nodes.values() if case.wish in {"node", "zone", "cpu"} else ():
-        if node.other:
-            by_program.setdefault((node.other, node.proxy, node.reads), []).append(node.name)
-    for (other, image, reads), nodes in by_program.items():
-        values = {"name": other.name, "image": image, "when": other.when, "does": other.does, "so": _SO[reads]}
+        if node.program.is_other:
+            by_program.setdefault(node.program, []).append(node.name)
+    for each, nodes in by_program.items():
+        refused = each.refuses(case.wish, case.spec.get("trafficDistribution"))
+        values = {"title": each.title, "when": f" {each.when}" if each.when else "", "does": each.does}
+        values |= {"so": f", but {refused}" if refused else "" if each.reads else _SO}
         probe = f"trafficdist explain {case.namespace}/{case.name} --probe"
-        yield found("not-kube-proxy", nodes=nodes, count=many(len(nodes), "node"), probe=probe, **values)
+        remedy = each.remedy(refused, case.set_field("PreferClose"))
+        count = many(len(nodes), "node")
+        yield found("not-kube-proxy", nodes=nodes, remedy=remedy, count=count, probe=probe, **values)
 
 
-_SO = {
-    "": "so the table holds there only if it follows hints as kube-proxy does",
-    "none": "so the table shows it without hints",
-    "zone": "so the table shows it with zone hints",
-    "field": "so the table shows it with zone hints, and with the nodes of endpoints for PreferSameNode",
-    "all": "so the table shows it as kube-proxy",
-}
+_SO = ", so the table holds there only if it follows hints as kube-proxy does"
+
+
+def _release(node: Node) -> str:
+    """Return the release of a node's kube-proxy, and how it is known."""
+    return (
+        f"kube-proxy {node.program.version} ({node.program.image})"
+        if node.program.version
+        else f"kube-proxy, if it is {node.age}"
+    )
 
 
 def _is_old(case: Case, version: Version) -> bool:
@@ -100,7 +107,7 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
     ready = [each for each in mine if is_ready(each)]
     there = Counter(str(each.get("zone") or "(none)") for each in known if is_ready(each))
     counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
-    evidence = (f"ready endpoints: {counted}",)
+    evidence = (case.of_slices(f"ready endpoints: {counted}"),)
     if ready:
         values = {"zone": zone, "count": many(len(ready), "ready endpoint")}
         return found("zone-not-hinted", nodes=names, evidence=evidence, remedy=case.log, **values)
@@ -134,7 +141,7 @@ def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     if deaf:
         yield _late("proxy, which may not use it", deaf, "; ".join(each.restart for each in [*deaf.values()][:SHOWN]))
     if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
-        late_label = _late("kube-proxy, which follows it", told, "nothing; --probe shows whether the proxy has it")
+        late_label = _late("proxy, which follows it", told, "nothing; --probe shows whether the proxy has it")
         yield replace(late_label, also="")
     ill = [each.name for each in case.cluster.nodes.values() if not each.proxy_ready]
     if ill and by_proxies:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from explain.differences import Difference, differences
 from explain.load import shares
 from explain.objects import Objects
 from explain.overview import FORMATS, Overview, overview
-from explain.text import ASSUMES, as_json, fields, parts, served_by, supposition
+from explain.text import ASSUMES, as_json, fields, parts, programs_as_json, supposition
 from explain.what_if import predicted, supposed, upgraded
 from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import files_of, find
@@ -66,8 +65,7 @@ def explain_service(name: str, source: Source, *, form: str, console: Console, a
     if form == "json":
         told = as_json(found) | {
             "gates": cluster.objects.gates,
-            "proxies": Counter(each.proxy for each in cluster.nodes.values()),
-            "served_by": served_by(cluster),
+            "served_by": [*programs_as_json(cluster)],
             "unread": cluster.objects.unread,
         }
         _print_json(told | ({"probe": probe_evidence.as_json(plan, answers)} if plan else {}), console)

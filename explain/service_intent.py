@@ -65,7 +65,9 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
     if field in {"PreferSameZone", "PreferSameNode"}:
         newer = _newer(34, "PreferSameTrafficDistribution")
     remedy = case.ask() if features.enabled("ServiceTrafficDistribution") else newer
-    return found("value-unknown-to-the-controller", decided_by.reason, remedy=remedy)
+    seen = case.cluster.controller_image or case.cluster.objects.version
+    says = decided_by.reason if seen else f"{decided_by.reason}, if it is as old as {case.cluster.known_by}"
+    return found("value-unknown-to-the-controller", says, remedy=remedy)
 
 
 def _newer(minor: int, gate: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from explain.causes import AS_ASKED, Finding, listed, many
 from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis
 from explain.load import Share
+from explain.programs import Program
 from explain.routes import Route, nodes_of
 from reference.features import GATES
 
@@ -36,7 +37,12 @@ def _says(diagnosis: Diagnosis) -> str:
         return f"{crossing}{why}"
     if asked:
         return f"{crossing}: {asked.says}" if diagnosis.crossing else asked.says
-    return _well(diagnosis) if diagnosis.routes else "no node has rules for the Service"
+    if diagnosis.routes:
+        return _well(diagnosis)
+    none = (
+        "nodes were not read, and EndpointSlices name none" if diagnosis.named else "no node has rules for the Service"
+    )
+    return f"{none}: {diagnosis.findings[0].says}" if diagnosis.findings else none
 
 
 def _well(diagnosis: Diagnosis) -> str:
@@ -71,6 +77,9 @@ def _of_ports(routes: Sequence[Route]) -> str:
 
 
 def _of(nodes: Sequence[str], diagnosis: Diagnosis) -> str:
+    if diagnosis.named:
+        part = f"{len(nodes)} of " if len(nodes) < diagnosis.nodes else ""
+        return f"{part}the {many(diagnosis.nodes, 'node')} that EndpointSlices name (nodes were not read)"
     if len(nodes) == diagnosis.nodes:
         return f"all {many(diagnosis.nodes, 'node')}" if diagnosis.nodes > 1 else "the one node"
     return f"{len(nodes)} of {many(diagnosis.nodes, 'node')}"
@@ -86,10 +95,11 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
     addresses = ", ".join(spec.get("clusterIPs") or [])
     yield _line("Service", f"{spec.get('type', 'ClusterIP')} {addresses}".rstrip())
     controller = f", controller {cluster.controller_image}" if cluster.controller_image else ""
-    yield _line("cluster", f"Kubernetes {cluster.objects.version or '?'}, {many(diagnosis.nodes, 'node')}{controller}")
-    yield from (_line("served by", f"{how}: {listed(names)}") for how, names in served_by(cluster).items())
+    version, nodes = cluster.objects.version or "version not read", many(diagnosis.nodes, "node")
+    yield _line("cluster", f"Kubernetes {version}, {'nodes not read' if diagnosis.named else nodes}{controller}")
+    yield from (_line("served by", f"{how}: {listed(names)}") for (how, _), names in served_by(cluster).items())
     yield _line("decides", diagnosis.asks)
-    yield from (_line("hints", each) for each in diagnosis.hints)
+    yield from (_line("hints", f"{'predicted: ' if diagnosis.predicted else ''}{each}") for each in diagnosis.hints)
     yield from (_line("gates", f"{name}: {_gates(seen)}") for name, seen in cluster.objects.gates.items())
     yield from (_line("not read", f"{name}: {why}") for name, why in sorted(cluster.objects.unread.items()))
     if diagnosis.routes:
@@ -97,12 +107,19 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
         yield _table(diagnosis)
 
 
-def served_by(cluster: Cluster) -> Mapping[str, Sequence[str]]:
-    """Return the nodes of each program that serves Services, with its version and how both are known."""
-    found: dict[str, list[str]] = {}
+def served_by(cluster: Cluster) -> Mapping[tuple[str, Program], Sequence[str]]:
+    """Return the nodes of each program that serves Services, with a text on its version and how both are known."""
+    found: dict[tuple[str, Program], list[str]] = {}
     for each in cluster.nodes.values():
-        found.setdefault(each.served_by, []).append(each.name)
+        found.setdefault((each.served_by, each.program), []).append(each.name)
     return found
+
+
+def programs_as_json(cluster: Cluster) -> Iterator[dict[str, Any]]:
+    """Yield the programs that serve Services. The values that were not observed are null."""
+    for (says, each), nodes in served_by(cluster).items():
+        known = {"program": each.name or None, "version": each.version or None, "image": each.image or None}
+        yield {**known, "says": says, "nodes": nodes}
 
 
 def _gates(seen: Mapping[str, bool]) -> str:
@@ -113,7 +130,8 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield _line(finding.severity, f"{finding.says} [{finding.cause.id}]")
     if finding.nodes:
         yield _line("nodes", listed(finding.nodes))
-    yield from (_line("seen", each) for each in finding.evidence)
+    yield from (_line("seen", each) for each in finding.seen)
+    yield from (_line("predicted", each) for each in finding.predicted)
     yield _line("do", finding.remedy or finding.cause.remedy)
     if finding.also:
         yield _line("also", finding.also)
@@ -125,8 +143,8 @@ def _line(word: str, text: str) -> str:
 
 
 def _table(diagnosis: Diagnosis) -> Table:
-    head = ("nodes", "zone", "port", "uses", "endpoints", "elsewhere", "because")
-    table = Table(*head, box=None, pad_edge=False, header_style="bold")
+    head = ("nodes", "zone", "port", "uses", "endpoints", "elsewhere")
+    table = Table(*head, Column("because", overflow="fold"), box=None, pad_edge=False, header_style="bold")
     for each in diagnosis.routes:
         names, zone = listed(each.nodes), each.zone or "(none)"
         table.add_row(names, zone, each.label, each.tier, str(len(each.targets)), str(each.crossing), each.because)
@@ -173,7 +191,8 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
     whole = {"namespace": metadata["namespace"], "service": metadata["name"], "answer": answer(diagnosis)}
     causes = [
         {"id": each.cause.id, "weight": each.cause.weight.word}
-        | fields(each, "severity says nodes ports evidence also")
+        | fields(each, "severity says nodes ports predicted also")
+        | {"evidence": each.seen}
         | {"remedy": each.remedy or each.cause.remedy, "source": each.cause.source}
         for each in diagnosis.findings
     ]
@@ -182,8 +201,8 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         | {"uses": each.tier, "elsewhere": each.crossing}
         for each in diagnosis.routes
     ]
-    own = fields(diagnosis, "asks wish wanting unmet nodes crossing failing uncertain hints")
-    return {**whole, **own, "causes": causes, "routes": routes}
+    own = fields(diagnosis, "asks wish wanting unmet nodes crossing failing uncertain hints predicted")
+    return {**whole, **own, **({"nodes": None} if diagnosis.named else {}), "causes": causes, "routes": routes}
 
 
 def fields(value: object, names: str) -> dict[str, Any]:

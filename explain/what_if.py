@@ -65,13 +65,16 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
         if key == "version" and sign:
             version = _version(value)
         elif sign and key in changes:
-            objects = changes[key](objects, value)
+            had, objects = _has_ready(objects, name), changes[key](objects, value)
+            if not _has_ready(objects, name) and (had or key == "scale"):
+                objects = replace(objects, emptied_by=each)
         else:
             known = ", ".join(f"{word}=…" for word in (*changes, "version"))
             raise UsageError(f"--if {each}: expected one of {known}")
     if version:
         objects = _upgraded(objects, version)
-    found = Cluster(replace(objects, events=()), cluster.features.follows)
+    objects = replace(objects, events=(), supposed=(*assumptions,))
+    found = Cluster(objects, cluster.features.follows)
     if any(each.startswith(f"{FIELD}=") for each in assumptions):
         for refused in validate_traffic_distribution(found.services[name]["spec"], found.features):
             raise UsageError(f"--if {FIELD}={refused.value}: the API server refuses it: {refused.message}")
@@ -128,6 +131,8 @@ def _without(endpoint_slice: Object, gone: set[str]) -> Object:
 def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features) -> Objects:
     """Return the objects with this number of pods, added where there are fewest, or removed where there are most."""
     nodes = {each["metadata"]["name"]: labels.node_zone(each) for each in objects.nodes if counts(each, features)}
+    if "nodes" in objects.unread:
+        raise UsageError("--if scale: nodes were not read, so it is not known where pods would run")
     if not nodes:
         raise UsageError("--if scale: no node is ready")
     mine = [each for each in objects.endpointslices if _of(each) == name]
@@ -141,7 +146,12 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
         first = known[0] if known else _empty(name, family)
         ports = first.get("ports") or [slice_port(each) for each in service["spec"].get("ports") or ()]
         made.append({**first, "ports": ports, "endpoints": _spread(ready, wanted, nodes, family)})
-    return replace(objects, endpointslices=[*others, *made], pods=objects.pods if wanted else ())
+    return replace(objects, endpointslices=[*others, *made])
+
+
+def _has_ready(objects: Objects, name: ServiceName) -> bool:
+    mine = (each for each in objects.endpointslices if _of(each) == name)
+    return any(is_ready(each) for one in mine for each in one.get("endpoints") or ())
 
 
 def _name(service: Object) -> ServiceName:

@@ -46,9 +46,9 @@ def fresh_dump(of_seed: int) -> Objects:
             one["metadata"]["labels"]["kubernetes.io/service-name"] = f"web-{number}"
             slices.append(one)
     nodes = copy.deepcopy([*first.nodes])
-    for each in nodes:  # only recordings have the version of the API server; other dumps have that of the kubelets
+    for each in nodes:  # only recordings may have the version of the API server, so it is left out
         each["status"]["nodeInfo"]["kubeletVersion"] = first.version
-    return replace(first, services=services, endpointslices=slices, nodes=nodes)
+    return replace(first, version="", services=services, endpointslices=slices, nodes=nodes)
 
 
 def contradictions(seen: Objects, folder: Path, shapes: Sequence[str] = tuple(SHAPES)) -> list[str]:

@@ -452,7 +452,7 @@ ROWS = {
             service(),
             on=nodes(a1=node("a1", "a", version="v1.22.1"), b1=node("b1", "b", version="v1.29.3")),
         ),
-        "connections leave their zone from 2 of 5 nodes: 2 nodes run a proxy that does not use these hints: 1.22",
+        "2 nodes run a proxy that does not use these hints: kube-proxy, if it is as old as kubelet v1.22.1; kube",
         nodes="a1 b1",
         crossing="a1 b1",
     ),
@@ -609,7 +609,7 @@ ROWS |= {
     "nodes whose program reads no hints": Row(
         "not-kube-proxy",
         objects(service(), proxies=[agent("a1", "kube-router", "kube-router:v2.2.1", k8s_app="kube-router")]),
-        "connections leave their zone from 1 of 5 nodes: no kube-proxy was seen on 1 node, but kube-router",
+        "connections leave their zone from 1 of 5 nodes: on 1 node, kube-router 2.2.1 serves Services with --run",
         "--probe",
         nodes="a1",
         crossing="a1",

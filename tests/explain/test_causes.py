@@ -81,7 +81,7 @@ def test_each_cause_has_a_scenario() -> None:
     seen = (
         {row.cause for row in ROWS.values()}
         | {note.cause for note in NOTES.values()}
-        | {"topology-keys", "proxy-does-otherwise", "nobody-listens", "not-known"}
+        | {"topology-keys", "proxy-does-otherwise", "nobody-listens", "not-known", "emptied-by-the-supposition"}
     )
     assert seen == causes().keys()
 
@@ -99,7 +99,7 @@ def test_cilium_prefers_the_node_by_its_name_and_then_uses_any_endpoint() -> Non
         "a1": "node", "a2": "anywhere", "b1": "node", "b2": "anywhere", "c1": "node",
     }  # fmt: skip
     assert (found.unmet, found.uncertain) == (("a2", "b2"), ())
-    assert answer(found).startswith("connections leave their zone from 2 of 5 nodes: no kube-proxy was seen on 5 nodes")
+    assert answer(found).startswith("connections leave their zone from 2 of 5 nodes: on 5 nodes, Cilium 1.20.2 serves")
 
 
 @pytest.mark.parametrize(

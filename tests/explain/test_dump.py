@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from harness.commands.main import main
-from tests.explain.building import objects, pod
+from tests.explain.building import endpoint, objects, pod
 from tests.explain.test_cases import CASES
 
 WELL = "Service shop/web: connections stay in the zone of the client, from all"
@@ -68,8 +69,65 @@ def test_lists_of_a_kind_are_read_whatever_their_files_are_called(tmp_path: Path
 def test_without_nodes_the_rest_is_explained(tmp_path: Path) -> None:
     (tmp_path / "all.json").write_text(json.dumps({"items": everything("nodes")}))
     result = run(str(tmp_path / "all.json"))
-    assert result.stdout.startswith(f"{WELL} 3 nodes"), result.output
-    assert "not read  nodes: there are none in" in result.stdout
+    said = f"{WELL.removesuffix('all')}the 3 nodes that EndpointSlices name (nodes were not read)"
+    assert result.stdout.splitlines()[0] == said, result.output
+    for line in (
+        "  cluster   Kubernetes version not read, nodes not read",
+        "  served by not known: no pod of a service proxy was seen; predicted as kube-proxy of a current release:",
+        "  not read  nodes: there are none in",
+    ):
+        assert f"\n{line}" in result.stdout
+    told = json.loads(run(str(tmp_path / "all.json"), "shop/web", "--format", "json").stdout)
+    (served,) = told["served_by"]
+    assert [told["nodes"], *(served[key] for key in ("program", "version", "image"))] == [None] * 4
+    assert served["nodes"] == ["a1", "b1", "c1"]
+    view = json.loads(run(str(tmp_path / "all.json"), "--all", "--format", "json").stdout)
+    assert (view["nodes"], view["wanting"]) == (None, 0)
+    total = "get it on all nodes that EndpointSlices name (nodes were not read); Services without a preference: 0"
+    assert total in run(str(tmp_path / "all.json"), "--all").stdout
+
+
+NOT_OBSERVED = re.compile(r"all \d+ nodes|\d of \d+ nodes|kube-proxy \d|1\.3\d")
+
+
+@pytest.mark.parametrize("change", [{}, {"endpoints": []}, {"ports": []}], ids=str)
+@pytest.mark.parametrize("asks", ["PreferSameZone", "PreferSameNode", ""])
+def test_without_nodes_no_number_or_version_is_invented(change: dict[str, object], asks: str) -> None:
+    items = [{**each, **change} if each["kind"] == "EndpointSlice" else each for each in everything("nodes")]
+    for each in items:
+        if each["kind"] == "Service":
+            each["spec"] = {**each["spec"], "trafficDistribution": asks or None}  # type: ignore[dict-item]
+    text = json.dumps({"items": items})
+    for arguments in (["shop/web"], ["shop/web", "--format", "json"], ["--all"], ["--all", "--format", "json"]):
+        assert not NOT_OBSERVED.search(run("-", *arguments, stdin=text).stdout)
+
+
+def test_without_nodes_a_hint_for_a_zone_without_endpoints_may_have_nodes() -> None:
+    items = everything("nodes")
+    items[1]["endpoints"] = [endpoint("a1", hints="z")]
+    assert "hint-for-a-zone-without-nodes" not in run("-", stdin=json.dumps({"items": items})).stdout
+
+
+def test_without_nodes_and_endpoints_the_cause_is_told() -> None:
+    items = [{**each, "endpoints": []} if each["kind"] == "EndpointSlice" else each for each in everything("nodes")]
+    result = run("-", stdin=json.dumps({"items": items}))
+    said = "nodes were not read, and EndpointSlices name none: no EndpointSlice of the Service has an endpoint"
+    assert result.stdout.startswith(f"Service shop/web: {said}"), result.output
+
+
+def test_without_nodes_no_number_of_pods_is_supposed() -> None:
+    result = run("-", "shop/web", "--if", "scale=3", stdin=json.dumps({"items": everything("nodes")}))
+    assert (result.exit_code, "nodes were not read" in result.output) == (4, True), result.output
+
+
+def test_program_that_was_not_seen_is_not_named() -> None:
+    told = json.loads(run("-", "shop/web", "--format", "json", stdin=json.dumps({"items": everything()})).stdout)
+    (served,) = told["served_by"]
+    assert [served[key] for key in ("program", "version", "image")] == [None] * 3
+    assert served["says"] == (
+        "not known: no pod of a service proxy was seen; predicted as kube-proxy as old as kubelet v1.37.0"
+    )
+    assert told["nodes"] == 5
 
 
 def info_dump(*, pods: bool = True, selector: bool = True) -> str:
@@ -94,6 +152,10 @@ def test_dump_without_slices_is_predicted_from_its_pods() -> None:
     result = run("-", stdin=info_dump())
     assert (result.stdout.startswith(said), result.exit_code) == (True, 1), result.output
     assert "not read  endpointslices: there are none in -; they are predicted from the pods" in result.stdout
+    assert "\n  predicted ready endpoints: 1 in zone a, 1 in zone b\n" in result.stdout
+    assert "\n  hints     predicted: IPv4: 2 of 2 ready endpoints hinted" in result.stdout
+    told = json.loads(run("-", "shop/web", "--format", "json", stdin=info_dump()).stdout)
+    assert (told["predicted"], told["causes"][0]["evidence"]) == (True, [])
     rows = json.loads(run("-", "--all", "--format", "json", stdin=info_dump()).stdout)["services"]
     assert [(each["missed"], each["failing"]) for each in rows] == [(1, False)]
 

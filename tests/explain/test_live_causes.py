@@ -69,7 +69,13 @@ def test_cause_is_reported_and_disappears_after_its_remedy(
 
 def test_each_cause_is_reproduced_or_has_a_reason() -> None:
     in_process = {each.cause for each in NOTES.values()} | {"not-kube-proxy"}  # see test_remedies.py
-    elsewhere = {"slice-unreadable", "proxy-does-otherwise", "nobody-listens", "not-known"}
+    elsewhere = {
+        "slice-unreadable",
+        "proxy-does-otherwise",
+        "nobody-listens",
+        "not-known",
+        "emptied-by-the-supposition",
+    }
     assert {each.cause for each in ROWS.values()} | in_process | elsewhere == causes().keys()
 
 

@@ -17,7 +17,7 @@ from explain.objects import Objects
 from explain.what_if import supposed
 from harness.commands.main import main
 from harness.errors import UsageError
-from tests.explain.building import AUTO, by_annotation, endpoint, node, nodes, objects, of_slice, service
+from tests.explain.building import AUTO, by_annotation, endpoint, node, nodes, objects, of_slice, pod, service
 
 WEB = ("shop", "web")
 TWO_ZONES = of_slice(endpoint("a1"), endpoint("a2"), endpoint("b1"))
@@ -28,7 +28,11 @@ SUPPOSED = [
     (objects(service(), TWO_ZONES), (), "zone-without-endpoint", "c1"),
     (objects(service(), TWO_ZONES), ("scale=4",), "", ""),
     (objects(service(), TWO_ZONES), ("scale=1",), "zone-without-endpoint", "b1 b2 c1"),
-    (objects(service(), TWO_ZONES), ("scale=0",), "selector-matches-nobody", ""),
+    (objects(service(), TWO_ZONES), ("scale=0",), "emptied-by-the-supposition", ""),
+    (objects(service(), of_slice(), pods=[pod("web-a1", "a1")]), ("scale=0",), "emptied-by-the-supposition", ""),
+    (objects(service(), of_slice(endpoint("a1"))), ("without-zone=a",), "emptied-by-the-supposition", ""),
+    (objects(service(), of_slice(), pods=[]), ("without-zone=a",), "selector-matches-nobody", ""),
+    (objects(on=EVEN), ("without-zone=a", "without-zone=b", "without-zone=c"), "emptied-by-the-supposition", ""),
     (objects(service(), {**of_slice(), "ports": []}), ("scale=3",), "", ""),
     (objects(), ("without-zone=c",), "", ""),
     (objects(), ("without-zone=c", "scale=1"), "zone-without-endpoint", "b1 b2"),

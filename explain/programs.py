@@ -1,0 +1,135 @@
+"""Find which program serves Services on a node, how that is known, and what it does with hints.
+
+What programs other than kube-proxy do is from docs/families.md, and is told in their own terms. Some of them serve the
+connections of pods also where a kube-proxy runs beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from explain.components import PROXY
+from harness.api.client import Object
+from harness.checks.service_proxies import Reads, recognise
+
+CILIUM_CONFIG = "cilium-config"
+CILIUM_SETTINGS = ("enable-service-topology", "kube-proxy-replacement")
+_ARGUMENT, _VARIABLE = "--run-service-proxy", "FELIX_BPFENABLED"  # of kube-router and Calico
+
+_BESIDE = {"Cilium", "GKE Dataplane V2", "Antrea", "OVN-Kubernetes"}
+"""The programs that translate cluster IPs for pods, whether kube-proxy runs or not (cilium/cilium#16197)."""
+
+_KNOWN_TO_CILIUM = ({"PreferSameZone", "PreferSameNode"}, (1, 20)), ({"PreferClose"}, (1, 16))
+"""The values of trafficDistribution, and the release of Cilium since which it knows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that serves Services on nodes, with the version and the image of its pod.
+
+    `name` is "" if no pod of such a program was seen. The prediction is then that of kube-proxy. `reads` are the hints
+    that it follows, `does` says this in its own terms, and `when` is the condition under which it serves Services.
+    """
+
+    name: str = ""
+    version: str = ""
+    image: str = ""
+    reads: Reads = "all"
+    when: str = ""
+    does: str = ""
+
+    @property
+    def is_other(self) -> bool:
+        return self.name not in {"", PROXY}
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.version}".rstrip()
+
+    def refuses(self, wish: str, value: str | None) -> str:
+        """Return why Cilium uses no hints of a Service although it is set to use hints, or ""."""
+        if wish not in {"node", "zone", "cpu"}:
+            return f"{self.name} uses hints only of Services that ask for their zone"
+        since = next((release for values, release in _KNOWN_TO_CILIUM if value in values), (0, 0))
+        unknown = not self.version or self.reads not in {"field", "none"}
+        if self.name != "Cilium" or wish == "cpu" or unknown or _numbers(self.version) >= since:
+            return ""
+        return f"{self.title} does not know trafficDistribution {value}, which is known since {since[0]}.{since[1]}"
+
+    def because(self, wish: str, refused: str, said: str, *, near: bool) -> str:
+        """Return the reason of a route in the terms of the program. `near` is true if a place is preferred."""
+        if self.reads == "none" and not near:
+            return f"{self.name} {self.does}"
+        if self.reads != "field" or near:
+            return said.replace("hinted for the node", "on the node") if self.reads == "field" else said
+        return refused or (f"no ready endpoint is on it, and {self.name} then uses any" if wish == "node" else said)
+
+    def remedy(self, refused: str, set_field: str) -> str:
+        """Return what makes Cilium use hints, or "". `set_field` is the command that sets PreferClose."""
+        topology = "set loadBalancer.serviceTopology=true in the Helm values of Cilium, and restart its agents"
+        upgrade = f"upgrade Cilium, or {set_field}"
+        off = self.name == "Cilium" and self.reads == "none"
+        return "; then ".join(each for each, needed in ((topology, off), (upgrade, refused)) if needed)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in version.split("."))
+
+
+def program_of(pods: Sequence[Object], cilium: Object | None) -> tuple[Program, Object | None]:
+    """Return the program that serves Services on a node with these pods, and its pod.
+
+    `cilium` is the content of Cilium's ConfigMap, if it was read.
+    """
+    found = [(made, pod) for pod in pods if (made := _of_pod(pod, cilium)) is not None]
+    certain = [each for each in found if each[0].name in _BESIDE or (each[0].is_other and not each[0].when)]
+    kube_proxy = [each for each in found if not each[0].is_other]
+    return next(iter([*certain, *kube_proxy, *found]), (Program(), None))
+
+
+def _of_pod(pod: Object, cilium: Object | None) -> Program | None:
+    known = recognise(pod["metadata"]["name"], pod["metadata"].get("labels"))
+    if known is None:
+        return None
+    containers: Sequence[Object] = (pod.get("spec") or {}).get("containers") or ({},)
+    images = [str(each.get("image") or "an unknown image") for each in containers]
+    image = next((each for each in images if PROXY in each), images[0])
+    tag = re.search(r":v?(\d+(?:\.\d+)+)", image)
+    version, when = tag[1] if tag else "", known.when.removeprefix("serves Services itself").strip()
+    does, reads = known.does, known.reads
+    if known.name == PROXY:
+        when = ""
+    elif known.name == "Cilium":
+        does, reads, when = _of_cilium(cilium)
+    elif known.name == "Calico eBPF":
+        reads = "all" if version and _numbers(version) >= (3, 31, 5) else ""
+        on = [str(each.get("value")).lower() for one in containers for each in settings(one).get("env", ())]
+        when = when if not on else "" if "true" in on else "never"
+    elif known.name == "kube-router":
+        given = [each.partition("=")[2] for one in containers for each in settings(one).get("args", ())]
+        when = when if not given else "never" if "false" in given else ""
+    return None if when == "never" else Program(known.name, version, image, reads, when, does)
+
+
+def settings(container: Object) -> Object:
+    """Return the argument and the variable of a container that tell whether it serves Services."""
+    arguments = [each for each in container.get("args") or () if str(each).startswith(_ARGUMENT)]
+    variables = [each for each in container.get("env") or () if each.get("name") == _VARIABLE]
+    return {key: each for key, each in (("args", arguments), ("env", variables)) if each}
+
+
+def _of_cilium(data: Object | None) -> tuple[str, Reads, str]:
+    """Return what Cilium does with hints, which it follows, and for whom it serves Services."""
+    topology, replacement = CILIUM_SETTINGS
+    config = f"ConfigMap {CILIUM_CONFIG}"
+    if data is None:
+        return f"uses hints only with {topology} ({config}, which was not read), and no node hints", "", "to pods"
+    when = "" if data.get(replacement) in {"true", "strict"} else "to pods"
+    if when and replacement in data:
+        when = f"to pods (not to processes of nodes: {replacement} is {data[replacement]})"
+    if (value := data.get(topology, "not set")) != "true":
+        return f"uses no hints: {topology} is {value} in {config}", "none", when
+    said = f"uses zone hints of Services that ask ({topology} is true), and for PreferSameNode the nodes of endpoints"
+    return said, "field", when

@@ -1,0 +1,206 @@
+"""Reasons are told in the terms of the program that serves a node, and only a seen program is named."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from explain import dump
+from explain import objects as files
+from explain.cluster import Cluster
+from explain.diagnosis import Diagnosis, diagnose
+from harness.api.client import Object
+from harness.commands.main import main
+from tests.explain.building import ZONES, agent, event, objects, pod, proxy, service
+from tests.explain.rows import ROWS
+
+_SETTINGS = {
+    "kube-router": {"args": ["--run-router=false", "--run-service-proxy=VALUE"]},
+    "calico-node": {"env": [{"name": "KEY", "value": "hidden"}, {"name": "FELIX_BPFENABLED", "value": "VALUE"}]},
+}
+_GATES = re.compile(r"gate |TopologyAwareHints|PreferSameTrafficDistribution")
+
+
+def agents(name: str, image: str, value: str = "", **labels: str) -> list[Object]:
+    """Return the pods of a program on each node, with its setting that decides whether it serves Services."""
+    made = [agent(each, name, image, **labels) for each in ZONES]
+    for each in made if value else ():
+        settings = json.dumps(_SETTINGS[name]).replace("VALUE", value)
+        each["spec"]["containers"][0] |= json.loads(settings)
+    return made
+
+
+def cilium(version: str = "1.20.2") -> list[Object]:
+    return agents("cilium", f"quay.io/cilium/cilium:v{version}", k8s_app="cilium")
+
+
+def config(**data: str) -> Object:
+    return {"metadata": {"name": "cilium-config"}, "data": {key.replace("_", "-"): each for key, each in data.items()}}
+
+
+def told(folder: Path, pods: list[Object], *configs: Object, asks: str = "PreferSameZone") -> Diagnosis:
+    """Return the diagnosis of a recording of the cluster, which must keep what it needs and no more."""
+    files.write(objects(service(asks=asks), proxies=pods, configs=configs), folder)
+    assert not [each for each in folder.iterdir() if "hidden" in each.read_text() or "run-router" in each.read_text()]
+    seen = dump.read(str(folder))
+    return diagnose(seen.services[0], Cluster(seen, "released"))
+
+
+KUBE_ROUTER = ("kube-router", "cloudnativelabs/kube-router:v2.2.1")
+CALICO = ("calico-node", "calico/node:v3.32.0")
+ON, OFF = {"enable_service_topology": "true"}, {"enable_service_topology": "false"}
+PROXIES = [proxy(each) for each in ZONES]
+SAID: dict[str, tuple[list[Object], list[Object], str, str]] = {
+    "Cilium, off": (
+        cilium(),
+        [config(**OFF, kube_proxy_replacement="true")],
+        "Cilium 1.20.2 serves Services; it uses no hints: enable-service-topology is false in ConfigMap cilium-config",
+        "Cilium uses no hints: enable-service-topology is false in ConfigMap cilium-config",
+    ),
+    "Cilium, not set, beside kube-proxy": (
+        [*PROXIES, *cilium()],
+        [config(kube_proxy_replacement="false")],
+        "Cilium 1.20.2 serves Services to pods (not to processes of nodes: kube-proxy-replacement is false); it",
+        "Cilium uses no hints: enable-service-topology is not set in ConfigMap cilium-config",
+    ),
+    "Cilium, on": (
+        cilium(),
+        [config(**ON, kube_proxy_replacement="true")],
+        "Cilium 1.20.2 serves Services; it uses zone hints of Services that ask (enable-service-topology is true)",
+        "1 of 3 ready endpoints are hinted for zone a",
+    ),
+    "Cilium, on, before it knew the value": (
+        cilium("1.19.4"),
+        [config(**ON, kube_proxy_replacement="true")],
+        "but Cilium 1.19.4 does not know trafficDistribution PreferSameZone, which is known since 1.20",
+        "Cilium 1.19.4 does not know trafficDistribution PreferSameZone, which is known since 1.20",
+    ),
+    "kube-router, perhaps": (
+        agents(*KUBE_ROUTER, k8s_app="kube-router"),
+        [],
+        "kube-router 2.2.1 serves Services with --run-service-proxy; it reads no hints",
+        "kube-router reads no hints",
+    ),
+    "kube-router, with the argument": (
+        [*PROXIES, *agents(*KUBE_ROUTER, "true", k8s_app="kube-router")],
+        [],
+        "kube-router 2.2.1 serves Services; it reads no hints",
+        "kube-router reads no hints",
+    ),
+    "Calico with its variable": (
+        [*PROXIES, *agents(*CALICO, "true", k8s_app="calico-node")],
+        [],
+        "Calico eBPF 3.32.0 serves Services; it follows hints from 3.31.5",
+        "1 of 3 ready endpoints are hinted for zone a",
+    ),
+    "OVN-Kubernetes": (
+        agents("ovnkube-node", "ovn/ovn-kube:v1.1.0", app="ovnkube-node"),
+        [],
+        "OVN-Kubernetes 1.1.0 serves Services; it reads no hints",
+        "OVN-Kubernetes reads no hints",
+    ),
+    "Antrea beside kube-proxy": (
+        [*PROXIES, *agents("antrea-agent", "antrea/antrea-agent:v2.5.0", component="antrea-agent")],
+        [],
+        "Antrea 2.5.0 serves Services (AntreaProxy); it follows zone hints, but node hints only behind a gate",
+        "1 of 3 ready endpoints are hinted for zone a",
+    ),
+    "GKE Dataplane V2": (
+        agents("anetd", "gke.gcr.io/cilium/cilium:v1.14.6", k8s_app="cilium"),
+        [config(**OFF)],
+        "GKE Dataplane V2 1.14.6 serves Services; it is a build of Cilium, and docs/families.md does not examine its",
+        "1 of 3 ready endpoints are hinted for zone a",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pods", "configs", "says", "because"), SAID.values(), ids=SAID)
+def test_program_and_its_reason_are_told_in_its_own_terms(
+    pods: list[Object], configs: list[Object], says: str, because: str, tmp_path: Path
+) -> None:
+    found = told(tmp_path, pods, *configs)
+    (cause,) = [each for each in found.findings if each.cause.id == "not-kube-proxy"]
+    assert cause.says.startswith("on 5 nodes, ")
+    assert says in cause.says
+    assert because in {each.because for each in found.routes}
+    assert not any(_GATES.search(each.because) for each in found.routes)
+
+
+OFF_PODS = {
+    "kube-router": agents(*KUBE_ROUTER, "false", k8s_app="kube-router"),
+    "Calico": agents(*CALICO, "false", k8s_app="calico-node"),
+}
+
+
+@pytest.mark.parametrize("pods", OFF_PODS.values(), ids=OFF_PODS)
+def test_program_that_is_set_not_to_serve_is_not_named(pods: list[Object], tmp_path: Path) -> None:
+    found = told(tmp_path, pods)
+    assert (found.findings, found.uncertain) == ((), ())
+
+
+def test_program_that_may_serve_gives_way_to_kube_proxy(tmp_path: Path) -> None:
+    assert told(tmp_path, [*agents(*CALICO, k8s_app="calico-node"), *PROXIES]).findings == ()
+
+
+@pytest.mark.parametrize("asks", ["PreferSameNode", ""])
+def test_cilium_says_why_it_prefers_no_place(asks: str, tmp_path: Path) -> None:
+    found = told(tmp_path, cilium(), config(**ON), asks=asks)
+    reasons = {name: each.because for each in found.routes for name in each.nodes}
+    if asks:
+        assert reasons["a1"] == "1 of 3 ready endpoints are on the node"
+        assert reasons["a2"] == "no ready endpoint is on it, and Cilium then uses any"
+    else:
+        assert {*reasons.values()} == {"Cilium uses hints only of Services that ask for their zone"}
+
+
+def test_cilium_is_set_to_use_hints_by_its_own_option(tmp_path: Path) -> None:
+    found = told(tmp_path, cilium("1.18.2"), config(**OFF))
+    assert found.findings[0].remedy == (
+        "set loadBalancer.serviceTopology=true in the Helm values of Cilium, and restart its agents; then upgrade "
+        'Cilium, or kubectl -n shop patch service web -p \'{"spec":{"trafficDistribution":"PreferClose"}}\''
+    )
+
+
+def test_version_is_the_one_that_was_seen_and_not_the_nearest_that_is_known(tmp_path: Path) -> None:
+    seen = objects(proxies=[proxy("a1", "v1.99.1"), proxy("b1", "latest")])
+    files.write(seen, tmp_path)
+    nodes = Cluster(dump.read(str(tmp_path)), "released").nodes
+    assert nodes["a1"].served_by == "kube-proxy 1.99.1, by its image registry.k8s.io/kube-proxy:v1.99.1"
+    assert nodes["b1"].served_by == (
+        "kube-proxy, by its image registry.k8s.io/kube-proxy:latest; predicted as old as kubelet v1.37.0"
+    )
+
+
+# What was seen, and what is predicted
+
+
+def run(source: Path | str, *arguments: str) -> str:
+    command = ["explain", "shop/web", "--from", str(source), *arguments]
+    return CliRunner().invoke(main, command, env={"COLUMNS": "160"}).output
+
+
+def test_refusal_of_the_controller_is_predicted_and_its_event_is_seen(tmp_path: Path) -> None:
+    (row,) = [each for each in ROWS.values() if each.cause == "one-zone"][:1]
+    files.write(row.seen, tmp_path / "silent")
+    (cause,) = json.loads(run(tmp_path / "silent", "--format", "json"))["causes"][:1]
+    assert cause["evidence"] == []
+    (refusal,) = cause["predicted"]
+    assert f"\n  predicted {refusal}\n" in run(tmp_path / "silent")
+    told_by_event = event("TopologyAwareHintsDisabled", refusal.removeprefix("the controller refuses: "))
+    files.write(replace(row.seen, events=[told_by_event]), tmp_path / "told")
+    (cause,) = json.loads(run(tmp_path / "told", "--format", "json"))["causes"][:1]
+    assert (len(cause["evidence"]), cause["predicted"]) == (1, [refusal])
+
+
+def test_endpoints_of_a_supposition_are_predicted(tmp_path: Path) -> None:
+    files.write(objects(pods=[pod("web-a1", "a1")]), tmp_path)
+    assert "\n  predicted ready endpoints: 1 in zone a\n" in run(tmp_path, "--if", "scale=1")
+    then = json.loads(run(tmp_path, "--if", "scale=1", "--format", "json"))["then"]
+    assert [(each["evidence"], each["predicted"]) for each in then["causes"]] == [
+        ([], ["ready endpoints: 1 in zone a"])
+    ] * 2
