@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from explain.causes import Predicted
@@ -198,7 +198,19 @@ class Case:
                 if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
                     return f"deployment/{name.removesuffix(f'-{template}')}"
                 return f"{kind.lower()}/{name}"
-        return ""
+        wanted = (self.spec.get("selector") or {}).items()
+        names = [
+            each["metadata"]["name"] for each in self.further("deployments") if wanted and wanted <= _pods_of(each)
+        ]
+        return f"deployment/{names[0]}" if len(names) == 1 else ""
+
+
+def _pods_of(deployment: Object) -> ItemsView[str, str]:
+    """Return the labels of the pods of a Deployment, as far as its selector or its template has them."""
+    spec: Object = deployment.get("spec") or {}
+    selector: Object = (spec.get("selector") or {}).get("matchLabels") or {}
+    template: Object = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return (selector | template).items()
 
 
 def endpoints_of(slices: Iterable[Object]) -> list[tuple[Object, Object]]:

@@ -31,7 +31,8 @@ _ABOUT = {
     "status.startTime",
     "namespaces": "",
     "ingresses": "spec.ingressClassName spec.defaultBackend spec.rules",
-    "deployments": "spec.replicas spec.strategy status.observedGeneration status.replicas status.updatedReplicas",
+    "deployments": "spec.replicas spec.selector spec.strategy status.observedGeneration status.replicas "
+    "status.updatedReplicas",
     "horizontalpodautoscalers": "spec.scaleTargetRef spec.minReplicas spec.maxReplicas",
     "poddisruptionbudgets": "spec.minAvailable spec.maxUnavailable spec.selector status.disruptionsAllowed",
 }

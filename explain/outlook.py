@@ -1,6 +1,7 @@
 """Find what may soon leave a zone without endpoints: an autoscaler, a rollout, evictions, or a drain.
 
-Connections then leave the zone, although they stay in it now. Only what objects show counts.
+Connections then leave the zone, although they stay in it now. Only what objects show counts. Manifests have no status:
+what their spec permits is told then, and that more is not known.
 """
 
 from __future__ import annotations
@@ -49,22 +50,33 @@ def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
         if (spec.get("strategy") or {}).get("type") == "Recreate":
             yield found("recreate-empties-all-zones", workload=case.workload, patch=patch)
             continue
-        most, (updated, pods) = _most_unavailable(spec), _progress(each)
-        if updated < pods and (names := _with_at_most(most, zones)):
-            evidence = [f"{updated} of {many(pods, 'pod')} updated"]
+        most, (updated, pods), status = _most_unavailable(spec, zones), _progress(each), each.get("status")
+        if (updated < pods or not status) and (names := _with_at_most(most, zones)):
+            evidence = [f"{updated} of {many(pods, 'pod')} updated"] if status else []
+            has = "has begun and may take" if status else "would take up to"
             values = {"workload": case.workload, "most": many(most, "pod"), "zones": listed(names), "patch": patch}
+            values |= {"has": has, "unread": "" if status else _NO_STATUS}
             yield found("rollout-may-empty-a-zone", nodes=_nodes(case, names), evidence=evidence, **values)
 
 
-def _most_unavailable(spec: Object) -> int:
+_NO_STATUS = " (by its spec; its status was not read)"
+
+
+def _most_unavailable(spec: Object, zones: Zones) -> int:
     """Return how many pods a rolling update of a Deployment may take at once."""
-    bounds = (spec.get("strategy") or {}).get("rollingUpdate") or {}
-    share = {name: str(bounds.get(name, "25%")) for name in ("maxSurge", "maxUnavailable")}
-    pods = {
-        name: int(spec.get("replicas", 1)) * int(each[:-1]) / 100 if each.endswith("%") else int(each)
-        for name, each in share.items()
-    }
-    return math.floor(pods["maxUnavailable"]) or int(math.ceil(pods["maxSurge"]) == 0)
+    bounds, pods = (spec.get("strategy") or {}).get("rollingUpdate") or {}, int(spec.get("replicas", _ready(zones)))
+    most = {name: _part(bounds.get(name, "25%"), pods) for name in ("maxSurge", "maxUnavailable")}
+    return math.floor(most["maxUnavailable"]) or int(math.ceil(most["maxSurge"]) == 0)
+
+
+def _ready(zones: Zones) -> int:
+    return sum(map(len, zones.values()))
+
+
+def _part(bound: object, pods: int) -> float:
+    """Return a number of pods that is given as a number or as a share."""
+    said = str(bound)
+    return pods * int(said[:-1]) / 100 if said.endswith("%") else int(said)
 
 
 def _progress(deployment: Object) -> tuple[int, int]:
@@ -79,14 +91,26 @@ def _progress(deployment: Object) -> tuple[int, int]:
 
 def _evictions(case: Case, zones: Zones) -> Iterator[Finding]:
     for each in case.further("poddisruptionbudgets"):
-        allowed = int((each.get("status") or {}).get("disruptionsAllowed", 0))
+        allowed = _allowed(each, _ready(zones))
         if _selects(each, case) and (names := _with_at_most(allowed, zones)):
             name = each["metadata"]["name"]
             patch = case.patch({"maxUnavailable": 1, "minAvailable": None}, f"poddisruptionbudget {name}")
             if _with_at_most(1, zones):
                 patch = f"{case.scale(2 * len(zones))}; {patch}"
+            now = "now" if each.get("status") else "if no pod is missing" + _NO_STATUS
             values = {"name": name, "allowed": many(allowed, "eviction"), "zones": listed(names), "patch": patch}
+            values |= {"now": now}
             yield found("budget-permits-an-empty-zone", nodes=_nodes(case, names), **values)
+
+
+def _allowed(budget: Object, pods: int) -> int:
+    """Return how many evictions a PodDisruptionBudget permits now, or without a status while so many pods are ready."""
+    spec, status = budget.get("spec") or {}, budget.get("status")
+    if status:
+        return int(status.get("disruptionsAllowed", 0))
+    if "maxUnavailable" in spec:
+        return min(pods, math.ceil(_part(spec["maxUnavailable"], pods)))
+    return max(0, pods - math.ceil(_part(spec.get("minAvailable", pods), pods)))
 
 
 def _selects(budget: Object, case: Case) -> bool:
@@ -94,6 +118,7 @@ def _selects(budget: Object, case: Case) -> bool:
     selector = (budget.get("spec") or {}).get("selector") or {}
     wanted = (selector.get("matchLabels") or {}).items()
     labels = [(each["metadata"].get("labels") or {}).items() for each in case.pods or ()]
+    labels = labels or [(case.spec.get("selector") or {}).items()]  # which each of its pods has
     return not selector.get("matchExpressions") and bool(labels) and all(wanted <= each for each in labels)
 
 

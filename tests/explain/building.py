@@ -166,6 +166,13 @@ def deployment(replicas: int, updated: int, **strategy: Any) -> Object:
     }
 
 
+def manifest(of: Object) -> Object:
+    """Return a Deployment or a PodDisruptionBudget as people write it: it has no status."""
+    template = {"metadata": {"labels": {"app": "web"}}}
+    more = {"template": template} if "replicas" in of["spec"] else {}
+    return {"metadata": {"name": "web", "namespace": "shop"}, "spec": {**of["spec"], **more}}
+
+
 def autoscaler(least: int, most: int) -> Object:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     spec = {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most}

@@ -22,6 +22,7 @@ from tests.explain.building import (
     ingress,
     labelled,
     lease,
+    manifest,
     namespace,
     node,
     nodes,
@@ -858,6 +859,29 @@ NOTES = {
         ),
         PATCH("horizontalpodautoscaler", '{"minReplicas":6}') + "; ",
         ALL,
+    ),
+    "a rollout by the manifest of a Deployment": Note(
+        "rollout-may-empty-a-zone",
+        objects(further={"deployments": [manifest(deployment(3, 3, rollingUpdate={"maxUnavailable": 1}))]}),
+        PATCH("deployment/web", ONE_BY_ONE).replace(" web -p", " -p"),
+        ALL,
+    ),
+    "evictions by the manifest of a budget": Note(
+        "budget-permits-an-empty-zone",
+        further(deployments=deployment(3, 3), poddisruptionbudgets=manifest(budget(0, maxUnavailable="100%"))),
+        "kubectl -n shop scale deployment/web --replicas=6; ",
+        ALL,
+    ),
+    "evictions by the manifest of a budget with a minimum": Note(
+        "budget-permits-an-empty-zone",
+        further(service(), TWO_EACH, poddisruptionbudgets=manifest(budget(0, minAvailable="50%"))),
+        PATCH("poddisruptionbudget", '{"maxUnavailable":1,"minAvailable":null}'),
+        ALL,
+    ),
+    "an autoscaler by manifests, without pods": Note(
+        "autoscaler-below-zones",
+        objects(further={"deployments": [manifest(deployment(3, 3))], "horizontalpodautoscalers": [autoscaler(1, 10)]}),
+        PATCH("horizontalpodautoscaler", '{"minReplicas":3}'),
     ),
     "a cordoned node with all endpoints of a zone": Note(
         "drain-empties-a-zone", objects(on=nodes(c1=cordoned("c1", "c"))), "kubectl uncordon c1", "c1"

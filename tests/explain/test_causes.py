@@ -111,6 +111,16 @@ def test_cilium_follows_zone_hints_if_it_should_and_the_service_asks(setting: st
     assert {each.tier for each in found.routes} == {tier}
 
 
+def test_what_a_manifest_permits_is_not_told_as_seen() -> None:
+    by_spec = "(by its spec; its status was not read), and zone a b c has no more endpoints than that"
+    rollout = NOTES["a rollout by the manifest of a Deployment"]
+    (told,) = [each for each in diagnosis(rollout.seen).findings if each.cause.id == rollout.cause]
+    assert told.says == f"a rollout of deployment/web would take up to 1 pod at once {by_spec}"
+    evictions = NOTES["evictions by the manifest of a budget"]
+    (told,) = [each for each in diagnosis(evictions.seen).findings if each.cause.id == evictions.cause]
+    assert told.says == f"PodDisruptionBudget web permits 3 evictions if no pod is missing {by_spec}"
+
+
 def test_ids_of_causes_stay(request: pytest.FixtureRequest) -> None:
     known = (request.path.parent / "ids.txt").read_text(encoding="utf-8").split()
     assert sorted(causes()) == known, "an id is never renamed or used for another cause; add new ones to ids.txt"
