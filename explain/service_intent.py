@@ -167,11 +167,11 @@ def _lacking_port(case: Case, port: Object, slices: Sequence[Object]) -> Finding
     target, values = port.get("targetPort"), {"port": port_name(port), "there": names or "none"}
     named = isinstance(target, str) and case.spec.get("selector")
     if named and f"{target} {protocol}" not in (held := _container_ports(case)):
-        evidence = () if case.pods is not None else ("pods were not read: their ports are not known",)
+        unread = f"no endpoint has port {values['port']}, whose targetPort is the name {target!r}: pods were not read"
         offered = f"; their ports: {listed(sorted(held))}" if held else ""
         look = f"kubectl -n {case.namespace} get pods -o jsonpath='{{..ports}}'"
         values |= {"target": repr(target), "offered": offered, "look": look}
-        return found("target-port-of-no-pod", evidence=evidence, **values)
+        return found("target-port-of-no-pod", unread if case.pods is None else "", **values)
     if any((each.get("name") or "") == name for each in there):
         return found("protocol-without-endpoints", protocol=protocol, **values)
     ours = {each.get("name") or "" for each in case.spec["ports"]}

@@ -79,7 +79,8 @@ def _of_ports(routes: Sequence[Route]) -> str:
 def _of(nodes: Sequence[str], diagnosis: Diagnosis) -> str:
     if diagnosis.named:
         part = f"{len(nodes)} of " if len(nodes) < diagnosis.nodes else ""
-        return f"{part}the {many(diagnosis.nodes, 'node')} that EndpointSlices name (nodes were not read)"
+        known = f"{diagnosis.nodes} nodes" if diagnosis.nodes > 1 else "one node"
+        return f"{part}the {known} that EndpointSlices name (nodes were not read)"
     if len(nodes) == diagnosis.nodes:
         return f"all {many(diagnosis.nodes, 'node')}" if diagnosis.nodes > 1 else "the one node"
     return f"{len(nodes)} of {many(diagnosis.nodes, 'node')}"

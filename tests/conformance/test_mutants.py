@@ -106,6 +106,20 @@ def test_every_requirement_names_a_mutant_that_exists() -> None:
     assert {each: kills for each, kills in named.items() if not kills or set(kills) - MUTANTS.keys()} == {}
 
 
+ONCE_UNNOTICED = {
+    "leaves-udp-flows-of-deleted-services": "SERVICE/udp-flows-end-with-their-service",
+    "leaves-udp-flows-of-emptied-services": "SERVICE/udp-flows-end-with-the-last-endpoint",
+    "keeps-failed-pods": "SLICE/ended-pods-are-no-endpoints",
+    "affinity-outlives-readiness": "AFFINITY/leaves-with-its-endpoint",
+}
+"""Faults from reports that no requirement noticed, with the requirement that now does."""
+
+
+def test_a_fault_that_once_nothing_noticed_is_killed_by_its_requirement() -> None:
+    kills = {name: SCENARIOS[requirement].requirement.kills for name, requirement in ONCE_UNNOTICED.items()}
+    assert [name for name in ONCE_UNNOTICED if name not in kills[name]] == []
+
+
 def test_every_mutant_is_named_by_a_requirement() -> None:
     assert MUTANTS.keys() - ALONE.keys() - TOGETHER.keys() == set()
 

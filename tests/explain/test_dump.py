@@ -12,7 +12,6 @@ from click.testing import CliRunner, Result
 
 from harness.commands.main import main
 from tests.explain.building import endpoint, objects, pod
-from tests.explain.test_cases import CASES
 
 WELL = "Service shop/web: connections stay in the zone of the client, from all"
 _KINDS = {"services": "Service", "endpointslices": "EndpointSlice", "nodes": "Node"}
@@ -178,12 +177,6 @@ def test_external_name_needs_no_slices() -> None:
     }
     result = run("-", stdin=json.dumps({"kind": "ServiceList", "items": [service]}))
     assert "DNS sends its clients to x.example" in result.stdout.splitlines()[0], result.output
-
-
-def test_case_of_one_dump_is_explained() -> None:
-    result = run(str(CASES / "one-dump.yaml"), "default/web")
-    said = "Service default/web: connections stay in the zone of the client, from all 2 nodes"
-    assert (result.stdout.splitlines()[0], result.exit_code) == (said, 0)
 
 
 BROKEN = {
