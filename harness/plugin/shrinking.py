@@ -27,7 +27,7 @@ class Shrinker:
         self._left = SECONDS * time_scale()
 
     def shrink(self, item: pytest.Item, draw: Draw, following: pytest.Item | None) -> Draw | None:
-        """Return the smallest draw with which a test still fails, or None if the time limit was reached."""
+        """Return the smallest draw with which a test still fails, or None if a repetition could not tell."""
         return shrunk(draw, lambda fewer: self._fails(item, fewer, following))
 
     def _fails(self, item: pytest.Item, draw: Draw, following: pytest.Item | None) -> bool | None:
@@ -37,19 +37,21 @@ class Shrinker:
         try:
             with self._run.history.set_aside():
                 self._run.shrinking = draw
-                return _fails(item, following)
+                return _fails(item, following, self._left)
         finally:
             self._run.shrinking = None
             self._left -= time.monotonic() - begun
 
 
-def _fails(item: pytest.Item, following: pytest.Item | None) -> bool:
-    """Run a test without reports, and return whether it failed because of an unmet expectation."""
+def _fails(item: pytest.Item, following: pytest.Item | None, seconds: float) -> bool | None:
+    """Run a test without reports. Return whether it failed because of an unmet expectation, or None if it neither
+    failed nor passed, or did not end within so many seconds by the clock.
+    """
     state = item.session._setupstate  # pytest has no other way to repeat a test
     capture = item.config.pluginmanager.getplugin("capturemanager")
     try:
         with (
-            limited(limit_of(item)),
+            limited(min(limit_of(item) or seconds, seconds), most=1),
             contextlib.nullcontext() if capture is None else capture.item_capture("call", item),
         ):
             item._initrequest()  # type: ignore[attr-defined]
@@ -59,7 +61,7 @@ def _fails(item: pytest.Item, following: pytest.Item | None) -> bool:
     except UnmetError:
         return True
     except (Exception, TimeLimitError, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001  it shows nothing
-        return False
+        return None
     finally:
         state.teardown_exact(following)
         item._request = False  # type: ignore[attr-defined]

@@ -48,10 +48,11 @@ def limit_of(item: pytest.Item) -> float:
 
 
 @contextlib.contextmanager
-def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None) -> Iterator[None]:
+def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None, *, most: int = MOST) -> Iterator[None]:
     """Raise `TimeLimitError` in this block after so many seconds in which the programs could run. 0 means no limit.
 
-    `give_up` is called with the reason if the block ignores the error again and again.
+    `give_up` is called with the reason if the block ignores the error again and again. The error comes at the latest
+    after `most` times the limit by the clock.
     """
     if not seconds or threading.current_thread() is not threading.main_thread():
         yield
@@ -62,7 +63,7 @@ def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None) -
         nonlocal heard
         passed = time.monotonic() - begin
         lost = max(RUN_DELAY.lost(begin), of_this_thread() - waited)  # samples are taken during waits only
-        left, _ = time_left(seconds, passed, lost, MOST)
+        left, _ = time_left(seconds, passed, lost, most)
         if left > 0:
             signal.setitimer(signal.ITIMER_REAL, max(left, SOON))  # less than a microsecond would be no alarm
             return

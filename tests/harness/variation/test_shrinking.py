@@ -42,3 +42,7 @@ def test_two_values_are_found_together() -> None:
 
 def test_nothing_is_said_when_time_runs_out() -> None:
     assert smallest(["names", "owner"], tries=6)[0] is None
+
+
+def test_nothing_is_said_when_a_try_could_not_tell() -> None:
+    assert shrunk(DRAW, lambda draw: None if draw == PLAIN else True) is None
