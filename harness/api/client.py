@@ -23,7 +23,7 @@ import orjson
 import urllib3
 
 from harness.api.requests import ApiRequest
-from harness.errors import InconclusiveError
+from harness.errors import DistrustError, InconclusiveError
 from harness.model.manifests import with_usual
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ _PREFIXES = {
 _TRIES = 10
 """The maximum number of attempts for a request that gets status 429 with Retry-After, as in client-go."""
 
+_FULL = 507  # only the embedded API server, when a client has filled its storage
 _REMEMBERED = 10_000  # number of requests in the evidence of a failure
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
 
@@ -179,6 +180,8 @@ class Api:
         try:
             while True:
                 answer, tries = self._pool.request(method, url, headers=said, retries=False, **options), tries + 1
+                if answer.status == _FULL:
+                    raise DistrustError(_json(answer.data).get("message", "the API server is full"))
                 wait = _seconds_to_wait(answer)
                 if wait is None or tries == _TRIES or time.monotonic() + wait > give_up:
                     return answer

@@ -6,12 +6,12 @@ The dispatcher does not depend on the type of connection: aiohttp and `connectio
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 import orjson
 
-from reference.apiserver import bounded_log, handlers, media, status
+from reference.apiserver import bounded_log, handlers, media, status, store
 from reference.apiserver.authz import authorization, reviews
 from reference.apiserver.authz.authorization import Attributes, attributes_of
 from reference.apiserver.authz.users import ADMIN, User, Users
@@ -26,6 +26,9 @@ from reference.features import GATES, Features, Gate
 
 LONG_BODY_BYTES = 128 * 1024
 LONG_YAML_BYTES = 8 * 1024
+MOST_AGENTS = 100
+"""The number of user agents whose written bytes are counted one by one."""
+
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 
 
@@ -39,6 +42,7 @@ class Dispatcher:
         self._routes = Routes(registry)
         self._discovery = Discovery(registry)
         self._users = users
+        self._written: Counter[str] = Counter()  # bytes by user agent
 
     def answer(self, asked: HttpRequest) -> Response | None:
         """Return the response, which may be an error. None means that the request is answered and recorded later."""
@@ -49,6 +53,10 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the client receives an error, and the server continues
             answer = failure(error, asked)
         self.record(asked, answer.code)
+        if asked.body and answer.code < 300:
+            agent = asked.headers.get("user-agent", "")[:100]
+            known = agent in self._written or len(self._written) < MOST_AGENTS
+            self._written[agent if known else "others"] += len(asked.body)
         return answer
 
     def is_long(self, asked: HttpRequest) -> bool:
@@ -96,6 +104,8 @@ class Dispatcher:
         user = self.authenticate(asked)
         if asked.method == "GET" and asked.path in HEALTH:
             return Response(200, b"ok", content_type="text/plain; charset=utf-8")
+        if self._registry.store.bytes > store.MOST_BYTES:
+            raise status.full(store.MOST_BYTES, *(self._written.most_common(1) or [("", 0)])[0])
         if asked.method == "GET" and (found := self._discovery.find(asked.path)):
             return _json(200, found)
         if asked.method == "POST" and (answer := reviews.review(asked, user)):

@@ -155,6 +155,12 @@ def too_large(message: str) -> ApiError:
     return failure(413, "RequestEntityTooLarge", message)
 
 
+def full(limit: int, agent: str, written: int) -> ApiError:
+    """Kubernetes reports that etcd's quota is exceeded as an internal error, and still answers reads."""
+    most = f"most was written by the user agent {agent!r}: {written >> 20} MB"
+    return failure(507, "InsufficientStorage", f"the API server has stored more than {limit >> 20} MB; {most}")
+
+
 def internal(message: str) -> ApiError:
     return failure(500, "InternalError", f"Internal error occurred: {message}")
 

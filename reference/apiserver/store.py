@@ -6,6 +6,8 @@ a reference, and an object is encoded at most once for all watchers.
 Each resource has a bounded list of changes. The list serves watches that resume. Read backwards, it also reconstructs
 older revisions for lists with continue tokens. Requests for revisions before the list receive 410 Expired.
 
+Clients may write without an end, so the bytes of all objects and of each list of changes are bounded as well.
+
 A store outlives its server. The next server's release may lack some fields. These fields stay stored, separately from
 the served object, until that server writes the object.
 """
@@ -22,6 +24,12 @@ import orjson
 
 from reference.apiserver import status
 from reference.client import Key, Object, key_of
+
+MOST_BYTES = 128 * 1024 * 1024
+"""The maximum size of all objects as JSON. Beyond it the store is full, like etcd at its quota, and stays so."""
+
+MOST_BYTES_OF_CHANGES = 64 * 1024 * 1024
+"""The maximum size of the objects in the list of changes of a resource."""
 
 Served = Callable[[Object], Object]
 """Returns an object without the fields that a release lacks, or the object itself if it has none of these fields."""
@@ -110,6 +118,7 @@ class _Table:
 
     objects: dict[Key, Stored] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
+    bytes_of_changes: int = 0
     horizon: int = 0
     observers: tuple[Observer, ...] = ()
 
@@ -120,6 +129,7 @@ class Store:
     def __init__(self, resources: Iterable[str], *, window: int = 4096) -> None:
         self.lock = threading.RLock()
         self.revision = 0
+        self.bytes = 0
         self._window = window
         self._tables = {resource: _Table() for resource in resources}
 
@@ -130,7 +140,7 @@ class Store:
         """
         with self.lock:
             successor = type(self)((), window=self._window)
-            successor.lock, successor.revision = self.lock, self.revision
+            successor.lock, successor.revision, successor.bytes = self.lock, self.revision, self.bytes
             for resource, table in self._tables.items():
                 objects = _as_served(table.objects, served.get(resource))
                 successor._tables[resource] = _Table(objects, horizon=self.revision)
@@ -183,6 +193,7 @@ class Store:
             old = table.objects.get(key)
             stored = self._stamp(obj)
             table.objects[key] = stored
+            self.bytes += len(stored.json) - (len(old.json) if old else 0)
             self._record(table, Change("MODIFIED" if old else "ADDED", resource, stored, old, stored.revision))
             return stored
 
@@ -192,6 +203,7 @@ class Store:
             table = self._tables[resource]
             old = table.objects.pop(key_of(obj))
             stored = self._stamp(obj)
+            self.bytes -= len(old.json)
             self._record(table, Change("DELETED", resource, stored, old, stored.revision))
             return stored
 
@@ -214,11 +226,20 @@ class Store:
 
     def _record(self, table: _Table, change: Change) -> None:
         table.changes.append(change)
+        table.bytes_of_changes += len(change.new.json)
         if len(table.changes) >= 2 * self._window:  # cut rarely: a cut moves the whole list
-            table.horizon = table.changes[-self._window - 1].revision
-            del table.changes[: -self._window]
+            self._forget(table, len(table.changes) - self._window)
+        elif table.bytes_of_changes > MOST_BYTES_OF_CHANGES:
+            self._forget(table, (len(table.changes) + 1) // 2)
         for observer in table.observers:
             observer(change)
+
+    @staticmethod
+    def _forget(table: _Table, count: int) -> None:
+        """Forget the oldest changes of a table."""
+        table.horizon = table.changes[count - 1].revision
+        table.bytes_of_changes -= sum(len(each.new.json) for each in table.changes[:count])
+        del table.changes[:count]
 
 
 class _HandedOver(dict[str, _Table]):

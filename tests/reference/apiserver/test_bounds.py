@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from harness.api.client import Api
+from harness.errors import DistrustError
 from harness.eventually import eventually
-from reference.apiserver import ApiServer, bounded_log, watch
+from reference.apiserver import ApiServer, bounded_log, dispatcher, store, watch
 from reference.apiserver.dispatcher import LONG_BODY_BYTES, Dispatcher
 from reference.apiserver.handlers import Response
 from reference.apiserver.http_request import HttpRequest
@@ -122,6 +124,47 @@ def test_client_that_reads_nothing_of_its_watch_is_disconnected(served: Any) -> 
             for _ in deaf:
                 read += 1
         assert read < OBJECTS
+
+
+def test_full_store_answers_507_and_names_who_filled_it(
+    api: ApiServer, server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_BYTES", api.registry.store.bytes + 200_000)
+    monkeypatch.setattr(dispatcher, "MOST_AGENTS", 2)
+    http = Http(server)
+
+    def answer(size: int, agent: str) -> tuple[int, str]:
+        body = {"metadata": {"generateName": "c"}, "data": {"x": "y" * size}}
+        said = http.open("POST", CONFIGS, body, User_Agent=agent)
+        return said.status, said.read().decode()
+
+    assert [answer(10, f"small-{number}")[0] for number in range(4)] == [201] * 4
+    assert [answer(150_000, "small-1")[0] for _ in range(2)] == [201, 201]
+    code, said = answer(10, "small-2")
+    assert (code, "most was written by the user agent 'small-1'" in said) == (507, True), said
+    assert http.open("GET", CONFIGS).status == 507
+    assert http.open("GET", "/readyz").status == 200
+    with pytest.raises(DistrustError, match="'small-1'"):
+        Api(server.kubeconfig()).list("configmaps", "default")
+
+
+def test_store_that_is_emptied_is_not_full(api: ApiServer) -> None:
+    before = api.registry.store.bytes
+    for name in write_much(api):
+        assert api.registry.store.bytes > before
+        api.delete("configmaps", "default", name)
+    assert api.registry.store.bytes == before
+
+
+def test_bytes_of_changes_are_bounded(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "MOST_BYTES_OF_CHANGES", 1_000_000)
+    begin = api.registry.store.revision
+    write_much(api)
+    table = api.registry.store._tables["configmaps"]
+    assert table.bytes_of_changes == sum(len(each.new.json) for each in table.changes) < 1_000_000
+    with pytest.raises(store.TooOldError):
+        api.registry.store.changes_since("configmaps", begin)
+    assert len(api.registry.store.changes_since("configmaps", table.changes[0].revision)) == len(table.changes) - 1
 
 
 def test_number_of_watches_is_bounded(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
