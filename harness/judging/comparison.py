@@ -5,6 +5,7 @@ Both values are converted to JSON first. The history stores the same JSON, so `j
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, Literal
 
 import orjson
@@ -17,6 +18,27 @@ number, or for each number of an observed mapping. An upper bound of `None` mean
 
 With "preliminary", two texts must be equal. If they differ, the scenario is inconclusive, because it rests on the
 requirement that is compared, which fails by itself."""
+
+
+MOST_BYTES = 20_000
+"""The size of an observed value as JSON beyond which only a part of it is judged, recorded and shown."""
+
+
+def excerpt(expected: Any, observed: Any) -> Any:
+    """Return an observed value, or its first part and an ellipsis if it is too long and not as expected.
+
+    The size of what a judged component writes has no limit. The part is not as expected either.
+    """
+    text = _canonical(observed)
+    if len(text) <= MOST_BYTES or text == _canonical(expected):
+        return observed
+    if not isinstance(observed, dict | list):
+        return f"{str(observed)[: MOST_BYTES // 4]}…"
+    known = expected if isinstance(expected, dict) else {}
+    found = observed if isinstance(observed, list) else sorted(observed.items(), key=lambda each: each[0] not in known)
+    kept = found[: sum(size <= MOST_BYTES for size in accumulate(len(_canonical(each)) for each in found))]
+    more = f"{len(observed) - len(kept):,} more"
+    return {**dict(kept), "…": more} if isinstance(observed, dict) else [*kept, f"… {more}"]
 
 
 def judge(what: str, expected: Any, observed: Any, *, relation: str = "equal", unknown: str = "") -> Judgement:

@@ -130,6 +130,8 @@ class History:
         If `unknown` is not empty, it states why the value could not be read. Raises `TypeError` for other values.
         """
         expected, observed = orjson.loads(orjson.dumps(expected)), orjson.loads(orjson.dumps(observed))
+        if relation != "within":
+            observed = comparison.excerpt(expected, observed)
         judgement = comparison.judge(what, expected, observed, relation=relation, unknown=unknown)
         special: dict[str, str] = {"relation": relation} if relation != "equal" else {}
         special |= {"unknown": unknown} if unknown else {}

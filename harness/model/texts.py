@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
+import orjson
+
 from harness.model.privacy import without_secrets
+
+LONGEST = 400_000
+"""The maximum number of characters of one text of the evidence."""
 
 _ADDRESS = re.compile(r"(?<![\w.:])[0-9a-f]*[.:][0-9a-f.:]*[0-9a-f](?![\w.:])")
 
 
-def as_yaml(objects: Iterable[Mapping[str, Any]], what: str) -> str:
-    """Return objects as `kubectl get -o yaml` shows them, without managed fields and secrets."""
+def bounded(text: str, longest: int = LONGEST) -> str:
+    """Return a text without its middle lines if it has more than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    head, tail = text[: longest // 2].rpartition("\n")[0], text[-longest // 2 :].partition("\n")[2]
+    left_out = len(text) - len(head) - len(tail)
+    return f"{head}\n… {left_out:,} letters left out …\n{tail}"
+
+
+def as_yaml(objects: Sequence[Mapping[str, Any]], what: str) -> str:
+    """Return objects as `kubectl get -o yaml` shows them, without managed fields and secrets.
+
+    Objects that exceed `LONGEST` together are left out, because YAML takes long: a client may have written anything.
+    """
     import yaml  # noqa: PLC0415  every pytest process of a run loads this module
 
-    shown = [without_secrets({**each, "metadata": _without_managed_fields(each["metadata"])}) for each in objects]
-    return yaml.safe_dump_all(shown, sort_keys=False) if shown else f"# there are no {what}\n"
+    sizes = accumulate(len(orjson.dumps(each)) for each in objects)
+    count = sum(size <= LONGEST for size in sizes)
+    few = objects[:count]
+    shown = [without_secrets({**each, "metadata": _without_managed_fields(each["metadata"])}) for each in few]
+    more = f"# {len(objects) - count:,} more {what} are left out\n" if count < len(objects) else ""
+    return (yaml.safe_dump_all(shown, sort_keys=False) if shown else "" if more else f"# there are no {what}\n") + more
 
 
 def _without_managed_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,13 +21,10 @@ from typing import Any
 
 import pytest
 
-from harness.model.texts import not_gathered
+from harness.model.texts import bounded, not_gathered
 
 SECONDS = 10.0
 """The time limit for a fixture's evidence."""
-
-LONGEST = 400_000
-"""The maximum number of characters of one text."""
 
 
 @dataclass(slots=True)
@@ -92,15 +89,6 @@ def _explained(value: Any) -> Callable[[], Iterator[tuple[str, str | bytes]]] | 
     from harness.scenario.evidence import explain_failure  # noqa: PLC0415
 
     return partial(explain_failure, value, record)
-
-
-def bounded(text: str) -> str:
-    """Return a text without its middle lines if it has more than `LONGEST` characters."""
-    if len(text) <= LONGEST:
-        return text
-    head, tail = text[: LONGEST // 2].rpartition("\n")[0], text[-LONGEST // 2 :].partition("\n")[2]
-    left_out = len(text) - len(head) - len(tail)
-    return f"{head}\n… {left_out:,} letters left out …\n{tail}"
 
 
 def _ask(value: Any, method: str, fixture: str, gathered: Gathered) -> dict[str, Any]:

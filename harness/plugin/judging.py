@@ -21,11 +21,14 @@ from harness.guest import errors
 from harness.judging.conclusion import UnmetError, UntoldError, conclude, first_line, outside_call
 from harness.judging.results import Case, CaseResult
 from harness.judging.verdict import Judgement, SkipReason, Verdict
+from harness.model.texts import bounded
 from harness.plugin.time_limit import TimeLimitError
 from harness.run.shortage import shortage, why_it_cannot_continue
 
 PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
 """The project's names for pytest's outcomes."""
+
+_LONGEST = 20_000  # letters of the message of an exception, which may quote a judged component
 
 _SKIPPED = {UnavailableError: SkipReason.UNAVAILABLE, IneligibleError: SkipReason.INELIGIBLE}
 
@@ -134,7 +137,7 @@ def sentence(error: BaseException | None) -> str:
     """Return the first line of an exception, prefixed with its type unless the project defines the type."""
     if error is None:
         return "the test failed without a message"
-    first = first_line(str(error))
+    first = first_line(str(error))[:_LONGEST]
     if isinstance(error, (AssertionError, pytest.fail.Exception, HarnessError)):
         return first or type(error).__name__
     return f"the suite itself broke: {type(error).__name__}: {first}"
@@ -142,12 +145,12 @@ def sentence(error: BaseException | None) -> str:
 
 def explanation(report: pytest.TestReport, error: BaseException | None) -> str:
     """Return the complete text of an exception, with its source location unless the text alone is sufficient."""
-    text = str(error).strip() if error is not None else ""
+    text = bounded(str(error).strip()) if error is not None else ""
     if isinstance(error, HarnessError):
         return text
     if isinstance(error, UnmetError) or (isinstance(error, AssertionError) and len(text.splitlines()) > 1):
         return f"{text}\n\n{_place(report, error)}".strip()
-    return f"{text}\n\n{report.longreprtext}".strip()
+    return f"{text}\n\n{bounded(report.longreprtext)}".strip()
 
 
 def _place(report: pytest.TestReport, error: BaseException) -> str:

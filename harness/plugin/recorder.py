@@ -26,8 +26,9 @@ from harness.judging.verdict import SkipReason, Verdict
 from harness.model import needs
 from harness.model.needs import Needs
 from harness.model.requirements import Requirement
+from harness.model.texts import bounded
 from harness.plugin import exclusive, judging, time_limit
-from harness.plugin.evidence import bounded, gather
+from harness.plugin.evidence import gather
 from harness.plugin.shrinking import Shrinker
 from harness.report import rerun
 from harness.run import drawing, durations, plan, quick

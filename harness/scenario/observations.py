@@ -15,11 +15,13 @@ from harness.judging.history import History, Window
 from harness.judging.statistics import DEFAULT_RATES, Rates
 from harness.judging.timeline import Seen
 from harness.judging.verdict import Judgement, Verdict
-from harness.model.texts import paragraphs, with_names
+from harness.model.texts import bounded, paragraphs, with_names
 from harness.scenario.paths import Path
 from harness.scenario.record import Record
 
 _LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value
+
+_LONGEST_EXPLANATION = 20_000
 
 
 class Observations:
@@ -79,7 +81,8 @@ class Observations:
     def _raise_unless_passed(self, judgement: Judgement, what: str, observed: Any, explanation: str) -> None:
         if judgement.verdict is not Verdict.PASSED:
             seen = [Seen(time.monotonic(), f"{what}: {observed!r}"[:_LONGEST_VALUE])]
-            raise_for(judgement, paragraphs(judgement.message, explanation, self.timeline(seen)))
+            shown = bounded(explanation, _LONGEST_EXPLANATION)
+            raise_for(judgement, paragraphs(judgement.message, shown, self.timeline(seen)))
 
     def judgement(self) -> dict[str, Any]:
         """Return the plan of the probes, the counts of each measuring window, and the measured numbers."""

@@ -331,3 +331,23 @@ def test_nothing_is_written_while_a_test_is_repeated(tmp_path: Path) -> None:
     kinds = [json.loads(line).get("what") for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     assert kinds == [None, "before", "after", None]
     assert [each.what for each in history.changes] == ["before", "after"]
+
+
+def test_long_observed_value_is_cut_and_still_judged_as_unequal(tmp_path: Path) -> None:
+    expected = {"stays": "no hints"}
+    observed = {f"pod-{number}": "x" * 200 for number in range(5_000)} | {"stays": "zones=a"}
+    path = tmp_path / "run.jsonl"
+    with History(path) as history:
+        judgements = [
+            history.compare("a", "hints", expected=expected, observed=observed),
+            history.compare("a", "names", expected=["a"], observed=[*observed]),
+            history.compare("a", "answer", expected="ok", observed="x" * 100_000),
+            history.compare("a", "as long", expected=observed, observed=observed),
+        ]
+        assert [each.verdict for each in judgements] == [Verdict.FAILED] * 3 + [Verdict.PASSED]
+    assert all(len(each.message) < 50_000 for each in judgements)
+    compared = [each for each in map(orjson.loads, path.read_bytes().splitlines()) if each["kind"] == "comparison"]
+    hints, names, answer, as_long = (each["observed"] for each in compared)
+    assert (hints["stays"], hints["…"]) == ("zones=a", f"{len(observed) - len(hints) + 1:,} more")
+    assert names[-1] == f"… {len(observed) - len(names) + 1:,} more"
+    assert (answer[-1], as_long) == ("…", observed)
