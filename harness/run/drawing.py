@@ -13,7 +13,7 @@ from harness.model.needs import Needs
 from harness.model.release_features import minor_of
 from harness.model.requirements import Profile, Requirement
 from harness.run.plan import Plan, claimed
-from harness.settings.claims import REAL_CLUSTERS, RECIPE
+from harness.settings.claims import INSTALLED, REAL_CLUSTERS, RECIPE
 from harness.settings.settings import Settings
 from harness.variation import axes
 from harness.variation.axes import PLAIN, Draw, Value, parse_draw
@@ -152,6 +152,8 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
         found.add((axes.FAMILY, "second"))
     if settings.proxy.kind == RECIPE:  # its programs and the pods they attach know a node by one name
         found.add((axes.NAMES, "cloud"))
+    if settings.proxy.kind in (RECIPE, INSTALLED):  # further addresses have no semantics; others may use them
+        found.add((axes.ADDRESSES, "several"))
     if settings.reference_minor < minor_of("1.23"):  # older controllers count control plane nodes
         found.add((axes.BYSTANDERS, "control-plane"))
     if not settings.judges_reference:  # other proxies may wait for the addresses of their Node when they start

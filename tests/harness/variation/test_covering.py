@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from pathlib import Path
 
 import pytest
 
@@ -143,3 +144,14 @@ def test_expensive_values_are_rare_but_cover_all_pairs() -> None:
     for axis, value in SHARES:
         number = sum(draw[axis] == value for draw in found.values())
         assert 5 < number < 300 / len(ALL[axis])
+
+
+def test_further_addresses_are_drawn_only_for_proxies_known_to_ignore_them(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("{name: other, command: [other], ready: [{log: up}]}")
+    mine = [each for each in catalogue() if each.profile == Profile.SERVICE_PROXY]
+    chosen = {"reference": {}, "kube-proxy": {"proxy": "kube-proxy"}, "recipe": {"proxy": str(recipe)}}
+    chosen["installed"] = {"backend": "kubeconfig"}
+    found = {name: draws_of(mine, resolve(values, environment={})).values() for name, values in chosen.items()}
+    having = {name for name, texts in found.items() if any("addresses=several" in each for each in texts)}
+    assert having == {"reference", "kube-proxy"}
