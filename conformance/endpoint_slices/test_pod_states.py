@@ -85,7 +85,7 @@ def test_ended_pods_are_no_endpoints(three_zones: Cluster) -> None:
     expect_hints(three_zones, services[0], dict.fromkeys(["running", *later]))
 
     for name, (phase, _) in later.items():
-        _report(three_zones, name, phase=phase)  # its condition Ready stays, as where a node is lost
+        _report(three_zones, name, phase=phase)  # Ready stays, as PodGC leaves it where a node is lost
     for service in services:
         expect_hints(three_zones, service, {"running": None})
 
