@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -60,6 +61,29 @@ def test_run_judges_and_reports(pack: Path, options: list[str], code: int) -> No
     assert {profile["name"] for profile in report["profiles"]} == {"SERVICE-PROXY", "API-SERVER"}
     assert re.search(r"^trafficdist ", run.stdout, re.MULTILINE)  # a slow machine prints a line about workers first
     assert "certifiable  no: not all of the suite was collected" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "element"),
+    [
+        ([], {}, "skipped"),
+        (["--junit-warnings=failure"], {}, "failure"),
+        ([], {"TRAFFICDIST_JUNIT_WARNINGS": "failure"}, "failure"),
+        (["--junit-warnings", "skipped"], {"TRAFFICDIST_JUNIT_WARNINGS": "failure"}, "skipped"),
+    ],
+)
+def test_run_says_how_junit_shows_a_should_that_is_not_met(
+    pack: Path, options: list[str], variables: dict[str, str], element: str
+) -> None:
+    suite, chosen = (pack / "test_sample.py"), ["--run-test", "KEP-2/asked"]
+    asked = '\n@must("KEP-2/asked", API, level=SHOULD)\ndef test_asked():\n    assert False, "not met"\n'
+    suite.write_text(suite.read_text(encoding="utf-8") + asked)
+    run = trafficdist("run", "--suite", str(pack), *chosen, "--output-dir", "out", *options, **variables)
+    assert run.returncode == 0, run.stdout + run.stderr  # the exit code does not change
+    [warned] = ElementTree.parse("out/junit.xml").iter("testcase")
+    assert [each.tag for each in warned] == ["properties", element, "system-out"]
+    assert warned[0][1].attrib == {"name": "trafficdist.outcome", "value": "warning"}
+    assert (warned.findtext("system-out") or "").startswith("warning, SHOULD failed: ")
 
 
 def test_workers_need_no_folder_of_pytest_in_the_temp_folder(pack: Path, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_each_option_of_run_is_listed_under_its_heading() -> None:
 
 
 def test_run_has_few_options() -> None:
-    assert len(main.commands["run"].params) <= 32
+    assert len(main.commands["run"].params) <= 33
 
 
 def test_option_of_the_options_file_is_documented_and_refused_on_the_command_line() -> None:
