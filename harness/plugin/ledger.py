@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from harness.model.privacy import private
 from harness.plugin import judging
 from harness.plugin.recorder import DISTRUST, MISSING
 from harness.report import rerun
+from harness.report.causes import Cause
 from harness.report.writer import write_reports
 from harness.run.plan import Plan
 from harness.run.run import Run
@@ -45,6 +46,7 @@ class Ledger:
         self._broke_off = False  # the run could not continue, for a known reason
         self.exit_code: ExitCode | None = None
         self.report: Path | None = None  # set when the report has been written
+        self.causes: Sequence[Cause] | None = None  # likewise
 
     def results(self) -> list[Result]:
         """Return one result per requirement, by id. A planned case that did not run is inconclusive or skipped."""
@@ -215,7 +217,7 @@ class Ledger:
         """
         while not self._run.sealed:
             said = self._run.interrupted
-            self.report = write_reports(self._run, results, self._judged(), self._parts.recorded())
+            self.report, self.causes = write_reports(self._run, results, self._judged(), self._parts.recorded())
             self._run.sealed = self._run.interrupted == said
 
     def _situation(self, pytest_status: int, results: list[Result]) -> Situation:

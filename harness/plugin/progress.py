@@ -187,6 +187,7 @@ class Progress:
             reasons=certifiable_reasons(self._run, self._run.known_plan() or Plan()),
             distrust=self._run.distrust,
             missing=self._run.missing,
+            found=self._ledger.causes,
         ):
             self._write(line)
 

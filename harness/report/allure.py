@@ -22,6 +22,7 @@ from harness.model.escaping import for_line, for_terminal, for_viewer
 from harness.model.requirements import Level, Requirement
 from harness.model.times import thousandths
 from harness.report import causes
+from harness.report.causes import Cause
 from harness.report.outcomes import SHOWN
 from harness.report.reactions import Numbers, as_csv
 from harness.run.folder import OutputFolder
@@ -38,11 +39,13 @@ def write(
     settings: Settings,
     place: Mapping[str, Any],
     transitions: Numbers,
+    *,
+    found: Sequence[Cause],
 ) -> None:
     """Write the results, environment, executor and report configuration. Raises `DistrustError`."""
     for each in (folder.path / "allure-results").glob("*-result.json"):  # from an earlier attempt in this run
         each.unlink()
-    headlines = causes.headlines(results)
+    headlines = causes.headlines(found)
     for result in (each for each in results if not each.left_out):
         for case in result.cases:  # including cases that options excluded, without which the requirement would look met
             changes = transitions.get((case.requirement, case.parameters), ())

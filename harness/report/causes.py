@@ -138,9 +138,9 @@ def grouped(results: Sequence[Result]) -> list[Cause]:
     return sorted(causes, key=lambda each: (_rank(each.level), -len(each.requirements), each.requirements))
 
 
-def headlines(results: Sequence[Result]) -> dict[str, str]:
+def headlines(causes: Iterable[Cause]) -> dict[str, str]:
     """Return the headline of the cause of each failed requirement, by id."""
-    return {name: cause.headline for cause in grouped(results) for name in cause.requirements}
+    return {name: cause.headline for cause in causes for name in cause.requirements}
 
 
 def _candidates(failures: Iterable[_Failure]) -> set[_Candidate]:

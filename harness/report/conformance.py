@@ -25,8 +25,8 @@ from harness.model.escaping import for_json, is_plain
 from harness.model.files import MEGABYTE, fault_of_path, shown
 from harness.model.requirements import Level, Profile, Requirement
 from harness.model.times import thousandths
-from harness.report import causes
 from harness.report import environment as env
+from harness.report.causes import Cause
 from harness.report.outcomes import SHOWN, UNMET
 from harness.run.plan import Plan, claimed, not_certifiable
 from harness.run.run import Run
@@ -43,6 +43,7 @@ MOST_BYTES = 16 * MEGABYTE
 def build(
     about: Mapping[str, Any],
     results: Sequence[Result],
+    found: Sequence[Cause] = (),
     transitions: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the report of a run, which lists no files yet. `about` is the value of `describe`."""
@@ -53,7 +54,7 @@ def build(
         "profiles": profiles(results, about["features"]),
         "succeededProvisionalTests": [],
         "tests": [test_values(result) for result in results if not result.left_out],
-        "causes": [each.to_json() for each in causes.of(results)],
+        "causes": [each.to_json() for each in found],
         "transitions": list(transitions),
         "seals": SEALS,
         "artifacts": [],

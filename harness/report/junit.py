@@ -21,15 +21,16 @@ from harness.judging.results import CaseResult, Outcome, Result
 from harness.model.escaping import for_terminal
 from harness.model.times import thousandths
 from harness.report import causes
+from harness.report.causes import Cause
 from harness.report.outcomes import SHOWN
 
 # Characters that XML 1.0 does not allow, even if escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def as_xml(results: Sequence[Result], run: Mapping[str, Any]) -> bytes:
+def as_xml(results: Sequence[Result], run: Mapping[str, Any], found: Sequence[Cause]) -> bytes:
     """Return the file. `run` is the part of the report with the times of the run, and with `junitWarnings`."""
-    headlines = causes.headlines(results)
+    headlines = causes.headlines(found)
     cases = [(result, case) for result in results if not result.left_out for case in result.cases]
     outcomes = [result.outcome_of(case) for result, case in cases]
     warning = run.get("junitWarnings", SHOWN[Outcome.WARNING].junit)

@@ -100,14 +100,15 @@ def summary(
     reasons: Sequence[str],
     distrust: Sequence[str],
     missing: Sequence[str] = (),
+    found: Sequence[Cause] | None = None,
 ) -> list[Line]:
     """Return the summary. `reasons` explain why the run cannot be certified. `distrust` lists faults of the suite
-    itself, and `missing` what the report lacks.
+    itself, and `missing` what the report lacks. `found` are the causes, if they are known.
 
     `report` is the path of the report, or "" if it could not be written.
     """
     chosen = [result for result in results if not result.left_out]
-    found = causes.of(chosen)
+    found = causes.of(chosen) if found is None else found
     return [
         *_table(chosen),
         *(line for outcome in UNMET for line in _stories(chosen, outcome)),

@@ -68,6 +68,7 @@ class Evidence:
     catalogue: Mapping[str, Requirement]
     results: Sequence[Result]
     """The results derived from the history, for the requirements of the catalogue."""
+    causes: Sequence[causes.Cause]
 
 
 def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
@@ -102,7 +103,7 @@ def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requir
     known = conformance.with_levels(catalogue, report)
     derived = [each for each in judged.derived() if each.requirement.id in known]
     results = [Result(known[each.requirement.id], each.cases) for each in derived]
-    evidence = Evidence(folder, report, recorded, judged, known, results)
+    evidence = Evidence(folder, report, recorded, judged, known, results, causes.of(results))
     found = [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
     if any(each.check not in _OF_SUITE for each in found):
         return found
@@ -112,9 +113,14 @@ def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requir
 def _derived(run: Evidence) -> Iterator[str]:
     """Yield the pages that differ from those that follow from the history. A published report has none of them."""
     made: Mapping[str, Callable[[], bytes]] = {
-        "junit.xml": lambda: junit.as_xml(run.results, run.report["run"]),
+        "junit.xml": lambda: junit.as_xml(run.results, run.report["run"], run.causes),
         PAGE: lambda: page.as_html(
-            run.report, run.results, run.judged.stories, by_case(run.judged), again.evidence_in(run.folder)
+            run.report,
+            run.results,
+            run.judged.stories,
+            by_case(run.judged),
+            found=run.causes,
+            read=again.evidence_in(run.folder),
         ).encode(),
     }
     for path, make in made.items():
@@ -256,7 +262,7 @@ _COMPARED_ELSEWHERE = {"id", "as", "level", "profile", "features", "verdict", "r
 
 
 def _causes(run: Evidence) -> Iterator[str]:
-    yield from _difference("causes", run.report.get("causes", []), [each.to_json() for each in causes.of(run.results)])
+    yield from _difference("causes", run.report.get("causes", []), [each.to_json() for each in run.causes])
     yield from (f"{each} is a value of older releases" for each in ("likelyCauses", "controls") if each in run.report)
 
 

@@ -18,15 +18,16 @@ from harness.model import needs
 from harness.model.garbage_collection import gc_paused
 from harness.model.needs import Needs
 from harness.model.privacy import private_values
-from harness.report import allure, conformance, junit, reactions
+from harness.report import allure, causes, conformance, junit, reactions
+from harness.report.causes import Cause
 from harness.report.page import again, page
 from harness.run.folder import PAGE
 from harness.run.run import Run
 
 
 @gc_paused()
-def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded: Recorded) -> Path:
-    """Write the history, JUnit XML, Allure results, page and report. Return the report's path.
+def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded: Recorded) -> tuple[Path, list[Cause]]:
+    """Write the history, JUnit XML, Allure results, page and report. Return the report's path, and the causes.
 
     `recorded` holds the records of the run's processes, and `judged` the results derived from them. Raises
     `DistrustError` for the first file that cannot be written.
@@ -34,19 +35,26 @@ def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded:
     duration = time.monotonic() - run.started_at
     about = private_values(conformance.describe(run, results, duration))
     _merge_history(run, results, judged, recorded, about)
-    numbers = reactions.by_case(judged)
-    run.folder.write("junit.xml", junit.as_xml(results, about["run"]))
+    numbers, found = reactions.by_case(judged), causes.of(results)
+    run.folder.write("junit.xml", junit.as_xml(results, about["run"], found))
     run.decorate(
-        "allure-results", lambda: allure.write(run.folder, results, run.settings, about["environment"], numbers), None
+        "allure-results",
+        lambda: allure.write(run.folder, results, run.settings, about["environment"], numbers, found=found),
+        None,
     )
     if (table := _needs(results)) and not run.target:
         run.folder.write(needs.FILE, needs.as_yaml(table))
-    report = private_values(conformance.build(about, results, reactions.listed(numbers)))
+    report = private_values(conformance.build(about, results, found, reactions.listed(numbers)))
     evidence = again.evidence_in(run.folder.path)
     run.decorate(
-        PAGE, lambda: run.folder.write(PAGE, page.as_html(report, results, judged.stories, numbers, evidence)), None
+        PAGE,
+        lambda: run.folder.write(
+            PAGE, page.as_html(report, results, judged.stories, numbers, found=found, read=evidence)
+        ),
+        None,
     )
-    return run.folder.write("report.yaml", conformance.as_yaml({**report, "artifacts": run.folder.artifacts()}))
+    text = conformance.as_yaml({**report, "artifacts": run.folder.artifacts()})
+    return run.folder.write("report.yaml", text), found
 
 
 def _needs(results: Sequence[Result]) -> dict[str, Needs]:

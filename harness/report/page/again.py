@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from harness.judging.judge import Judged
 from harness.judging.results import Result
 from harness.model.requirements import Requirement
-from harness.report import published
+from harness.report import causes, published
 from harness.report.conformance import is_inside, read_report, with_levels
 from harness.report.page.page import as_html
 from harness.report.reactions import by_case
@@ -25,7 +25,14 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
     target = out or found.folder / PAGE
     numbers = by_case(found.judged)
     try:
-        text = as_html(found.report, found.results, found.judged.stories, numbers, found.evidence)
+        text = as_html(
+            found.report,
+            found.results,
+            found.judged.stories,
+            numbers,
+            found=causes.of(found.results),
+            read=found.evidence,
+        )
         write_whole(target, text)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error

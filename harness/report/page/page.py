@@ -22,8 +22,9 @@ from harness.judging.story import Story
 from harness.judging.verdict import Verdict
 from harness.model.judged import mark
 from harness.model.times import brief, whole
-from harness.report import causes, reactions
+from harness.report import reactions
 from harness.report.allure import link
+from harness.report.causes import Cause
 from harness.report.comparison import judged_by
 from harness.report.outcomes import COLUMNS, MARKS, SHOWN, UNMET
 from harness.report.page import details
@@ -69,6 +70,8 @@ def as_html(
     results: Sequence[Result],
     stories: Mapping[Key, Story],
     numbers: reactions.Numbers,
+    *,
+    found: Sequence[Cause],
     read: Callable[[str], str | None] = lambda _: None,
 ) -> str:
     """Return the page. `read` returns the text of an evidence file by its path in the run's folder, or None."""
@@ -98,7 +101,7 @@ def as_html(
                 "" if decides else _packed(body),
             )
         )
-    code, found = code_of(results, report), causes.of(chosen)
+    code = code_of(results, report)
     said = conclusion(results, code, "", report["run"].get("certifiableReasons", ()), found)
     return engine.get_template("page.html.j2").render(
         report=report,

@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from harness.report import causes
+
 pytest_plugins = ["pytester"]
 
 EVERYTHING = ("passes", "fails", "inconclusive", "breaks", "unavailable", "ineligible")
@@ -126,3 +128,12 @@ def test_nothing_temporary_is_left(certify: Any) -> None:
     run = certify("passes", "fails", options=("-n2",))
     assert {path.name for path in run.folder.iterdir()} >= {"report.yaml", "junit.xml", "allure-results"}
     assert not [path for path in run.folder.rglob(".*") if path.name != ".trafficdist"]
+
+
+def test_causes_are_grouped_once_at_the_end_of_a_run(certify: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    grouped, calls = causes.grouped, []
+    monkeypatch.setattr(causes, "grouped", lambda results: calls.append(len(results)) or grouped(results))
+    run = certify("passes", "fails")
+    assert "by 1 cause" in run.text
+    assert [each["requirements"] for each in run.report["causes"]] == [["KEP-1/fails"]]
+    assert calls == [2]
