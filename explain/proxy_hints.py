@@ -64,7 +64,7 @@ def implementations(case: Case) -> Iterator[Finding]:
         values = {"title": each.title, "when": f" {each.when}" if each.when else "", "does": each.does}
         values |= {"so": f", but {refused}" if refused else "" if each.reads else _SO}
         probe = f"trafficdist explain {case.namespace}/{case.name} --probe"
-        remedy = each.remedy(refused, case.set_field("PreferClose"))
+        remedy = each.remedy(refused, case.ask("PreferClose"))
         count = many(len(nodes), "node")
         yield found("not-kube-proxy", nodes=nodes, remedy=remedy, count=count, probe=probe, **values)
 
