@@ -23,6 +23,7 @@ from trafficdist import (
     same_zone,
 )
 
+FEW = Rates(leak=0.1)  # a few endpoints changed
 NUMBERS = range(9000, 9100)
 FOR_A, FOR_B = NUMBERS[-10:], NUMBERS[-14:-10]
 """Check routing with 1,200 endpoints: the endpoints of ten ports are hinted for zone a, of four ports for zone b."""
@@ -102,6 +103,4 @@ def test_every_hinted_endpoint_of_many_is_used(three_zones: Cluster) -> None:
     for number, zone in ((NUMBERS[0], "b"), (FOR_B[0], "c")):
         three_zones.api.replace("endpointslices", three_zones.namespace, _slice(pods, number, zone))
     changed: Traffic = {"b1": _at(pods, [NUMBERS[0], *FOR_B[1:]])}
-    expect_concurrent_traffic(
-        three_zones, [Question("a few of 1,200 changed", service, changed)], rates=Rates(leak=0.1)
-    )
+    expect_concurrent_traffic(three_zones, [Question("a few of 1,200 changed", service, changed)], rates=FEW)

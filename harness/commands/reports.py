@@ -85,14 +85,14 @@ def verify(folder: str, repo: str, suite: str) -> int:
     implementation, and that the run can be certified. Needs the release that made the run, but no cluster, root or
     network. If gh is installed, it checks an attestation by GitHub.
     """
-    from harness.plugin.suite import catalogue
+    from harness.plugin.suite import rehearsed
     from harness.report.rejudged import place_of
     from harness.report.verified import CHECKS, attested, verify
 
     place = place_of(folder).parent
     if not (place / "report.yaml").exists():
         raise UsageError(f"{place}: has no report.yaml; expected the folder of a run that has ended")
-    refused = verify(place, catalogue(suite))
+    refused = verify(place, *rehearsed(suite))
     unattested, attestation = attested(place, repo) if not any(each.check == "schema" for each in refused) else ([], "")
     if code := tell(place, [*refused, *unattested]):
         return code

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import io
 import os
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -14,12 +16,14 @@ import pytest
 
 from harness.errors import DistrustError, NothingSelectedError, UsageError
 from harness.judging.exit_codes import MEANINGS, ExitCode
+from harness.judging.judge import Key
 from harness.model.requirements import Requirement
-from harness.plugin.recorder import requirement_of
+from harness.plugin.recorder import parameters_of, requirement_of
 from harness.run.plan import check_names, reason_to_skip
 from harness.run.run import run_of
 from harness.run.signals import Signals
 from harness.run.suite_files import SUITE, place_of
+from harness.scenario.rehearsal import Foreseen, Rehearsable, rehearse
 from harness.settings.settings import Settings
 
 _PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
@@ -95,10 +99,19 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
 
     Raises `DistrustError` with pytest's output if the suite cannot be collected.
     """
+    return _collected(suite).catalogue
+
+
+def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], Callable[[], Mapping[Key, Foreseen]]]:
+    """Return the catalogue, and a function that rehearses the cases of the published suite, and of no other suite."""
+    found = _collected(suite)
+    return found.catalogue, functools.cache(lambda: rehearse(found.cases if suite == SUITE else ()))
+
+
+def _collected(suite: str) -> _Collector:
     arguments = ["--collect-only", "-q", "-p", "no:xdist", "-o", "td_workers="]
     with _without_options():
-        found = _collect(lambda collector: run_pytest(arguments, suite=suite, plugins=[collector]))
-    return sorted({each.id: each for each in found.known}.values(), key=lambda each: each.id)
+        return _collect(lambda collector: run_pytest(arguments, suite=suite, plugins=[collector]))
 
 
 def require_selection(config: pytest.Config, settings: Settings) -> None:
@@ -130,7 +143,12 @@ def _collect(start: Callable[[_Collector], int]) -> _Collector:
 class _Collector:
     def __init__(self) -> None:
         self.chosen: list[Requirement] = []
+        self.cases: list[Rehearsable] = []
         self._deselected: list[Requirement] = []
+
+    @property
+    def catalogue(self) -> list[Requirement]:
+        return sorted({each.id: each for each in self.known}.values(), key=lambda each: each.id)
 
     @property
     def known(self) -> list[Requirement]:
@@ -139,9 +157,21 @@ class _Collector:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
         self.chosen = [found for item in items if (found := requirement_of(item)) is not None]
+        self.cases = [case for item in items if isinstance(item, pytest.Function) for case in _rehearsable(item)]
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         self._deselected += [found for item in items if (found := requirement_of(item)) is not None]
+
+
+def _rehearsable(item: pytest.Function) -> Iterator[Rehearsable]:
+    """Yield the case of a test that takes a cluster and its parameters."""
+    requirement, given = requirement_of(item), dict(item.callspec.params) if parameters_of(item) else {}
+    taken = inspect.signature(item.function).parameters.keys()
+    if requirement is not None and taken == {_CLUSTER, *given}:
+        yield Rehearsable(requirement.id, parameters_of(item), item.function, {name: given[name] for name in given})
+
+
+_CLUSTER = "three_zones"
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,10 +19,11 @@ from harness.errors import UsageError
 from harness.judging import history_format
 from harness.judging.conclusion import Cause
 from harness.judging.history import Recorded
-from harness.judging.judge import Judged
+from harness.judging.judge import Judged, Key
 from harness.judging.results import Result, left_out
-from harness.judging.statistics import LAXEST
-from harness.judging.verdict import SkipReason
+from harness.judging.statistics import DEFAULT_RATES, LAXEST, Rates
+from harness.judging.story import Compared, WindowStory
+from harness.judging.verdict import Expectation, SkipReason, Verdict, plans
 from harness.model.files import files_in, links_in, sha256_of, sha256_of_folder
 from harness.model.garbage_collection import gc_paused
 from harness.model.requirements import Requirement
@@ -32,6 +34,7 @@ from harness.report.reactions import by_case, listed
 from harness.report.rejudged import HISTORIES, derive, differences, history_in
 from harness.run.folder import MARK, PAGE
 from harness.run.plan import Plan
+from harness.scenario.rehearsal import Foreseen
 
 NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 60.0
@@ -69,6 +72,10 @@ class Evidence:
     results: Sequence[Result]
     """The results derived from the history, for the requirements of the catalogue."""
     causes: Sequence[causes.Cause]
+    foreseen: Mapping[Key, Foreseen]
+
+
+Foreseeing = Callable[[], Mapping[Key, Foreseen]]
 
 
 def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
@@ -81,17 +88,22 @@ def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
     return [Refusal("attestation", text)] if held is False else [], text
 
 
-def verify(folder: Path, catalogue: Sequence[Requirement]) -> list[Refusal]:
-    """Return the reasons why the report in a folder is refused. The result is empty if the report is accepted."""
+def verify(folder: Path, catalogue: Sequence[Requirement], foreseen: Foreseeing = dict) -> list[Refusal]:
+    """Return the reasons why the report in a folder is refused. The result is empty if the report is accepted.
+
+    `foreseen` returns what the cases of the suite expect, as far as it is known without a cluster.
+    """
     try:
         report = conformance.read_report(str(folder / "report.yaml"))
     except UsageError as error:
         return [Refusal("schema", str(error))]
-    return refusals(folder, report, catalogue)
+    return refusals(folder, report, catalogue, foreseen)
 
 
 @gc_paused()
-def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement]) -> list[Refusal]:
+def refusals(
+    folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement], foreseen: Foreseeing = dict
+) -> list[Refusal]:
     """Return the reasons why a report is refused. The report was read from a folder, and matches its schema."""
     history = history_in(folder)
     if history is None:
@@ -103,7 +115,7 @@ def refusals(folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requir
     known = conformance.with_levels(catalogue, report)
     derived = [each for each in judged.derived() if each.requirement.id in known]
     results = [Result(known[each.requirement.id], each.cases) for each in derived]
-    evidence = Evidence(folder, report, recorded, judged, known, results, causes.of(results))
+    evidence = Evidence(folder, report, recorded, judged, known, results, causes.of(results), foreseen())
     found = [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
     if any(each.check not in _OF_SUITE for each in found):
         return found
@@ -226,17 +238,47 @@ _NOT_DERIVED = (Cause.NOTHING_JUDGED, Cause.OVERRULED)
 
 
 def _limits(run: Evidence) -> Iterator[str]:
-    """Yield windows with laxer error rates than any of the suite, and time limits that the report does not declare."""
-    declared = run.report["run"].get("convergesWithin", 0)
+    """Yield windows with laxer error rates than their test names, and time limits that the report does not declare."""
+    declared, rates = run.report["run"].get("convergesWithin", 0), defaultdict[str, set[Rates]](set)
+    for (requirement, _), each in run.foreseen.items():
+        rates[requirement] |= each.rates | {DEFAULT_RATES}
     for number, record in enumerate(run.recorded.records, start=1):
-        if record["kind"] == "window" and history_format.read_rates(record["rates"]).laxer(LAXEST):
-            yield f"line {number} has laxer error rates than any window of the suite"
+        if record["kind"] == "window":
+            stated = history_format.read_rates(record["rates"])
+            if all(stated.laxer(each) for each in rates.get(record["test"], {LAXEST})):
+                yield f"line {number} has laxer error rates than any window of {record['test']}"
         if record["kind"] == "comparison":
             for limit in set(_PROMISE.findall(record["what"])) - {f"{declared:g}"}:
                 yield f"line {number} has a declared limit of {limit} s, but the report has {declared:g} s"
 
 
 _PROMISE = re.compile(r"\bthe declared (\S+) s\b")
+
+
+def _expectations(run: Evidence) -> Iterator[str]:
+    """Yield the cases that passed without everything that their tests are known to expect, in this order."""
+    for key, foreseen in run.foreseen.items() if not any(_suite(run)) else ():
+        case, story = run.judged.cases.get(key), run.judged.stories.get(key)
+        if case is None or story is None or case.derived.verdict != Verdict.PASSED:
+            continue
+        name = f"{key[0]}[{key[1]}]" if key[1] else key[0]
+        checked: Sequence[tuple[str, Sequence[Any], Sequence[Any], Callable[[Any, Any], bool]]] = (
+            ("window", foreseen.windows, story.windows, _is_window),
+            ("comparison", foreseen.compared, story.compared, _is_comparison),
+        )
+        for kind, expected, recorded, same in checked:
+            left = iter(recorded)
+            lost = (number for number, each in enumerate(expected, 1) if not any(same(each, found) for found in left))
+            for number in itertools.islice(lost, 1):
+                yield f"{name}: the history lacks {kind} {number} of its test, or it expects something else"
+
+
+def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowStory) -> bool:
+    return recorded.expectation == foreseen[0] and recorded.plans == plans(*foreseen)
+
+
+def _is_comparison(foreseen: tuple[str, Any], recorded: Compared) -> bool:
+    return foreseen[0] in recorded.what and recorded.expected == foreseen[1]
 
 
 def _tests(run: Evidence) -> Iterator[str]:
@@ -368,6 +410,7 @@ CHECKS: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
     RELEASE: _release,
     "catalogue": _catalogue,
     "limits": _limits,
+    "expectations": _expectations,
     "verdicts": _verdicts,
     "tests": _tests,
     "transitions": lambda run: _difference(

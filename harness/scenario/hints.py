@@ -96,7 +96,7 @@ def expect_hints(
     hints = {pod: each.hints for pod, each in seen.items()}
     cluster.expect_equal(
         f"{family} endpoints and hints of service {service.name} after at most {limit(cluster)}",
-        expected={pod: _cell(expected, pod) for pod in sorted(expected)},
+        expected=table(expected),
         observed=_shown(seen),
         explanation=_tables(expected, hints),
     )
@@ -320,6 +320,11 @@ def _tables(wanted: Mapping[str, Hints | None], seen: Mapping[str, Hints | None]
     rows = [f"{'pod':<12} {'expected':<40} written"]
     rows += [f"{pod:<12} {_cell(wanted, pod):<40} {_cell(seen, pod)}" for pod in sorted({*wanted, *seen})]
     return "hints of the Service's endpoints\n" + "\n".join(rows)
+
+
+def table(expected: Mapping[str, Hints | None]) -> dict[str, str]:
+    """Return expected hints as they are recorded, by endpoint."""
+    return {pod: _cell(expected, pod) for pod in sorted(expected)}
 
 
 def _cell(table: Mapping[str, Hints | None], pod: str) -> str:

@@ -78,7 +78,7 @@ class ServiceAddress:
         address, number = self.address(self.via or client.node)
         self.cluster.record.used.add(f"{self.port.protocol} {self.to} {self.family}")
         return Path(
-            label=who if isinstance(who, str) else f"pod {who.name}" if isinstance(who, Pod) else str(who),
+            label=label(who),
             node=self.via or client.node,
             place=self.cluster.backend.part(Probing, client=client).source_of(client, fresh=may_change),
             address=address,
@@ -95,6 +95,11 @@ class ServiceAddress:
 
     def __str__(self) -> str:
         return f"{self.port.protocol} to the {self.to} of {self.service.name}, {self.family}"
+
+
+def label(who: ClientRef) -> str:
+    """Return the name of a client in windows."""
+    return f"pod {who.name}" if isinstance(who, Pod) else str(who)
 
 
 def service_address(

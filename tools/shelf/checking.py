@@ -15,7 +15,7 @@ from harness.model.files import MEGABYTE, content
 from harness.model.requirements import Requirement
 from harness.report import attestation, published
 from harness.report.conformance import read_report
-from harness.report.verified import Refusal, attested, refusals
+from harness.report.verified import Foreseeing, Refusal, attested, refusals
 from tools.shelf import place
 from tools.shelf.entry import HOLDS, Entry, described
 from tools.shelf.markdown import readme
@@ -24,7 +24,9 @@ AHEAD = datetime.timedelta(days=1)
 """The maximum time by which the clock of the submitter's machine may be ahead."""
 
 
-def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) -> list[Refusal]:
+def check(
+    folder: Path, catalogue: Sequence[Requirement], foreseen: Foreseeing = dict, *, today: datetime.date
+) -> list[Refusal]:
     """Return the reasons why a folder is not acceptable for the shelf. The result is empty if it is acceptable."""
     try:
         report = read_report(str(folder))
@@ -32,7 +34,7 @@ def check(folder: Path, catalogue: Sequence[Requirement], today: datetime.date) 
         return [Refusal("schema", str(error))]
     entry = described(report, folder)
     return [
-        *refusals(folder, report, catalogue),
+        *refusals(folder, report, catalogue, foreseen),
         *_place(folder, report),
         *_files(folder, report),
         *_readme(folder, entry, report),

@@ -106,15 +106,15 @@ def check(folders: Sequence[Path], suite: str) -> int:
 
     from harness.errors import UsageError
     from harness.model.files import shown
-    from harness.plugin.suite import catalogue
+    from harness.plugin.suite import rehearsed
     from tools.shelf.checking import check as refusals
 
     missing = next((each for each in folders if not (each / "report.yaml").exists()), None)
     if missing is not None:
         raise UsageError(f"{shown(missing)}: it contains no report.yaml; give a folder of the shelf")
-    code, requirements, today = 0, catalogue(suite), datetime.datetime.now(datetime.UTC).date()
+    code, known, today = 0, rehearsed(suite), datetime.datetime.now(datetime.UTC).date()
     for folder in folders:
-        refused = refusals(folder, requirements, today)
+        refused = refusals(folder, *known, today=today)
         code = tell(folder, refused) or code
         if not refused:
             click.secho(f"The report in {shown(folder)} can be published.", fg="green")

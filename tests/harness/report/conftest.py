@@ -16,6 +16,7 @@ from harness.model.requirements import Requirement
 from harness.plugin import pytest_plugin
 from harness.plugin.suite import catalogue
 from harness.report import environment, verified
+from harness.scenario.rehearsal import Foreseen
 from tests.harness.report.browser import Page, browser
 from tests.harness.report.forged import Forged
 from tests.harness.report.npm import installed
@@ -88,6 +89,7 @@ def test_not_claimed():
 def test_each_family(watch, family):
     watch.window(*[Reached("a1")] * 8)
 """
+FORESEEN = {("KEP-2/holds", ""): Foreseen([({"a1": frozenset({"a1"})}, Rates(0.5, 0.1))] * 2)}
 OPTIONS = ("organization=o", "project=p", "version=1.0", "supported-features=PreferSameNode")
 
 
@@ -148,7 +150,8 @@ def forged(
         kept.requirements = catalogue(str(kept.suite))
     folder = Path(shutil.copytree(kept.folder, tmp_path / "run"))
     report = yaml.safe_load((folder / "report.yaml").read_text(encoding="utf-8"))
-    return Forged(folder, report, (folder / "run.jsonl").read_bytes().splitlines(keepends=True), kept.requirements)
+    lines = (folder / "run.jsonl").read_bytes().splitlines(keepends=True)
+    return Forged(folder, report, lines, kept.requirements, lambda: FORESEEN)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import yaml
 from harness.judging.history import sealed
 from harness.model.requirements import Requirement
 from harness.report.page import again
-from harness.report.verified import verify
+from harness.report.verified import Foreseeing, verify
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Forged:
     report: Any
     lines: list[bytes]
     requirements: Sequence[Requirement]
+    foreseen: Foreseeing = dict
     history: bytes = b""
 
     @property
@@ -75,4 +76,4 @@ class Forged:
         if (self.folder / "run.jsonl").exists():
             (self.folder / "run.jsonl").write_bytes(self.history or b"".join(self.lines))
         (self.folder / "report.yaml").write_text(yaml.safe_dump(self.report, sort_keys=False), encoding="utf-8")
-        return [str(each) for each in verify(self.folder, self.requirements)]
+        return [str(each) for each in verify(self.folder, self.requirements, self.foreseen)]

@@ -133,6 +133,27 @@ def laxer(**rates: float) -> Callable[[Forged], None]:
     return lambda f: f.rewrite(change)
 
 
+def fitted(f: Forged) -> None:
+    """Let the windows of a requirement that is met expect the wrong pod that answered."""
+
+    def change(record: dict[str, Any]) -> dict[str, Any]:
+        if record.get("window") not in OF_HOLDS:
+            return record
+        fits: dict[str, Any] = {"window": {"expectation": {"a1": ["b1"]}}, "observed": {"tally": {"pods": {"b1": 9}}}}
+        return {**record, **fits.get(record["kind"], {})}
+
+    f.rewrite(change)
+
+
+OF_HOLDS = (1, 2)
+"""The windows of `KEP-2/holds`."""
+
+
+def borrowed(f: Forged) -> None:
+    """Let the windows of a requirement have the error rates of others."""
+    f.rewrite(lambda record: {**record, "test": "KEP-2/holds"} if record["kind"] == "window" else record)
+
+
 def promised(f: Forged) -> None:
     """Add a promise that is met, and is longer than the one in the report."""
 
@@ -158,6 +179,12 @@ HISTORIES: dict[str, tuple[str, Callable[[Forged], Any]]] = {
     "all windows may miss more": ("limits", laxer(miss=0.5)),
     "all windows find larger faults only": ("limits", laxer(leak=0.9)),
     "each client alone finds larger faults only": ("limits", laxer(alone=0.9)),
+    "a requirement has the error rates of others": ("limits", borrowed),
+    "a wrong pod is expected": ("expectations", fitted),
+    "a window is left out": (
+        "expectations",
+        lambda f: f.rewrite(lambda record: None if record.get("window") == OF_HOLDS[1] else record),
+    ),
     "a longer promise": ("limits", promised),
     "the verdicts are gone": ("catalogue", without("verdict")),
     "what was not run is gone": ("catalogue", without("not-run")),

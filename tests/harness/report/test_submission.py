@@ -192,17 +192,17 @@ def test_a_bad_submission_is_refused_for_its_reason(fork: Fork, spoil: Callable[
 @pytest.mark.parametrize(("days", "why"), [(400, "a report is valid for 365 days"), (-3, "in the future")])
 def test_report_is_valid_for_a_year(publishable: Forged, tmp_path: Path, days: int, why: str) -> None:
     target, _ = add(str(publishable.folder), tmp_path, lambda: publishable.requirements)
-    assert check(target, publishable.requirements, TODAY) == []
-    (refused,) = check(target, publishable.requirements, TODAY + datetime.timedelta(days=days))
+    assert check(target, publishable.requirements, today=TODAY) == []
+    (refused,) = check(target, publishable.requirements, today=TODAY + datetime.timedelta(days=days))
     assert (refused.check, why in refused.text) == ("date", True)
 
 
 def test_report_can_be_published_on_its_last_valid_day(publishable: Forged, tmp_path: Path) -> None:
     target, _ = add(str(publishable.folder), tmp_path, lambda: publishable.requirements)
     shown = described(publishable.report, target)
-    assert check(target, publishable.requirements, shown.holds_until) == []
+    assert check(target, publishable.requirements, today=shown.holds_until) == []
     late = shown.holds_until + datetime.timedelta(days=1)
-    assert [each.check for each in check(target, publishable.requirements, late)] == ["date"]
+    assert [each.check for each in check(target, publishable.requirements, today=late)] == ["date"]
     assert not any("expired" in text for text in states([shown], shown.holds_until)[""].texts)
     assert any("expired" in text for text in states([shown], late)[""].texts)
 

@@ -21,7 +21,7 @@ pytest_plugins = ["pytester"]
 
 
 def test_unchanged_report_is_accepted(forged: Forged) -> None:
-    assert [str(each) for each in verify(forged.folder, forged.requirements)] == []
+    assert [str(each) for each in verify(forged.folder, forged.requirements, forged.foreseen)] == []
     assert forged.checks() == []
 
 

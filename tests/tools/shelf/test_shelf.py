@@ -239,7 +239,7 @@ def test_report_of_an_unreleased_version_is_listed_as_unverified(run: Forged, sh
         assert "2 reports, 0 of them verified, 1 made by an unreleased version of the suite." in text
         assert "not verified: made by an unreleased version" in text
     today = datetime.datetime.now(datetime.UTC).date()  # the run's
-    assert [each.check for each in check(target, run.requirements, today)] == ["release"]
+    assert [each.check for each in check(target, run.requirements, today=today)] == ["release"]
 
 
 def _of_a_checkout(record: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import yaml
 from emulator import state as cluster_state
 from emulator.kubelet.images import REGISTRY
 from harness.judging.conclusion import Cause
-from harness.plugin.suite import catalogue
+from harness.plugin.suite import rehearsed
 from harness.report.verified import verify
 from tests.harness.backends.verdicts import JUDGED, trafficdist
 
@@ -45,7 +45,7 @@ def causes_of_skips(kubeconfig: str, folder: Path, *options: str) -> dict[str, s
     """Run, check that `verify` accepts the report, and return the cause of each skip in the middle of a test."""
     ran = trafficdist("run", "--backend=kubeconfig", kubeconfig, f"--output-dir={folder}", *options)
     assert ran.returncode in JUDGED, ran.stdout + ran.stderr
-    assert [str(each) for each in verify(folder, catalogue()) if each.check not in INEVITABLE] == []
+    assert [str(each) for each in verify(folder, *rehearsed()) if each.check not in INEVITABLE] == []
     records = map(json.loads, (folder / "run.jsonl").read_text(encoding="utf-8").splitlines())
     return {
         each["test"]: each["cause"] for each in records if each["kind"] == "verdict" and each["verdict"] == "skipped"
