@@ -1,7 +1,7 @@
 """Tests that no change of one record, except of observations, makes a requirement met that failed by a lost answer.
 
-A requirement that failed by an answer of a wrong pod is different: its history fits if that pod is expected too, which
-`SECURITY.md` states.
+A requirement that failed by an answer of a wrong pod is different: its history fits if that pod is expected too. Only
+what the test of the requirement expects shows this (`test_foreseen.py`).
 """
 
 from __future__ import annotations
