@@ -13,6 +13,7 @@ import dns.opcode
 import dns.rcode
 import pytest
 
+from reference.apiserver import ApiServer
 from reference.dns import DnsServer
 from reference.features import Features
 from tests.reference.dns.cluster import ZONE, DnsCluster, at, rcode, told
@@ -360,6 +361,6 @@ def test_malformed_objects_are_reported_and_do_not_affect_others(
 
 
 def test_server_can_be_stopped_without_having_been_started() -> None:
-    server = DnsServer(DnsCluster().api)
+    server = DnsServer(ApiServer())
     server.stop()
     server.stop()
