@@ -18,7 +18,8 @@ import json
 import os
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -90,14 +91,14 @@ class EmulatedAgnhost:
 
     async def _serve(self, opened: Sequence[socket.socket], ended: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
-        connections: set[_Connection] = set()
+        connections: set[asyncio.Task[None]] = set()
         async with contextlib.AsyncExitStack() as held:
             for sock in opened:
                 held.callback(sock.close)
             held.push_async_callback(_end, connections)
             for sock in opened:
                 if sock.type is socket.SOCK_STREAM:
-                    made = await loop.create_server(lambda: _Connection(self._answer, connections), sock=sock)
+                    made = await asyncio.start_server(partial(self._converse, connections), sock=sock)
                     held.push_async_callback(close_server, made)
                 else:
                     transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self._names), sock=sock)
@@ -113,7 +114,41 @@ class EmulatedAgnhost:
         """Return the responses for a client on either port."""
         return {"hostname": self._hostname, "clientip": _joined(*peer[:2])}
 
-    def _answer(self, target: str, peer: tuple[Any, ...]) -> Answer | Coroutine[Any, Any, Answer]:
+    async def _converse(
+        self, connections: set[asyncio.Task[None]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Answer the HTTP requests of a connection, which have no body, one after another.
+
+        aiohttp would need four times as long for each connection, and `/dial` sends hundreds of requests.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        connections.add(task)
+        stays = True
+        try:
+            while stays:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                first, *headers = head.lower().split("\r\n")
+                stays = first.endswith("http/1.1") and "connection: close" not in headers
+                target = head.split(" ", 2)[1] if first.count(" ") == 2 else ""
+                code, text = await self._answer(target, writer.get_extra_info("peername"))
+                more = "" if stays else "Connection: close\r\n"
+                length = len(text.encode())
+                head = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Length: {length}\r\n{more}\r\n"
+                writer.write((head + text).encode())
+            writer.close()
+            await writer.wait_closed()
+        except (
+            OSError,
+            EOFError,
+            asyncio.LimitOverrunError,
+        ):  # the client has closed the connection, or speaks no HTTP
+            pass
+        finally:
+            writer.transport.abort()
+            connections.discard(task)
+
+    async def _answer(self, target: str, peer: tuple[Any, ...]) -> Answer:
         path, _, text = target.removeprefix("/").partition("?")
         query = dict(parse_qsl(text))
         match path:
@@ -122,9 +157,9 @@ class EmulatedAgnhost:
             case "healthz":
                 return 200, ""
             case "dial":
-                return self._dial(query)
+                return await self._dial(query)
             case "shell":
-                return self._shell(query.get("cmd", ""))
+                return await self._shell(query.get("cmd", ""))
         return 404, f"the emulated agnhost has no /{path}\n"
 
     async def _dial(self, query: Mapping[str, str]) -> Answer:
@@ -207,67 +242,6 @@ class _FailedError(Exception):
     """A failed attempt, with the error text of Go."""
 
 
-class _Connection(asyncio.Protocol):
-    """The server side of an HTTP connection. Requests have no body, and are answered one after another.
-
-    aiohttp would need four times as long for each connection, and `/dial` sends hundreds of requests.
-    """
-
-    def __init__(
-        self,
-        answer: Callable[[str, tuple[Any, ...]], Answer | Coroutine[Any, Any, Answer]],
-        connections: set[_Connection],
-    ) -> None:
-        self._answer = answer
-        self._connections = connections
-        self._unread = b""
-        self._task: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._transport = transport
-        self._connections.add(self)
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        self._connections.discard(self)
-
-    def data_received(self, data: bytes) -> None:
-        self._unread += data
-        while self._task is None and b"\r\n\r\n" in self._unread:
-            head, _, self._unread = self._unread.partition(b"\r\n\r\n")
-            first, *headers = head.decode("latin-1").lower().split("\r\n")
-            stays = first.endswith("http/1.1") and "connection: close" not in headers
-            target = head.split(b" ", 2)[1].decode("latin-1") if first.count(" ") == 2 else ""
-            answer = self._answer(target, self._transport.get_extra_info("peername"))
-            if isinstance(answer, tuple):
-                self._say(answer, stays)
-            else:
-                self._task = asyncio.create_task(self._say_later(answer, stays))
-
-    def eof_received(self) -> bool:
-        return self._task is not None  # the response is still pending
-
-    def abort(self) -> None:
-        """Close the connection, and cancel the pending request."""
-        if self._task is not None:
-            self._task.cancel()
-        self._transport.abort()
-
-    def _say(self, answer: Answer, stays: bool) -> None:
-        code, text = answer
-        body = text.encode()
-        more = "" if stays else "Connection: close\r\n"
-        head = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Length: {len(body)}\r\n{more}\r\n"
-        self._transport.write(head.encode() + body)
-        if not stays:
-            self._transport.close()
-
-    async def _say_later(self, answer: Coroutine[Any, Any, Answer], stays: bool) -> None:
-        said = await answer
-        self._task = None
-        self._say(said, stays)
-        self.data_received(b"")
-
-
 class _Datagrams(asyncio.DatagramProtocol):
     """The UDP server. An unknown command gets no reply."""
 
@@ -282,12 +256,13 @@ class _Datagrams(asyncio.DatagramProtocol):
             self._transport.sendto(answer.encode(), peer)
 
 
-async def _end(connections: set[_Connection]) -> None:
+async def _end(connections: set[asyncio.Task[None]]) -> None:
     """Close all connections, including newly accepted connections, which asyncio sets up over three loop iterations."""
     for _ in range(3):
         await asyncio.sleep(0)
-    for each in list(connections):
-        each.abort()
+    for each in connections:
+        each.cancel()
+    await asyncio.gather(*connections, return_exceptions=True)
 
 
 async def _exchanged(sock: socket.socket, question: bytes, *, most: int) -> bytes:
