@@ -16,12 +16,13 @@ from reference.client import Client, Event
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy import expressions as nft
 from reference.proxy.base_rules import Chain
+from reference.proxy.changes import Changes, Element, HairpinElement
 from reference.proxy.decision import Decision, Drop, Family, ServicePort
 from reference.proxy.netlink import pack
 from reference.proxy.nftables import ChainEdit, KernelTable
 from reference.proxy.ruleset import NOTHING, Entries, render
 from reference.proxy.state import FAMILIES, State
-from reference.proxy.table import Changes, Element, HairpinElement, Table
+from reference.proxy.table import Table
 
 HOLE = 0.05  # seconds
 CACHED = 6.0  # seconds

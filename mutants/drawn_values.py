@@ -22,11 +22,12 @@ from reference.dns.records import Found, Service, find
 from reference.dns.resolver import Resolver
 from reference.objects.topology_keys import Labels
 from reference.proxy import ServiceProxy
+from reference.proxy.changes import Changes
 from reference.proxy.decision import Decision, Family, ServicePort
 from reference.proxy.objects import ZONE_LABEL, Slice
 from reference.proxy.ruleset import Stale
 from reference.proxy.state import FAMILIES, State
-from reference.proxy.table import Changes, Table
+from reference.proxy.table import Table
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 

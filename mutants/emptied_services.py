@@ -11,14 +11,14 @@ from mutants.data_planes import Flushing
 from mutants.mutant import REACHED, Mutant
 from reference.client import Object, key_of
 from reference.proxy import ServiceProxy
-from reference.proxy.changes import EndpointElement
+from reference.proxy.changes import Changes, EndpointElement
 from reference.proxy.conntrack import Conntrack
 from reference.proxy.decision import Decision, Endpoint, Family, Forward, ServicePort, decide
 from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Endpoint as Destination
 from reference.proxy.ruleset import Ruleset
 from reference.proxy.state import FAMILIES, State
-from reference.proxy.table import Changes, Table
+from reference.proxy.table import Table
 
 MUTANTS: list[Mutant] = []
 

@@ -19,10 +19,11 @@ from mutants.wrong_plans import without
 from reference.client import Event, Object, key_of
 from reference.endpointslice.labels import HEADLESS
 from reference.proxy import ServiceProxy
+from reference.proxy.changes import Changes
 from reference.proxy.decision import Decision
 from reference.proxy.ruleset import ServiceAddress, Stale, endpoints_of
 from reference.proxy.state import FAMILIES, Name, State
-from reference.proxy.table import Changes, Table
+from reference.proxy.table import Table
 
 MUTANTS: list[Mutant] = []
 

@@ -16,12 +16,13 @@ from mutants.wrong_plans import with_spec
 from reference.client import Object
 from reference.objects.endpoints import is_ready
 from reference.proxy import ServiceProxy
+from reference.proxy.changes import Changes, HairpinElement
 from reference.proxy.decision import Action, Decision, Endpoint, Family, Forward, Reject, ServicePort
 from reference.proxy.nftables import KernelTable
 from reference.proxy.objects import ZONE_LABEL
 from reference.proxy.ruleset import NOTHING, Entries, Stale, render
 from reference.proxy.state import FAMILIES, State
-from reference.proxy.table import Changes, HairpinElement, Table
+from reference.proxy.table import Table
 
 FIRST_NODE_PORT = 30_000
 SERVICE_NETWORKS = ("10.96.", "fd00:10:96:", "fd00:96:")  # of the embedded cluster, and of tests

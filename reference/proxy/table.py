@@ -8,18 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeVar
 
-from reference.proxy.changes import (
-    Changes,
-    Element,
-    EndpointElement,
-    HairpinElement,
-    IdentityElement,
-    MarkElement,
-    RangesElement,
-    compare,
-    forwarding,
-)
+from reference.proxy.changes import Changes, Element, HairpinElement, MarkElement, RangesElement, compare, forwarding
 from reference.proxy.decision import Family
 from reference.proxy.ruleset import (
     NOTHING,
@@ -36,18 +27,8 @@ from reference.proxy.ruleset import (
     place,
 )
 
-__all__ = [
-    "Changes",
-    "Element",
-    "EndpointElement",
-    "HairpinElement",
-    "IdentityElement",
-    "MarkElement",
-    "RangesElement",
-    "Table",
-    "actions",
-    "elements",
-]  # fmt: skip
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class Table:
@@ -176,29 +157,12 @@ class Table:
     def _set_actions(self, service: ServiceAddress, entries: Entries) -> None:
         self._set_action("services", service, entries.services.get(service))
         self._set_action("external", service, entries.external.get(service))
-        self._set_ranges(service, entries.ranges.get(service))
+        _replace(self._ranges, service, entries.ranges.get(service), self._touched_ranges)
 
     def _set_action(self, name: MapName, service: ServiceAddress, wanted: RuleAction | None) -> None:
         key = (name, service)
-        before = self._actions.get(key)
-        after = None if wanted is None else self._place(before, wanted)
-        if after == before:
-            return
-        self._touched.setdefault(key, before)
-        if after is None:
-            del self._actions[key]
-        else:
-            self._actions[key] = after
-
-    def _set_ranges(self, service: ServiceAddress, wanted: SourceRanges | None) -> None:
-        before = self._ranges.get(service)
-        if wanted == before:
-            return
-        self._touched_ranges.setdefault(service, before)
-        if wanted is None:
-            del self._ranges[service]
-        else:
-            self._ranges[service] = wanted
+        after = None if wanted is None else self._place(self._actions.get(key), wanted)
+        _replace(self._actions, key, after, self._touched)
 
     def _count(self, addresses: frozenset[str], step: int) -> None:
         for address in addresses:
@@ -206,6 +170,18 @@ class Table:
             self._hairpin[address] += step
             if not self._hairpin[address]:
                 del self._hairpin[address]
+
+
+def _replace(values: dict[_Key, _Value], key: _Key, wanted: _Value | None, touched: dict[_Key, _Value | None]) -> None:
+    """Set or delete (None) a value. If it changes, `touched` keeps the value that it had at first."""
+    before = values.get(key)
+    if wanted == before:
+        return
+    touched.setdefault(key, before)
+    if wanted is None:
+        del values[key]
+    else:
+        values[key] = wanted
 
 
 _MAPS: tuple[MapName, ...] = ("services", "external")

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 import pytest
 
 from harness.netns.namespace import Namespace
+from reference.proxy.changes import Changes, EndpointElement
 from reference.proxy.decision import Family
 from reference.proxy.netlink import KernelError, NftSocket
 from reference.proxy.nft_text import text
 from reference.proxy.nftables import STAGING, KernelTable
 from reference.proxy.ruleset import NOTHING, Entries, Ruleset, ServiceAddress, Sticky
-from reference.proxy.table import Changes, EndpointElement, Table
+from reference.proxy.table import Table
 from tests.reference.proxy.conftest import read_back
 
 SERVICE = ServiceAddress("10.96.0.1", "TCP", 80)

@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.proxy.ruleset import NOTHING, Entries, ServiceAddress, Stale, Sticky
-from reference.proxy.table import (
+from reference.proxy.changes import (
     Changes,
     Element,
     EndpointElement,
@@ -17,9 +16,9 @@ from reference.proxy.table import (
     IdentityElement,
     MarkElement,
     RangesElement,
-    Table,
-    elements,
 )
+from reference.proxy.ruleset import NOTHING, Entries, ServiceAddress, Stale, Sticky
+from reference.proxy.table import Table, elements
 
 ONE, TWO = ServiceAddress("10.96.0.1", "UDP", 53), ServiceAddress("10.96.0.2", "UDP", 53)
 A, B, C = ("10.244.1.1", 53), ("10.244.1.2", 53), ("10.244.1.3", 53)
