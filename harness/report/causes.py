@@ -18,7 +18,7 @@ from harness.judging.differences import Difference
 from harness.judging.results import CaseResult, Result
 from harness.judging.verdict import Verdict
 from harness.model.requirements import Level
-from harness.variation.axes import BY_NAME, CLIENT, FAMILY, PROTOCOL, Draw, draw_of
+from harness.variation.axes import AXES, CLIENT, FAMILY, PROTOCOL, Draw, draw_of
 
 _FEWEST_ALIKE = 2  # the minimum number of requirements that a mutant must fail to be named
 _OF_KILLERS = 0.8  # the minimum share of the requirements that kill a mutant and fail in the same way
@@ -216,8 +216,8 @@ def _size(result: Result) -> tuple[int, int, int, str]:
 
 
 def _is_drawn(condition: str) -> bool:
-    axis, equals, value = condition.partition("=")
-    return bool(equals) and value in BY_NAME[axis].values if axis in BY_NAME else False
+    axis, _, value = condition.partition("=")
+    return value in AXES.get(axis, ())
 
 
 _ASKED = {seen.NODE_CLIENT: "from nodes", seen.EXTERNAL_CLIENT: "from outside the cluster"}

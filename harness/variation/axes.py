@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from harness.errors import UsageError
 
@@ -45,225 +44,151 @@ Value = tuple[str, str]
 """An axis and one of its values."""
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """One axis. `values` maps each value to its meaning, as a completion of "fails when …" in a report."""
+AXES: Mapping[str, Mapping[str, str]] = {
+    NAMES: {
+        "short": "nodes and zones have short names",
+        "cloud": "names of nodes and zones begin with one another, differ in case, contain dots or are very long",
+    },
+    SLICES: {
+        "one": "one EndpointSlice holds all endpoints",
+        "several": "endpoints stand in three EndpointSlices",
+        "each": "each endpoint has its own EndpointSlice",
+        "overlapping": "endpoints stand in two EndpointSlices",
+        "empty": "the Service also has an EndpointSlice without endpoints",
+    },
+    ORDER: {
+        "written": "endpoints are in the order of the scenario",
+        "reversed": "endpoints are in reverse order",
+    },
+    PORTS: {
+        "written": "the Service has the ports of the scenario",
+        "more": "the Service has further ports, one of them with the same number and another protocol",
+        "twelve": "the Service has twelve ports",
+    },
+    OWNER: {
+        "suite": "EndpointSlices are managed by the suite",
+        "controller": "EndpointSlices carry the managed-by label of the EndpointSlice controller",
+        "nobody": "EndpointSlices have no managed-by label",
+    },
+    CONDITIONS: {
+        "written": "endpoints have the conditions of the scenario",
+        "all": "ready endpoints also have the conditions serving and terminating",
+        "none": "ready endpoints have no conditions, which means that they are ready",
+    },
+    POLICIES: {
+        "unset": "Services have the policies of the scenario",
+        "written": "Services also have the default values of policies and affinity",
+    },
+    HINTS: {
+        "written": "endpoints have the hints of the scenario",
+        "two": "endpoints with hints also have a hint for a zone or node that does not exist",
+        "eight": "endpoints with hints have eight hints, most of them for zones or nodes that do not exist",
+    },
+    ENDPOINTS: {
+        "written": "Services have the endpoints of the scenario",
+        "unready": "Services also have four endpoints that are not ready",
+        "many": "Services also have 130 endpoints that are not ready",
+    },
+    ADDRESSES: {
+        "one": "endpoints have one address and a nodeName",
+        "several": "endpoints have further addresses, which have no meaning",
+        "nowhere": "endpoints have no nodeName, if the Service has no policy, hints or keys",
+    },
+    EXTRAS: {
+        "none": "objects have no further fields",
+        "metadata": "objects have further labels and annotations, and endpoints have a hostname and a targetRef",
+        "newer": "EndpointSlices have an owner, an application protocol, and a field of a newer API",
+    },
+    NEIGHBOURS: {
+        "none": "there is no other Service",
+        "twin": "another namespace has Services and EndpointSlices of the same names with other endpoints",
+        "many": "there are 30 other Services",
+        "crowd": "there are 300 other Services",
+    },
+    HISTORY: {
+        "new": "the Service is new",
+        "remade": "a Service of the same name with other policies was deleted before",
+        "changed": "EndpointSlices had other endpoints before",
+        "busy": "an EndpointSlice was changed 200 times before",
+    },
+    CLIENT: {
+        "pod": "clients are pods",
+        "node": "clients run on the node, in the host network",
+        "endpoint": "clients are endpoints of the Service if their node has any",
+    },
+    ADDRESS: {
+        "cluster-ip": "clients use the cluster IP if the scenario chooses no address",
+        "node-port": "clients use the node port of their own node if the scenario chooses no address",
+        "external-ip": "clients use an external IP if the scenario chooses no address",
+    },
+    FAMILY: {
+        "first": "the Service has the cluster's first IP family",
+        "second": "the Service has the second",
+    },
+    PODS: {
+        "written": "only the pods of the scenario exist",
+        "others": "a failed and a completed pod with the same labels exist",
+        "reused": "a failed pod with the same labels has the address of a running pod",
+        "sidecars": "pods have a sidecar and an init container, whose ports have the same names",
+        "host": "one pod on each node runs in the host network",
+    },
+    TARGETS: {
+        "number": "Services have the target ports of the scenario",
+        "named": "target ports have a name, for which pods have different numbers",
+        "lacking": "target ports have a name, which pods that are not ready lack",
+    },
+    LABELS: {
+        "written": "pods and nodes have the labels of the scenario",
+        "empty": "labels of pods and nodes have empty values, and selectors as well",
+        "changed": "labels of pods and nodes had other values before",
+        "removed": "pods that are not ready had the labels of other pods, and lost them",
+    },
+    PROTOCOL: {
+        "written": "Services have the protocols of the scenario",
+        "udp": "Services use UDP if the scenario does not choose a protocol",
+    },
+    ARRIVAL: {
+        "service": "a Service is older than its EndpointSlices",
+        "slices": "EndpointSlices are older than their Service",
+    },
+    NODES: {
+        "complete": "nodes have all their labels before the Service exists",
+        "late": "nodes of one zone get their zone label after the EndpointSlices",
+        "remade": "a Node was deleted and created again before the Service",
+        "bare": "a proxy starts while its Node lacks addresses and podCIDR, which the Node gets after the slices",
+    },
+    COMPONENTS: {
+        "running": "components run without interruption",
+        "restarted": "a component was restarted after the first EndpointSlices or pods",
+        "dns-restarted": "the DNS server was restarted after the first EndpointSlices",
+        "disconnected": "components were disconnected from the API server during changes",
+    },
+    CONNECTIONS: {
+        "short": "each connection has one request",
+        "long": "a client keeps a connection with many requests open",
+    },
+    QUERIES: {
+        "udp": "DNS queries are sent over UDP",
+        "tcp": "DNS queries are sent over TCP",
+    },
+    BESIDE: {
+        "nothing": "the Service has the pods and the EndpointSlices of the scenario",
+        "pods": "the Service also has pods that are not ready",
+        "slices": "the Service also has EndpointSlices that the controller does not manage",
+        "deleted": "somebody deletes the controller's EndpointSlices, and changes the labels of the Service",
+    },
+    BYSTANDERS: {
+        "none": "all other nodes count",
+        "control-plane": "control plane nodes exist, some without zone or CPU",
+        "unready": "nodes exist whose readiness is False or Unknown, some without zone or CPU",
+    },
+}
+"""The axes by name, in a fixed order. Each value has its meaning, as a completion of "fails when …" in a report."""
 
-    name: str
-    values: Mapping[str, str]
 
-    @property
-    def plain(self) -> str:
-        """Return the plain value, which changes nothing."""
-        return next(iter(self.values))
-
-
-AXES: tuple[Axis, ...] = (
-    Axis(
-        NAMES,
-        {
-            "short": "nodes and zones have short names",
-            "cloud": "names of nodes and zones begin with one another, differ in case, contain dots or are very long",
-        },
-    ),
-    Axis(
-        SLICES,
-        {
-            "one": "one EndpointSlice holds all endpoints",
-            "several": "endpoints stand in three EndpointSlices",
-            "each": "each endpoint has its own EndpointSlice",
-            "overlapping": "endpoints stand in two EndpointSlices",
-            "empty": "the Service also has an EndpointSlice without endpoints",
-        },
-    ),
-    Axis(
-        ORDER, {"written": "endpoints are in the order of the scenario", "reversed": "endpoints are in reverse order"}
-    ),
-    Axis(
-        PORTS,
-        {
-            "written": "the Service has the ports of the scenario",
-            "more": "the Service has further ports, one of them with the same number and another protocol",
-            "twelve": "the Service has twelve ports",
-        },
-    ),
-    Axis(
-        OWNER,
-        {
-            "suite": "EndpointSlices are managed by the suite",
-            "controller": "EndpointSlices carry the managed-by label of the EndpointSlice controller",
-            "nobody": "EndpointSlices have no managed-by label",
-        },
-    ),
-    Axis(
-        CONDITIONS,
-        {
-            "written": "endpoints have the conditions of the scenario",
-            "all": "ready endpoints also have the conditions serving and terminating",
-            "none": "ready endpoints have no conditions, which means that they are ready",
-        },
-    ),
-    Axis(
-        POLICIES,
-        {
-            "unset": "Services have the policies of the scenario",
-            "written": "Services also have the default values of policies and affinity",
-        },
-    ),
-    Axis(
-        HINTS,
-        {
-            "written": "endpoints have the hints of the scenario",
-            "two": "endpoints with hints also have a hint for a zone or node that does not exist",
-            "eight": "endpoints with hints have eight hints, most of them for zones or nodes that do not exist",
-        },
-    ),
-    Axis(
-        ENDPOINTS,
-        {
-            "written": "Services have the endpoints of the scenario",
-            "unready": "Services also have four endpoints that are not ready",
-            "many": "Services also have 130 endpoints that are not ready",
-        },
-    ),
-    Axis(
-        ADDRESSES,
-        {
-            "one": "endpoints have one address and a nodeName",
-            "several": "endpoints have further addresses, which have no meaning",
-            "nowhere": "endpoints have no nodeName, if the Service has no policy, hints or keys",
-        },
-    ),
-    Axis(
-        EXTRAS,
-        {
-            "none": "objects have no further fields",
-            "metadata": "objects have further labels and annotations, and endpoints have a hostname and a targetRef",
-            "newer": "EndpointSlices have an owner, an application protocol, and a field of a newer API",
-        },
-    ),
-    Axis(
-        NEIGHBOURS,
-        {
-            "none": "there is no other Service",
-            "twin": "another namespace has Services and EndpointSlices of the same names with other endpoints",
-            "many": "there are 30 other Services",
-            "crowd": "there are 300 other Services",
-        },
-    ),
-    Axis(
-        HISTORY,
-        {
-            "new": "the Service is new",
-            "remade": "a Service of the same name with other policies was deleted before",
-            "changed": "EndpointSlices had other endpoints before",
-            "busy": "an EndpointSlice was changed 200 times before",
-        },
-    ),
-    Axis(
-        CLIENT,
-        {
-            "pod": "clients are pods",
-            "node": "clients run on the node, in the host network",
-            "endpoint": "clients are endpoints of the Service if their node has any",
-        },
-    ),
-    Axis(
-        ADDRESS,
-        {
-            "cluster-ip": "clients use the cluster IP if the scenario chooses no address",
-            "node-port": "clients use the node port of their own node if the scenario chooses no address",
-            "external-ip": "clients use an external IP if the scenario chooses no address",
-        },
-    ),
-    Axis(FAMILY, {"first": "the Service has the cluster's first IP family", "second": "the Service has the second"}),
-    Axis(
-        PODS,
-        {
-            "written": "only the pods of the scenario exist",
-            "others": "a failed and a completed pod with the same labels exist",
-            "reused": "a failed pod with the same labels has the address of a running pod",
-            "sidecars": "pods have a sidecar and an init container, whose ports have the same names",
-            "host": "one pod on each node runs in the host network",
-        },
-    ),
-    Axis(
-        TARGETS,
-        {
-            "number": "Services have the target ports of the scenario",
-            "named": "target ports have a name, for which pods have different numbers",
-            "lacking": "target ports have a name, which pods that are not ready lack",
-        },
-    ),
-    Axis(
-        LABELS,
-        {
-            "written": "pods and nodes have the labels of the scenario",
-            "empty": "labels of pods and nodes have empty values, and selectors as well",
-            "changed": "labels of pods and nodes had other values before",
-            "removed": "pods that are not ready had the labels of other pods, and lost them",
-        },
-    ),
-    Axis(
-        PROTOCOL,
-        {
-            "written": "Services have the protocols of the scenario",
-            "udp": "Services use UDP if the scenario does not choose a protocol",
-        },
-    ),
-    Axis(
-        ARRIVAL,
-        {
-            "service": "a Service is older than its EndpointSlices",
-            "slices": "EndpointSlices are older than their Service",
-        },
-    ),
-    Axis(
-        NODES,
-        {
-            "complete": "nodes have all their labels before the Service exists",
-            "late": "nodes of one zone get their zone label after the EndpointSlices",
-            "remade": "a Node was deleted and created again before the Service",
-            "bare": "a proxy starts while its Node lacks addresses and podCIDR, which the Node gets after the slices",
-        },
-    ),
-    Axis(
-        COMPONENTS,
-        {
-            "running": "components run without interruption",
-            "restarted": "a component was restarted after the first EndpointSlices or pods",
-            "dns-restarted": "the DNS server was restarted after the first EndpointSlices",
-            "disconnected": "components were disconnected from the API server during changes",
-        },
-    ),
-    Axis(
-        CONNECTIONS,
-        {
-            "short": "each connection has one request",
-            "long": "a client keeps a connection with many requests open",
-        },
-    ),
-    Axis(QUERIES, {"udp": "DNS queries are sent over UDP", "tcp": "DNS queries are sent over TCP"}),
-    Axis(
-        BESIDE,
-        {
-            "nothing": "the Service has the pods and the EndpointSlices of the scenario",
-            "pods": "the Service also has pods that are not ready",
-            "slices": "the Service also has EndpointSlices that the controller does not manage",
-            "deleted": "somebody deletes the controller's EndpointSlices, and changes the labels of the Service",
-        },
-    ),
-    Axis(
-        BYSTANDERS,
-        {
-            "none": "all other nodes count",
-            "control-plane": "control plane nodes exist, some without zone or CPU",
-            "unready": "nodes exist whose readiness is False or Unknown, some without zone or CPU",
-        },
-    ),
-)
-
-BY_NAME: Mapping[str, Axis] = MappingProxyType({axis.name: axis for axis in AXES})
+def plain(axis: str) -> str:
+    """Return the plain value of an axis, which changes nothing."""
+    return next(iter(AXES[axis]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +199,7 @@ class Draw:
 
     def __getitem__(self, axis: str) -> str:
         """Return the value of an axis."""
-        return dict(self.drawn).get(axis, BY_NAME[axis].plain)
+        return dict(self.drawn).get(axis, plain(axis))
 
     def __str__(self) -> str:
         """Return the text that `parse_draw` reads: "names=cloud,slices=each", or "plain"."""
@@ -287,7 +212,7 @@ class Draw:
     @property
     def meanings(self) -> list[str]:
         """Return the meanings of the drawn values, as completions of "fails when …"."""
-        return [BY_NAME[axis].values[value] for axis, value in self.drawn]
+        return [AXES[axis][value] for axis, value in self.drawn]
 
 
 PLAIN = Draw()
@@ -330,9 +255,7 @@ def within_limits(draw: Draw, number: int) -> Draw:
 
 def draw_of(values: Mapping[str, str]) -> Draw:
     """Return the draw with these values, in the order of the axes."""
-    return Draw(
-        tuple((axis.name, values[axis.name]) for axis in AXES if values.get(axis.name, axis.plain) != axis.plain)
-    )
+    return Draw(tuple((axis, values[axis]) for axis in AXES if values.get(axis, plain(axis)) != plain(axis)))
 
 
 def parse_draw(text: str) -> Draw:
@@ -340,10 +263,10 @@ def parse_draw(text: str) -> Draw:
     found: dict[str, str] = {}
     for part in [] if text == "plain" else text.split(","):
         name, _, value = part.strip().partition("=")
-        if name not in BY_NAME:
-            raise UsageError(f"draw {text[:200]!r}: unknown axis {name[:50]!r}; expected plain or {', '.join(BY_NAME)}")
-        if value not in BY_NAME[name].values:
-            known = ", ".join(BY_NAME[name].values)
+        if name not in AXES:
+            raise UsageError(f"draw {text[:200]!r}: unknown axis {name[:50]!r}; expected plain or {', '.join(AXES)}")
+        if value not in AXES[name]:
+            known = ", ".join(AXES[name])
             raise UsageError(f"draw {text[:200]!r}: axis {name} has no value {value[:50]!r}; expected {known}")
         found[name] = value
     return draw_of(found)

@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 
-from harness.variation.axes import AXES, SHARES, Axis, Draw, Value, draw_of
+from harness.variation.axes import AXES, SHARES, Draw, Value, draw_of
 from harness.variation.greedy import Row, RowBuilder
 
 _RARE = 400
@@ -70,14 +70,14 @@ def _draws_of_profile(subjects: Sequence[Subject], seed: int) -> dict[str, Draw]
 
 def _axes_of(subject: Subject, seed: int) -> list[tuple[str, Callable[[Row], Iterable[str]]]]:
     """Return the axes and values of a requirement, in an order that depends on the seed."""
-    free = [axis for axis in AXES if axis.name not in subject.fixed]
-    free.sort(key=lambda axis: _shuffled(seed, subject.id, axis.name))
-    return [(axis.name, partial(_values, subject, axis, seed)) for axis in free]
+    free = [axis for axis in AXES if axis not in subject.fixed]
+    free.sort(key=lambda axis: _shuffled(seed, subject.id, axis))
+    return [(axis, partial(_values, subject, axis, seed)) for axis in free]
 
 
-def _values(subject: Subject, axis: Axis, seed: int, _row: Row) -> list[str]:
-    known = [value for value in axis.values if f"{axis.name}={value}" not in subject.fixed]
-    return sorted(known, key=lambda value: _shuffled(seed, subject.id, axis.name, value), reverse=True)
+def _values(subject: Subject, axis: str, seed: int, _row: Row) -> list[str]:
+    known = [value for value in AXES[axis] if f"{axis}={value}" not in subject.fixed]
+    return sorted(known, key=lambda value: _shuffled(seed, subject.id, axis, value), reverse=True)
 
 
 def combinations(chosen: Mapping[str, str], features: Iterable[str]) -> Iterable[Combination]:

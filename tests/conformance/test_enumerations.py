@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from harness.variation.axes import BY_NAME
+from harness.variation.axes import AXES
 from reference.apiserver.kinds import conditions, endpointslices, pod_validation, ports, service_fields
 from tests.conformance.cases import SCENARIOS
 
@@ -229,7 +229,7 @@ def test_each_enumeration_is_read_by_a_component() -> None:
 def test_scenario_has_the_value(component: str, name: str, value: str, walk: Walk) -> None:
     if isinstance(walk, str) and "=" in walk:
         axis, _, drawn = walk.partition("=")
-        assert drawn in BY_NAME[axis].values
+        assert drawn in AXES[axis]
         return
     requirement_id, text = walk if isinstance(walk, tuple) else (walk, SPELLED.get(value, f"'{value}'"))
     function = inspect.unwrap(SCENARIOS[requirement_id].test)

@@ -5,8 +5,8 @@ from harness.variation.axes import AXES, PLAIN, draw_of, parse_draw, when_it_fai
 
 
 def test_each_axis_has_a_plain_value_and_another_one() -> None:
-    assert all(len(axis.values) > 1 for axis in AXES)
-    assert [PLAIN[axis.name] for axis in AXES] == [axis.plain for axis in AXES]
+    assert all(len(values) > 1 for values in AXES.values())
+    assert [PLAIN[axis] for axis in AXES] == [next(iter(values)) for values in AXES.values()]
 
 
 def test_draw_is_parsed_from_its_own_text() -> None:

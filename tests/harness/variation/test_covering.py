@@ -13,7 +13,7 @@ from harness.settings.options import resolve
 from harness.variation.axes import AXES, SHARES, parse_draw
 from harness.variation.covering import Subject, combinations, draws
 
-ALL = {axis.name: tuple(axis.values) for axis in AXES}
+ALL = {axis: tuple(values) for axis, values in AXES.items()}
 
 
 def subjects(count: int, *, fixed: frozenset[str] = frozenset()) -> list[Subject]:
@@ -64,11 +64,11 @@ def test_each_value_meets_each_feature_that_has_enough_requirements(seed: int) -
     found = draws_of(known, settings)
     for feature in {feature.name for each in known for feature in each.features}:
         mine = [each for each in known if feature in {other.name for other in each.features}]
-        for axis in AXES:
-            for value in axis.values:
-                free = [each for each in mine if not {axis.name, f"{axis.name}={value}"} & fixed(each)]
-                values = {parse_draw(found[each.id])[axis.name] for each in free}
-                assert value in values or len(free) <= len(axis.values), (feature, axis.name, value)
+        for axis, known_values in AXES.items():
+            for value in known_values:
+                free = [each for each in mine if not {axis, f"{axis}={value}"} & fixed(each)]
+                values = {parse_draw(found[each.id])[axis] for each in free}
+                assert value in values or len(free) <= len(known_values), (feature, axis, value)
 
 
 @pytest.mark.parametrize("profile", ["service-proxy", "endpointslice-controller"])
