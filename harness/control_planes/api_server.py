@@ -21,7 +21,6 @@ import trustme
 from harness.api.client import Api
 from harness.control_planes.control_plane import KubeletTrust
 from harness.control_planes.processes import Processes, wait_until_ready
-from harness.errors import InconclusiveError
 from harness.model.release import Release
 from harness.netns.addresses import SERVICE_CIDRS
 from harness.netns.process import Process
@@ -54,16 +53,16 @@ _FORWARDED = "localhost"
 class LocalApiServer:
     """One etcd and one kube-apiserver. Another release of kube-apiserver can replace it on the same port."""
 
-    def __init__(self, processes: Processes, *, egress: Path, kubelets: KubeletTrust, whole: bool = False) -> None:
+    def __init__(self, processes: Processes, *, egress: Path, whole: bool = False) -> None:
         """`egress` is the EgressSelectorConfiguration for the API server's connections to pods and kubelets.
 
         If `whole` is true, all API groups are served, and Service `kubernetes` has an unreachable endpoint. Raises
         `UnavailableError` with the remedy if etcd is missing.
         """
         self._processes = processes
-        self._egress = egress
+        self._egress_file = egress
         self._whole = whole
-        self._kubelets = kubelets
+        self.kubelets = KubeletTrust()
         self._etcd = processes.find("etcd")
         self._server: Process | None = None
         self._token = secrets.token_urlsafe(24)
@@ -73,12 +72,7 @@ class LocalApiServer:
         self.version = ""
         self.gates: dict[str, bool] = {}
 
-    @property
-    def running(self) -> bool:
-        return self._server is not None
-
-    def start(self, release: Release) -> None:
-        """Start etcd and the API server, and wait until the API server is ready."""
+    def _start_etcd(self) -> None:
         self._write_secrets()
         self._processes.start_on_ports(
             "etcd",
@@ -86,12 +80,11 @@ class LocalApiServer:
             self._etcd_arguments,
             lambda etcd: wait_until_ready(etcd, lambda: _listens(self._clients), within=_SECONDS),
         )
-        self.start_server(release)
 
-    def start_server(self, release: Release) -> None:
+    def start_api_server(self, release: Release) -> None:
         """Replace the API server with this release. etcd keeps the stored objects. Raises `UnavailableError`."""
         program = self._processes.find("kube-apiserver", release.version)
-        self.stop_server()
+        self.stop_api_server()
 
         def arguments(ports: Sequence[int]) -> list[str | Path]:
             self.port = ports[0] if not self.version else self.port  # after the first start, clients rely on this port
@@ -100,16 +93,14 @@ class LocalApiServer:
         self._server = self._processes.start_on_ports("kube-apiserver", 1, arguments, self._wait)
         self.version, self.gates = program.version, dict(release.gates)
 
-    def stop_server(self) -> None:
+    def stop_api_server(self) -> None:
         """Kill the API server. etcd keeps the stored objects."""
         self._processes.kill(self._server)
         self._server = None
 
-    def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """Return a client's kubeconfig. `url` may specify another address of the API server."""
+    def kubeconfig(self) -> dict[str, Any]:
         certificate = base64.b64encode(self._ca.cert_pem.bytes()).decode()
-        cluster = {"server": url or f"https://127.0.0.1:{self.port}", "certificate-authority-data": certificate}
-        cluster |= {"tls-server-name": _FORWARDED} if url else {}
+        cluster = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority-data": certificate}
         return {
             "apiVersion": "v1",
             "kind": "Config",
@@ -120,13 +111,8 @@ class LocalApiServer:
         }
 
     def _wait(self, process: Process) -> None:
-        def ready() -> bool:
-            with contextlib.suppress(InconclusiveError):
-                return api.request("GET", "/readyz").code == 200
-            return False
-
         with contextlib.closing(Api(self.kubeconfig())) as api:
-            wait_until_ready(process, ready, within=_SECONDS)
+            wait_until_ready(process, lambda: api.request("GET", "/readyz").code == 200, within=_SECONDS)
 
     def _etcd_arguments(self, ports: Sequence[int]) -> list[str | Path]:
         self._clients = ports[0]
@@ -152,7 +138,7 @@ class LocalApiServer:
             "--advertise-address=192.0.2.1",  # unused: no Service leads to the API server
             *(() if self._whole else ("--endpoint-reconciler-type=none", _FEW_GROUPS)),
             f"--cert-dir={self._processes.folder}",
-            f"--egress-selector-config-file={self._egress}",
+            f"--egress-selector-config-file={self._egress_file}",
             f"--tls-cert-file={key}",
             f"--tls-private-key-file={key}",
             f"--kubelet-certificate-authority={self._file('kubelets.pem')}",
@@ -172,8 +158,8 @@ class LocalApiServer:
     def _write_secrets(self) -> None:
         certificate = self._ca.issue_cert("127.0.0.1", _FORWARDED, key_type=trustme.KeyType.RSA)
         _write(self._file("tls.pem"), certificate.private_key_and_cert_chain_pem.bytes())
-        _write(self._file("kubelets.pem"), self._kubelets.authority_pem)
-        _write(self._file("kubelet-client.pem"), self._kubelets.client_pem)
+        _write(self._file("kubelets.pem"), self.kubelets.authority_pem)
+        _write(self._file("kubelet-client.pem"), self.kubelets.client_pem)
         _write(self._file("tokens.csv"), f"{self._token},admin,admin,system:masters\n".encode())
 
     def _file(self, name: str) -> Path:

@@ -21,11 +21,10 @@ import yaml
 
 from harness.api.requests import ApiRequest
 from harness.control_planes.api_server import LocalApiServer
-from harness.control_planes.control_plane import KubeletTrust, OpenSocket
+from harness.control_planes.control_plane import OpenSocket
 from harness.control_planes.controller_manager import LocalControllerManager
 from harness.control_planes.processes import Processes, SecurePort, wait_until_ready
 from harness.control_planes.relay import Egress, Relay
-from harness.errors import InconclusiveError
 from harness.model.release import Release
 from harness.netns.process import Process
 
@@ -36,7 +35,7 @@ _SCHEDULER = "kube-scheduler"
 _READY = 30.0  # seconds for kube-scheduler to become ready, before the time scale
 
 
-class BinariesControlPlane:
+class BinariesControlPlane(LocalApiServer):
     """Three processes on loopback, which run as an ordinary user."""
 
     name = "binaries"
@@ -57,48 +56,37 @@ class BinariesControlPlane:
         """
         self.release = release or Release()
         self._controller_version = controller
-        self._processes = self._make_processes()
-        self._egress = Egress(self._processes.folder)
-        self.kubelets = KubeletTrust()
+        processes = self._make_processes()
+        self._egress = Egress(processes.folder)
         try:
-            self._server = LocalApiServer(
-                self._processes, egress=self._egress.configuration, kubelets=self.kubelets, whole=whole
-            )
+            super().__init__(processes, egress=self._egress.configuration, whole=whole)
         except Exception:
-            self._processes.close()
+            processes.close()
             raise
         namespaces = ("namespace-controller",)  # without this controller, deleted namespaces are never removed
-        self._whole = whole
         self._slices: RemoteController | None = None
         if slices is not None:
             from harness.control_planes.embedded import RemoteController  # noqa: PLC0415  it imports the reference
 
             self._slices = RemoteController(slices)
         self._manager = LocalControllerManager(
-            self._processes, self._port, controllers=namespaces, whole=whole, slices=slices is None
+            processes, self._port, controllers=namespaces, whole=whole, slices=slices is None
         )
         self._relay = Relay(self._port)
-
-    @property
-    def version(self) -> str:
-        return self._server.version
 
     @property
     def controller(self) -> str:
         return self._manager.title
 
-    @property
-    def gates(self) -> dict[str, bool]:
-        return dict(self._server.gates)
-
     def start(self) -> None:
         """Start all processes. On failure, stop them and raise `UnavailableError` or `DistrustError`."""
         try:
             self._egress.start()
-            self._server.start(self.release)
+            self._start_etcd()
+            self.start_api_server(self.release)
             self.start_controller(self.release)
             if self._whole:
-                _start_scheduler(self._processes, self.release.version, self._server.kubeconfig())
+                _start_scheduler(self._processes, self.release.version, self.kubeconfig())
         except Exception:
             self.stop()
             raise
@@ -112,25 +100,22 @@ class BinariesControlPlane:
         self._processes.close()
 
     def _port(self) -> int:
-        return self._server.port if self._server.running else 0
+        return self.port if self._server else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server by this release, and wait until the controller is connected again.
+        """Replace the API server by this release, and wait until a running controller is connected again.
 
         Raises `InconclusiveError`.
         """
-        self._server.start_server(release)
+        super().start_api_server(release)
         self._manager.await_return()
-
-    def stop_api_server(self) -> None:
-        self._server.stop_server()
 
     def start_controller(self, release: Release) -> None:
         if self._controller_version and release == self.release:
             release = replace(release, version=self._controller_version)
-        self._manager.start(release, self._server.kubeconfig())
+        self._manager.start(release, self.kubeconfig())
         if self._slices is not None:
-            self._slices.start(release, self._server.kubeconfig())
+            self._slices.start(release, self.kubeconfig())
 
     def stop_controller(self) -> None:
         if self._slices is not None:
@@ -143,13 +128,9 @@ class BinariesControlPlane:
     def reach_pods(self, open_socket: OpenSocket) -> None:
         self._egress.reach_pods(open_socket)
 
-    def kubeconfig(self, *, url: str = "") -> dict[str, Any]:
-        """Return a client's kubeconfig. `url` may specify another address of the API server."""
-        return self._server.kubeconfig(url=url)
-
     def synced(self) -> bool:
         """Return whether the controller has processed all writes so far. Returns True if a component is stopped."""
-        return not self._server.running or self._manager.synced()
+        return self._server is None or self._manager.synced()
 
     def metrics(self) -> str:
         return self._manager.metrics()
@@ -178,10 +159,8 @@ def _start_scheduler(processes: Processes, version: str, kubeconfig: Mapping[str
     def arguments(ports: Sequence[int]) -> list[str | Path]:
         return [program.place, f"--kubeconfig={told}", *secure.arguments(ports[0])]
 
-    def ready() -> bool:
-        with contextlib.suppress(InconclusiveError):
-            return secure.read("/readyz")[0] == 200
-        return False
+    def wait(started: Process) -> None:
+        wait_until_ready(started, lambda: secure.read("/readyz")[0] == 200, within=_READY)
 
     with contextlib.closing(SecurePort(processes.folder / "scheduler.pem")) as secure:
-        return processes.start_on_ports(_SCHEDULER, 1, arguments, lambda it: wait_until_ready(it, ready, within=_READY))
+        return processes.start_on_ports(_SCHEDULER, 1, arguments, wait)

@@ -9,7 +9,6 @@ node.
 from __future__ import annotations
 
 import base64
-import contextlib
 import copy
 import socket
 import threading
@@ -66,10 +65,6 @@ class LocalControllerManager:
         self.version = ""
 
     @property
-    def running(self) -> bool:
-        return self._process is not None
-
-    @property
     def title(self) -> str:
         """The name and version of the controller, for reports."""
         return f"{_NAME} {self.version}".rstrip()
@@ -92,7 +87,10 @@ class LocalControllerManager:
         def arguments(ports: Sequence[int]) -> list[str | Path]:
             return [program.place, *self._arguments(ports[0]), *gate_arguments(release.gates)]
 
-        self._process = self._processes.start_on_ports(_NAME, 1, arguments, self._wait)
+        def wait(started: Process) -> None:
+            wait_until_ready(started, lambda: self._ready in self._scrape(), within=_SECONDS)
+
+        self._process = self._processes.start_on_ports(_NAME, 1, arguments, wait)
         self.version = program.version
         self._release, self._kubeconfig = release, kubeconfig
         self._barrier = None if self._whole else ControllerBarrier(kubeconfig, self._scrape, self._process.news)
@@ -151,14 +149,6 @@ class LocalControllerManager:
         changed = copy.deepcopy(dict(kubeconfig))
         changed["clusters"][0]["cluster"] |= {"server": self._url, "tls-server-name": "localhost"}
         return changed
-
-    def _wait(self, process: Process) -> None:
-        def ready() -> bool:
-            with contextlib.suppress(InconclusiveError):
-                return self._ready in self._scrape()
-            return False
-
-        wait_until_ready(process, ready, within=_SECONDS)
 
     def _scrape(self) -> str:
         try:

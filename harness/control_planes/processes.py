@@ -157,11 +157,15 @@ class SecurePort:
 def wait_until_ready(starting: Process, is_ready: Callable[[], bool], *, within: float) -> None:
     """Wait until a process is ready. `within` is in seconds before the time scale.
 
-    Raises `DistrustError` if the process exits or is not ready in time, or `UnavailableError` if its release lacks a
-    feature gate. Both errors contain text from the log.
+    An `InconclusiveError` of `is_ready` means that there is no answer yet. Raises `DistrustError` if the process exits
+    or is not ready in time, or `UnavailableError` if its release lacks a feature gate. Both errors contain text from
+    the log.
     """
     begin = time.monotonic()
-    while not is_ready():
+    while True:
+        with contextlib.suppress(InconclusiveError):
+            if is_ready():
+                return
         _check(starting)
         if time.monotonic() - begin > within * time_scale():
             raise starting.broken(f"was not ready after {time.monotonic() - begin:.0f} s")
