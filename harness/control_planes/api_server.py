@@ -70,7 +70,6 @@ class LocalApiServer:
         self._clients = 0
         self.port = 0
         self.version = ""
-        self.gates: dict[str, bool] = {}
 
     def _start_etcd(self) -> None:
         self._write_secrets()
@@ -91,7 +90,7 @@ class LocalApiServer:
             return [program.place, *self._arguments(), *gate_arguments(release.gates)]
 
         self._server = self._processes.start_on_ports("kube-apiserver", 1, arguments, self._wait)
-        self.version, self.gates = program.version, dict(release.gates)
+        self.version = program.version
 
     def stop_api_server(self) -> None:
         """Kill the API server. etcd keeps the stored objects."""

@@ -75,10 +75,6 @@ class ControlPlane(Protocol):
     def controller(self) -> str:
         """The name of the EndpointSlice controller for reports, with its version unless it is the API server's."""
 
-    @property
-    def gates(self) -> dict[str, bool]:
-        """The feature gates that were set explicitly."""
-
     def start(self) -> None:
         """Start the API server and the controller, and wait until they are ready."""
 

@@ -111,10 +111,6 @@ class EmbeddedControlPlane:
     def controller(self) -> str:
         return "reference"
 
-    @property
-    def gates(self) -> dict[str, bool]:
-        return dict(self._api.features.gates)
-
     def start(self) -> None:
         self._server.start()
         self._informer.connect(self._api)

@@ -27,6 +27,9 @@ SERVICE_CIDRS: Mapping[Family, str] = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:
 EXTERNAL_CLIENT: Mapping[Family, str] = {"IPv4": "192.0.2.10", "IPv6": "fd00:192:2::10"}
 EVERYTHING: Mapping[Family, str] = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 
+_VIRTUAL = {"load-balancer": 18, "external-ip": 19}
+"""The number in the ranges of virtual addresses, by kind."""
+
 # The next hop of every default route. No device has this address or needs it (see `rtnetlink.veth`).
 GATEWAY: Mapping[Family, str] = {"IPv4": "169.254.1.1", "IPv6": "fe80::1"}
 
@@ -60,34 +63,22 @@ class NodePlan:
         return {"IPv4": f"10.244.{self.number}.0/24", "IPv6": f"fd00:10:244:{self.number}::/64"}
 
     @property
-    def load_balancer_cidrs(self) -> dict[Family, str]:
-        """The load balancer IPs that the network routes to this node."""
-        return {"IPv4": f"198.18.{self.number}.0/24", "IPv6": f"fd00:198:18:{self.number}::/64"}
-
-    @property
-    def external_ip_cidrs(self) -> dict[Family, str]:
-        """The external IPs (of `spec.externalIPs`) that the network routes to this node."""
-        return {"IPv4": f"198.19.{self.number}.0/24", "IPv6": f"fd00:198:19:{self.number}::/64"}
-
-    @property
-    def virtual_cidrs(self) -> tuple[str, ...]:
-        return (*self.load_balancer_cidrs.values(), *self.external_ip_cidrs.values())
+    def virtual_cidrs(self) -> dict[Family, list[str]]:
+        """The ranges of load balancer IPs and external IPs that the network routes to this node."""
+        kinds = _VIRTUAL.values()
+        return {
+            "IPv4": [f"198.{kind}.{self.number}.0/24" for kind in kinds],
+            "IPv6": [f"fd00:198:{kind}:{self.number}::/64" for kind in kinds],
+        }
 
     def pod(self, number: int) -> dict[Family, str]:
         """Return the addresses of the node's pod with this number (2 to 254)."""
         return {"IPv4": f"10.244.{self.number}.{number}", "IPv6": f"fd00:10:244:{self.number}::{number}"}
 
-    def load_balancer_ip(self, number: int) -> dict[Family, str]:
-        """Return the load balancer IP with this number (1 to 254), which is routed to this node."""
-        return {"IPv4": f"198.18.{self.number}.{number}", "IPv6": f"fd00:198:18:{self.number}::{number}"}
-
-    def external_ip(self, number: int) -> dict[Family, str]:
-        """Return the external IP with this number (1 to 254), which is routed to this node."""
-        return {"IPv4": f"198.19.{self.number}.{number}", "IPv6": f"fd00:198:19:{self.number}::{number}"}
-
     def virtual(self, kind: str, number: int) -> dict[Family, str]:
-        """Return the "load-balancer" IP or the "external-ip" with this number (1 to 254)."""
-        return self.load_balancer_ip(number) if kind == "load-balancer" else self.external_ip(number)
+        """Return the "load-balancer" IP or the "external-ip" (of `spec.externalIPs`) with this number (1 to 254)."""
+        of = _VIRTUAL[kind]
+        return {"IPv4": f"198.{of}.{self.number}.{number}", "IPv6": f"fd00:198:{of}:{self.number}::{number}"}
 
 
 def families_of(names: Sequence[str]) -> tuple[Family, ...]:

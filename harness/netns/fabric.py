@@ -243,9 +243,9 @@ class Network:
             requests += [
                 rtnetlink.route(node_ip, link),
                 rtnetlink.route(plan.pod_cidrs[family], link, via=node_ip),
-                rtnetlink.route(plan.load_balancer_cidrs[family], link, via=node_ip, table=FROM_EXTERNAL),
-                rtnetlink.route(plan.external_ip_cidrs[family], link, via=node_ip, table=FROM_EXTERNAL),
             ]
+            virtual = plan.virtual_cidrs[family]
+            requests += [rtnetlink.route(each, link, via=node_ip, table=FROM_EXTERNAL) for each in virtual]
         _execute(self.fabric, requests)
         # Without this route, packets to pods that do not exist would return to the fabric.
         gone = [rtnetlink.blackhole(plan.pod_cidrs[family]) for family in self.families]

@@ -77,9 +77,8 @@ def _router(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> list[I
         ]
         for name, plan in plans.items():
             node_ip, link = plan.addresses[family], links[name]
-            virtual = (plan.load_balancer_cidrs[family], plan.external_ip_cidrs[family])
             found += [Route(family, node_ip, link), Route(family, plan.pod_cidrs[family], link, node_ip)]
-            found += [Route(family, each, link, node_ip, table=FROM_EXTERNAL) for each in virtual]
+            found += [Route(family, each, link, node_ip, table=FROM_EXTERNAL) for each in plan.virtual_cidrs[family]]
     return found
 
 

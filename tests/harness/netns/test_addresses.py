@@ -16,15 +16,15 @@ def test_third_node_is_named_in_all_its_addresses() -> None:
     assert plan.addresses == {"IPv4": "10.0.0.4", "IPv6": "fd00:10::3"}
     assert plan.pod_cidrs == {"IPv4": "10.244.3.0/24", "IPv6": "fd00:10:244:3::/64"}
     assert plan.pod(5) == {"IPv4": "10.244.3.5", "IPv6": "fd00:10:244:3::5"}
-    assert plan.load_balancer_ip(7) == {"IPv4": "198.18.3.7", "IPv6": "fd00:198:18:3::7"}
-    assert plan.external_ip(7) == {"IPv4": "198.19.3.7", "IPv6": "fd00:198:19:3::7"}
+    assert plan.virtual("load-balancer", 7) == {"IPv4": "198.18.3.7", "IPv6": "fd00:198:18:3::7"}
+    assert plan.virtual("external-ip", 7) == {"IPv4": "198.19.3.7", "IPv6": "fd00:198:19:3::7"}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_ranges_of_all_nodes_do_not_overlap(family: str) -> None:
     ranges = [POD_CIDRS[family], SERVICE_CIDRS[family], EXTERNAL_CLIENT[family]]
     for plan in PLANS:
-        ranges += [plan.addresses[family], plan.load_balancer_cidrs[family], plan.external_ip_cidrs[family]]
+        ranges += [plan.addresses[family], *plan.virtual_cidrs[family]]
     ordered = sorted((ipaddress.ip_network(each) for each in ranges), key=lambda each: each.network_address)
     assert not [pair for pair in itertools.pairwise(ordered) if pair[0].overlaps(pair[1])]
 

@@ -34,7 +34,12 @@ def test_every_client_reaches_pods_and_nodes_under_its_own_address(
 def unprogrammed(network: Network) -> list[str]:
     """An unused address of each kind, in both families: cluster IP, load balancer IP, external IP and pod IP."""
     plan = network.plan("b1")
-    sets = [{"IPv4": "10.96.0.7", "IPv6": "fd00:10:96::7"}, plan.load_balancer_ip(1), plan.external_ip(1), plan.pod(99)]
+    sets = [
+        {"IPv4": "10.96.0.7", "IPv6": "fd00:10:96::7"},
+        plan.virtual("load-balancer", 1),
+        plan.virtual("external-ip", 1),
+        plan.pod(99),
+    ]
     return [by_family[family] for by_family in sets for family in FAMILIES]
 
 
@@ -62,17 +67,17 @@ def test_no_packet_is_lost_right_after_the_network_is_created(send: Send, family
 
 def test_unprogrammed_packet_from_outside_returns_once_and_never_loops(network: Network, send: Send) -> None:
     with pytest.raises(TimeoutError):
-        send(network.external, network.plan("b1").load_balancer_ip(1)["IPv4"])
+        send(network.external, network.plan("b1").virtual("load-balancer", 1)["IPv4"])
     assert forwarded(network.fabric) == 1  # to the node
     assert forwarded(network.nodes["b1"].namespace) == 1  # and from there back into the fabric, which drops it
 
 
 @each_family
-@pytest.mark.parametrize("kind", ["load_balancer_ip", "external_ip"])
+@pytest.mark.parametrize("kind", ["load-balancer", "external-ip"])
 def test_node_address_is_routed_only_for_the_external_client(
     network: Network, reach: Reach, send: Send, family: Family, kind: str
 ) -> None:
-    address = getattr(network.plan("b1"), kind)(1)
+    address = network.plan("b1").virtual(kind, 1)
     node = Host("b1 as load balancer", network.nodes["b1"].namespace, address)
     rtnetlink.execute(node.namespace, rtnetlink.address(rtnetlink.LOOPBACK, address[family]))
     assert reach(network.external, node, family) == network.external.addresses[family]
