@@ -11,9 +11,7 @@ from functools import partial
 
 from harness.backends.backend import SteadyTraffic
 from harness.backends.protocols import METRICS_PORT
-from harness.errors import InconclusiveError
 from harness.model.outcomes import Observation
-from harness.model.release import Component
 from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod, node_client
 from harness.netns import conntrack, kernel_state
@@ -70,10 +68,7 @@ class NetnsProbing(ABC):
         return http_get(self.namespace_of(client), address, port, path, who=str(client))
 
     def proxy_metrics(self, node: str) -> str:
-        try:
-            return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text
-        except OSError as error:
-            raise InconclusiveError(f"the metrics of {Component.PROXY} on {node} cannot be read: {error}") from error
+        return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text
 
     def follow(
         self, probe: Probe, node: str, is_same: Callable[[Observation], bool], *, servers: Sequence[Pod] = ()

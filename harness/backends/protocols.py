@@ -122,7 +122,7 @@ METRICS_PORT = 10249
 @runtime_checkable
 class ProxyMetrics(Protocol):
     def proxy_metrics(self, node: str) -> str:
-        """Return the metrics of a node's proxy in Prometheus text format. Raises `InconclusiveError`."""
+        """Return the metrics of a node's proxy in Prometheus text format. Raises `OSError` if they cannot be read."""
 
 
 # The embedded cluster and kind clusters

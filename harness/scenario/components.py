@@ -8,7 +8,7 @@ from dataclasses import replace
 from harness.api.client import Api
 from harness.backends.protocols import ControllerMetrics, ProxyMetrics
 from harness.backends.scenario_backend import ScenarioBackend
-from harness.errors import EndedError
+from harness.errors import EndedError, InconclusiveError
 from harness.judging.history import History
 from harness.model.metrics import Metrics
 from harness.model.release import Component, Release
@@ -95,9 +95,12 @@ class ComponentOperations:
         self.backend.releases.stop(component, nodes)
 
     def metrics(self, component: Component, node: str = "") -> Metrics:
-        """Return the metrics of a component. `node` selects the proxy."""
+        """Return the metrics of a component. `node` selects the proxy. Raises `InconclusiveError`."""
         if component is Component.PROXY:
-            return Metrics(self.backend.part(ProxyMetrics, nodes=[node]).proxy_metrics(node))
+            try:
+                return Metrics(self.backend.part(ProxyMetrics, nodes=[node]).proxy_metrics(node))
+            except OSError as error:
+                raise InconclusiveError(f"the metrics of {component} on {node} cannot be read: {error}") from error
         return Metrics(self.backend.part(ControllerMetrics).controller_metrics())
 
     def _nodes(self, on: Sequence[str] = ()) -> list[str]:
