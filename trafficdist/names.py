@@ -76,4 +76,4 @@ from harness.scenario.service_address import ClientRef, Expected, Traffic
 from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares, expect_no_overload
 from harness.scenario.traffic import expect_client_address, expect_prompt_change, expect_traffic
 from harness.scenario.transitions import expect_no_loss
-from harness.variation.greedy import RowBuilder
+from harness.variation.covering import RowBuilder

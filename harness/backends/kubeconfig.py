@@ -18,15 +18,13 @@ from harness.api.kubeconfig import find
 from harness.api.names import TranslatingApi
 from harness.backends.any_cluster import pods
 from harness.backends.any_cluster.agnhost_output import address_seen
-from harness.backends.any_cluster.barrier import Barrier, ProbeSender
+from harness.backends.any_cluster.barrier import Barrier, ProbeSender, StableSlices, ZoneCanary
 from harness.backends.any_cluster.clients import Clients
 from harness.backends.any_cluster.dialing import Bypass, Dialer, Steady
 from harness.backends.any_cluster.node_evidence import missing, proxy_logs
 from harness.backends.any_cluster.pod_runner import TROUBLED_SECONDS, PodRunner
 from harness.backends.any_cluster.pods import ClientPod
-from harness.backends.any_cluster.stable_slices import StableSlices
 from harness.backends.any_cluster.target import ClusterTarget, described
-from harness.backends.any_cluster.zone_canary import ZoneCanary
 from harness.backends.backend import TERMINATION_SECONDS, SteadyTraffic, WantedPod
 from harness.backends.explanation import explained
 from harness.backends.protocols import METRICS_PORT, NodeControl, PodLifecycle, Probing, ProxyMetrics

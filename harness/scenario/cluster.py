@@ -40,20 +40,18 @@ from harness.model.release import CONTROLLER, PROXY, Component
 from harness.model.requirements import Feature
 from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
-from harness.scenario.bystanders import Bystanders
 from harness.scenario.components import ComponentOperations
 from harness.scenario.drawn_history import DrawnHistory
 from harness.scenario.drawn_pods import DrawnPods
 from harness.scenario.nodes import Nodes
-from harness.scenario.observations import Observations
 from harness.scenario.published_slices import PublishedSlices
-from harness.scenario.record import Record
+from harness.scenario.record import Observations, Record
 from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
-from harness.scenario.surroundings import Standing, Surroundings
+from harness.scenario.surroundings import Bystanders, Standing, Surroundings
 from harness.variation import axes
 from harness.variation import objects as variation
 from harness.variation.axes import PLAIN, Draw
-from harness.variation.labels import DrawnLabels
+from harness.variation.objects import DrawnLabels
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
 """Fields of Services that have the address of the scenario. They have no other, or documents say nothing of others."""

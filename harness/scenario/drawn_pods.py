@@ -16,7 +16,7 @@ from harness.model.abilities import Ability
 from harness.model.manifests import TARGET_PORT
 from harness.variation import axes
 from harness.variation.axes import Draw
-from harness.variation.labels import DrawnLabels
+from harness.variation.objects import DrawnLabels
 
 FORMER = ("former-1", "former-2")
 """Names of pods that had the labels of a scenario's pod, and lost them."""

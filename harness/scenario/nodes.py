@@ -18,7 +18,7 @@ from harness.judging.history import History
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
-from harness.variation.labels import DrawnLabels
+from harness.variation.objects import DrawnLabels
 
 Readiness = bool | Literal["Unknown"]
 

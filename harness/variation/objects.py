@@ -1,11 +1,11 @@
-"""The effects of drawn values on the objects that a scenario writes: pure functions of Services, slices and pods."""
+"""The effects of drawn values on the objects that a scenario writes: Services, slices, and labels of pods and nodes."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -214,3 +214,26 @@ def _address(endpoint: Mapping[str, Any]) -> str:
 def _number(endpoint: Mapping[str, Any]) -> int:
     """Return a number that depends only on the address of an endpoint."""
     return int.from_bytes(hashlib.sha256(_address(endpoint).encode()).digest()[:4])
+
+
+@dataclass(slots=True)
+class DrawnLabels:
+    """Labels and selectors in the drawn form. One value of each key may be written as an empty value."""
+
+    draw: Draw
+    _empty: dict[str, str] = field(default_factory=dict)
+
+    def of(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return these labels, or this selector, in the drawn form. `None` removes a label."""
+        if self.draw[axes.LABELS] != "empty":
+            return dict(labels)
+        return {
+            key: "" if value is not None and value == self._empty.setdefault(key, value) else value
+            for key, value in labels.items()
+        }
+
+    def before(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Return the labels that an object has before these, if labels are drawn to change. Otherwise {}."""
+        return {
+            key: "before" for key, value in labels.items() if value is not None and self.draw[axes.LABELS] == "changed"
+        }

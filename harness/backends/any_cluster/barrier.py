@@ -11,6 +11,8 @@ were replaced. In that case, proxies may have to restart their watches, which ta
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -18,9 +20,9 @@ from harness.api.client import Api
 from harness.backends.any_cluster.agnhost_output import Reader
 from harness.backends.any_cluster.pods import ClientPod
 from harness.errors import InconclusiveError
-from harness.eventually import eventually
+from harness.eventually import eventually, last_value, time_scale
 from harness.model import manifests
-from harness.model.manifests import Endpoint, Port
+from harness.model.manifests import Endpoint, Hints, Port
 from harness.model.outcomes import Observation, Reached, Unknown
 from harness.probes.loop import Probe
 
@@ -29,6 +31,19 @@ OF_CONTROLLER = "barrier-of-the-controller"
 LABEL = "trafficdist.dev/barrier"
 PORT = 7000
 TIMEOUT = 0.9
+
+CANARY = "zone-canary"
+NOWHERE = "nowhere"
+LOOKS = 12
+"""Probes per check. A proxy that balances over two endpoints seems to use only one with a probability of 1/4,096."""
+KNOWN = 10.0
+"""Seconds, before the time scale, within which a proxy must use its node's initial zone."""
+
+Named = tuple[str, Mapping[str, str]]
+"""A pod's hostname, which is also its answer, and its addresses by family."""
+
+QUIET = 0.3  # seconds, before the time scale, without a write
+LONGEST = 10.0  # seconds, before the time scale; endless writes are a fault that scenarios detect
 
 
 class ProbeSender(Protocol):
@@ -164,3 +179,122 @@ def word(answer: str) -> Observation:
 
 def _places(probes: set[Probe]) -> str:
     return ", ".join(sorted({f"{getattr(each.namespace, 'name', '?')} to {each.address}" for each in probes})[:4])
+
+
+class ZoneCanary:
+    """Shows which zone a node's proxy uses after the node's zone label has changed.
+
+    The barrier shows that a proxy has processed Services and slices. A proxy watches Nodes separately, and may receive
+    a label later. So a canary Service has one endpoint with a hint for the label's zone, and one with hints for all
+    other zones. The endpoint that answers shows the zone. For a proxy that ignores hints, the canary does not wait. If
+    the proxy never uses the new zone, the scenario continues, because scenarios must detect a proxy that does not
+    reread its Node.
+
+    Each worker has one canary Service at a time. Its endpoints are two pods of the barrier.
+    """
+
+    def __init__(self, api: Api, dialer: ProbeSender, namespace: str, labels: Mapping[str, str]) -> None:
+        self._api = api
+        self._dialer = dialer
+        self._namespace = namespace
+        self._labels = dict(labels)
+        self._made = 0
+        self._follows: dict[ClientPod, bool] = {}  # whether the proxy of each client follows hints
+
+    def before_the_change(
+        self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]
+    ) -> None:
+        """Determine once whether the proxy on this client's node follows hints, by means of the node's current zone."""
+        if client not in self._follows:
+            shown = len(endpoints) > 1 and self._wait_for_zone(client, zone, zones, endpoints, KNOWN)
+            self._follows[client] = shown
+
+    def wait(self, client: ClientPod, zone: str | None, zones: Sequence[str], endpoints: Sequence[Named]) -> bool:
+        """Wait until the proxy on this client's node uses this zone, or no zone if None. Return whether it does."""
+        ready = self._follows.get(client, False) and len(endpoints) > 1
+        return ready and self._wait_for_zone(client, zone, zones, endpoints, None)
+
+    def _wait_for_zone(
+        self,
+        client: ClientPod,
+        zone: str | None,
+        zones: Sequence[str],
+        endpoints: Sequence[Named],
+        within: float | None,
+    ) -> bool:
+        (here, its_addresses), (elsewhere, other_addresses) = endpoints[:2]
+        its, others = Hints(zones=(zone or NOWHERE,)), Hints(zones=tuple(each for each in zones if each != zone))
+        address = self._create(Endpoint(its_addresses, hints=its), Endpoint(other_addresses, hints=others))
+        probe = Probe(client, "TCP", address, PORT, TIMEOUT)
+
+        def shown() -> bool:
+            seen = set(self._dialer.probe([probe] * LOOKS, read=word))
+            return seen == ({Reached(here)} if zone else {Reached(here), Reached(elsewhere)})
+
+        with contextlib.suppress(InconclusiveError):
+            return eventually(shown, within=within, every=0.1, describe="the zone", error=InconclusiveError)
+        return False
+
+    def _create(self, *endpoints: Endpoint) -> str:
+        """Create a Service with these endpoints, delete the previous Service, and return the new address.
+
+        A change of the previous Service would be wrong: its old rules would answer until the proxy has processed the
+        change. If answers came from both old and new rules, the proxy would seem to ignore hints.
+        """
+        before, name = f"{CANARY}-{self._made}", f"{CANARY}-{self._made + 1}"
+        port = (Port(PORT, name="zone"),)
+        wanted = manifests.service(name, labels=self._labels, ports=port, trafficDistribution="PreferClose")
+        spec = self._api.create("services", self._namespace, wanted)["spec"]
+        family = spec["ipFamilies"][0]
+        self._api.create(
+            "endpointslices",
+            self._namespace,
+            manifests.endpoint_slice(name, name, endpoints, family=family, ports=port, labels=self._labels),
+        )
+        if self._made:
+            self._api.delete("services", self._namespace, before)
+            self._api.delete("endpointslices", self._namespace, before)
+        self._made += 1
+        return str(spec["clusterIPs"][0])
+
+
+class StableSlices:
+    """Waits until slices stop changing, because controllers of a real cluster do not report when they are done.
+
+    Otherwise a late write for an earlier change would count as the controller's response to the next change. Only the
+    slices of scenarios that judge a controller count.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._namespaces: set[str] = set()
+        self._written = 0
+
+    def begin(self, namespace: str) -> None:
+        """Watch the slices of this namespace from now on."""
+        self._namespaces.add(namespace)
+
+    def end(self, namespace: str) -> None:
+        """Ignore the slices of this namespace from now on."""
+        self._namespaces.discard(namespace)
+
+    def wait(self) -> None:
+        """Wait until no slice has changed for `QUIET`, at most for `LONGEST`. Does not wait without new writes."""
+        if not self._namespaces or self._api.writes == self._written:
+            return
+        last, since = "", time.monotonic()
+
+        def rests(seen: str) -> bool:
+            nonlocal last, since
+            if seen != last:
+                last, since = seen, time.monotonic()
+            return time.monotonic() - since >= QUIET * time_scale()
+
+        last_value(self._versions, rests, within=LONGEST, every=0.03, describe="slices without new writes")
+        self._written = self._api.writes
+
+    def _versions(self) -> str:
+        found = [
+            each["metadata"] for name in sorted(self._namespaces) for each in self._api.list("endpointslices", name)
+        ]
+        return " ".join(sorted(f"{each['uid']}:{each['resourceVersion']}" for each in found))

@@ -12,8 +12,8 @@ from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.containers.backend import PacketsBackend
 from harness.backends.kind.components import KindComponents
-from harness.backends.kind.kube_proxies import RELEASE_LABEL
-from harness.backends.kind.proxy_exits import ProxyExits
+from harness.backends.kind.proxy_pods import RELEASE_LABEL
+from harness.backends.kind.workloads import ProxyExits
 from harness.backends.kubeconfig import RESTARTED, KubeconfigBackend
 from harness.backends.node_lifecycle import ready_pods_on
 from harness.backends.protocols import ComponentControl, ControllerMetrics, NodePower

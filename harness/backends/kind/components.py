@@ -27,9 +27,8 @@ import yaml
 from harness.api.client import Api, Object, Response
 from harness.backends.kind import static_pods
 from harness.backends.kind.config import gates_for_mode
-from harness.backends.kind.kube_proxies import mode_of
 from harness.backends.kind.nodes import lift_icmp_limit, ready_nodes, silence_port
-from harness.backends.kind.proxy_pods import KubeProxies, ProxyPods
+from harness.backends.kind.proxy_pods import KubeProxies, ProxyPods, mode_of
 from harness.binaries.component import component_named
 from harness.binaries.release import KUBERNETES_MIRROR, Releases
 from harness.binaries.versions import Version, Wanted, parse_version, parse_wanted

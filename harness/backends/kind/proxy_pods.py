@@ -2,25 +2,40 @@
 
 A proxy is stopped before its replacement starts. If both ran at the same time, both would write rules, and the old
 proxy might write last.
+
+kubeadm runs kube-proxy as one DaemonSet, which has only one template. So a proxy of another release is a single pod
+with its release's ConfigMap, and kubeadm's DaemonSet excludes the pod's node. The node affinity selects nodes by the
+field `metadata.name`, not by a label, because proxies and controllers watch labels of nodes and a change would disturb
+them. While nodes are excluded, a DaemonSet replaces pods only when they are deleted (`OnDelete`). Otherwise, a change
+of the affinity would restart the proxies on all other nodes.
+
+The functions are pure. They return changed copies of objects.
 """
 
 from __future__ import annotations
 
+import copy
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
+import yaml
+
 from harness.api.client import MERGE_PATCH, Api, Object, RefusedError
 from harness.backends.containers.engine import ContainerEngine
-from harness.backends.kind import kube_proxies as objects
+from harness.backends.kind.static_pods import image_at
 from harness.backends.kind.workloads import is_serving, selector_of, url_of
 from harness.errors import UnavailableError
 from harness.eventually import eventually
 from harness.recipes.installation import Workload
 
+NAME, NAMESPACE = "kube-proxy", "kube-system"
+RELEASE_LABEL = "trafficdist.dev/kube-proxy"
+CONFIGURATION = "config.conf"  # kubeadm's key in the ConfigMap
 POD_SECONDS = 120.0
 _LOOK = 0.25
 _HEALTH = "http://localhost:10256/healthz"
-_KUBE_PROXY = Workload("DaemonSet", objects.NAMESPACE, objects.NAME)
+_KUBE_PROXY = Workload("DaemonSet", NAMESPACE, NAME)
 
 
 class ProxyPods:
@@ -51,12 +66,12 @@ class ProxyPods:
         if self._without:
             self.start(sorted(self._without))
         for workload, before in self._before.items():
-            self._ask("PATCH", workload, objects.restoring(before))
+            self._ask("PATCH", workload, restoring(before))
         self._before.clear()
 
     def _apply(self) -> None:
         for each in self._workloads:
-            self._ask("PATCH", each, objects.excluding(self._installed(each), sorted(self._without)))
+            self._ask("PATCH", each, excluding(self._installed(each), sorted(self._without)))
 
     def _installed(self, workload: Workload) -> Object:
         """Return the DaemonSet as it was before any change."""
@@ -96,13 +111,13 @@ class KubeProxies(ProxyPods):
     """kube-proxies, as kubeadm's DaemonSet and single pods of other releases."""
 
     def __init__(self, shell: ContainerEngine, api: Api) -> None:
-        super().__init__(api, objects.NAME, [_KUBE_PROXY])
+        super().__init__(api, NAME, [_KUBE_PROXY])
         self._shell = shell
         self._configured: set[str] = set()  # names of releases that have their ConfigMap
 
     @cached_property
     def config_map(self) -> Object:
-        return self._api.get("configmaps", objects.NAMESPACE, objects.NAME)
+        return self._api.get("configmaps", NAMESPACE, NAME)
 
     @property
     def image(self) -> str:
@@ -111,31 +126,31 @@ class KubeProxies(ProxyPods):
     def start_release(self, nodes: Sequence[str], tag: str, gates: Mapping[str, bool]) -> None:
         """Replace the proxies on these nodes by proxies with this image tag and exactly these feature gates."""
         self.stop(nodes)
-        configuration = objects.variant_configuration(self.config_map, tag, gates)
+        configuration = variant_configuration(self.config_map, tag, gates)
         name = configuration["metadata"]["name"]
         if name not in self._configured:
-            self._api.delete("configmaps", objects.NAMESPACE, name)
-            self._api.create("configmaps", objects.NAMESPACE, configuration)
+            self._api.delete("configmaps", NAMESPACE, name)
+            self._api.create("configmaps", NAMESPACE, configuration)
             self._configured.add(name)
         for node in nodes:
-            self._api.create("pods", objects.NAMESPACE, objects.variant(self._installed(_KUBE_PROXY), tag, gates, node))
+            self._api.create("pods", NAMESPACE, variant(self._installed(_KUBE_PROXY), tag, gates, node))
         self._wait(nodes, there=True)
 
     def stop(self, nodes: Sequence[str]) -> None:
         for pod in self._of_releases():
             if pod["spec"].get("nodeName") in nodes:
-                self._api.delete("pods", objects.NAMESPACE, pod["metadata"]["name"])
+                self._api.delete("pods", NAMESPACE, pod["metadata"]["name"])
         super().stop(nodes)
 
     def close(self) -> None:
         """Also remove the ConfigMaps of other releases."""
         super().close()
         for name in self._configured:
-            self._api.delete("configmaps", objects.NAMESPACE, name)
+            self._api.delete("configmaps", NAMESPACE, name)
         self._configured.clear()
 
     def _of_releases(self) -> list[Object]:
-        return self._api.list("pods", objects.NAMESPACE, label_selector=objects.RELEASE_LABEL)
+        return self._api.list("pods", NAMESPACE, label_selector=RELEASE_LABEL)
 
     def _pods(self) -> Iterator[tuple[Workload, list[Object]]]:
         for workload, pods in super()._pods():
@@ -156,3 +171,66 @@ class KubeProxies(ProxyPods):
         if there:
             what = "kube-proxy to be healthy"
             eventually(healthy, within=POD_SECONDS, every=_LOOK, describe=what, error=UnavailableError)
+
+
+def variant_name(tag: str, gates: Mapping[str, bool]) -> str:
+    """Return the name of the ConfigMap of a release. Equal releases have equal names."""
+    digest = hashlib.sha256(repr((tag, sorted(gates.items()))).encode()).hexdigest()
+    return f"{NAME}-{tag.replace('.', '-')}-{digest[:6]}"
+
+
+def excluding(daemon_set: Object, nodes: Sequence[str]) -> Object:
+    """Return a JSON merge patch that makes a DaemonSet exclude these nodes."""
+    before = daemon_set["spec"]["template"]["spec"].get("affinity") or {}
+    required = (before.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    # The API allows exactly one value.
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in sorted(nodes)]
+    terms = [
+        {**each, "matchFields": [*(each.get("matchFields") or ()), *fields]}
+        for each in required.get("nodeSelectorTerms") or [{}]
+    ]
+    of_nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    affinity = {**before, "nodeAffinity": of_nodes} if nodes else before or None
+    strategy = {"type": "OnDelete", "rollingUpdate": None}
+    return {"spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}}}
+
+
+def restoring(daemon_set: Object) -> Object:
+    """Return a JSON merge patch that reverts the changes to a DaemonSet."""
+    strategy: Object = daemon_set["spec"].get("updateStrategy") or {"type": "RollingUpdate"}
+    affinity = daemon_set["spec"]["template"]["spec"].get("affinity")
+    return {"spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}}}
+
+
+def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], node: str) -> Object:
+    """Return a copy of kubeadm's kube-proxy pod for this node, with image tag `tag` and its release's configuration.
+
+    kubeadm's DaemonSet does not adopt the pod, because the pod has another label.
+    """
+    name = variant_name(tag, gates)
+    spec = copy.deepcopy(daemon_set["spec"]["template"]["spec"])
+    spec["containers"][0]["image"] = image_at(spec["containers"][0]["image"], tag)
+    for volume in spec["volumes"]:
+        if volume.get("configMap", {}).get("name") == NAME:
+            volume["configMap"]["name"] = name
+    return {"metadata": {"name": f"{name}-{node}", "labels": {RELEASE_LABEL: name}}, "spec": {**spec, "nodeName": node}}
+
+
+def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool]) -> Object:
+    """Return a copy of kubeadm's ConfigMap with exactly these feature gates, named after the release."""
+    name = variant_name(tag, gates)
+    data = dict(config_map["data"])
+    configuration = yaml.safe_load(data[CONFIGURATION])
+    configuration["featureGates"] = dict(gates)
+    data[CONFIGURATION] = yaml.safe_dump(configuration, sort_keys=False)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {RELEASE_LABEL: name}},
+        "data": data,
+    }
+
+
+def mode_of(config_map: Object) -> str:
+    """Return the mode in the ConfigMap, or "iptables" if it specifies none."""
+    return str(yaml.safe_load(config_map["data"][CONFIGURATION]).get("mode") or "iptables")

@@ -1,10 +1,12 @@
-"""Reports whether the pods of a workload are ready. If not, it reports an unready pod, its node and its log."""
+"""Reports whether the pods of a workload are ready, and why not, and detects crashes of proxies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness.api.client import Api, Object, log_of_pod
+from harness.backends.any_cluster.node_evidence import ProxySelector
+from harness.errors import InconclusiveError
 from harness.guest import errors
 from harness.model.manifests import has_condition
 from harness.model.program_log import fault_in
@@ -13,6 +15,8 @@ from harness.recipes.installation import Workload
 _PULL = "build or pull it on the machine of the container engine, and add it to key kind.images of the recipe"
 _PLURAL = {"DaemonSet": "daemonsets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
 _LOG_BYTES = "1000000"
+_UNKNOWN = "Unknown"  # containerd's reason for a container that was gone when containerd started
+_LINES = "20"
 
 
 def url_of(workload: Workload) -> str:
@@ -82,3 +86,61 @@ def _log(api: Api, pod: Object) -> str:
         query = {"container": each["name"], "limitBytes": _LOG_BYTES, **({"previous": "true"} if begun_again else {})}
         return log_of_pod(api, *names, **query)
     return ""
+
+
+class ProxyExits:
+    """Detects crashes of proxies, which a kubelet of a real cluster restarts immediately.
+
+    A kubelet reports how each container last ended. Changes by scenarios do not count as crashes: a replaced proxy has
+    a new pod, and if a node was switched off, its kubelet does not know how the proxy ended.
+    """
+
+    def __init__(self, api: Api, places: Sequence[ProxySelector]) -> None:
+        self._api = api
+        self._places = places
+        self._known: set[tuple[str, str]] = set()
+        self.latest()
+
+    def latest(self) -> str:
+        """Return which proxy has crashed since the last call or waits for its restart, or "" if none has.
+
+        Returns "" while the API server is unavailable.
+        """
+        found = []
+        try:
+            for place in self._places:
+                for pod in self._api.list("pods", place.namespace, label_selector=place.selector):
+                    found += [self._crash_text(place, pod, each) for each in self._ended(pod)]
+        except InconclusiveError:
+            return ""
+        return next(iter(found), "")
+
+    def _ended(self, pod: Object) -> Iterator[Object]:
+        """Yield the containers of a pod that have crashed since the last call or have not been restarted yet."""
+        for each in (pod.get("status") or {}).get("containerStatuses") or ():
+            end = _end(each)
+            if not end or end.get("reason") == _UNKNOWN or "deletionTimestamp" in pod["metadata"]:
+                continue
+            which = str(end.get("containerID")), str(end.get("finishedAt"))
+            runs = "running" in (each.get("state") or {})
+            if not runs or which not in self._known:
+                yield each
+            self._known.add(which)
+
+    def _crash_text(self, place: ProxySelector, pod: Object, container: Object) -> str:
+        node, end = pod["spec"].get("nodeName"), _end(container)
+        runs = "running" in (container.get("state") or {})
+        query = {"container": container["name"], "tailLines": _LINES, **({"previous": "true"} if runs else {})}
+        log = log_of_pod(self._api, place.namespace, str(pod["metadata"]["name"]), **query).strip()
+        why = f" ({end['reason']})" if end.get("reason") not in (None, "Error", "Completed") else ""
+        return (
+            f"{place.name} on {node} exited with {end.get('exitCode', '?')}{why}; its log ends with:\n"
+            f"{log or '(it wrote nothing)'}"
+        )
+
+
+def _end(container: Object) -> Object:
+    for key in ("state", "lastState"):
+        if found := (container.get(key) or {}).get("terminated"):
+            return dict(found)
+    return {}

@@ -9,7 +9,7 @@ import pytest
 from harness.backends.backend import WantedPod
 from harness.model import manifests
 from harness.model.manifests import MANAGED_BY_LABEL
-from harness.scenario.bystanders import Bystanders
+from harness.scenario.surroundings import Bystanders
 from harness.variation.axes import parse_draw
 
 SERVICE = manifests.service("web-1", selector={"app": "web"}, ipFamilies=["IPv4"])

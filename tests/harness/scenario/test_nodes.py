@@ -22,7 +22,7 @@ from harness.model.manifests import has_condition
 from harness.model.topology import ONE_ZONE, Node
 from harness.scenario.nodes import Nodes
 from harness.variation.axes import PLAIN
-from harness.variation.labels import DrawnLabels
+from harness.variation.objects import DrawnLabels
 
 
 class _Backend(NetnsBackend):

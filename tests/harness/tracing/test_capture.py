@@ -13,7 +13,7 @@ import pytest
 from harness.model.outcomes import REFUSED
 from harness.netns import rtnetlink
 from harness.netns.namespace import Namespace
-from harness.tracing.capture import as_pcap, capturing
+from harness.tracing.follower import as_pcap, capturing
 from harness.tracing.messages import Traced
 from harness.tracing.packet import Frame, Packet, of_flow
 from harness.tracing.path import Followed, at_node, wire

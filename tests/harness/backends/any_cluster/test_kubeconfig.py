@@ -15,10 +15,9 @@ from emulator.kubelet.kubelet import Kubelet
 from harness import eventually as eventually_module
 from harness.api.names import Names
 from harness.backends.any_cluster import pods
-from harness.backends.any_cluster.barrier import Barrier
+from harness.backends.any_cluster.barrier import Barrier, ZoneCanary
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
-from harness.backends.any_cluster.zone_canary import ZoneCanary
 from harness.backends.backend import WantedPod
 from harness.backends.implementation import reference
 from harness.backends.kind.backend import KindBackend

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from harness.api.client import Api
-from harness.backends.any_cluster import stable_slices
-from harness.backends.any_cluster.stable_slices import StableSlices
+from harness.backends.any_cluster import barrier
+from harness.backends.any_cluster.barrier import StableSlices
 
 
 class _Api:
@@ -35,8 +35,8 @@ def _waits(api: _Api) -> StableSlices:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stable_slices, "QUIET", 0.1)
-    monkeypatch.setattr(stable_slices, "LONGEST", 0.5)
+    monkeypatch.setattr(barrier, "QUIET", 0.1)
+    monkeypatch.setattr(barrier, "LONGEST", 0.5)
 
 
 def test_changing_slices_are_waited_for() -> None:

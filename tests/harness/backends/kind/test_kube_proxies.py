@@ -9,7 +9,8 @@ from typing import Any, cast
 import yaml
 
 from harness.api.client import Response
-from harness.backends.kind.kube_proxies import (
+from harness.backends.kind.proxy_pods import (
+    KubeProxies,
     excluding,
     mode_of,
     restoring,
@@ -17,7 +18,6 @@ from harness.backends.kind.kube_proxies import (
     variant_configuration,
     variant_name,
 )
-from harness.backends.kind.proxy_pods import KubeProxies
 
 CONFIG_MAP, DAEMON_SET = yaml.safe_load_all(
     (Path(__file__).parent / "kubeadm" / "kube-proxy.yaml").read_text(encoding="utf-8")

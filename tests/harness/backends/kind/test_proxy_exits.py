@@ -8,7 +8,7 @@ import pytest
 
 from harness.api.client import Api, Object
 from harness.backends.any_cluster.node_evidence import KUBE_PROXY
-from harness.backends.kind.proxy_exits import ProxyExits
+from harness.backends.kind.workloads import ProxyExits
 from harness.errors import InconclusiveError
 
 RUNS = {"state": {"running": {}}, "restartCount": 0}
