@@ -63,13 +63,10 @@ class NodePlan:
         return {"IPv4": f"10.244.{self.number}.0/24", "IPv6": f"fd00:10:244:{self.number}::/64"}
 
     @property
-    def virtual_cidrs(self) -> dict[Family, list[str]]:
+    def virtual_cidrs(self) -> list[str]:
         """The ranges of load balancer IPs and external IPs that the network routes to this node."""
-        kinds = _VIRTUAL.values()
-        return {
-            "IPv4": [f"198.{kind}.{self.number}.0/24" for kind in kinds],
-            "IPv6": [f"fd00:198:{kind}:{self.number}::/64" for kind in kinds],
-        }
+        patterns = (f"198.{{}}.{self.number}.0/24", f"fd00:198:{{}}:{self.number}::/64")
+        return [pattern.format(kind) for pattern in patterns for kind in _VIRTUAL.values()]
 
     def pod(self, number: int) -> dict[Family, str]:
         """Return the addresses of the node's pod with this number (2 to 254)."""

@@ -25,7 +25,7 @@ from typing import Protocol, Self
 from harness.errors import DistrustError, HarnessError, UnavailableError, UsageError
 from harness.model.topology import Topology
 from harness.netns import addresses, iproute, kernel, rtnetlink, sysctls
-from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, GATEWAY, Family, NodePlan
+from harness.netns.addresses import EVERYTHING, EXTERNAL_CLIENT, GATEWAY, Family, NodePlan, family_of
 from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import LOOPBACK, Request
 
@@ -244,7 +244,7 @@ class Network:
                 rtnetlink.route(node_ip, link),
                 rtnetlink.route(plan.pod_cidrs[family], link, via=node_ip),
             ]
-            virtual = plan.virtual_cidrs[family]
+            virtual = [each for each in plan.virtual_cidrs if family_of(each) == family]
             requests += [rtnetlink.route(each, link, via=node_ip, table=FROM_EXTERNAL) for each in virtual]
         _execute(self.fabric, requests)
         # Without this route, packets to pods that do not exist would return to the fabric.

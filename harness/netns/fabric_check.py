@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from harness.errors import DistrustError
 from harness.netns import kernel_state
-from harness.netns.addresses import EXTERNAL_CLIENT, GATEWAY, Family, NodePlan
+from harness.netns.addresses import EXTERNAL_CLIENT, GATEWAY, Family, NodePlan, family_of
 from harness.netns.fabric import FROM_EXTERNAL, Network, link_of
 from harness.netns.kernel_state import DEFAULT, Address, Item, Link, Route, Rule, blackhole
 
@@ -78,7 +78,8 @@ def _router(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> list[I
         for name, plan in plans.items():
             node_ip, link = plan.addresses[family], links[name]
             found += [Route(family, node_ip, link), Route(family, plan.pod_cidrs[family], link, node_ip)]
-            found += [Route(family, each, link, node_ip, table=FROM_EXTERNAL) for each in plan.virtual_cidrs[family]]
+            virtual = [each for each in plan.virtual_cidrs if family_of(each) == family]
+            found += [Route(family, each, link, node_ip, table=FROM_EXTERNAL) for each in virtual]
     return found
 
 

@@ -7,7 +7,6 @@ the netns of clients and pods, as on the embedded cluster. agnhost only keeps th
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -72,10 +71,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         sandbox.raise_descriptor_limit()
         nodes = {node.name: list(self.node_addresses(node.name).values()) for node in self.topology.nodes}
         self._plans = plans(list(nodes), self._worker)
-        behind = {
-            name: [*pods.cidrs_of(self._nodes[name]), *itertools.chain(*plan.virtual_cidrs.values())]
-            for name, plan in self._plans.items()
-        }
+        behind = {name: [*pods.cidrs_of(self._nodes[name]), *plan.virtual_cidrs] for name, plan in self._plans.items()}
         self._entered = EnteredNetns(self._places, nodes, behind)
         begun.callback(self._entered.close)
         entered = self._entered

@@ -6,7 +6,15 @@ import itertools
 import pytest
 
 from harness.errors import UsageError
-from harness.netns.addresses import EXTERNAL_CLIENT, FAMILIES, POD_CIDRS, SERVICE_CIDRS, NodePlan, families_of
+from harness.netns.addresses import (
+    EXTERNAL_CLIENT,
+    FAMILIES,
+    POD_CIDRS,
+    SERVICE_CIDRS,
+    NodePlan,
+    families_of,
+    family_of,
+)
 
 PLANS = [NodePlan(number) for number in range(1, 256)]
 
@@ -24,7 +32,7 @@ def test_third_node_is_named_in_all_its_addresses() -> None:
 def test_ranges_of_all_nodes_do_not_overlap(family: str) -> None:
     ranges = [POD_CIDRS[family], SERVICE_CIDRS[family], EXTERNAL_CLIENT[family]]
     for plan in PLANS:
-        ranges += [plan.addresses[family], *plan.virtual_cidrs[family]]
+        ranges += [plan.addresses[family], *(each for each in plan.virtual_cidrs if family_of(each) == family)]
     ordered = sorted((ipaddress.ip_network(each) for each in ranges), key=lambda each: each.network_address)
     assert not [pair for pair in itertools.pairwise(ordered) if pair[0].overlaps(pair[1])]
 
