@@ -28,11 +28,11 @@ _ABILITIES: dict[type, Ability] = {}
 
 
 def _needs(ability: Ability) -> Callable[[type[P]], type[P]]:
-    """Declare the ability that a scenario needs for a protocol."""
+    """Declare the ability that a scenario needs for a protocol, which can be found on a backend."""
 
     def declare(protocol: type[P]) -> type[P]:
         _ABILITIES[protocol] = ability
-        return protocol
+        return runtime_checkable(protocol)
 
     return declare
 
@@ -105,7 +105,6 @@ class Probing(Protocol):
 
 
 @_needs(Ability.CHANGE_NODES)
-@runtime_checkable
 class NodeControl(Protocol):
     def change_node(self, name: str, change: NodeChange) -> None:
         """Change a node."""
@@ -119,7 +118,6 @@ METRICS_PORT = 10249
 
 
 @_needs(Ability.PROXY_METRICS)
-@runtime_checkable
 class ProxyMetrics(Protocol):
     def proxy_metrics(self, node: str) -> str:
         """Return the metrics of a node's proxy in Prometheus text format. Raises `OSError` if they cannot be read."""
@@ -141,7 +139,6 @@ class ComponentControl(Protocol):
 
 
 @_needs(Ability.STOP_NODES)
-@runtime_checkable
 class NodePower(Protocol):
     def stop_node(self, name: str) -> None:
         """Switch a node off, as a power failure would. Return when the control plane has noticed.
@@ -154,7 +151,6 @@ class NodePower(Protocol):
 
 
 @_needs(Ability.CONTROLLER_METRICS)
-@runtime_checkable
 class ControllerMetrics(Protocol):
     def controller_metrics(self) -> str:
         """Return the controller's metrics in Prometheus text format. Raises `InconclusiveError`."""
@@ -164,7 +160,6 @@ class ControllerMetrics(Protocol):
 
 
 @_needs(Ability.API_READS)
-@runtime_checkable
 class RecordsReads(Protocol):
     def reads(self, component: Component, *, since: float) -> list[str]:
         """Return a component's API reads since `since` (monotonic seconds), as in "get nodes", except of Leases.
@@ -174,28 +169,24 @@ class RecordsReads(Protocol):
 
 
 @_needs(Ability.REPORT_PODS)
-@runtime_checkable
 class PodReports(Protocol):
     def create_reported_pod(self, namespace: str, wanted: WantedPod, *, phase: str) -> None:
         """Create a pod that exists in the API only, in any phase. Its node need not exist."""
 
 
 @_needs(Ability.SOURCE_PORTS)
-@runtime_checkable
 class Sockets(Protocol):
     def namespace_of(self, client: Client | Pod) -> Namespace:
         """Return the netns of a client."""
 
 
 @_needs(Ability.OPEN_CONNECTIONS)
-@runtime_checkable
 class Connections(Protocol):
     def connect(self, probe: Probe) -> OpenConnection:
         """Open a long-lived connection."""
 
 
 @_needs(Ability.HTTP)
-@runtime_checkable
 class HttpRequests(Protocol):
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
         """Send a GET request from a client's netns. Raises `OSError` if the connection fails."""
@@ -215,7 +206,6 @@ class VirtualAddresses(Protocol):
 
 
 @_needs(Ability.DNS)
-@runtime_checkable
 class ServesDns(Protocol):
     def dns(self) -> dict[str, str]:
         """Return the addresses of the topology-aware DNS server, by family."""

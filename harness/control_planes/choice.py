@@ -7,7 +7,7 @@ precedence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,10 +121,15 @@ def control_plane_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     gates = parse_gates(values["feature_gates"])
     installed = choice.plane != CONTAINERS
     named = choice.controller_version or choice.version or asked
-    claims = _of_controller(_exact(MANAGER, named) if installed else named, gates)
+    named = _exact(MANAGER, named) if installed else named
+    lacks = lacking(_minor(named), gates, CONTROLLER)
+    claims = _claims(Profile.ENDPOINTSLICE_CONTROLLER, MANAGER, named, _CONTROLLER_HAS, lacks)
+    claims["converges_within"] = CONVERGES_WITHIN
     if choice.plane != EMBEDDED:
         named = _exact("kube-apiserver", choice.version) if installed else choice.version
-        claims |= {key: _both(claims[key], value) for key, value in _of_api_server(named, gates).items()}
+        lacks = lacking(_minor(named), gates, API_SERVER)
+        more = _claims(Profile.API_SERVER, "Kubernetes", named, (*_API_SERVER_HAS, *_CLUSTER_HAS), lacks)
+        claims |= {key: _both(claims[key], value) for key, value in more.items()}
     versions = {"kubernetes_version": choice.version} if choice.version else {}
     return {**claims, **versions, "follow": "released", "organization": "The Kubernetes authors",
             "url": "https://kubernetes.io"}  # fmt: skip
@@ -140,25 +145,13 @@ def _exact(component: str, version: str) -> str:
         return version
 
 
-def _of_controller(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:
-    lacks = lacking(_minor(version), gates, CONTROLLER)
+def _claims(profile: Profile, project: str, version: str, has: Sequence[str], lacks: Sequence[str]) -> dict[str, Any]:
+    """Return the claims of a component, which has these features if its version does not lack them."""
     return {
-        "profile": (Profile.ENDPOINTSLICE_CONTROLLER.value,),
-        "supported_features": tuple(each for each in _CONTROLLER_HAS if each not in lacks),
+        "profile": (profile.value,),
+        "supported_features": tuple(each for each in has if each not in lacks),
         "exempt_features": lacks,
-        "converges_within": CONVERGES_WITHIN,
-        "project": MANAGER,
-        "version": version,
-    }
-
-
-def _of_api_server(version: str, gates: Mapping[str, bool]) -> dict[str, Any]:
-    lacks = lacking(_minor(version), gates, API_SERVER)
-    return {
-        "profile": (Profile.API_SERVER.value,),
-        "supported_features": tuple(each for each in (*_API_SERVER_HAS, *_CLUSTER_HAS) if each not in lacks),
-        "exempt_features": lacks,
-        "project": "Kubernetes",
+        "project": project,
         "version": version,
     }
 
