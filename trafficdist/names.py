@@ -53,11 +53,11 @@ from harness.scenario.eventual_state import (
     expect_condition,
     expect_eventually,
     expect_http_answer,
+    expect_no_more_reads,
     expect_running,
     proxy_metrics,
     warnings_about,
 )
-from harness.scenario.flows import expect_flow_answered, expect_flow_moves, expect_flow_survives
 from harness.scenario.hints import (
     create_unwritable_pod,
     evidence_of_successful_sync,
@@ -69,11 +69,10 @@ from harness.scenario.hints import (
     expect_writes,
     written_endpoints,
 )
-from harness.scenario.reads import expect_no_more_reads
 from harness.scenario.resolvers import resolvers
 from harness.scenario.service import AddressKind, Service, at_port, endpoint, placeless, same_node, same_zone
 from harness.scenario.service_address import ClientRef, Expected, Traffic
 from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares, expect_no_overload
 from harness.scenario.traffic import expect_client_address, expect_prompt_change, expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness.scenario.transitions import expect_flow_answered, expect_flow_moves, expect_flow_survives, expect_no_loss
 from harness.variation.covering import RowBuilder

@@ -20,13 +20,12 @@ from harness.api import requests
 from harness.api.client import Api, Object, RefusedError
 from harness.api.names import Names, TranslatingApi
 from harness.backends import node_lifecycle
-from harness.backends.component_sync import ComponentSync
+from harness.backends.component_sync import ComponentSync, ProxyLiveness
 from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_control_targets import NetnsControlTargets
 from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
 from harness.backends.protocols import Disconnects, EveryAbility
-from harness.backends.proxy_liveness import ProxyLiveness
 from harness.dns.dns import ClusterDns, WritesPodLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
 from harness.guest.nodes import NodeChange

@@ -1,4 +1,4 @@
-"""Expectations about metrics, health checks, conditions and Events. A scenario waits for the expected value.
+"""Expectations about metrics, health checks, conditions, Events and API reads. Scenarios wait for the expected value.
 
 The compared values are JSON. They contain only what the requirement states, so that a failure message fits on one line.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.api.client import Object
-from harness.backends.protocols import HttpRequests, Probing
+from harness.backends.protocols import HttpRequests, Probing, RecordsReads
 from harness.errors import EndedError
 from harness.model.metrics import Metrics
 from harness.model.release import CONTROLLER, PROXY, Component
@@ -23,6 +26,10 @@ from harness.scenario.convergence import wait_for_stable_value, wait_for_value
 from harness.scenario.service import Service
 
 NO_SUCCESS = "no success"
+
+V = TypeVar("V")
+
+ROUNDS = 3
 
 
 def expect_eventually(
@@ -192,3 +199,50 @@ def warnings_about(cluster: Cluster, service: Service) -> list[Object]:
         if each.get("type") == "Warning"
         and (each["involvedObject"].get("kind"), each["involvedObject"].get("name")) == ("Service", service.name)
     ]
+
+
+def expect_no_more_reads(
+    cluster: Cluster, component: Component, play: Callable[[V], AbstractSet[str]], *, without: V, values: Iterable[V]
+) -> None:
+    """Expect a feature without new API calls to cause no more reads of a component.
+
+    Restart the component. Play several rounds without the feature, then as many with each value of the feature. A
+    Kubernetes client may restart watches and lists at any time. So a read counts only if it occurs more often in every
+    round. A read that occurs only at the first use of a feature is detected differently: it is of a resource that the
+    restarted component has not read before.
+
+    No value may cause additional reads in all rounds, or reads of a new resource. Reads are GET, LIST and WATCH
+    requests, as in "get nodes", that the API server counts. `play` returns those reads of a round that have another
+    cause. Raises `AssertionError`, or `UnavailableError` if the API server does not count reads.
+    """
+    begin = time.monotonic()
+    cluster.backend.part(RecordsReads).reads(component, since=begin)  # fail early if counting is unavailable
+    cluster.restart(component)
+    started = cluster.backend.part(RecordsReads).reads(component, since=begin)
+    plain = _reads(cluster, component, play, without)
+    known = {_resource(each) for each in (*started, *plain)}
+    for value in values:
+        reads = _reads(cluster, component, play, value)
+        told = {"reads without": plain.total(), f"with {value}": reads.total()}
+        cluster.measured(f"{ROUNDS} rounds of changes, seen by the {component}", told)
+        more = sorted((reads - plain).items())
+        cluster.expect_equal(
+            f"the {component}: additional reads in each round of {value}, and reads of further resources",
+            expected={},
+            observed={read: times for read, times in more if times >= ROUNDS or _resource(read) not in known},
+        )
+
+
+def _resource(read: str) -> str:
+    return read.partition(" ")[2]
+
+
+def _reads(cluster: Cluster, component: Component, play: Callable[[V], AbstractSet[str]], value: V) -> Counter[str]:
+    cluster.settle()
+    since, others = time.monotonic(), set[str]()
+    for _ in range(ROUNDS):
+        others |= play(value)
+        cluster.settle()
+    return Counter(
+        each for each in cluster.backend.part(RecordsReads).reads(component, since=since) if each not in others
+    )

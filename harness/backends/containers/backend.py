@@ -20,10 +20,8 @@ from harness.backends.any_cluster.node_evidence import proxy_logs
 from harness.backends.any_cluster.pods import ClientPod
 from harness.backends.any_cluster.target import ClusterTarget
 from harness.backends.backend import WantedPod
-from harness.backends.containers.from_host import plans
-from harness.backends.containers.in_pod import EnteredNetns, Serve
-from harness.backends.containers.netns_lookup import NetnsLookup
-from harness.backends.containers.pod_pool import PodPool, fits_pool
+from harness.backends.containers.in_pod import EnteredNetns, PodPool, Serve, fits_pool
+from harness.backends.containers.netns_lookup import NetnsLookup, plans
 from harness.backends.kubeconfig import KubeconfigBackend
 from harness.backends.netns_control_targets import NetnsControlTargets
 from harness.backends.netns_pods import serve

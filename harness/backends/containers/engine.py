@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,13 +112,13 @@ class ContainerEngine:
         return UnavailableError(f"`{self.name} {' '.join(arguments[:2])}` failed: {text or 'it printed nothing'}")
 
 
-def find_engine(environment: Mapping[str, str] = os.environ) -> ContainerEngine:
+def find_engine() -> ContainerEngine:
     """Find the engine that the environment selects for kind, or docker, or podman. Raises `UnavailableError`."""
-    chosen = environment.get(PROVIDER, "")
+    chosen = os.environ.get(PROVIDER, "")
     if chosen and chosen not in _ENGINES:
         raise UnavailableError(f"{PROVIDER}={chosen}: this suite can use {' and '.join(_ENGINES)}")
     for name in [chosen] if chosen else _ENGINES:
-        path = shutil.which(name, path=environment.get("PATH"))
+        path = shutil.which(name)
         if path is not None:
             return ContainerEngine(name, path)
     wanted = chosen or " nor ".join(_ENGINES)

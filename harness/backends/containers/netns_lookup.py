@@ -3,42 +3,53 @@
 A node is a container, and its engine reports the container's main process. With any container runtime, the control
 groups of a pod's containers have the pod's UID in their names. The process that holds a pod's netns starts when the
 pod's network is ready.
+
+The external client is a separate container on the network of the nodes. It uses a node's image and runs `cat`, so it
+ends with this process in any case. The engine gives it an address, so no link of the machine changes. Like a cloud's
+network, it routes each virtual address to the address's node. A node that forwards a packet to another node on the
+same network sends an ICMP redirect, which this client ignores.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import socket
-from collections.abc import Collection, Mapping, Sequence
+import subprocess
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.backends.containers.engine import ContainerEngine
-from harness.backends.containers.from_host import external_client
 from harness.errors import UnavailableError
+from harness.eventually import eventually
+from harness.model.topology import MAX_NODES
+from harness.netns import rtnetlink, sysctls
+from harness.netns.addresses import Family, NodePlan, family_of
 from harness.netns.fabric import Host
 from harness.netns.namespace import PROC, Namespace, processes_by_netns
 
 _UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")  # systemd's names have no "-"
 
+_SECONDS = 60.0  # seconds for the engine to start the container, before the time scale
+_LINK = "eth0"
+
 
 class NetnsLookup:
     """The netns of a cluster whose nodes are containers on this machine. The caller closes each returned netns."""
 
-    def __init__(
-        self, engine: ContainerEngine, containers: Mapping[str, str], *, who: str = "", proc: Path = PROC
-    ) -> None:
+    def __init__(self, engine: ContainerEngine, containers: Mapping[str, str], *, who: str = "") -> None:
         """`containers` maps nodes to containers. `who` is the container name of the external client."""
         self._engine = engine
         self._containers = containers
         self._who = who
-        self._proc = proc
         self._nodes: dict[str, int] = {}  # the inodes of the nodes' netns
 
     def node(self, name: str, addresses: Collection[str]) -> Namespace:
         """Return the netns of a node that has these addresses. Raises `UnavailableError`."""
         container = self._containers[name]
-        place = netns_of(self._engine, container, proc=self._proc)
+        place = netns_of(self._engine, container)
         if not all(holds(place, each) for each in addresses):
             place.close()
             raise UnavailableError(
@@ -51,26 +62,56 @@ class NetnsLookup:
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
         """Return the netns of each running pod among `uids`, by UID."""
         found = {}
-        for uid, process in processes_of(uids, without=self._nodes.values(), proc=self._proc).items():
+        for uid, process in processes_of(uids, without=self._nodes.values()).items():
             with contextlib.suppress(OSError):  # the process has ended
                 found[uid] = Namespace.of(process)
         return found
 
-    def outside(
-        self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]
-    ) -> contextlib.AbstractContextManager[Host]:
-        """Return a client outside the cluster, with routes to the address ranges behind each node."""
-        beside = next(iter(self._containers.values()))
-        return external_client(self._engine, self._who, beside=beside, nodes=nodes, cidrs=cidrs, proc=self._proc)
+    @contextlib.contextmanager
+    def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Iterator[Host]:
+        """Run a container on the network of the nodes. Yield it with routes to the `cidrs` of nodes.
+
+        Raises `UnavailableError`.
+        """
+        engine, name = self._engine, self._who
+        model = _inspect(engine, next(iter(self._containers.values())))
+        network, image = next(iter(model["NetworkSettings"]["Networks"])), str(model["Image"])
+        command = ("run", "--rm", "-i", "--name", name, "--network", network, "--entrypoint", "cat", image)
+        running = subprocess.Popen(  # noqa: S603  the engine that the person installed
+            [engine.path, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # only the harness handles Ctrl-C
+        )
+        try:
+            eventually(
+                lambda: _runs(engine, name, running),
+                within=_SECONDS,
+                every=0.05,
+                describe="the client outside of the cluster to start",
+                error=UnavailableError,
+            )
+            seen = _inspect(engine, name)
+            (network_of_it,) = seen["NetworkSettings"]["Networks"].values()
+            given = filter(None, (network_of_it["IPAddress"], network_of_it["GlobalIPv6Address"]))
+            addresses: dict[Family, str] = {family_of(each): each for each in given}
+            with Namespace.of(PROC / str(seen["State"]["Pid"])) as place:
+                route(place, nodes, cidrs)
+                sysctls.apply(place, sysctls.ignoring_redirects(addresses, _LINK))
+                yield Host("external", place, addresses)
+        finally:
+            _end(engine, name, running)
 
 
-def netns_of(engine: ContainerEngine, container: str, *, proc: Path = PROC) -> Namespace:
+def netns_of(engine: ContainerEngine, container: str) -> Namespace:
     """Return the netns of a running container. Raises `UnavailableError` with the reason."""
     pid = engine.ask("inspect", "--format", "{{.State.Pid}}", container).strip()
     if not pid.isdigit() or pid == "0":
         raise UnavailableError(f"container {container} does not run")
     try:
-        place = Namespace.of(proc / pid)
+        place = Namespace.of(PROC / pid)
     except OSError as error:
         raise UnavailableError(f"process {pid} of container {container} is not seen: {error.strerror}") from None
     try:
@@ -108,3 +149,47 @@ def holds(place: Namespace, address: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def _inspect(engine: ContainerEngine, container: str) -> Any:
+    return json.loads(engine.ask("inspect", container))[0]
+
+
+def _runs(engine: ContainerEngine, name: str, running: subprocess.Popen[str]) -> bool:
+    if running.poll() is not None:
+        assert running.stderr is not None
+        text = running.stderr.read().strip()
+        raise UnavailableError(f"{engine.name} cannot start a client outside of the cluster: {text}")
+    with contextlib.suppress(UnavailableError):  # the engine does not know the container yet
+        return _inspect(engine, name)["State"]["Running"] is True
+    return False
+
+
+def _end(engine: ContainerEngine, name: str, running: subprocess.Popen[str]) -> None:
+    assert running.stdin is not None
+    assert running.stderr is not None
+    running.stdin.close()
+    try:
+        running.wait(10)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(UnavailableError):
+            engine.ask("rm", "--force", name)
+        running.kill()
+        running.wait()
+    running.stderr.close()
+
+
+def plans(nodes: Sequence[str], worker: int) -> dict[str, NodePlan]:
+    """Return the virtual addresses of each node. They differ between workers that run at the same time."""
+    return {name: NodePlan((worker * len(nodes) + place) % MAX_NODES + 1) for place, name in enumerate(nodes)}
+
+
+def route(place: Namespace, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> None:
+    """Route the CIDRs of each node to that node. Raises `NetlinkError`."""
+    with place.entered():
+        link = socket.if_nametoindex(_LINK)
+    requests = []
+    for name, node in nodes.items():
+        ways = {cidr: node.addresses.get(family_of(cidr)) for cidr in cidrs[name]}
+        requests += [rtnetlink.route(cidr, link, via=address) for cidr, address in ways.items() if address]
+    rtnetlink.execute(place, requests)

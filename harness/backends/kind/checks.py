@@ -43,7 +43,7 @@ class Tools:
     notes: tuple[str, ...] = ()
 
 
-def require(wanted: KindConfig, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
+def require(wanted: KindConfig) -> Tools:
     """Return the tools that create the requested cluster. Raises `UnavailableError` with the remedy."""
     kind, version = find_kind()
     engine = find_engine()
@@ -55,7 +55,7 @@ def require(wanted: KindConfig, *, proc_sys: Path = Path("/proc/sys")) -> Tools:
             "ip_vs`), or use mode nftables"
         )
     nodes = len(wanted.topology.nodes) + 1
-    return Tools(kind, version, engine, facts, tuple(notes(facts, nodes, proc_sys=proc_sys)))
+    return Tools(kind, version, engine, facts, tuple(notes(facts, nodes)))
 
 
 def find_kind() -> tuple[Path, Version]:

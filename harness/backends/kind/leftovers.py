@@ -15,7 +15,7 @@ from harness.netns import process
 _DELETE_SECONDS = 120.0
 
 
-def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: ContainerEngine | None = None) -> list[str]:
+def remove_leftovers(run_id: str = "", *, say: Say = silent) -> list[str]:
     """Delete clusters of ended runs, and return their names. `say` receives the reasons not to delete a cluster.
 
     Without `run_id`, delete all clusters of this user whose process has ended, except clusters marked as kept. With
@@ -23,7 +23,7 @@ def remove_leftovers(run_id: str = "", *, say: Say = silent, engine: ContainerEn
     there is nothing to delete. Raises `UnavailableError` if the engine does not answer.
     """
     try:
-        found = engine or find_engine()
+        found = find_engine()
     except UnavailableError:
         return []
     named = f"{PREFIX}{run_id}" if run_id else ""

@@ -25,12 +25,11 @@ from harness.model.workloads import Pod, pod_client
 from harness.netns.fabric import Host
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import dns_name_of, expect_dns_answer
-from harness.scenario.flows import expect_flow_survives
 from harness.scenario.measuring import measure, wait_until_as_expected
 from harness.scenario.service import Service
 from harness.scenario.service_address import service_address
 from harness.scenario.traffic import expect_traffic
-from harness.scenario.transitions import expect_no_loss
+from harness.scenario.transitions import expect_flow_survives, expect_no_loss
 from tests.harness.scenario.faults import FAULTS, PREROUTING, Place, dropping, lasting, to_address
 
 LASTS = 0.8

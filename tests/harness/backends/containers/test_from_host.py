@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.backends.containers.from_host import plans, route
+from harness.backends.containers.netns_lookup import plans, route
 from harness.netns import kernel_state, rtnetlink, sysctls
 from harness.netns.fabric import Host
 from harness.netns.namespace import Namespace
