@@ -11,16 +11,17 @@ from functools import partial
 
 from harness.backends.backend import SteadyTraffic
 from harness.backends.protocols import METRICS_PORT
-from harness.model.outcomes import Observation
+from harness.errors import InconclusiveError
+from harness.model.outcomes import Observation, Unknown
 from harness.model.texts import gathered
 from harness.model.workloads import Client, Pod, node_client
-from harness.netns import conntrack, kernel_state
+from harness.netns import conntrack, http, kernel_state
 from harness.netns.fabric import Host
 from harness.netns.http import HttpAnswer
 from harness.netns.namespace import Namespace
 from harness.netns.socket_maker import SocketMaker
 from harness.probes.loop import Loop, Probe, Stream
-from harness.probes.probe import SocketSource, http_get
+from harness.probes.probe import SocketSource, from_error
 from harness.tracing import follower
 from harness.tracing.path import Followed
 
@@ -65,7 +66,14 @@ class NetnsProbing(ABC):
 
         Raises `InconclusiveError` if the client lacks a route, a free port or a file descriptor.
         """
-        return http_get(self.namespace_of(client), address, port, path, who=str(client))
+        place = self.namespace_of(client)
+        try:
+            return http.get(place, address, port, path)
+        except OSError as error:
+            outcome = from_error(error, Probe(place, "TCP", address, port))
+            if error.errno and isinstance(outcome, Unknown):
+                raise InconclusiveError(f"{client} cannot send a request to {address}: {outcome.why}") from error
+            raise
 
     def proxy_metrics(self, node: str) -> str:
         return self.http_get(node_client(node), "127.0.0.1", METRICS_PORT, "/metrics").text

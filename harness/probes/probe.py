@@ -20,11 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.errors import HarnessError, InconclusiveError
+from harness.errors import HarnessError
 from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unknown
-from harness.netns import http
-from harness.netns.http import HttpAnswer
-from harness.netns.namespace import Namespace
 from harness.netns.rtnetlink import has_route
 from harness.probes.reactor import Reactor
 from harness.run_delay import RUN_DELAY, time_left
@@ -350,17 +347,3 @@ class Attempt:
     def _of_datagram(self, data: bytes) -> Observation | None:
         nonce, _, line = data.partition(b" ")
         return self._answers.read(line) if nonce == self._buffer else None
-
-
-def http_get(place: Namespace, address: str, port: int, path: str, *, who: str) -> HttpAnswer:
-    """Send a GET request from a client's netns. `who` is the client's name for error texts. Raises `OSError`.
-
-    Raises `InconclusiveError` if the client lacks a route, a free port or a file descriptor.
-    """
-    try:
-        return http.get(place, address, port, path)
-    except OSError as error:
-        outcome = from_error(error, Probe(place, "TCP", address, port))
-        if error.errno and isinstance(outcome, Unknown):
-            raise InconclusiveError(f"{who} cannot send a request to {address}: {outcome.why}") from error
-        raise
