@@ -17,6 +17,7 @@ import itertools
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from functools import partial
 from typing import Protocol, Self
 
@@ -24,7 +25,7 @@ from harness.errors import HarnessError
 from harness.eventually import time_scale
 from harness.model.outcomes import Observation, Reached, Refused, TimedOut, Unknown
 from harness.probes.probe import LONGEST_LINE, Probe, SocketSource, bind_unused, next_nonce
-from harness.probes.reactor import Reactor, Result
+from harness.probes.reactor import Reactor
 from harness.run_delay import RUN_DELAY
 
 EVERY = 0.05
@@ -240,7 +241,7 @@ class ControlledBlock:
     def fault(self) -> str:
         """Return the fault that control probes found, or "". Call this method only once. Raises `InconclusiveError`."""
 
-        def conclude(result: Result[str]) -> None:
+        def conclude(result: Future[str]) -> None:
             self._control.conclude(partial(self._reactor.finish, result), [self._probe])
 
         return self._reactor.run(conclude, within=LIMIT * time_scale(), what="control probes")

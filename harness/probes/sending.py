@@ -10,12 +10,13 @@ import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import NamedTuple
 
 from harness.model.outcomes import Observation, Unknown
 from harness.probes.control import Control, ControlTargets, excused, is_missing
 from harness.probes.probe import Answers, Attempt, Probe
-from harness.probes.reactor import Reactor, Result
+from harness.probes.reactor import Reactor
 
 _PENDING = Unknown("no answer yet")
 
@@ -40,7 +41,7 @@ class _Sending(ABC):
         self._answers = answers
         self._flying = 0
         self._outcomes: list[Observation] = []
-        self._result: Result[list[Observation]] | None = None
+        self._result: Future[list[Observation]] | None = None
         self._control = Control(targets=targets, reactor=reactor, missing=self._missing)
         self._looked_at = self._sent = 0  # each missing answer gets one round, after some time to arrive
 
@@ -97,7 +98,7 @@ class _Sending(ABC):
 class Batch(_Sending):
     """Sends probes in order, with at most `in_flight` of them unanswered at any time."""
 
-    def begin(self, result: Result[list[Observation]], in_flight: int) -> None:
+    def begin(self, result: Future[list[Observation]], in_flight: int) -> None:
         """Start the first probes. `result` gets all outcomes."""
         self._result = result
         self._in_flight = in_flight
@@ -131,7 +132,7 @@ class Recording(_Sending):
     def stop(self) -> list[Sample]:
         """Stop sending, wait for the last answers, and return all samples in order."""
 
-        def command(result: Result[list[Observation]]) -> None:
+        def command(result: Future[list[Observation]]) -> None:
             self.done = True
             self._result = result
             self._proceed()

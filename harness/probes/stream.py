@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from concurrent.futures import Future
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import Observation, Unknown
@@ -19,7 +20,7 @@ from harness.probes.probe import (
     next_nonce,
     send,
 )
-from harness.probes.reactor import Reactor, Result
+from harness.probes.reactor import Reactor
 
 
 class _Deadline:
@@ -54,7 +55,7 @@ class Stream:
         self._control: Control | None = None
         self._socket: socket.socket | None = None
         self._ended: Observation | None = None
-        self._result: Result[Observation] | None = None
+        self._result: Future[Observation] | None = None
         self._asked = 0
         self._received = 0  # TCP: answers arrive in order, so their number identifies late answers
         self._nonce = b""  # UDP: identifies the answer
@@ -69,7 +70,7 @@ class Stream:
         with contextlib.suppress(InconclusiveError):  # a loop that has ended has already closed the connection
             self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
 
-    def begin(self, result: Result[Observation]) -> None:
+    def begin(self, result: Future[Observation]) -> None:
         """Connect, and send the first request, on the loop's thread."""
         self._result = result
         self._watch()
@@ -148,7 +149,7 @@ class Stream:
         self._control = Control(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 
-    def _ask(self, result: Result[Observation]) -> None:
+    def _ask(self, result: Future[Observation]) -> None:
         self._result = result
         self._asked += 1
         self._watch()
