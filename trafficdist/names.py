@@ -72,7 +72,14 @@ from harness.scenario.hints import (
 from harness.scenario.resolvers import resolvers
 from harness.scenario.service import AddressKind, Service, at_port, endpoint, placeless, same_node, same_zone
 from harness.scenario.service_address import ClientRef, Expected, Traffic
-from harness.scenario.shares import expect_all_under_load, expect_any_under_load, expect_even_shares, expect_no_overload
-from harness.scenario.traffic import expect_client_address, expect_prompt_change, expect_traffic
+from harness.scenario.traffic import (
+    expect_all_under_load,
+    expect_any_under_load,
+    expect_client_address,
+    expect_even_shares,
+    expect_no_overload,
+    expect_prompt_change,
+    expect_traffic,
+)
 from harness.scenario.transitions import expect_flow_answered, expect_flow_moves, expect_flow_survives, expect_no_loss
 from harness.variation.covering import RowBuilder
