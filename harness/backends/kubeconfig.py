@@ -158,17 +158,19 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     def begin_termination(self, namespace: str, name: str) -> None:
         """Delete a pod gracefully once it runs, because a pod that has not started gets no grace period."""
         self._pod_runner.settle()
-        self._pod_runner.terminates(namespace, name)
-        self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
+        pod = self._begin_to_change(namespace, name)
+        self._pod_runner.terminates(*pod)
+        self.api.delete("pods", *pod, grace_seconds=TERMINATION_SECONDS)
 
     def evict_pod(self, namespace: str, name: str) -> None:
         self._pod_runner.settle()
-        self._pod_runner.terminates(namespace, name)
-        self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
+        pod = self._begin_to_change(namespace, name)
+        self._pod_runner.terminates(*pod)
+        self.api.evict(*pod, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
         """Delete a pod, and wait until it no longer exists."""
-        self._pod_runner.delete(namespace, name)
+        self._pod_runner.delete(*self._begin_to_change(namespace, name))
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
         """Create a pod. On a real cluster, the pod also runs, because a real kubelet reports its status."""
@@ -177,7 +179,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._await_late_kubelets()
 
     def set_ready(self, namespace: str, name: str, ready: bool) -> None:
-        self._pod_runner.open_gate(namespace, name, ready)
+        self._pod_runner.open_gate(*self._begin_to_change(namespace, name), ready)
         self._await_late_kubelets()
 
     # Clients and probes
@@ -373,6 +375,10 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     def _begin_to_serve(self, namespace: str, wanted: Sequence[WantedPod], made: Sequence[Object]) -> None:
         """Serve pods that were just created. In the base class, each pod runs its own server."""
+
+    def _begin_to_change(self, namespace: str, name: str) -> tuple[str, str]:
+        """Return the API's namespace and name of a scenario's pod. In the base class, they are the same."""
+        return namespace, name
 
     def _look_up_addresses(self) -> None:
         """Read the addresses of pods again, because they change when a node is switched off and on."""

@@ -116,17 +116,11 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     def _servers_of(self, namespace: str, wanted: Sequence[WantedPod]) -> list[Serve]:
         return [partial(serve, self._loop, namespace, each, families=self.families) for each in wanted]
 
-    def begin_termination(self, namespace: str, name: str) -> None:
-        super().begin_termination(*self._pod_pool.begin_to_change(namespace, name))
-
-    def evict_pod(self, namespace: str, name: str) -> None:
-        super().evict_pod(*self._pod_pool.begin_to_change(namespace, name))
-
-    def set_ready(self, namespace: str, name: str, ready: bool) -> None:
-        super().set_ready(*self._pod_pool.begin_to_change(namespace, name), ready)
+    def _begin_to_change(self, namespace: str, name: str) -> tuple[str, str]:
+        return self._pod_pool.begin_to_change(namespace, name)
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        super().delete_pod(*self._pod_pool.begin_to_change(namespace, name))
+        super().delete_pod(namespace, name)
         self._entered.leave(lambda key: key == (namespace, name))
 
     def create_namespace(self, namespace: str) -> None:
