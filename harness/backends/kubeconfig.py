@@ -57,12 +57,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     _root = "`kubectl debug node/{node} -it --profile=sysadmin`, which needs permission for privileged pods"
 
     def __init__(
-        self,
-        target: ClusterTarget,
-        plain_api: Api,
-        *,
-        worker: str = "main",
-        release: Release | None = None,
+        self, target: ClusterTarget, plain_api: Api, *, worker: str = "main", release: Release | None = None
     ) -> None:
         """`plain_api` is the client that uses the cluster's own names of nodes and zones. `close` closes it too.
 

@@ -240,10 +240,7 @@ class Network:
         link = _FIRST_NODE_LINK + plan.number
         requests = [_pair(link_of(name, plan), link, node.namespace)]
         for family, node_ip in node.addresses.items():
-            requests += [
-                rtnetlink.route(node_ip, link),
-                rtnetlink.route(plan.pod_cidrs[family], link, via=node_ip),
-            ]
+            requests += [rtnetlink.route(node_ip, link), rtnetlink.route(plan.pod_cidrs[family], link, via=node_ip)]
             virtual = [each for each in plan.virtual_cidrs if family_of(each) == family]
             requests += [rtnetlink.route(each, link, via=node_ip, table=FROM_EXTERNAL) for each in virtual]
         _execute(self.fabric, requests)

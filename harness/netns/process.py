@@ -57,11 +57,7 @@ for own, real in zip(sys.argv[1:end:2], sys.argv[2:end:2]):
     insist(f"mount {{real}}", libc.mount(os.fsencode(own), os.fsencode(real), None, 0x1000, None))  # MS_BIND
 os.execvp(sys.argv[end + 1], sys.argv[end + 1:])
 """
-_SBIN = (
-    "/usr/sbin",
-    "/sbin",
-    "/usr/local/sbin",
-)  # these folders have nft and iptables, but are often not in a user's PATH
+_SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # they have nft and iptables, but are often not in a user's PATH
 _LINES, _LETTERS = 20, 8000  # the maximum number of lines and characters of a log in an error
 _LOOK = 0.002  # seconds between two checks whether a program has ended
 _BEGUN = 1_000_000  # bytes of a log to search for the first error

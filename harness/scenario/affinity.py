@@ -125,12 +125,7 @@ def expect_all_seen(cluster: Cluster, service: Service, seen: Mapping[ClientRef,
 
 
 def _ask(
-    cluster: Cluster,
-    service: Service,
-    clients: Sequence[ClientRef],
-    *,
-    port: Port | None = None,
-    **address: Any,
+    cluster: Cluster, service: Service, clients: Sequence[ClientRef], *, port: Port | None = None, **address: Any
 ) -> list[Observation]:
     target = service_address(cluster, service, port=port, **address)
     probes = [target.path(who, frozenset({"any"})).probes(1)[0] for who in clients]

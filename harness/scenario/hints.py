@@ -65,12 +65,7 @@ def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> d
 
 
 def expect_hints(
-    cluster: Cluster,
-    service: Service,
-    expected: Mapping[str, Hints | None],
-    *,
-    family: str = "",
-    exactly: bool = False,
+    cluster: Cluster, service: Service, expected: Mapping[str, Hints | None], *, family: str = "", exactly: bool = False
 ) -> dict[str, WrittenEndpoint]:
     """Expect exactly these endpoints with these hints. `None` means no hints. See `wait_for_stable_value`.
 

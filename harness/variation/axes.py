@@ -56,10 +56,7 @@ AXES: Mapping[str, Mapping[str, str]] = {
         "overlapping": "endpoints stand in two EndpointSlices",
         "empty": "the Service also has an EndpointSlice without endpoints",
     },
-    ORDER: {
-        "written": "endpoints are in the order of the scenario",
-        "reversed": "endpoints are in reverse order",
-    },
+    ORDER: {"written": "endpoints are in the order of the scenario", "reversed": "endpoints are in reverse order"},
     PORTS: {
         "written": "the Service has the ports of the scenario",
         "more": "the Service has further ports, one of them with the same number and another protocol",
@@ -121,10 +118,7 @@ AXES: Mapping[str, Mapping[str, str]] = {
         "node-port": "clients use the node port of their own node if the scenario chooses no address",
         "external-ip": "clients use an external IP if the scenario chooses no address",
     },
-    FAMILY: {
-        "first": "the Service has the cluster's first IP family",
-        "second": "the Service has the second",
-    },
+    FAMILY: {"first": "the Service has the cluster's first IP family", "second": "the Service has the second"},
     PODS: {
         "written": "only the pods of the scenario exist",
         "others": "a failed and a completed pod with the same labels exist",
@@ -167,10 +161,7 @@ AXES: Mapping[str, Mapping[str, str]] = {
         "short": "each connection has one request",
         "long": "a client keeps a connection with many requests open",
     },
-    QUERIES: {
-        "udp": "DNS queries are sent over UDP",
-        "tcp": "DNS queries are sent over TCP",
-    },
+    QUERIES: {"udp": "DNS queries are sent over UDP", "tcp": "DNS queries are sent over TCP"},
     BESIDE: {
         "nothing": "the Service has the pods and the EndpointSlices of the scenario",
         "pods": "the Service also has pods that are not ready",
