@@ -19,12 +19,12 @@ from harness import eventually, threads
 from harness.api import requests
 from harness.api.client import Api, Object, RefusedError
 from harness.api.names import Names, TranslatingApi
-from harness.backends import node_lifecycle
 from harness.backends.component_sync import ComponentSync, ProxyLiveness
 from harness.backends.implementation import Implementation, reference
 from harness.backends.netns_control_targets import NetnsControlTargets
 from harness.backends.netns_pods import NetnsPods, by_family
 from harness.backends.netns_probing import NetnsProbing, kernel_evidence
+from harness.backends.node_lifecycle import ReportedNode
 from harness.backends.protocols import Disconnects, EveryAbility
 from harness.dns.dns import ClusterDns, WritesPodLocators
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, StartError, UnavailableError
@@ -80,7 +80,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self.names = names or Names()
         self.release = release or Release()
         self._implementation = implementation or reference()
-        self._off: dict[str, node_lifecycle.Reports] = {}
+        self._off: dict[str, ReportedNode] = {}
         self._begun = contextlib.ExitStack()
         self._witnesses: dict[str, Callable[[], Mapping[str, str]]] = {}  # sources of logs, by name
         self._dns: tuple[ClusterDns, Host] | None = None
@@ -324,14 +324,14 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
 
     def stop_node(self, name: str) -> None:
         """Disconnect a node, and report it as a control plane does without reports from the node's kubelet."""
-        self._off[name] = node_lifecycle.reports_of(self.api, name)
+        self._off[name] = ReportedNode(self.api, name)
         self.network.cut(name)
-        node_lifecycle.report_silence(self.api, name, self._off[name])
+        self._off[name].report_silence()
 
     def start_node(self, name: str) -> None:
         """Connect a node again, and report it as its kubelet does."""
         self.network.mend(name)
-        node_lifecycle.report_again(self.api, name, self._off.pop(name))
+        self._off.pop(name).report_again()
 
     def delete_namespace(self, namespace: str) -> None:
         """Delete a namespace with all its objects, and wait until the controller and proxies have processed this."""

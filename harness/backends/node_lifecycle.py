@@ -6,19 +6,42 @@ conditions to Unknown and its pods to not ready. This module does so immediately
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from harness.api.client import Api, Object
 from harness.model.manifests import has_condition
 
 
-@dataclass(frozen=True, slots=True)
-class Reports:
+class ReportedNode:
     """A kubelet's reports: the conditions of its node, and the namespace and name of each ready pod."""
 
-    conditions: Sequence[Object]
-    pods: Sequence[tuple[str, str]]
+    def __init__(self, api: Api, name: str) -> None:
+        """Read the current reports about a node and its pods."""
+        self._api, self._name = api, name
+        self._conditions: list[Object] = api.get("nodes", "", name)["status"]["conditions"]
+        self._pods = ready_pods_on(api, name)
+
+    def report_silence(self) -> None:
+        unknown = {"status": "Unknown", "reason": "NodeStatusUnknown"}
+        self._report_node([{**each, **unknown} for each in self._conditions])
+        for namespace, pod in self._pods:
+            self._report_pod(namespace, pod, ready=False)
+
+    def report_again(self) -> None:
+        """Report the node and its remaining pods as before."""
+        self._report_node(self._conditions)
+        there = {_key(each) for each in self._api.list("pods")}
+        for namespace, pod in self._pods:
+            if (namespace, pod) in there:
+                self._report_pod(namespace, pod, ready=True)
+
+    def _report_node(self, conditions: list[Object]) -> None:
+        self._api.patch("nodes", "", self._name, {"status": {"conditions": conditions}}, subresource="status")
+
+    def _report_pod(self, namespace: str, name: str, *, ready: bool) -> None:
+        """Set only the condition Ready, because an unresponsive kubelet does not report that containers have ended."""
+        conditions = self._api.get("pods", namespace, name)["status"]["conditions"]
+        status = "True" if ready else "False"
+        changed = [{**each, "status": status} if each["type"] == "Ready" else each for each in conditions]
+        self._api.patch("pods", namespace, name, {"status": {"conditions": changed}}, subresource="status")
 
 
 def ready_pods_on(api: Api, node: str, *, label_selector: str = "") -> list[tuple[str, str]]:
@@ -27,37 +50,5 @@ def ready_pods_on(api: Api, node: str, *, label_selector: str = "") -> list[tupl
     return [_key(each) for each in listed if each["spec"].get("nodeName") == node and has_condition(each, "Ready")]
 
 
-def reports_of(api: Api, name: str) -> Reports:
-    """Return the current reports about a node and its pods."""
-    return Reports(api.get("nodes", "", name)["status"]["conditions"], ready_pods_on(api, name))
-
-
-def report_silence(api: Api, name: str, known: Reports) -> None:
-    _report_node(api, name, [{**each, "status": "Unknown", "reason": "NodeStatusUnknown"} for each in known.conditions])
-    for namespace, pod in known.pods:
-        _report_pod(api, namespace, pod, ready=False)
-
-
-def report_again(api: Api, name: str, known: Reports) -> None:
-    """Report the node and its remaining pods as before."""
-    _report_node(api, name, known.conditions)
-    there = {_key(each) for each in api.list("pods")}
-    for namespace, pod in known.pods:
-        if (namespace, pod) in there:
-            _report_pod(api, namespace, pod, ready=True)
-
-
 def _key(pod: Object) -> tuple[str, str]:
     return str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"])
-
-
-def _report_node(api: Api, name: str, conditions: Sequence[Object]) -> None:
-    api.patch("nodes", "", name, {"status": {"conditions": list(conditions)}}, subresource="status")
-
-
-def _report_pod(api: Api, namespace: str, name: str, *, ready: bool) -> None:
-    """Set only the condition Ready, because an unresponsive kubelet does not report that containers have ended."""
-    conditions = api.get("pods", namespace, name)["status"]["conditions"]
-    status = "True" if ready else "False"
-    changed = [{**each, "status": status} if each["type"] == "Ready" else each for each in conditions]
-    api.patch("pods", namespace, name, {"status": {"conditions": changed}}, subresource="status")

@@ -302,7 +302,8 @@ class Dialer:
             return outcomes
         if _client(probe).on_host:
             return [outcome for each in seen for outcome in _cautious(each)] if _client(probe) in doubted else outcomes
-        lost = min(self._syns.lost(_client(probe)), sum(map(_most_hidden_losses, seen)))
+        hidden = sum(int(each.seconds // REPEATED_SYN) for each in seen)  # each lost packet costs a request a second
+        lost = min(self._syns.lost(_client(probe)), hidden)
         made: list[Observation] = []
         for outcome in outcomes:
             late = lost > 0 and isinstance(outcome, Reached)
@@ -373,11 +374,6 @@ class Steady:
             ]
             self._ended.wait(begin + tries * self._interval - time.monotonic())
             tries = 1 if TIMED_OUT in dialed.outcomes else STEADY_TRIES
-
-
-def _most_hidden_losses(dialed: Dialed) -> int:
-    """Return the maximum number of lost packets that a request can hide. Each costs a second of its duration."""
-    return int(dialed.seconds // REPEATED_SYN)
 
 
 def _are_late(probe: Probe, seen: Sequence[Dialed]) -> bool:
