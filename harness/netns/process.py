@@ -243,7 +243,6 @@ def run(
     command: Sequence[str],
     *,
     files: Mapping[str, str] | None = None,
-    environment: Mapping[str, str] | None = None,
     timeout: float = 10.0,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end inside a netns. `files` (texts by path) replace the machine's files for the program.
@@ -251,8 +250,7 @@ def run(
     A pod's resolver is the C library of its processes, which reads only /etc/resolv.conf. So the program runs in a
     mount namespace with a different file at that path. The machine's own file does not change.
 
-    `environment` adds variables to the environment of this process. Raises `UnavailableError` if the program is not
-    installed, or if files cannot be replaced.
+    Raises `UnavailableError` if the program is not installed, or if files cannot be replaced.
     """
     program = shutil.which(command[0], path=search_path())
     if program is None:
@@ -276,7 +274,7 @@ def run(
                 errors="replace",
                 timeout=timeout,
                 check=False,
-                env={**os.environ, **(environment or {})},
+                env=_environment({}),
             )
     if pairs and ended.returncode == _NO_MOUNT:
         raise UnavailableError(f"files cannot be replaced for a program here: {ended.stderr.strip()}")

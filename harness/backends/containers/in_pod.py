@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from harness.api.client import Object
@@ -214,7 +213,7 @@ class PodPool:
 
     def close(self) -> None:
         """Start to delete all pooled pods. If the API server is unavailable, the end of the run deletes them."""
-        with suppress(InconclusiveError):
+        with contextlib.suppress(InconclusiveError):
             if self._made:
                 self._runner.delete_namespace(self._namespace)
 

@@ -40,7 +40,7 @@ class Netns:
         self.place, self.network = place, network
 
     def execute(self, container: str, *command: str, **_: Any) -> str:
-        ended = process.run(self.place, command, environment={"PATH": search_path()})
+        ended = process.run(self.place, command)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
