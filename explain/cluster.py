@@ -26,6 +26,7 @@ from reference.proxy.decision import Behaviour
 _PATIENCE = 4
 """A controller counts as stopped when its Lease expired at least this many Lease durations ago."""
 
+_TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")  # of an Event
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 _INGRESSES = {"ingress-nginx", "traefik", "contour", "haproxy-ingress", "kong"}
@@ -105,6 +106,17 @@ class Cluster:
         for name, each in self.nodes.items():
             groups[each.zone, each.version, each.program].append(name)
         return groups
+
+    @cached_property
+    def others(self) -> Mapping[Program, list[str]]:
+        """The programs other than kube-proxy that serve Services, with their nodes."""
+        programs = dict.fromkeys(each.program for each in self.nodes.values() if each.program.is_other)
+        return {one: [name for name, each in self.nodes.items() if each.program == one] for one in programs}
+
+    @cached_property
+    def ill(self) -> Sequence[str]:
+        """The nodes whose proxy is not ready."""
+        return [name for name, each in self.nodes.items() if not each.proxy_ready]
 
     @cached_property
     def uncertain(self) -> tuple[str, ...]:
@@ -309,11 +321,5 @@ def _image(pod: Object, program: str) -> str:
 
 
 def _time(event: Object) -> str:
-    series = event.get("series") or {}
-    return str(
-        series.get("lastObservedTime")
-        or event.get("lastTimestamp")
-        or event.get("eventTime")
-        or event.get("firstTimestamp")
-        or ""
-    )
+    times = ((event.get("series") or {}).get("lastObservedTime"), *map(event.get, _TIMES))
+    return str(next(filter(None, times), ""))

@@ -182,11 +182,9 @@ def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
         wrote = [f"endpoints last written by {listed(case.writers)}"] if case.writers else []
         yield found("hints-of-somebody-else", evidence=wrote, remedy=case.show_writers, **values)
     elif unnamed:
-        said, evidence = (
-            f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node",
-            [case.cluster.controller()],
-        )
-        yield found("hints-not-written", evidence=[*filter(None, evidence)], said=said, wish=decided_by.reason)
+        said = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node"
+        evidence = [*filter(None, [case.cluster.controller()])]
+        yield found("hints-not-written", evidence=evidence, said=said, wish=decided_by.reason)
 
 
 def _differs(endpoint: Object, decided_by: SamePlace) -> bool:

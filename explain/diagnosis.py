@@ -122,7 +122,8 @@ def _scope(finding: Finding, route: Route) -> Sequence[str]:
     """Return the nodes of a route that a finding is about."""
     if finding.ports and not route.label.startswith(finding.ports):
         return ()
-    return [each for each in route.nodes if each in finding.nodes] if finding.nodes else route.nodes
+    known = {*finding.nodes}
+    return [each for each in route.nodes if each in known] if known else route.nodes
 
 
 def _left(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[Route]:

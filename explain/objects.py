@@ -8,6 +8,7 @@ pods.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
@@ -37,6 +38,12 @@ _ABOUT = {
     "poddisruptionbudgets": "spec.minAvailable spec.maxUnavailable spec.selector status.disruptionsAllowed",
 }
 """The fields of objects that an explanation uses, beside their names and labels."""
+
+_NAMES = "metadata.name metadata.namespace metadata.generation metadata.labels"
+_KEPT = {
+    resource: {part: re.findall(rf"{part}\.(\w+)", f"{_NAMES} {fields}") for part in ("metadata", "spec", "status")}
+    for resource, fields in _ABOUT.items()
+}
 
 _ANNOTATIONS = ("linkerd.io/inject", "kubernetes.io/ingress.class", "alb.ingress.kubernetes.io/target-type",
                 "nginx.ingress.kubernetes.io/service-upstream")  # fmt: skip
@@ -205,11 +212,10 @@ def about_pod(pod: Object, *, status: bool = True) -> Object:
 
 
 def about(obj: Object, resource: str) -> Object:
-    names = "metadata.name metadata.namespace metadata.generation metadata.labels"
     kept: Object = {}
-    for part, _, key in (each.partition(".") for each in f"{names} {_ABOUT[resource]}".split()):
-        if key in (obj.get(part) or {}):
-            kept.setdefault(part, {})[key] = obj[part][key]
+    for part, keys in _KEPT[resource].items():
+        if held := {key: obj[part][key] for key in keys if key in (obj.get(part) or ())}:
+            kept[part] = held
     annotations = obj["metadata"].get("annotations") or {}
     if used := {key: annotations[key] for key in _ANNOTATIONS if key in annotations}:
         kept["metadata"]["annotations"] = used

@@ -11,7 +11,6 @@ from explain.causes import SHOWN, Finding, found, listed, many
 from explain.cluster import LateLabel, Node
 from explain.components import PROXY
 from explain.outlook import ONE_BY_ONE
-from explain.programs import Program
 from explain.routes import Route
 from harness.api.client import Object
 from reference.endpointslice.hints import topology_annotation
@@ -55,17 +54,12 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
 
 def implementations(case: Case) -> Iterator[Finding]:
     """Yield the programs that serve Services instead of kube-proxy, with the nodes where they do."""
-    by_program: dict[Program, list[str]] = {}
-    for node in case.cluster.nodes.values() if case.wish in {"node", "zone", "cpu"} else ():
-        if node.program.is_other:
-            by_program.setdefault(node.program, []).append(node.name)
-    for each, nodes in by_program.items():
+    for each, nodes in case.cluster.others.items() if case.wish in {"node", "zone", "cpu"} else ():
         refused = each.refuses(case.wish, case.spec.get("trafficDistribution"))
         values = {"title": each.title, "when": f" {each.when}" if each.when else "", "does": each.does}
         values |= {"so": f", but {refused}" if refused else "" if each.reads else _SO}
         probe = f"trafficdist explain {case.namespace}/{case.name} --probe"
-        remedy = each.remedy(refused, case.ask("PreferClose"))
-        count = many(len(nodes), "node")
+        remedy, count = each.remedy(refused, case.ask("PreferClose")), many(len(nodes), "node")
         yield found("not-kube-proxy", nodes=nodes, remedy=remedy, count=count, probe=probe, **values)
 
 
@@ -143,7 +137,7 @@ def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
         late_label = _late("proxy, which follows it", told, "nothing; --probe shows whether the proxy has it")
         yield replace(late_label, also="")
-    ill = [each.name for each in case.cluster.nodes.values() if not each.proxy_ready]
+    ill = case.cluster.ill
     if ill and by_proxies:
         remedy = "; ".join(case.cluster.log_of_proxy(each) for each in ill[:SHOWN])
         yield found("proxy-not-ready", nodes=ill, remedy=remedy, names=listed(ill))

@@ -110,7 +110,7 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
             decision = decide(port, seen, place, cluster.behaviour(one.version, one.program.reads))
             on_node = wish == "node" and any(each.ready and each.node == one.name for each in endpoints)
             route = _route(one, port, family, decision, zones)
-            if route.tier in TIERS.values() and any(each.ready for each in seen):
+            if one.program.is_other and route.tier in TIERS.values() and any(each.ready for each in seen):
                 because = one.program.because(wish, refused, route.because, near=bool(decision.mode))
                 route = replace(route, because=because)
             short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), on_node=on_node)

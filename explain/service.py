@@ -29,7 +29,7 @@ from harness.api.client import Api, Object, RefusedError
 from harness.api.kubeconfig import files_of, find
 from harness.errors import InconclusiveError, UnavailableError, UsageError
 from harness.guest import errors
-from harness.model.escaping import for_json
+from harness.model.escaping import for_json, for_terminal
 from harness.model.garbage_collection import gc_paused
 from reference.features import Reading
 from reference.proxy.objects import UNREADABLE
@@ -102,7 +102,7 @@ def explain_all(namespace: str, source: Source, *, form: str, console: Console) 
     with gc_paused():  # there are millions of objects, and none of them is garbage
         cluster, _ = _read(source, console, lambda api, _: objects.of_all(api, namespace), "")
         view = overview(cluster, namespace)
-    console.out(FORMATS[form](view), highlight=False)
+        console.file.write(for_terminal(FORMATS[form](view)) + "\n")  # rich would divide millions of characters
     return view
 
 
@@ -127,9 +127,8 @@ def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:
     """Return the explanation as text. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
     cluster = Cluster(objects.of_service(api, namespace, name), follow)
     written = io.StringIO()
-    show(
-        parts(of(cluster, namespace, name), cluster), Console(file=written, width=_WIDTH, highlight=False, markup=False)
-    )
+    console = Console(file=written, width=_WIDTH, highlight=False, markup=False)
+    show(parts(of(cluster, namespace, name), cluster), console)
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 
 

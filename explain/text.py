@@ -163,10 +163,8 @@ def supposition(
         yield from _finding(finding)
     yield ""
     yield _line("assumes", ASSUMES)
-    yield _line(
-        "clients",
-        {"nodes": "equally many on each node", "cpu": "in proportion to the CPU of nodes"}.get(clients, clients),
-    )
+    where = {"nodes": "equally many on each node", "cpu": "in proportion to the CPU of nodes"}
+    yield _line("clients", where.get(clients, clients))
     if then.routes:
         yield ""
         yield _table(then)
