@@ -148,13 +148,12 @@ class Api:
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
-        authenticate: bool = True,
         timeout: float = 0.0,
     ) -> Response:
         """Send a request, and return the response with any status code. Raises `InconclusiveError` if there is no
         response.
         """
-        headers = {"Accept": "application/json", **(self.authentication() if authenticate else {})}
+        headers = {"Accept": "application/json", **self.authentication()}
         if body is not None:
             headers["Content-Type"] = content_type
         self.writes += method != "GET"

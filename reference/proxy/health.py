@@ -18,7 +18,7 @@ from reference.features import Features
 from reference.serving import Response, not_found
 
 TIMEOUT_SECONDS = 60.0
-"""The timeout of kube-proxy, which is twice its full synchronisation period."""
+"""A proxy is unhealthy if a change has waited for so long. This is twice kube-proxy's full synchronisation period."""
 
 DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 
@@ -26,12 +26,9 @@ DELETION_TAINT = "ToBeDeletedByClusterAutoscaler"
 class Health:
     """The state of one proxy. The thread that delivers events calls `queued`, the proxy's thread the other methods."""
 
-    def __init__(
-        self, features: Features, *, timeout: float = TIMEOUT_SECONDS, clock: Callable[[], float] = time.time
-    ) -> None:
-        """`timeout` is in seconds; `clock` gives seconds since 1970."""
+    def __init__(self, features: Features, *, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives seconds since 1970."""
         self.codes = {"healthz": {200: 0, 503: 0}, "livez": {200: 0, 503: 0}}
-        self._timeout = timeout
         self._clock = clock
         self._knows_livez = features.at_least(28)
         self._watches_node = features.at_least(30)
@@ -64,7 +61,7 @@ class Health:
     def healthy(self) -> bool:
         """Return whether no change has waited for longer than the timeout."""
         since = self._since
-        return since is None or self._clock() - since < self._timeout
+        return since is None or self._clock() - since < TIMEOUT_SECONDS
 
     def answer(self, path: str) -> Response:
         """Answer /healthz, and from 1.28 on /livez: 200 or 503, with a JSON body like that of kube-proxy."""

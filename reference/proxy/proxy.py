@@ -19,7 +19,7 @@ from reference.client import Client, Event, Object, Subscription
 from reference.features import Features
 from reference.proxy.acknowledgement import Acknowledgement
 from reference.proxy.decision import Behaviour, Decision, Family
-from reference.proxy.health import TIMEOUT_SECONDS, Health
+from reference.proxy.health import Health
 from reference.proxy.kernel import Kernel
 from reference.proxy.listeners import HEALTH_PORT, METRICS_PORT, Listeners
 from reference.proxy.metrics import Metrics
@@ -43,9 +43,8 @@ class ServiceProxy:
 
     `pod_cidrs` contains the pod CIDRs of the whole cluster. A running proxy listens on ports 10256 (/healthz, /livez),
     10249 (/metrics, from `registry`) and the health check node ports of Services. Proxies in one process may share
-    `serving`. The proxy is unhealthy if a change has waited for `health_timeout` seconds. With `acknowledge`, it writes
-    the revision that is in the kernel to a Lease. With `pod_locators`, it finds the nodes of endpoints through
-    PodLocators, and watches only its own Node (KEP-536, beta).
+    `serving`. With `acknowledge`, it writes the revision that is in the kernel to a Lease. With `pod_locators`, it
+    finds the nodes of endpoints through PodLocators, and watches only its own Node (KEP-536, beta).
 
     `stop` leaves the rules in the kernel, and `cleanup` removes them. A new proxy replaces the rules of an earlier
     proxy without interrupting traffic. Raises `OSError` if netlink is forbidden. Later kernel errors are logged and
@@ -60,7 +59,6 @@ class ServiceProxy:
         pod_cidrs: Sequence[str],
         features: Features | None = None,
         acknowledge: bool = False,
-        health_timeout: float = TIMEOUT_SECONDS,
         serving: Serving | None = None,
         pod_locators: bool = False,
         state: Callable[..., State] = State,
@@ -73,7 +71,7 @@ class ServiceProxy:
         self._pod_locators = pod_locators
         labels: dict[str, Any] = {"labels": LocatorLabels(node_name)} if pod_locators else {}
         self._state = state(node_name, Behaviour.of(features), **labels)
-        self._health = Health(features, timeout=health_timeout)
+        self._health = Health(features)
         self._metrics = Metrics(features, self._health, lambda: self._state.dropped)
         self._kernel = Kernel(self._state, pod_cidrs, self._metrics, kernel_table)
         self._acknowledgement = Acknowledgement(node_name, client) if acknowledge else None

@@ -26,7 +26,7 @@ def clock() -> Clock:
 
 
 def made(clock: Clock, version: int = 34) -> Health:
-    return Health(Features((1, version)), timeout=60, clock=clock)
+    return Health(Features((1, version)), clock=clock)
 
 
 def ask(health: Health, path: str = "/healthz") -> tuple[int, dict[str, Any]]:
