@@ -148,9 +148,6 @@ class Case:
         fields = (each for each in self._managed_fields if "f:endpoints" in (each.get("fieldsV1") or {}))
         return sorted({str(each.get("manager")) for each in fields})
 
-    def of_pod(self, verb: str, name: str) -> str:
-        return f"kubectl -n {self.namespace} {verb} pod {name}"
-
     @property
     def touch(self) -> str:
         """Return the command that makes the controller sync the Service again."""

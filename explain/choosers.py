@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from explain.case import Case, port_name
-from explain.causes import Finding, found, listed
+from explain.causes import Finding, found, listed, many
 from harness.api.client import Object
 
 _WAYPOINT, _LAYER_7 = "istio.io/use-waypoint", "service.cilium.io/lb-l7"
@@ -35,7 +35,7 @@ def choosers(case: Case) -> Iterator[Finding]:
             if value in _annotations(each).get(key, "").replace(" ", ""):
                 yield found("load-balancer-to-pods", key=key)
     if lasting := {port_name(each): _lasting(each) for each in case.spec.get("ports") or () if _lasting(each)}:
-        values = {"ports": listed(sorted(lasting)), "protocols": listed(sorted({*lasting.values()}))}
+        values = {"ports": many(sorted(lasting), "port"), "protocols": listed(sorted({*lasting.values()}))}
         yield found("long-lived-connections", **values)
 
 
@@ -47,7 +47,11 @@ def _meshes(case: Case) -> Iterator[Finding]:
         key, value = mesh["key"], mesh["value"]
         given = {each: (_annotations(spaces[each]) | _labels(spaces[each])).get(key) for each in names}
         if enrolled := [each for each in names if given[each] and given[each] == (value or given[each])]:
-            of = {"label": f"{key}={given[enrolled[0]]}", "namespaces": listed(enrolled), "first": enrolled[0]}
+            of = {
+                "label": f"{key}={given[enrolled[0]]}",
+                "namespaces": many(enrolled, "namespace"),
+                "first": enrolled[0],
+            }
             out = f"kubectl {mesh['verb']} namespace {enrolled[0]} {key}-"
             yield found(mesh["cause"], take_out=out, program=mesh["program"], does=mesh["does"], **of)
 

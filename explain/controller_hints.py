@@ -34,7 +34,7 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
         named = [each for each, _ in ready if (each.get("hints") or {}).get("forNodes")]
         if named:
             on = {str(name["name"]) for each in named for name in each["hints"]["forNodes"]} & case.cluster.nodes.keys()
-            yield found("node-hints-not-asked", nodes=sorted(on), count=many(len(named), "endpoint"))
+            yield found("node-hints-not-asked", nodes=sorted(on), count=many(len(named), "endpoint", "has/have"))
 
 
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
@@ -67,11 +67,11 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
     managers = {_manager(one) or "nobody" for _, one in without} - {CONTROLLER}
     if managers:
         foreign = [(each, one) for each, one in without if _manager(one) != CONTROLLER]
-        names = listed(sorted({one["metadata"]["name"] for _, one in foreign}))
+        names = many(sorted({one["metadata"]["name"] for _, one in foreign}), "slice", "is/are")
         values = {"said": said, "names": names, "managers": listed(sorted(managers))}
         return found("slice-of-another-manager", **values, patch=_give_hints(case, foreign))
     if len(without) < len(ready):
-        names = listed(sorted({one["metadata"]["name"] for _, one in without}))
+        names = many(sorted({one["metadata"]["name"] for _, one in without}), "slice")
         return found("slices-disagree", evidence=case.evidence, remedy=case.log, said=said, names=names)
     if case.cluster.controller_is_gone:
         return found("controller-gone", evidence=case.evidence, said=said)
@@ -105,7 +105,7 @@ def _manager(endpoint_slice: Object) -> str | None:
 def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:
     node, name = endpoint.get("nodeName"), name_of(endpoint)
     if node and node not in case.cluster.nodes:
-        remedy = case.of_pod("delete", name)
+        remedy = f"kubectl -n {case.namespace} delete pod {name}"
         return found("endpoint-on-a-missing-node", remedy=remedy, said=said, node=node, name=name)
     why, remedy = "has no zone: it is on no node", "write its zone in the EndpointSlice"
     if node and not case.cluster.nodes[node].zone:

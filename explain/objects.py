@@ -186,7 +186,7 @@ def write(objects: Objects, folder: Path) -> list[str]:
                 continue
             _write(folder / f"{name}.json", {"apiVersion": "v1", "kind": "List", "items": list(items)})
             left_out = " (only names, labels, nodes and conditions)" if name == "pods" else ""
-            said.append(f"{name}.json, {len(items)} objects{left_out}")
+            said.append(f"{name}.json, objects: {len(items)}{left_out}")
     except OSError as error:
         raise UsageError(f"--record {folder}: {error}") from None
     return said

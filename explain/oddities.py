@@ -25,7 +25,9 @@ def oddities(case: Case) -> Iterator[Finding]:
     yield from _addresses([each for each, _ in case.endpoints])
     yield from _of_hints(case, [(each, one) for each, one in case.endpoints if has_hints(each)])
     ready = [each for each, _ in case.endpoints if is_ready(each)]
-    yield from _places(case, ready)
+    ill = {name for name, node in case.cluster.nodes.items() if not node.ready}
+    if lost := sorted(ill & {str(each.get("nodeName")) for each in ready}):
+        yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=lost[0])
     yield from outlook(case, ready)
     if isinstance(case.decided_by, CpuHeuristic):
         yield from _control_plane(case)
@@ -67,7 +69,9 @@ def _addresses(endpoints: list[Object]) -> Iterator[Finding]:
         used = name_of(next(each for each in held if is_ready(each)))
         yield found("address-of-two-endpoints", address=address, names=listed([*map(name_of, held)]), used=used)
     elif len({name_of(each) for each in held}) == 1:
-        yield found("endpoint-in-two-slices", names=listed(sorted({name_of(each[0]) for each in twice.values()})))
+        names = sorted({name_of(each[0]) for each in twice.values()})
+        says = many(names, "endpoint", "is in two slices, and counts once/are in two slices, and count once")
+        yield found("endpoint-in-two-slices", says)
 
 
 def _of_hints(case: Case, hinted: list[tuple[Object, Object]]) -> Iterator[Finding]:
@@ -76,17 +80,11 @@ def _of_hints(case: Case, hinted: list[tuple[Object, Object]]) -> Iterator[Findi
     if empty:
         foreign = any(not is_managed(one) for _, one in hinted)
         again = case.show_writers if foreign or not case.spec.get("selector") else case.touch
-        yield found("hint-for-a-zone-without-nodes", zones=listed(empty), again=again)
+        yield found("hint-for-a-zone-without-nodes", zones=many(empty, "zone"), again=again)
     ours = [one for _, one in hinted if is_managed(one)]
     if ours and case.spec.get("selector") and isinstance(case.decided_by, NoHints):
         writers = listed(case.writers) or "an unknown client"
         yield found("hints-nobody-asked-for", writers=writers, touch=case.touch)
-
-
-def _places(case: Case, ready: list[Object]) -> Iterator[Finding]:
-    nodes = {name for name, node in case.cluster.nodes.items() if not node.ready}
-    if lost := sorted(nodes & {str(each.get("nodeName")) for each in ready}):
-        yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=lost[0])
 
 
 def _control_plane(case: Case) -> Iterator[Finding]:

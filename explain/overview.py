@@ -73,7 +73,8 @@ class Overview:
         if self.nodes is not None:
             of = f": {pairs} of {many(asking * self.nodes, 'pair')} of a Service and a node"
         return (
-            f"{self.wanting} of {many(asking, 'Service')} that request topology do not get it on all nodes{of}; "
+            f"{self.wanting} of {many(asking, 'Service', 'that requests/that request')} topology "
+            f"{'does' if self.wanting == 1 else 'do'} not get it on all nodes{of}; "
             f"Services without a preference: {self.silent}"
         )
 

@@ -240,7 +240,9 @@ def _outcome(outcome: Observation, plan: Plan) -> str:
 
 def shown(plan: Plan, seen: Sequence[Seen]) -> Iterator[Any]:
     asked = sum(sum(each.outcomes.values()) for each in seen)
-    yield f"  probe     {many(asked, 'connection')} from client pods on {many(len(plan.nodes), 'node')}: {_who(plan)}"
+    who = "only whether they could connect, because the servers do not return their names"
+    who = "the servers run the standard test image, and return their names" if plan.told else who
+    yield f"  probe     {many(asked, 'connection')} from client pods on {many(len(plan.nodes), 'node')}: {who}"
     yield from (f"  not asked {each}" for each in plan.left_out)
     yield ""
     table = Table("client on", "zone", "port", "expected", "seen", "so", box=None, pad_edge=False, header_style="bold")
@@ -249,12 +251,6 @@ def shown(plan: Plan, seen: Sequence[Seen]) -> Iterator[Any]:
         port = f"{asked_for.port} {asked_for.family}"
         table.add_row(asked_for.node, asked_for.zone or "(none)", port, expected, _outcomes(each, plan), each.verdict)
     yield table
-
-
-def _who(plan: Plan) -> str:
-    if plan.told:
-        return "the servers run the standard test image, and return their names"
-    return "only whether they could connect, because the servers do not return their names"
 
 
 def as_json(plan: Plan, seen: Sequence[Seen]) -> dict[str, Any]:

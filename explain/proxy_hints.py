@@ -29,8 +29,11 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
         says = f"{many(len(alone), 'node', 'has/have')} gate ServiceTopology on, so the proxy there ignores hints"
         yield found("topology-keys", says, nodes=tuple(sorted(alone)))
         return
-    versions = {version for version in {node.version for node in nodes.values()} if _is_old(case, version)}
-    deaf = {name: node for name, node in nodes.items() if node.version in versions}
+    newest = _uses(case.cluster.newest_behaviour, case)
+    used = {
+        version: _uses(case.cluster.behaviour(version), case) for version in {one.version for one in nodes.values()}
+    }
+    deaf = {name: node for name, node in nodes.items() if used[node.version] < newest}
     off = {name: gate for name, node in deaf.items() if (gate := _gate_off(case, node.version))}
     if off:
         gates = listed(sorted(set(off.values())))
@@ -75,11 +78,6 @@ def _release(node: Node) -> str:
     )
 
 
-def _is_old(case: Case, version: Version) -> bool:
-    """Return whether a proxy of this release ignores hints that the newest release would use."""
-    return _uses(case.cluster.behaviour(version), case) < _uses(case.cluster.newest_behaviour, case)
-
-
 def _gate_off(case: Case, release: Version) -> str:
     gates = ("TopologyAwareHints", "PreferSameTrafficDistribution")
     return case.cluster.gate_off(f"{PROXY} {release[0]}.{release[1]}", *gates)
@@ -94,9 +92,13 @@ def _uses(behaviour: Behaviour, case: Case) -> int:
 
 def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Object]) -> Finding:
     if not zone:
-        has = "has no zone label, so it uses" if len(names) == 1 else "have no zone label, so they use"
         remedy = "; ".join(map(label, names[:SHOWN]))
-        return found("client-node-without-zone", nodes=names, remedy=remedy, names=listed(names), has=has)
+        return found(
+            "client-node-without-zone",
+            nodes=names,
+            remedy=remedy,
+            names=many(names, "", "has no zone label, so it uses/have no zone label, so they use"),
+        )
     mine = [each for each in known if each.get("zone") == zone]
     ready = [each for each in mine if is_ready(each)]
     there = Counter(str(each.get("zone") or "(none)") for each in known if is_ready(each))
@@ -109,7 +111,7 @@ def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Obje
     if any(condition(each, "terminating") for each in mine):
         cause, remedy = "zone-terminating", _one_by_one(case)
     elif mine:
-        cause, remedy = "zone-not-ready", case.of_pod("describe", min(map(name_of, mine)))
+        cause, remedy = "zone-not-ready", f"kubectl -n {case.namespace} describe pod {min(map(name_of, mine))}"
     return found(cause, nodes=names, evidence=evidence, remedy=remedy, zone=zone, **values)
 
 

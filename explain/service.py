@@ -118,7 +118,10 @@ def explain_diff(
         _print_json({"differences": [asdict(each) for each in found]}, console)
         return found
     known = len(before.services.keys() | after.services.keys())
-    for line in (*(line for each in found for line in each.lines), f"{len(found)} of {many(known, 'Service')} differ"):
+    for line in (
+        *(line for each in found for line in each.lines),
+        f"{len(found)} of {many(known, 'Service')} {'differs' if len(found) == 1 else 'differ'}",
+    ):
         console.print(line, soft_wrap=True, markup=False)
     return found
 

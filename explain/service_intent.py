@@ -11,9 +11,9 @@ from explain.components import API_SERVER, CONTROLLER
 from explain.routes import Route, nodes_of
 from explain.wish import OFF, read_wish
 from harness.api.client import Object
-from harness.netns.addresses import by_family
+from harness.netns.addresses import by_family, family_of
 from reference.endpointslice.hints import NoHints, topology_annotation
-from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, is_managed
 from reference.objects.endpoints import name_of
 from reference.proxy.objects import topology_keys
 
@@ -113,12 +113,21 @@ def nobody(case: Case) -> Finding | None:
     chosen = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
     if case.pods == []:
         return found("selector-matches-nobody", namespace=case.namespace, selector=chosen)
-    pods = (
-        "pods may exist, but they could not be read"
-        if case.pods is None
-        else f"{many(len(case.pods), 'pod', 'matches/match')} {chosen}"
-    )
-    return found("no-slices", evidence=(pods, *case.evidence), remedy=case.log)
+    statuses = [each.get("status") or {} for each in case.pods or ()]
+    of_pods = sorted({family_of(one["ip"]) for each in statuses for one in each.get("podIPs") or ()})
+    of_service = [family_of(each) for each in case.spec.get("clusterIPs") or ()]
+    if of_pods and of_service and not {*of_pods} & {*of_service}:
+        return _lacking_family(case, of_service[0], of_pods, f"the pods have addresses of family {listed(of_pods)}")
+    pods = f"{many(len(statuses), 'pod', 'matches/match')} {chosen}"
+    seen = (pods if statuses else "pods may exist, but they could not be read", *case.evidence)
+    if not any(map(is_managed, case.slices)):
+        there = "its EndpointSlices are empty, and not by the controller" if case.slices else "it has no EndpointSlice"
+        return found("no-slices", evidence=seen, remedy=case.log, there=there)
+    why, remedy = "the controller has not processed the pods", case.log
+    if all(each.get("phase") in {"Pending", "Succeeded", "Failed"} for each in statuses):  # or unread
+        why = f"the controller knows no pod with {chosen} that has an address and runs"
+        remedy = f"kubectl -n {case.namespace} get pods -l {chosen} -o wide"
+    return found("empty-slices", evidence=seen, remedy=remedy, why=why)
 
 
 def not_ready(case: Case, question: Question) -> Iterator[Finding]:
@@ -130,9 +139,11 @@ def not_ready(case: Case, question: Question) -> Iterator[Finding]:
         yield found("terminating-only", names=names)
     failing = nodes_of(question.routes, lambda each: each.fails)
     if failing or not serve:
-        count, describe = many(len(endpoints), "endpoint"), case.of_pod("describe", min(map(name_of, endpoints)))
+        describe = f"kubectl -n {case.namespace} describe pod {min(map(name_of, endpoints))}"
         nodes = failing if serve else ()
-        yield found("no-ready-endpoint", nodes=nodes, count=count, names=names, describe=describe)
+        yield found(
+            "no-ready-endpoint", nodes=nodes, count=many(len(endpoints), "endpoint"), names=names, describe=describe
+        )
 
 
 def lacking(case: Case, question: Question) -> Iterator[Finding]:
@@ -182,15 +193,13 @@ def _lacking_port(case: Case, port: Object, slices: Sequence[Object]) -> Finding
                 rename = case.patch_slice(one["metadata"]["name"], patch)
                 return found("port-name-differs", patch=rename, **values)
     if not case.spec.get("selector") and slices:
-        return found("port-without-endpoints", patch=_add_port(case, slices[0], port), **values)
+        new = slice_port(port)
+        change: Object = (
+            {"path": "/ports/-", "value": new} if slices[0].get("ports") else {"path": "/ports", "value": [new]}
+        )
+        add = case.patch_slice(slices[0]["metadata"]["name"], [{"op": "add", **change}])
+        return found("port-without-endpoints", patch=add, **values)
     return found("port-without-endpoints", patch=case.log, **values)
-
-
-def _add_port(case: Case, endpoint_slice: Object, port: Object) -> str:
-    new = slice_port(port)
-    ports = endpoint_slice.get("ports")
-    change = {"path": "/ports/-", "value": new} if ports else {"path": "/ports", "value": [new]}
-    return case.patch_slice(endpoint_slice["metadata"]["name"], [{"op": "add", **change}])
 
 
 def _container_ports(case: Case) -> set[str]:

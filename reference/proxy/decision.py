@@ -265,9 +265,7 @@ def _terminating(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
 
 
 def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:
-    why = (
-        f"none of {len(known)} endpoints is ready, or terminating but still serving" if known else "no endpoint at all"
-    )
+    why = f"no endpoint of {len(known)} is ready, or terminating but still serving" if known else "no endpoint at all"
     reject = Reject(why)
     external = reject if port.externally_accessible else None
     return Decision("", "hints not used: no endpoint is ready", reject, outside=external, inside=external)
@@ -325,32 +323,38 @@ def _keyed_list(
         key, chosen = first_match(port.topology_keys, place.labels, usable, lambda each: each.labels)
         if chosen:
             here = "any node" if key == ANY else f"{key}={dict(place.labels)[key]}"
-            return Forward(chosen, f"topology key {key}: {len(chosen)} of {len(usable)} {state} endpoints on {here}")
+            return Forward(chosen, f"topology key {key}: {state} endpoints on {here}: {len(chosen)} of {len(usable)}")
     return Reject(
-        f"no endpoint for topology keys {', '.join(port.topology_keys)}, {len(ready) or len(terminating)} others"
+        f"no endpoint for topology keys {', '.join(port.topology_keys)}, others: {len(ready) or len(terminating)}"
     )
 
 
 def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mode: Mode, place: Place) -> Forward:
     if not ready:
-        return Forward(tuple(terminating), f"no endpoint is ready; {len(terminating)} terminate and still serve")
+        return Forward(tuple(terminating), f"no endpoint is ready; terminating, but still serving: {len(terminating)}")
     match mode:
         case "PreferSameNode":
             chosen = tuple(each for each in ready if place.node in each.node_hints)
-            return Forward(chosen, f"{len(chosen)} of {len(ready)} ready endpoints are hinted for node {place.node}")
+            return Forward(
+                chosen, f"ready endpoints that are hinted for node {place.node}: {len(chosen)} of {len(ready)}"
+            )
         case "PreferSameZone":
             chosen = tuple(each for each in ready if place.zone in each.zone_hints)
-            return Forward(chosen, f"{len(chosen)} of {len(ready)} ready endpoints are hinted for zone {place.zone}")
+            return Forward(
+                chosen, f"ready endpoints that are hinted for zone {place.zone}: {len(chosen)} of {len(ready)}"
+            )
         case _:
-            return Forward(tuple(ready), f"all {len(ready)} ready endpoints")
+            return Forward(
+                tuple(ready), f"all {len(ready)} ready endpoints" if len(ready) > 1 else "the one ready endpoint"
+            )
 
 
 def _local_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
     """Return the endpoints on this node. Call this only if the Service has a usable endpoint on some node."""
     if chosen := tuple(each for each in ready if each.node == node):
-        return Forward(chosen, f"{len(chosen)} ready endpoints on node {node}")
+        return Forward(chosen, f"ready endpoints on node {node}: {len(chosen)}")
     if chosen := tuple(each for each in terminating if each.node == node):
-        return Forward(chosen, f"none is ready on node {node}; {len(chosen)} there terminate and still serve")
+        return Forward(chosen, f"none is ready on node {node}; terminating there, but still serving: {len(chosen)}")
     return Drop(f"no usable endpoint on node {node}, {len(ready) or len(terminating)} elsewhere")
 
 

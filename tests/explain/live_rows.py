@@ -206,6 +206,12 @@ def _ready_again(shop: Shop) -> None:
         shop.cluster.nodes.report(each, ready=True)
 
 
+def _pending(shop: Shop) -> None:
+    """Create a pod that no kubelet runs, because it is on no node."""
+    spec = {"containers": [{"name": "it", "image": "it"}], "nodeSelector": {"none": "such"}}
+    shop.api.create("pods", shop.namespace, {"metadata": {"name": "waits", "labels": WEB}, "spec": spec})
+
+
 def _terminate_all(shop: Shop) -> None:
     shop.serve(on=EACH_ZONE)
     shop.end("web-1", "web-2", "web-3")
@@ -271,6 +277,12 @@ ROWS = {
         "get pods --show-labels; then correct spec.selector or the labels",
     ),
     "pods without slices": Row("no-slices", in_turn(Shop.stop_controller, served()), by(Shop.start_controller), RUNS),
+    "a pod without a node": Row(
+        "empty-slices",
+        in_turn(served(on=""), _pending),
+        by(lambda shop: shop.run(EACH_ZONE)),
+        "get pods -l app=web -o wide",
+    ),
     "no pod is ready": Row(
         "no-ready-endpoint",
         in_turn(served(on=""), lambda shop: shop.run(EACH_ZONE, ready=False)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from explain.objects import Objects
 from harness.api.client import Object
@@ -108,13 +108,47 @@ ROWS = {
     ),
     "no slices for pods": Row(
         "no-slices",
-        objects(service(), of_slice(), pods=[pod("web-1", "a1")]),
-        "no EndpointSlice of the Service has an endpoint",
+        replace(objects(service(), pods=[pod("web-1", "a1")]), endpointslices=[]),
+        "the Service has no endpoint; it has no EndpointSlice",
         evidence="1 pod matches app=web",
         failing=ALL,
     ),
+    "an empty slice of another manager": Row(
+        "no-slices",
+        objects(service(), of_slice(manager="me.example.com"), pods=[pod("web-1", "a1")]),
+        "its EndpointSlices are empty, and not by the controller",
+        failing=ALL,
+    ),
+    "empty slices for pods": Row(
+        "empty-slices",
+        objects(service(), of_slice(), pods=[pod("web-1", "a1")]),
+        "the EndpointSlices of the Service have no endpoint; the controller has not processed the pods",
+        "logs -l component=kube-controller-manager",
+        evidence="1 pod matches app=web",
+        failing=ALL,
+    ),
+    "empty slices for pods that wait": Row(
+        "empty-slices",
+        objects(service(), of_slice(), pods=[{**pod("web-1", ""), "status": {"phase": "Pending"}}]),
+        "the controller knows no pod with app=web that has an address and runs",
+        "kubectl -n shop get pods -l app=web -o wide",
+        failing=ALL,
+    ),
     "pods that may not be read": Row(
-        "no-slices", objects(service(), of_slice(), unread={"pods": "403"}), evidence="could not be read", failing=ALL
+        "empty-slices",
+        objects(service(), of_slice(), unread={"pods": "403"}),
+        evidence="could not be read",
+        failing=ALL,
+    ),
+    "pods of another family": Row(
+        "first-family-without-endpoints",
+        objects(
+            ONLY_IPV6,
+            of_slice(family="IPv6"),
+            pods=[{**pod("web-1", "a1"), "status": {"phase": "Running", "podIPs": [{"ip": "10.244.1.2"}]}}],
+        ),
+        "no endpoint has an address of family IPv6, which is the first family of the Service; the pods have addresses",
+        failing=ALL,
     ),
     "nobody is ready": Row(
         "no-ready-endpoint",

@@ -248,8 +248,8 @@ def test_ready_is_checked_before_terminating() -> None:
         ("5@b1", A1, "no endpoint has hints"),
         ("5@b1 node=a1", A1, "hints name node a1"),
         ("5@b1 zone=a", A1, "hints name zone a"),
-        ("5@b1 terminating", A1, "cluster IP: forward to 10.244.0.5 (no endpoint is ready; 1 terminate and still"),
-        ("5@b1 unready", A1, "cluster IP: reject (none of 1 endpoints is ready"),
+        ("5@b1 terminating", A1, "cluster IP: forward to 10.244.0.5 (no endpoint is ready; terminating, but still"),
+        ("5@b1 unready", A1, "cluster IP: reject (no endpoint of 1 is ready"),
         ("", A1, "cluster IP: reject (no endpoint at all)"),
     ],
 )

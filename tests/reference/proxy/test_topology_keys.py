@@ -126,9 +126,9 @@ def test_released_proxy_ignores_policies_and_hints_while_the_gate_is_on() -> Non
 @pytest.mark.parametrize(
     ("keys", "endpoints", "said"),
     [
-        ("host zone", "a2 b1", "topology key zone: 1 of 2 ready endpoints on zone=a"),
-        ("host *", "b1", "topology key *: 1 of 1 ready endpoints on any node"),
-        ("host zone", "b1", "no endpoint for topology keys host, zone, 1 others"),
+        ("host zone", "a2 b1", "topology key zone: ready endpoints on zone=a: 1 of 2"),
+        ("host *", "b1", "topology key *: ready endpoints on any node: 1 of 1"),
+        ("host zone", "b1", "no endpoint for topology keys host, zone, others: 1"),
     ],
 )
 def test_reasons_name_the_key_that_decided(keys: str, endpoints: str, said: str) -> None:
