@@ -17,9 +17,9 @@ import pytest
 
 from harness.backends import component_sync
 from harness.backends.backend import WantedPod
+from harness.backends.component_sync import ProxyLiveness
 from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
-from harness.backends.proxy_liveness import ProxyLiveness
 from harness.errors import EndedError
 from harness.eventually import eventually
 from harness.model import manifests
