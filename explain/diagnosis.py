@@ -177,7 +177,6 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
         yield none
         return
     yield from policies(case, by_proxies)
-    yield from external(case, [each for each in of_all if each.clients == "external"])
     unasked = isinstance(case.decided_by, NoHints) and not any(map(any_hints, case.slices))
     wrong = [*unread(case)]
     yield from wrong
@@ -188,6 +187,7 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
         for one in _of_question(case, each, to_hints=not unasked and case.wish != "local"):
             ports = one.ports or (each.labels if each.prefix else ())
             yield replace(one, says=each.prefix + one.says, ports=ports)
+    yield from external(case, [each for each in of_all if each.clients == "external"])
     yield from oddities(case)
     if case.wish != "local" and not unasked:
         yield from proxies(case, by_proxies)

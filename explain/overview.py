@@ -105,7 +105,7 @@ def _row(service: Any, cluster: Cluster) -> Row:
         found = diagnose(service, cluster)
         key, value = topology_annotation(service, cluster.features)
         by_key = f"{key.rpartition('/')[2]} {value}" if value else service["spec"].get("trafficDistribution")
-        asks = str(by_key if by_key and found.wish != "local" else f"the {found.wish}")
+        asks = str("internalTrafficPolicy Local" if found.wish == "local" else by_key or "the zone, in vain")
     except (*UNREADABLE, AttributeError) as error:
         return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True, failing=True)
     if not found.wanting:

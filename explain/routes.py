@@ -124,7 +124,7 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
 def _external(route: Route, service: Object, action: Action) -> Route:
     """Return the route of external clients. Load balancers leave out nodes whose health checks report no endpoint."""
     if isinstance(action, Drop) and service["spec"].get("type") == "LoadBalancer":
-        because = f"health checks of the load balancer exclude the node: {action.reason}"
+        because = route.because.replace("drop", "health checks of the load balancer exclude the node", 1)
         return replace(route, clients="external", tier="excluded", because=because)
     return replace(route, clients="external", short="fails" if route.tier == "nowhere" else "")
 

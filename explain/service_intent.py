@@ -79,8 +79,6 @@ def _switch_on(gate: str, component: str) -> str:
 
 
 def asks_nothing(case: Case) -> Iterator[Finding]:
-    if TOPOLOGY_MODE in (case.service["metadata"].get("annotations") or {}):
-        return  # another cause says why this annotation asks for nothing, and a field would not be used beside it
     gate = case.cluster.gate_off(API_SERVER, "ServiceTrafficDistribution")
     if gate and case.spec.get("trafficDistribution") is None:
         evidence = (f"feature gate {gate} is off in {API_SERVER}, as its metrics show: it drops trafficDistribution",)
@@ -162,7 +160,8 @@ def _lacking_family(case: Case, family: str, others: Sequence[str], there: str) 
     """Return how to drop a family: the second one with a patch, but the first one only together with the Service."""
     addresses = by_family(case.spec.get("clusterIPs") or [case.spec["clusterIP"]])
     look = f"kubectl -n {case.namespace} get pods -o custom-columns=NAME:.metadata.name,IPS:.status.podIPs"
-    values, spec = {"family": family, "there": there, "look": look}, {"ipFamilyPolicy": "SingleStack"}
+    give = f"{look}; then give the pods addresses of" if case.spec.get("selector") else "write an EndpointSlice of"
+    values, spec = {"family": family, "there": there, "give": give}, {"ipFamilyPolicy": "SingleStack"}
     if family != next(iter(addresses)):
         return found("family-without-endpoints", drop=case.patch(spec), **values)
     kept = next((each for each in others if each in addresses), others[0])

@@ -56,11 +56,11 @@ def _well(diagnosis: Diagnosis) -> str:
 
 def _failing_ports(diagnosis: Diagnosis) -> str:
     """Return which clients fail if not all do, and to which ports or families."""
-    clients = {each.clients for each in diagnosis.routes if each.fails}
-    if clients == {"external"} and not diagnosis.seen_failing:
-        outside = tuple(each for each in diagnosis.routes if each.clients == "external")
+    inside, outside = ([each for each in diagnosis.routes if each.clients == kind] for kind in ("internal", "external"))
+    failing = nodes_of(inside, lambda each: each.fails)
+    if not failing and not diagnosis.seen_failing:
         return f" from outside the cluster{_of_ports(outside)}"
-    return _of_ports(diagnosis.routes)
+    return _of_ports(inside if failing == diagnosis.failing else diagnosis.routes)
 
 
 def _of_ports(routes: Sequence[Route]) -> str:

@@ -30,8 +30,9 @@ KEYS = (TOPOLOGY_MODE, TOPOLOGY_AWARE_HINTS)
 
 def wish_of(service: Object, features: Features) -> Wish:
     """Return what a Service asks for, also if no component reads the request."""
-    values = [value for _, _, value in unread_requests(service, features) if value not in OFF]
-    return read_wish(service, features) or ("zone" if values else "")
+    off = topology_annotation(service, features)[1] is not None  # said, and so only what it hides is not read
+    values = [each for _, key, each in unread_requests(service, features) if not off or key == TOPOLOGY_MODE]
+    return read_wish(service, features) or ("zone" if {*values} - OFF else "")
 
 
 def read_wish(service: Object, features: Features) -> Wish:

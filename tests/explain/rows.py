@@ -49,6 +49,8 @@ FIRST_IPV6 = service(
     ipFamilyPolicy="PreferDualStack",
 )
 ONLY_IPV6 = service(clusterIP="fd00:96::9", clusterIPs=["fd00:96::9"], ipFamilies=["IPv6"])
+OF_HTTP = [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}]
+TWO_PORTS = [*OF_HTTP, {"name": "grpc", "port": 81, "protocol": "TCP", "targetPort": 9090}]
 NODE_PORT = [{"port": 80, "protocol": "TCP", "targetPort": 8080, "nodePort": 30080}]
 
 
@@ -249,6 +251,25 @@ ROWS = {
         "let these clients use nodes with an endpoint",
         nodes="a2 b2",
         failing="a2 b2",
+    ),
+    "a port without endpoints beside external policy": Row(
+        "port-without-endpoints",
+        objects(
+            service(
+                type="NodePort",
+                externalTrafficPolicy="Local",
+                ports=[each | {"nodePort": 30_000 + each["port"]} for each in TWO_PORTS],
+            ),
+            {**of_slice(*EACH_ZONE), "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]},
+        ),
+        "connections to port grpc/TCP fail on all 5 nodes: port grpc/TCP: no endpoint has port grpc/TCP",
+        failing=ALL,
+    ),
+    "an annotation that is off": Row(
+        "asks-for-nothing",
+        objects(service({MODE: "Disabled"}, asks=""), NO_HINTS),
+        "connections leave their zone from all 5 nodes: neither trafficDistribution nor",
+        crossing=ALL,
     ),
     "gate off": Row(
         "gate-off",
@@ -584,8 +605,6 @@ ROWS = {
     ),
 }
 BY_HAND = {**of_slice(*EACH_ZONE, manager="me.example.com"), "ports": [{"port": 8080, "protocol": "TCP"}]}
-OF_HTTP = [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": 8080}]
-TWO_PORTS = [*OF_HTTP, {"name": "grpc", "port": 81, "protocol": "TCP", "targetPort": 9090}]
 ROWS |= {
     "a slice whose port has another name": Row(
         "port-name-differs",

@@ -62,6 +62,26 @@ def test_no_cause_is_reported_if_every_zone_has_an_endpoint() -> None:
     assert answer(found) == "connections stay in the zone of the client, from all 5 nodes"
 
 
+def test_load_balancer_leaves_out_nodes_without_an_endpoint() -> None:
+    found = diagnosis(NOTES["external policy of a load balancer"].seen)
+    outside = [each for each in found.routes if each.clients == "external"]
+    assert {name: each.tier for each in outside for name in each.nodes} == {
+        "a1": "local", "a2": "excluded", "b1": "local", "b2": "excluded", "c1": "local",
+    }  # fmt: skip
+    assert {each.because for each in outside if each.tier == "excluded"} == {
+        f"health checks of the load balancer exclude the node ({LOCAL}: no usable endpoint on the node, 3 elsewhere)"
+    }
+    assert (found.failing, found.unmet) == ((), ())
+
+
+def test_request_beside_an_annotation_that_is_off_is_a_note() -> None:
+    annotations = {"service.kubernetes.io/topology-mode": "Disabled", "service.kubernetes.io/topolgy-mode": "Auto"}
+    found = diagnosis(objects(service(annotations, asks=""), of_slice(*EACH_ZONE)))
+    assert [(each.cause.id, each.severity) for each in found.findings][-1:] == [("hints-nobody-asked-for", "info")]
+    assert ("annotation-misspelt", "info") in [(each.cause.id, each.severity) for each in found.findings]
+    assert not found.wanting
+
+
 def test_topology_keys_are_a_cause_while_their_gate_is_on() -> None:
     seen = objects(service(asks="", topologyKeys=["topology.kubernetes.io/zone"]), version="v1.20.0")
     cluster = Cluster(seen, "kep")
@@ -84,6 +104,9 @@ def test_each_cause_has_a_scenario() -> None:
         | {"topology-keys", "proxy-does-otherwise", "nobody-listens", "not-known", "emptied-by-the-supposition"}
     )
     assert seen == causes().keys()
+
+
+LOCAL = "externalTrafficPolicy Local"
 
 
 def cilium(setting: str, asked: Object, *slices: Object) -> Diagnosis:
