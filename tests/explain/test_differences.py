@@ -35,7 +35,7 @@ def test_services_that_two_dumps_route_differently_are_listed(dumps: tuple[str, 
         "shop/web: c1",
         "  before    connections stay in the zone of the client, from all 5 nodes",
         f"  after     connections leave their zone from 1 of 5 nodes: {NONE_IN_C}",
-        "1 of 1 Service differ",
+        "1 of 1 Service differs",
     ]
     assert run("--from", dumps[0], "--diff", dumps[1], "--fail-on", "failing").exit_code == 0
     told = json.loads(run("--from", dumps[0], "--diff", dumps[1], "--format", "json").output)

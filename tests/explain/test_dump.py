@@ -110,7 +110,7 @@ def test_without_nodes_a_hint_for_a_zone_without_endpoints_may_have_nodes() -> N
 def test_without_nodes_and_endpoints_the_cause_is_told() -> None:
     items = [{**each, "endpoints": []} if each["kind"] == "EndpointSlice" else each for each in everything("nodes")]
     result = run("-", stdin=json.dumps({"items": items}))
-    said = "nodes were not read, and EndpointSlices name none: no EndpointSlice of the Service has an endpoint"
+    said = "nodes were not read, and EndpointSlices name none: the EndpointSlices of the Service have no endpoint"
     assert result.stdout.startswith(f"Service shop/web: {said}"), result.output
 
 

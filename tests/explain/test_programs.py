@@ -72,7 +72,7 @@ SAID: dict[str, tuple[list[Object], list[Object], str, str]] = {
         cilium(),
         [config(**ON, kube_proxy_replacement="true")],
         "Cilium 1.20.2 serves Services; it uses zone hints of Services that ask (enable-service-topology is true)",
-        "1 of 3 ready endpoints are hinted for zone a",
+        "ready endpoints that are hinted for zone a: 1 of 3",
     ),
     "Cilium, on, before it knew the value": (
         cilium("1.19.4"),
@@ -96,7 +96,7 @@ SAID: dict[str, tuple[list[Object], list[Object], str, str]] = {
         [*PROXIES, *agents(*CALICO, "true", k8s_app="calico-node")],
         [],
         "Calico eBPF 3.32.0 serves Services; it follows hints from 3.31.5",
-        "1 of 3 ready endpoints are hinted for zone a",
+        "ready endpoints that are hinted for zone a: 1 of 3",
     ),
     "OVN-Kubernetes": (
         agents("ovnkube-node", "ovn/ovn-kube:v1.1.0", app="ovnkube-node"),
@@ -108,13 +108,13 @@ SAID: dict[str, tuple[list[Object], list[Object], str, str]] = {
         [*PROXIES, *agents("antrea-agent", "antrea/antrea-agent:v2.5.0", component="antrea-agent")],
         [],
         "Antrea 2.5.0 serves Services (AntreaProxy); it follows zone hints, but node hints only behind a gate",
-        "1 of 3 ready endpoints are hinted for zone a",
+        "ready endpoints that are hinted for zone a: 1 of 3",
     ),
     "GKE Dataplane V2": (
         agents("anetd", "gke.gcr.io/cilium/cilium:v1.14.6", k8s_app="cilium"),
         [config(**OFF)],
         "GKE Dataplane V2 1.14.6 serves Services; it is a build of Cilium, and docs/families.md does not examine its",
-        "1 of 3 ready endpoints are hinted for zone a",
+        "ready endpoints that are hinted for zone a: 1 of 3",
     ),
 }
 
@@ -152,7 +152,7 @@ def test_cilium_says_why_it_prefers_no_place(asks: str, tmp_path: Path) -> None:
     found = told(tmp_path, cilium(), config(**ON), asks=asks)
     reasons = {name: each.because for each in found.routes for name in each.nodes}
     if asks:
-        assert reasons["a1"] == "1 of 3 ready endpoints are on the node"
+        assert reasons["a1"] == "ready endpoints that are on the node: 1 of 3"
         assert reasons["a2"] == "no ready endpoint is on it, and Cilium then uses any"
     else:
         assert {*reasons.values()} == {"Cilium uses hints only of Services that ask for their zone"}
