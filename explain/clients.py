@@ -97,15 +97,13 @@ def _require_addresses(api: Api, wanted: Plan) -> None:
     foreign = sorted({each.address for each in wanted.questions} - addresses)
     if foreign:
         said = f"--probe: {', '.join(foreign)} is not an address of Service {metadata['namespace']}/{metadata['name']}"
-        raise UsageError(
-            f"{said}, which has {', '.join(sorted(addresses)) or 'none'}: only its own addresses can be probed"
-        )
+        theirs = ", ".join(sorted(addresses)) or "none"
+        raise UsageError(f"{said}, which has {theirs}: only its own addresses can be probed")
 
 
 def _outcomes(wanted: Plan, clients: Clients, dialer: Dialer) -> list[Seen]:
-    probes = [
-        Probe(clients.pod_of(pod_client(each.node)), "TCP", each.address, each.number) for each in wanted.questions
-    ]
+    asked = [(clients.pod_of(pod_client(each.node)), each) for each in wanted.questions]
+    probes = [Probe(client, "TCP", each.address, each.number) for client, each in asked]
     if not wanted.told:
         seen = [[dialer.connect(each) for _ in range(CONNECTIONS)] for each in probes]
     else:

@@ -167,10 +167,8 @@ def _print_json(content: Object, console: Console) -> None:
 def _read_one(name: str, source: Source, console: Console) -> tuple[Cluster, ServiceName]:
     """Read Service `name` ("web", or "shop/web"). Return the cluster, and the Service's namespace and name."""
     namespace, _, short = name.rpartition("/")
-    cluster, namespace = _read(
-        source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace
-    )
-    return cluster, (namespace, short)
+    found = _read(source, console, lambda api, here: objects.of_service(api, namespace or here, short), namespace)
+    return found[0], (found[1], short)
 
 
 def _read(source: Source, console: Console, ask: Callable[[Api, str], Objects], namespace: str) -> tuple[Cluster, str]:
