@@ -60,7 +60,9 @@ def implementations(case: Case) -> Iterator[Finding]:
     for each, nodes in case.cluster.others.items() if case.wish in {"node", "zone", "cpu"} else ():
         refused = each.refuses(case.wish, case.spec.get("trafficDistribution"))
         values = {"title": each.title, "when": f" {each.when}" if each.when else "", "does": each.does}
-        values |= {"so": f", but {refused}" if refused else "" if each.reads else _SO}
+        values |= {
+            "so": f", {'but' if each.reads == 'field' else 'and'} {refused}" if refused else "" if each.reads else _SO
+        }
         probe = f"trafficdist explain {case.namespace}/{case.name} --probe"
         remedy, count = each.remedy(refused, case.ask("PreferClose")), many(len(nodes), "node")
         yield found("not-kube-proxy", nodes=nodes, remedy=remedy, count=count, probe=probe, **values)
