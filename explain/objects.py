@@ -207,8 +207,17 @@ def about_pod(pod: Object, *, status: bool = True) -> Object:
     kept = about(pod if status else {"metadata": pod["metadata"]}, "pods")
     containers = (pod.get("spec") or {}).get("containers") or ()
     kept_of = ("name", "image", "ports")
-    of_containers = [{key: each[key] for key in kept_of if key in each} | settings(each) for each in containers]
-    return {"apiVersion": "v1", "kind": "Pod", **kept, "spec": {**kept.get("spec", {}), "containers": of_containers}}
+    spec = {"containers": [{key: each[key] for key in kept_of if key in each} | settings(each) for each in containers]}
+    if beside := sidecars(pod):
+        spec["initContainers"] = [
+            {key: each[key] for key in ("name", "ports", "restartPolicy") if key in each} for each in beside
+        ]
+    return {"apiVersion": "v1", "kind": "Pod", **kept, "spec": {**kept.get("spec", {}), **spec}}
+
+
+def sidecars(pod: Object) -> list[Object]:
+    """Return the init containers of a pod that keep running. Named target ports may be theirs."""
+    return [each for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"]
 
 
 def about(obj: Object, resource: str) -> Object:

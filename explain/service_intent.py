@@ -8,12 +8,14 @@ from dataclasses import replace
 from explain.case import PROXY_NAME, Case, Question, condition, port_name, slice_port
 from explain.causes import AS_ASKED, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
+from explain.objects import sidecars
 from explain.routes import Route, nodes_of
 from explain.wish import OFF, read_wish
 from harness.api.client import Object
 from harness.netns.addresses import by_family, family_of
 from reference.endpointslice.hints import NoHints, topology_annotation
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, is_managed
+from reference.features import GATES, Features
 from reference.objects.endpoints import name_of
 from reference.proxy.objects import topology_keys
 
@@ -60,18 +62,20 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
         said = f"feature gate {gate} is off in {CONTROLLER}, as its metrics show"
         return found("gate-off", said, evidence=(decided_by.reason,), remedy=_switch_on(gate, CONTROLLER))
     if not decided_by.unknown:
-        return found("gate-off", decided_by.reason, remedy=_newer(24, "TopologyAwareHints"))
-    newer = _newer(31, "ServiceTrafficDistribution")
+        return found("gate-off", decided_by.reason, remedy=_newer(24, "TopologyAwareHints", features))
+    newer = _newer(31, "ServiceTrafficDistribution", features)
     if field in {"PreferSameZone", "PreferSameNode"}:
-        newer = _newer(34, "PreferSameTrafficDistribution")
+        newer = _newer(34, "PreferSameTrafficDistribution", features)
     remedy = case.ask() if features.enabled("ServiceTrafficDistribution") else newer
     seen = case.cluster.controller_image or case.cluster.objects.version
     says = decided_by.reason if seen else f"{decided_by.reason}, if it is as old as {case.cluster.known_by}"
     return found("value-unknown-to-the-controller", says, remedy=remedy)
 
 
-def _newer(minor: int, gate: str) -> str:
-    return f"use Kubernetes 1.{minor} or newer, or {_switch_on(gate, CONTROLLER)}"
+def _newer(minor: int, gate: str, features: Features) -> str:
+    """Return the advice to upgrade, or to switch the gate on if this release has it. Others do not start with it."""
+    known = features.at_least(GATES[gate].introduced)
+    return f"use Kubernetes 1.{minor} or newer{f', or {_switch_on(gate, CONTROLLER)}' * known}"
 
 
 def _switch_on(gate: str, component: str) -> str:
@@ -205,7 +209,7 @@ def _container_ports(case: Case) -> set[str]:
     return {
         f"{each['name']} {each.get('protocol') or 'TCP'}"
         for pod in case.pods or ()
-        for container in pod["spec"].get("containers") or ()
+        for container in (*(pod["spec"].get("containers") or ()), *sidecars(pod))
         for each in container.get("ports") or ()
         if each.get("name")
     }

@@ -159,6 +159,20 @@ def test_dump_without_slices_is_predicted_from_its_pods() -> None:
     assert [(each["missed"], each["failing"]) for each in rows] == [(1, False)]
 
 
+@pytest.mark.parametrize(("restarts", "code"), [({"restartPolicy": "Always"}, 0), ({}, 1)])
+def test_named_target_port_may_be_of_a_sidecar(restarts: dict[str, str], code: int) -> None:
+    named: dict[str, object] = {"name": "proxy", "ports": [{"name": "http", "containerPort": 80}], **restarts}
+    pods = [dict(pod(f"web-{place}", place), kind="Pod", apiVersion="v1") for place in ("a1", "b1")]
+    for number, each in enumerate(pods, 1):
+        each["spec"]["initContainers"] = [named]
+        each["status"] |= {"phase": "Running", "podIP": f"10.244.0.{number}", "podIPs": [{"ip": f"10.244.0.{number}"}]}
+    kept = everything("endpointslices")
+    (web,) = (each for each in kept if each["kind"] == "Service")
+    web["spec"]["ports"] = [{"port": 80, "targetPort": "http"}]  # type: ignore[index]
+    result = run("-", "shop/web", "--fail-on=failing", stdin=yaml.safe_dump_all([*kept, *pods]))
+    assert result.exit_code == code, result.output
+
+
 def test_without_slices_nothing_is_claimed_about_slices_by_hand() -> None:
     result = run("-", stdin=info_dump(selector=False))
     said = "it is not known where connections go: the EndpointSlices of the Service were not read"

@@ -151,3 +151,9 @@ def test_command_shows_both_explanations(tmp_path: Path) -> None:
     told = json.loads(run("--format", "json"))
     assert (told["now"]["crossing"], told["then"]["crossing"]) == (["c1"], [])
     assert [each["load"] for each in told["shares"]] == pytest.approx([1.2, 1.2, 0.6])
+
+
+@pytest.mark.parametrize(("release", "gate"), [("1.29", False), ("1.30", True)])
+def test_release_is_not_told_to_set_a_gate_that_it_does_not_have(release: str, gate: bool) -> None:
+    found, _ = then(objects(service(asks="PreferClose")), f"version={release}")
+    assert ("--feature-gates=ServiceTrafficDistribution" in found.findings[0].remedy) is gate, found.findings[0]
