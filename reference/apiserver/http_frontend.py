@@ -1,14 +1,14 @@
 """Routes requests from HTTP connections to the handlers, to pods, to kubelets, or to a watch.
 
-Requests go through aiohttp's low-level server, without its router and middlewares, because all paths of this API have
-the same few forms.
+`connection` answers plain requests without aiohttp. All other requests go through aiohttp's low-level server, without
+its router and middlewares, because all paths of this API have the same few forms.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from reference.apiserver import bounded_log, handlers, openapi, status, watch
 from reference.apiserver.api import ApiServer
-from reference.apiserver.authz.users import User, Users, check
+from reference.apiserver.authz import authorization
+from reference.apiserver.authz.users import User, Users
+from reference.apiserver.connection import Connection, abort
 from reference.apiserver.dispatcher import Dispatcher, failure
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.http_request import HttpRequest, RequestRecord
@@ -59,10 +61,11 @@ class HttpFrontend:
         self.dispatcher = Dispatcher(api.registry, log, users)
         self._pods = PodProxy(api.registry, open_socket)
         self._kubelets = Kubelets(api.registry, open_socket, kubelet_tls)
-        self._silent: set[asyncio.BaseProtocol] = set()  # connections without a first request
+        self._plain: set[Connection] = set()
         self._silence = silence_seconds
         self._long = ThreadPoolExecutor(1, "apiserver-long")
         """Answers long requests one after the other, so that this server's loop has half of the interpreter's time."""
+        self._sweep: asyncio.TimerHandle | None = None
         self._server = web.Server(
             self._handle,
             request_factory=self._request,
@@ -78,32 +81,36 @@ class HttpFrontend:
         self._pods.open_socket = self._kubelets.open_socket = open_socket
 
     def protocol(self) -> asyncio.BaseProtocol:
-        """Return the protocol of a new connection. aiohttp before 3.14.5 would wait for its first request forever."""
-        made = self._server()
-        self._silent.add(made)
-        self._loop.call_later(self._silence, self._end_silent, made)
-        return made
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(self._silence / 2, self._end_silent)
+        return Connection(self._answer_at_once, self._server, self._plain)
 
     async def close(self) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
         self.hub.end_all()
         self.hub.close()
         transports = [each.transport for each in self._server.connections if each.transport is not None]
         await self._server.shutdown(timeout=_GRACE)
         for each in transports:
-            _abort(each)
+            abort(each)
+        for plain in list(self._plain):
+            plain.abort()
         self._long.shutdown(wait=False, cancel_futures=True)
         await self._pods.close()
         await self._kubelets.close()
         await asyncio.sleep(0)  # now the sockets are closed
 
-    def _end_silent(self, connection: web.RequestHandler) -> None:
-        if connection in self._silent:
-            self._silent.discard(connection)
-            if connection.transport is not None:
-                _abort(connection.transport)
+    def _answer_at_once(self, asked: HttpRequest) -> Response | None:
+        return None if self.dispatcher.is_long(asked) else self.dispatcher.answer(asked)
+
+    def _end_silent(self) -> None:
+        """Close connections whose clients have been idle for a while, including those that never sent a request."""
+        for each in list(self._plain):
+            each.end_if_silent(time.monotonic() - self._silence)
+        self._sweep = self._loop.call_later(self._silence / 2, self._end_silent) if self._plain else None
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-        self._silent.discard(protocol)
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=MAX_BODY_BYTES)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -113,7 +120,7 @@ class HttpFrontend:
             if wanted := pod_location.wanted(asked.path):
                 self.dispatcher.record(asked)
                 for each in wanted.attributes(request.method, self._registry.features.version):
-                    check(user, each)
+                    authorization.check(user, each)
                 forward = self._pods if wanted.subresource == "proxy" else self._kubelets
                 return await forward.pass_on(request, wanted)
             asked = replace(asked, body=await self._body(request))
@@ -142,7 +149,7 @@ class HttpFrontend:
                 return await request.read()
         except TimeoutError:
             if request.transport is not None:
-                _abort(request.transport)
+                abort(request.transport)
             raise ConnectionResetError("the body of the request did not end") from None
         except (web.RequestPayloadError, HttpProcessingError) as error:
             raise status.bad_request(f"couldn't read the body of the request: {error}") from None
@@ -176,7 +183,7 @@ class HttpFrontend:
             await self._send(response, first)
             await self._stream(response, watcher, seconds, bookmarks=query.bookmarks)
         except TimeoutError:  # a slow client, whose connection would keep its unread lines
-            _abort(request.transport)
+            abort(request.transport)
             raise ConnectionResetError("the client does not read its watch") from None
         finally:
             self.hub.leave(watcher)
@@ -202,15 +209,6 @@ class HttpFrontend:
         for chunk in _chunks(lines):
             async with asyncio.timeout(self._silence):
                 await response.write(chunk)
-
-
-def _abort(transport: asyncio.Transport) -> None:
-    """Close a connection immediately. `close` would wait until the client also shuts down TLS.
-
-    A transport that is closed twice no longer has its TLS protocol, and early releases of Python 3.11 fail on this.
-    """
-    with contextlib.suppress(AttributeError):
-        transport.abort()
 
 
 class _Timers:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Literal
 
 from reference.apiserver import media, status
-from reference.apiserver.authz.users import Attributes, User
+from reference.apiserver.authz.authorization import Attributes, allows
+from reference.apiserver.authz.users import User
 from reference.apiserver.http_request import HttpRequest
 from reference.client import Object
 
@@ -24,7 +25,7 @@ def review(asked: HttpRequest, user: User) -> Object | None:
 
 
 def _access(user: User, spec: Object) -> Object:
-    return {"allowed": user.refusal(_attributes(spec)) is None}
+    return {"allowed": allows(user, _attributes(spec))}
 
 
 def _attributes(spec: Object) -> Attributes:

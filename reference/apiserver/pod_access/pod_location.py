@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reference.apiserver import status
-from reference.apiserver.authz.users import Attributes
+from reference.apiserver.authz.authorization import Attributes
 from reference.apiserver.registry import Registry
 from reference.client import ApiError, Object
 

@@ -10,7 +10,6 @@ from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Resource, Strategy
 from reference.apiserver.server import HttpServer
 from reference.features import Features
-from tests.reference.apiserver.guests import add_user
 
 Http = Callable[..., tuple[int, Any]]
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
@@ -140,6 +139,6 @@ def test_metrics_show_feature_gates(
 
 
 def test_metrics_require_the_token(server: HttpServer, http: Any) -> None:
-    token = add_user(server, "guest")
+    token = server.add_user("guest")
     code, status = http("GET", "/metrics", Authorization=f"Bearer {token}")
     assert (code, status["message"]) == (403, 'forbidden: User "guest" cannot get path "/metrics"')

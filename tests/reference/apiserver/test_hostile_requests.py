@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reference.apiserver import ApiServer
-from reference.apiserver.authz.users import Users
+from reference.apiserver.authz.users import User, Users
 from reference.apiserver.dispatcher import Dispatcher
 from reference.apiserver.handlers import Response
 from reference.apiserver.http_request import HttpRequest
@@ -24,7 +24,6 @@ from reference.apiserver.server import HttpServer
 from reference.client import Event
 from reference.endpointslice.index import ClusterIndex
 from reference.pod_locator.index import Locations
-from tests.reference.apiserver.guests import Guest
 from tests.reference.apiserver.hostile import SOUND, Sent, requests
 from tests.reference.endpointslice.live import Live
 
@@ -170,8 +169,8 @@ def test_yaml_that_expands_is_refused_immediately(sent: Sent, code: int, said: s
 
 def test_forbidden_write_is_refused_before_its_body_is_read() -> None:
     asking = Asking()
-    asking.users.by_token["guest"] = Guest("nobody")
-    assert asking(Sent("POST", CONFIG_MAPS, b"{", YAML), token="guest").code == 403
+    token = asking.users.add(User("nobody"))
+    assert asking(Sent("POST", CONFIG_MAPS, b"{", YAML), token=token).code == 403
 
 
 @pytest.mark.parametrize("token", ["\udcff\udcfe", "é", "\x00"])
