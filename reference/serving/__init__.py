@@ -2,6 +2,5 @@
 
 from reference.serving.histogram import Histogram
 from reference.serving.http import Handler, Response, Serving, not_found, plain
-from reference.serving.server_loop import ServerLoop
 
-__all__ = ["Handler", "Histogram", "Response", "ServerLoop", "Serving", "not_found", "plain"]
+__all__ = ["Handler", "Histogram", "Response", "Serving", "not_found", "plain"]

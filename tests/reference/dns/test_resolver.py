@@ -15,7 +15,6 @@ A1 = "10.1.0.0"
 
 def test_added_and_removed_keys_split_and_merge_client_groups() -> None:
     cluster, resolver = DnsCluster(), Resolver(ClusterIndex())
-    cluster.server.stop()
     api = cluster.api = ApiServer(WITH_KEYS)
 
     def apply(event: Event) -> None:

@@ -13,7 +13,6 @@ import dns.opcode
 import dns.rcode
 import pytest
 
-from reference.apiserver import ApiServer
 from reference.dns import DnsServer
 from reference.features import Features
 from tests.reference.dns.cluster import ZONE, DnsCluster, at, rcode, told
@@ -361,6 +360,6 @@ def test_malformed_objects_are_reported_and_do_not_affect_others(
 
 
 def test_server_can_be_stopped_without_having_been_started() -> None:
-    server = DnsServer(ApiServer())
+    server = DnsServer(DnsCluster().api)
     server.stop()
     server.stop()

@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,7 +111,7 @@ def test_silent_client_is_disconnected(serving: Serving, monkeypatch: pytest.Mon
 
 def test_response_has_the_same_time_limit_as_the_request(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(serving.loop, "time", lambda: now)
+    monkeypatch.setattr("reference.serving.http.time", SimpleNamespace(monotonic=lambda: now))
     large = plain(200, "x" * (8 << 20))
     port = serve(serving, lambda path: large)
 
