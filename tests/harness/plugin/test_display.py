@@ -118,7 +118,7 @@ def test_pipe_gets_full_ids_and_periodic_progress(tmp_path: Path, columns: str, 
     done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env=given, check=False)
     lines = done.stdout.splitlines()
     assert done.returncode == 11, done.stdout
-    assert [line for line in lines if re.fullmatch(rf"  ✓ {IDS[0]} +\d\.\d\d s", line)]
+    assert [line for line in lines if re.fullmatch(rf"  ✓ {IDS[0]} +\d\.\d+ s", line)]
     assert [line for line in lines if re.search(r"still running: .*KEP-2/waits \(\d s\)", line)]
     assert [
         line

@@ -53,7 +53,7 @@ def test_a_client_keeps_its_endpoint_of_external_addresses(
 ) -> None:
     plan, node = cluster.network.plan("a1"), cluster.hosts["a1"].addresses[family]
     number = 50 + 4 * FAMILIES.index(family) + 2 * PROTOCOLS.index(protocol) + (policy == "Local")
-    balanced, external = plan.load_balancer_ip(number)[family], plan.external_ip(number)[family]
+    balanced, external = plan.virtual("load-balancer", number)[family], plan.virtual("external-ip", number)[family]
     status = {"loadBalancer": {"ingress": [{"ip": balanced}]}}
     exposed = {"type": "LoadBalancer", "externalTrafficPolicy": policy, "externalIPs": [external], "status": status}
     service = sticky(cluster, *ALL, **exposed)

@@ -148,7 +148,7 @@ def test_load_balancer_and_external_ips_are_served_from_outside_and_inside(
     cluster: Cluster, family: Any, policy: str
 ) -> None:
     plan, number = cluster.network.plan("a1"), 10 + 2 * FAMILIES.index(family) + (policy == "Local")
-    balanced, external = plan.load_balancer_ip(number)[family], plan.external_ip(number)[family]
+    balanced, external = plan.virtual("load-balancer", number)[family], plan.virtual("external-ip", number)[family]
     cluster.service(
         "a1-2",
         "b1-2",
@@ -165,7 +165,7 @@ def test_load_balancer_and_external_ips_are_served_from_outside_and_inside(
 
 
 def test_a_load_balancer_that_is_a_proxy_gets_no_rule(cluster: Cluster) -> None:
-    address = cluster.network.plan("a1").load_balancer_ip(40)["IPv4"]
+    address = cluster.network.plan("a1").virtual("load-balancer", 40)["IPv4"]
     ingress = [{"ip": address, "ipMode": "Proxy"}]
 
     cluster.service("a1-2", type="LoadBalancer", status={"loadBalancer": {"ingress": ingress}})
