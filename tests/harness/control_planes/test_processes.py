@@ -47,7 +47,7 @@ def script(tmp_path: Path) -> Script:
 def _is_gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may end during the read
         return True
 
 
