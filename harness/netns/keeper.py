@@ -316,12 +316,16 @@ class Keeper:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def _signal(self, pid: int, number: int) -> None:
-        """Send a signal to a program, or SIGKILL to its process group, which may outlive it."""
+        """Send a signal to a program, and SIGKILL also to its process group, which may outlive it.
+
+        A program that was started just now has no group of its own yet.
+        """
+        with contextlib.suppress(OSError):
+            if pid in self._programs:  # so the PID is not that of another process
+                os.kill(pid, number)
         with contextlib.suppress(OSError):
             if number == signal.SIGKILL:
                 os.killpg(pid, number)
-            elif pid in self._programs:
-                os.kill(pid, number)
 
     def _reap(self) -> None:
         """Report the programs that have ended."""

@@ -177,6 +177,14 @@ def test_program_is_reported(room: MakeRoom, tmp_path: Path) -> None:
     )
 
 
+def test_program_that_is_stopped_as_it_starts_is_killed(room: MakeRoom, tmp_path: Path) -> None:
+    mine = room()
+    for _ in range(100):
+        program = started(mine, tmp_path / "log", "sleep", "1")
+        program.stop(grace=0)
+        assert program.result(0) == -signal.SIGKILL
+
+
 def test_program_keeps_its_folder(room: MakeRoom) -> None:
     assert run(room("mounts"), "pwd") == str(Path.cwd())
 
