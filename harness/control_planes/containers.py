@@ -40,6 +40,7 @@ from harness.control_planes.binaries import BinariesControlPlane
 from harness.control_planes.processes import Processes, Program
 from harness.errors import DistrustError, HarnessError, UnavailableError
 from harness.guest.labels import RUN_LABEL
+from harness.model.limits import Limits
 from harness.model.own_folder import in_use
 from harness.netns import sandbox
 from harness.netns.process import Process
@@ -82,6 +83,7 @@ class Containers(Processes):
     def start(self, name: str, arguments: Sequence[str | Path]) -> Process:
         """Start a program from a container image. Raises `UnavailableError` if the start fails."""
         image, *flags = map(str, arguments)
+        limits = Limits()
         # Use a new name, because a container whose start was interrupted may still have the previous name.
         container_name = f"trafficdist-{self.run}-{name}-{next(self._numbers)}"
         log = self.folder / f"{name}.log"
@@ -97,6 +99,8 @@ class Containers(Processes):
                 working_dir=str(self.folder),
                 labels={RUN_LABEL: self.run, _FOLDER_LABEL: str(self.folder)},
                 log_config=LogConfig(type=LogConfig.types.JSON),  # override the engine's own default
+                mem_limit=f"{limits.memory}m" if limits.memory else None,
+                pids_limit=limits.processes or None,
             )
         )
         container.with_volume_mapping(self.folder, str(self.folder), "rw")
@@ -108,7 +112,7 @@ class Containers(Processes):
             if not isinstance(error, (DockerException, OSError)):
                 raise
             raise UnavailableError(f"{name} cannot be started in a container of {image}: {short(error)}") from error
-        started = Process(name, _Container(container, log), log, begin=begin)
+        started = Process(name, _Container(container, log, limits), log, begin=begin)
         self._running.append(started)
         return started
 
@@ -132,10 +136,9 @@ class ContainersControlPlane(BinariesControlPlane):
 class _Container:
     """A running container. A thread copies its output to a log file."""
 
-    reason = ""
-
-    def __init__(self, container: DockerContainer, log: Path) -> None:
-        self._container = container
+    def __init__(self, container: DockerContainer, log: Path, limits: Limits) -> None:
+        self._container, self._limits = container, limits
+        self.reason = ""
         self._code: int | None = None
         self._follower = threading.Thread(target=self._follow, args=(log,), name="container log", daemon=True)
         self._follower.start()
@@ -147,7 +150,14 @@ class _Container:
             with log.open("ab", buffering=0) as file:
                 for chunk in wrapped.logs(stream=True, follow=True):
                     file.write(chunk)
+                    if self._limits.log and file.tell() >= self._limits.log * 1e6:
+                        self.reason = self._limits.text("log", "its container")
+                        wrapped.kill()
+                        break
             code = int(wrapped.wait(timeout=_END_SECONDS)["StatusCode"])
+            wrapped.reload()
+            if wrapped.attrs["State"]["OOMKilled"]:
+                self.reason = self._limits.text("memory", "its container")
         except (DockerException, OSError):
             pass
         finally:

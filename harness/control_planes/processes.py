@@ -24,8 +24,8 @@ import urllib3
 from harness.binaries import find_entry
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.eventually import time_scale
-from harness.model.limits import Limits
 from harness.model.own_folder import OwnFolder
+from harness.model.program_log import end_of
 from harness.netns import process
 from harness.netns.isolation import Room
 from harness.netns.process import Process
@@ -65,7 +65,7 @@ class Processes:
             raise UnavailableError(f"{name}: {arguments[0]} is not executable")
         if self._room is None:
             try:
-                self._room = Room("control-plane", limits=Limits(0, 0, 0), folder=self.folder)
+                self._room = Room("control-plane", of="the control plane", folder=self.folder)
             except OSError as error:
                 raise UnavailableError(f"{name} cannot be started: {error.strerror}") from error
         log = self.folder / f"{name}.log"
@@ -106,7 +106,7 @@ class Processes:
 
     def logs(self) -> dict[str, str]:
         """Return the end of each log, by file name."""
-        return {each.name: each.read_text(errors="replace")[-200_000:] for each in sorted(self.folder.glob("*.log"))}
+        return {each.name: end_of(each) for each in sorted(self.folder.glob("*.log"))}
 
     def close(self) -> None:
         """Kill all processes in reverse order of start, and remove the folder. Idempotent."""

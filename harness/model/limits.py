@@ -1,4 +1,4 @@
-"""The limits of the programs of one node: memory in MB, processes and threads, and logs in MB."""
+"""The limits of the programs of one node or control plane: memory in MB, processes and threads, and logs in MB."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ MOST = 1_000_000
 """The highest limit."""
 
 DEFAULTS = {"memory": 2048, "processes": 4096, "log": 256}
-"""The limits of nodes whose programs have no recipe with others. The option `limits` changes them for this process."""
+"""The limits of control planes, and of nodes whose programs have no recipe with others. The option `limits` changes
+them for this process."""
 
 
 def _default(name: str) -> Any:
@@ -19,17 +20,17 @@ def _default(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the programs of one node may use together. 0 means without a limit."""
+    """What the programs of one node or control plane may use together. 0 means without a limit."""
 
     memory: int = _default("memory")
     processes: int = _default("processes")
     log: int = _default("log")
 
-    def text(self, name: str) -> str:
-        """Return the sentence that a limit was reached."""
+    def text(self, name: str, of: str) -> str:
+        """Return the sentence that the programs of a node, or `of` another place, have reached a limit."""
         what = {"memory": "MB of memory", "processes": "processes and threads", "log": "MB of logs"}[name]
         limit = getattr(self, name)
-        return f"was ended because the programs of its node reached their limit of {limit:,} {what} (limits.{name})"
+        return f"was ended because the programs of {of} reached their limit of {limit:,} {what} (limits.{name})"
 
 
 def set_limits(limits: Iterable[str]) -> None:

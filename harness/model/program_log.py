@@ -1,9 +1,12 @@
-"""Find the first error in a program's log. Later lines are mostly consequences or a help text."""
+"""Read a program's log: its end, and its first error. Later lines are mostly consequences or a help text."""
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
+LOG_LETTERS = 300_000  # maximum length of a log in the evidence
 _LETTERS = 500  # maximum length of a line in a sentence
 
 _KLOG = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d")
@@ -45,3 +48,10 @@ def _is_error(line: str) -> bool:
     if level is not None:
         return (level[1] if level.re is _KLOG else level[1].lower()) in _ERRORS
     return _WORDS.search(line) is not None
+
+
+def end_of(log: Path) -> str:
+    """Return the last part of a log, which a program may have filled up to its limit."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_LETTERS))
+        return file.read().decode(errors="replace")

@@ -88,7 +88,7 @@ class RoomProgram:
                 told = _line(self._reply) or {"code": _KILLED, "why": ""}
                 os.close(self._reply)
                 self._code = told["code"]
-                self.reason = self._room.limits.text(told["why"]) if told["why"] else ""
+                self.reason = self._room.limits.text(told["why"], self._room.of) if told["why"] else ""
             return self._code
 
     def stop(self, grace: float) -> None:
@@ -109,15 +109,16 @@ class Room:
         name: str,
         wanted: Collection[str] = (),
         *,
+        of: str = "its node",
         limits: Limits | None = None,
         folder: Path | None = None,
         namespace: Namespace | None = None,
     ) -> None:
-        """Create a room with these parts of `OWN` and this host name. Its /sys shows `namespace`.
+        """Create a room with these parts of `OWN` and this host name. Its /sys shows `namespace`. Errors say `of`.
 
         The keeper removes `folder` if this process ends without closing the room. Raises `OSError`.
         """
-        self.limits = limits or Limits()
+        self.of, self.limits = of, limits or Limits()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         inherited = [theirs.fileno(), *([namespace.fd] if namespace else [])]
         with theirs:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,6 +22,7 @@ from harness.eventually import time_scale
 from harness.model.files import file_name
 from harness.model.limits import Limits
 from harness.model.own_folder import OwnFolder
+from harness.model.program_log import end_of
 from harness.netns import process
 from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
@@ -31,7 +31,6 @@ from harness.recipes.readiness import PATTERN_SECONDS
 
 API_SECONDS = 5.0  # time limit of a request in seconds
 LINES = 10  # maximum number of log lines in an explanation
-LOG_LETTERS = 300_000  # maximum length of a log in the evidence
 _LOOK = 0.01  # seconds between two checks of a starting program
 
 
@@ -190,13 +189,6 @@ class NodeProcesses:
         if not self.log(node).exists():
             return {}
         return {f"{self._name}-{node}.log": end_of(self.log(node))}
-
-
-def end_of(log: Path) -> str:
-    """Return the last part of a log, which a program may have filled up to its limit."""
-    with log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_LETTERS))
-        return file.read().decode(errors="replace")
 
 
 def server_of(kubeconfig: Mapping[str, Any]) -> tuple[str, tuple[str, int]]:

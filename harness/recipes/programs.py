@@ -16,12 +16,13 @@ from pathlib import Path
 from harness.api.client import Api, Object, RefusedError
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import HarnessError, InconclusiveError, StartError
+from harness.model.program_log import LOG_LETTERS, end_of
 from harness.netns import process
 from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.namespace import Namespace
 from harness.netns.process import Process
 from harness.netns.socket_maker import ClientGroups
-from harness.recipes.node_processes import LOG_LETTERS, Connections, NodeProcesses, end_of
+from harness.recipes.node_processes import Connections, NodeProcesses
 from harness.recipes.objects import apply
 from harness.recipes.pods import PodInterfaces
 from harness.recipes.readiness import ProgramPlace, missing

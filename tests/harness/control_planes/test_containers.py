@@ -5,13 +5,15 @@ See test_binaries.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -20,6 +22,7 @@ from harness.control_planes.containers import RUN_LABEL, Containers, check, conn
 from harness.control_planes.processes import Program, wait_until_ready
 from harness.errors import DistrustError, UnavailableError
 from harness.eventually import eventually
+from harness.model.limits import Limits
 from harness.netns import sandbox
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
@@ -79,6 +82,47 @@ def _names(run: str) -> list[str]:
     with closing(_engine().client) as client:
         found = client.containers.list(all=True, filters={"label": f"{RUN_LABEL}={run}"}, ignore_removed=True)
         return [each.name for each in found]
+
+
+class FakeContainer:
+    """A container whose program writes without an end until it is killed, or has taken too much memory."""
+
+    def __init__(self, chunks: Iterable[bytes], *, out_of_memory: bool = False) -> None:
+        self._chunks = iter(chunks)
+        self.attrs = {"State": {"OOMKilled": out_of_memory}}
+        self.killed = False
+
+    def get_wrapped_container(self) -> Any:
+        return self
+
+    def logs(self, **_: Any) -> Iterator[bytes]:
+        return self._chunks
+
+    def wait(self, **_: Any) -> Any:
+        return {"StatusCode": 128 + signal.SIGKILL}
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def reload(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("engine", "killed", "said"),
+    [
+        (FakeContainer(itertools.repeat(b"x" * 100_000)), True, "2 MB of logs (limits.log)"),
+        (FakeContainer([b"x"], out_of_memory=True), False, "60 MB of memory (limits.memory)"),
+    ],
+    ids=["log", "memory"],
+)
+def test_limit_that_a_container_reaches_is_named(
+    tmp_path: Path, engine: FakeContainer, killed: bool, said: str
+) -> None:
+    running: Any = containers._Container(cast("Any", engine), tmp_path / "log", Limits(memory=60, log=2))
+    eventually(lambda: running.poll() is not None, describe="the end of the program")
+    assert (running.poll(), engine.killed) == (-signal.SIGKILL, killed)
+    assert running.reason == f"was ended because the programs of its container reached their limit of {said}"
 
 
 @pytest.mark.slow

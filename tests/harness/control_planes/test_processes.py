@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from harness.control_planes.processes import Processes, free_ports, wait_until_ready
-from harness.errors import DistrustError, UnavailableError
+from harness.errors import DistrustError, StartError, UnavailableError
 from harness.eventually import eventually
+from harness.model import limits
 from harness.netns.process import Process
 
 Script = Callable[[str], Path]
@@ -32,9 +35,10 @@ def processes() -> Iterator[Processes]:
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
     """Return a function that creates a program from lines of shell script."""
+    numbers = itertools.count(1)
 
     def make(text: str) -> Path:
-        path = tmp_path / "program"
+        path = tmp_path / f"program-{next(numbers)}"  # another one may be about to start
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
         return path
@@ -66,6 +70,32 @@ def test_unknown_gate_makes_the_component_unavailable(processes: Processes, scri
     process = processes.start("kube-apiserver", [script("echo 'unrecognized feature gate: Nope'; exit 1")])
     with pytest.raises(UnavailableError, match="unrecognized feature gate: Nope"):
         wait_until_ready(process, lambda: False, within=10)
+
+
+HOGS = {
+    "memory": "it = []\nwhile True:\n  it.append(b'x' * 1000000)",
+    "processes": "import os, signal\nwhile True:\n  try: os.fork() or signal.pause()\n  except OSError: pass",
+    "log": "while True: print('x' * 10000)",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "said"),
+    [("memory", 60, "60 MB of memory"), ("processes", 50, "50 processes and threads"), ("log", 2, "2 MB of logs")],
+)
+def test_programs_have_the_limits_of_the_option(
+    script: Script, monkeypatch: pytest.MonkeyPatch, name: str, limit: int, said: str
+) -> None:
+    monkeypatch.setattr("harness.model.limits.DEFAULTS", dict(limits.DEFAULTS))
+    limits.set_limits([f"{name}={limit}"])
+    with closing(Processes()) as processes:
+        etcd = processes.start("etcd", [script("exec sleep 600")])
+        hog = processes.start("kube-apiserver", [script(f'exec "{sys.executable}" -c "{HOGS[name]}"')])
+        told = f"was ended because the programs of the control plane reached their limit of {said} (limits.{name})"
+        with pytest.raises(StartError, match=re.escape(f"kube-apiserver {told}")):
+            wait_until_ready(hog, lambda: False, within=600)
+        with pytest.raises(StartError, match=re.escape(f"etcd {told}")):
+            wait_until_ready(etcd, lambda: False, within=600)
 
 
 def test_program_that_cannot_be_run_is_unavailable(processes: Processes, tmp_path: Path) -> None:
