@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 from explain.components import API_SERVER, CONTROLLER, PROXY
 from explain.objects import CALICO, Objects, kubelet_version
-from explain.programs import Program, program_of
+from explain.programs import Program, numbers_of, program_of
 from harness.api.client import Object
 from harness.checks.service_proxies import Reads
 from harness.guest.lease_record import moment
@@ -78,7 +78,7 @@ class Cluster:
         self.objects = objects
         images = [_image(each, CONTROLLER) for each in objects.managers]
         self.controller_image = min(filter(None, images), default="")
-        kubelet = max(map(kubelet_version, objects.nodes), default="", key=_in_order)
+        kubelet = max(map(kubelet_version, objects.nodes), default="", key=numbers_of)
         versions = {f"API server {objects.version}": objects.version, f"kubelet {kubelet}": kubelet}
         self.known_by = next((name for name, each in versions.items() if each), "")
         tag = self.controller_image.rpartition(":")[2]
@@ -305,10 +305,6 @@ def version_of(text: str) -> Version | None:
     """Return the Kubernetes release in "v1.34.2", or the nearest known release; None for a text without a version."""
     match = re.match(r"v?(\d+)\.(\d+)", text)
     return min(max((int(match[1]), int(match[2])), OLDEST), NEWEST) if match else None
-
-
-def _in_order(version: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in version.lstrip("v").split(".")]
 
 
 def _name(obj: Object) -> ServiceName:

@@ -54,7 +54,7 @@ class Program:
             return f"{self.name} uses hints only of Services that ask for their zone"
         since = next((release for values, release in _KNOWN_TO_CILIUM if value in values), (0, 0))
         unknown = not self.version or self.reads not in {"field", "none"}
-        if self.name != "Cilium" or wish == "cpu" or unknown or _numbers(self.version) >= since:
+        if self.name != "Cilium" or wish == "cpu" or unknown or numbers_of(self.version) >= since:
             return ""
         return f"{self.title} does not know trafficDistribution {value}, which is known since {since[0]}.{since[1]}"
 
@@ -74,8 +74,9 @@ class Program:
         return "; then ".join(each for each, needed in ((topology, off), (upgrade, refused)) if needed)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(each) for each in version.split("."))
+def numbers_of(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, by which versions are in order: (1, 35, 1) of "v1.35.1"."""
+    return tuple(map(int, re.findall(r"\d+", version)))
 
 
 def program_of(pods: Sequence[Object], cilium: Object | None) -> tuple[Program, Object | None]:
@@ -104,7 +105,7 @@ def _of_pod(pod: Object, cilium: Object | None) -> Program | None:
     elif known.name == "Cilium":
         does, reads, when = _of_cilium(cilium)
     elif known.name == "Calico eBPF":
-        reads = "all" if version and _numbers(version) >= (3, 31, 5) else ""
+        reads = "all" if version and numbers_of(version) >= (3, 31, 5) else ""
         on = [str(each.get("value")).lower() for one in containers for each in settings(one).get("env", ())]
         when = when if not on else "" if "true" in on else "never"
     elif known.name == "kube-router":
