@@ -20,7 +20,7 @@ from harness.dns.reference import ReferenceDns
 from harness.errors import InconclusiveError, UnavailableError
 from harness.judging.history import History
 from harness.model.topology import ONE_ZONE
-from harness.model.workloads import pod_client
+from harness.model.workloads import Pod, pod_client
 from harness.scenario import dns_answers as told
 from harness.scenario.cluster import Cluster
 from harness.scenario.dns_answers import (
@@ -81,11 +81,13 @@ def test_either_of_two_answers_may_be_right(cluster: Cluster) -> None:
 class Forgetful:
     """A server that gives old answers for some time. Its answers have a TTL."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, old: float, ttl: int) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, old: float, ttl: int, family: str = "") -> None:
+        """With `family`, only answers over this IP family are old."""
         until = time.monotonic() + old
 
-        def ask(*_: object, **__: object) -> DnsAnswer:
-            return DnsAnswer("NOERROR", ("new" if time.monotonic() >= until else "old",), ttl=ttl)
+        def ask(*_: object, **query: object) -> DnsAnswer:
+            is_old = time.monotonic() < until and family in ("", query.get("family"))
+            return DnsAnswer("NOERROR", ("old" if is_old else "new",), ttl=ttl)
 
         monkeypatch.setattr(told, "ask_dns", ask)
 
@@ -96,6 +98,19 @@ def test_change_is_awaited_while_old_answers_may_be_cached(cluster: Cluster, mon
     Forgetful(monkeypatch, old=60, ttl=0)
     with pytest.raises(AssertionError, match=r"expected .*'new'.* observed .*'old'"):
         expect_dns_answer(cluster, pod_client("a1"), "web.", data=["new"])
+
+
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+def test_caches_may_keep_old_answers_longer_over_one_family(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    service, pod = cluster.create_service(), Pod("new", "", "a1", "a", {"IPv4": "new"})
+    assert family in cluster.backend.part(ServesDns).dns()
+    Forgetful(monkeypatch, old=0.6, ttl=1, family=family)
+    expect_dns_pods(cluster, service, {pod_client("a1"): {pod}})
+    Forgetful(monkeypatch, old=60, ttl=0, family=family)
+    with pytest.raises(AssertionError, match=r"expected .*'new'.* observed .*'old'"):
+        expect_dns_pods(cluster, service, {pod_client("a1"): {pod}})
 
 
 def test_answer_with_a_long_ttl_is_inconclusive(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
