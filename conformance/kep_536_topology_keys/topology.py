@@ -12,7 +12,6 @@ label selects the same endpoints as the rack label.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from trafficdist import (
@@ -46,10 +45,8 @@ Reached = Mapping[str, str] | Mapping[Client, str]
 
 def switch_on(cluster: Cluster, *components: Component) -> None:
     """Switch the gate on in these components, unless the cluster was booted with the gate on."""
-    booted = cluster.release
-    if not booted.gates.get(GATE):
-        for component in components:
-            cluster.restart(component, replace(booted, gates={**booted.gates, GATE: True}))
+    for component in components:
+        cluster.enable(GATE, component)
 
 
 def label_nodes(cluster: Cluster) -> None:

@@ -65,6 +65,16 @@ class Response:
         """Return the field errors of a Status with reason Invalid, each as `{"reason", "field", "message"}`."""
         return list((self.body.get("details") or {}).get("causes") or ())
 
+    @property
+    def outcome(self) -> str:
+        """Return "accepted", or the message of the refusal."""
+        return str(self.body.get("message") or "accepted") if self.code >= 400 else "accepted"
+
+    def named(self, field: str) -> str:
+        """Return a field if a cause names it, or else all fields that causes name."""
+        fields = [cause["field"] for cause in self.causes]
+        return field if field in fields else ", ".join(fields)
+
 
 class RefusedError(Exception):
     """The API server refused a request."""

@@ -8,7 +8,7 @@ import inspect
 import io
 import os
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib import resources
 from typing import Any
 
@@ -16,14 +16,13 @@ import pytest
 
 from harness.errors import DistrustError, NothingSelectedError, UsageError
 from harness.judging.exit_codes import MEANINGS, ExitCode
-from harness.judging.judge import Key
 from harness.model.requirements import Requirement
 from harness.plugin.recorder import parameters_of, requirement_of
 from harness.run.plan import check_names, reason_to_skip
 from harness.run.run import run_of
 from harness.run.signals import Signals
 from harness.run.suite_files import SUITE, place_of
-from harness.scenario.rehearsal import Foreseen, Rehearsable, rehearse
+from harness.scenario.rehearsal import Foreseeing, Rehearsable, rehearse
 from harness.settings.settings import Settings
 
 _PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
@@ -102,10 +101,11 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
     return _collected(suite).catalogue
 
 
-def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], Callable[[], Mapping[Key, Foreseen]]]:
+def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], Foreseeing]:
     """Return the catalogue, and a function that rehearses the cases of the published suite, and of no other suite."""
     found = _collected(suite)
-    return found.catalogue, functools.cache(lambda: rehearse(found.cases if suite == SUITE else ()))
+    cases = found.cases if suite == SUITE else ()
+    return found.catalogue, functools.cache(lambda run: rehearse(cases, run))
 
 
 def _collected(suite: str) -> _Collector:

@@ -10,6 +10,7 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from harness.judging.judge import Judged, Key
 from harness.judging.results import Result, left_out
 from harness.judging.statistics import DEFAULT_RATES, LAXEST, Rates
 from harness.judging.story import Compared, WindowStory
-from harness.judging.verdict import Expectation, SkipReason, Verdict, plans
+from harness.judging.verdict import AnyOf, Expectation, Expected, SkipReason, Verdict, plans
 from harness.model.files import files_in, links_in, sha256_of, sha256_of_folder
 from harness.model.garbage_collection import gc_paused
 from harness.model.requirements import Requirement
@@ -34,7 +35,8 @@ from harness.report.reactions import by_case, listed
 from harness.report.rejudged import HISTORIES, derive, differences, history_in
 from harness.run.folder import MARK, PAGE
 from harness.run.plan import Plan
-from harness.scenario.rehearsal import Foreseen
+from harness.scenario.measuring import PROMISED
+from harness.scenario.rehearsal import Foreseeing, Foreseen, RunFacts, fits
 
 NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 600.0
@@ -75,9 +77,6 @@ class Evidence:
     foreseen: Mapping[Key, Foreseen]
 
 
-Foreseeing = Callable[[], Mapping[Key, Foreseen]]
-
-
 def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
     """Return the reasons why the attestation of a report is refused, and a sentence about it, or "" without one.
 
@@ -88,7 +87,7 @@ def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
     return [Refusal("attestation", text)] if held is False else [], text
 
 
-def verify(folder: Path, catalogue: Sequence[Requirement], foreseen: Foreseeing = dict) -> list[Refusal]:
+def verify(folder: Path, catalogue: Sequence[Requirement], foreseen: Foreseeing = lambda _: {}) -> list[Refusal]:
     """Return the reasons why the report in a folder is refused. The result is empty if the report is accepted.
 
     `foreseen` returns what the cases of the suite expect, as far as it is known without a cluster.
@@ -102,7 +101,7 @@ def verify(folder: Path, catalogue: Sequence[Requirement], foreseen: Foreseeing 
 
 @gc_paused()
 def refusals(
-    folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement], foreseen: Foreseeing = dict
+    folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement], foreseen: Foreseeing = lambda _: {}
 ) -> list[Refusal]:
     """Return the reasons why a report is refused. The report was read from a folder, and matches its schema."""
     history = history_in(folder)
@@ -115,7 +114,9 @@ def refusals(
     known = conformance.with_levels(catalogue, report)
     derived = [each for each in judged.derived() if each.requirement.id in known]
     results = [Result(known[each.requirement.id], each.cases) for each in derived]
-    evidence = Evidence(folder, report, recorded, judged, known, results, causes.of(results), foreseen())
+    undeclared = frozenset(each["name"] for each in report["features"] if not each["declared"])
+    facts = RunFacts(undeclared, tuple(report["environment"].get("ipFamilies", ())))
+    evidence = Evidence(folder, report, recorded, judged, known, results, causes.of(results), foreseen(facts))
     found = [Refusal(name, text) for name, check in CHECKS.items() for text in check(evidence)]
     if any(each.check not in _OF_SUITE for each in found):
         return found
@@ -257,6 +258,11 @@ _PROMISE = re.compile(r"\bthe declared (\S+) s\b")
 
 def _expectations(run: Evidence) -> Iterator[str]:
     """Yield the cases that passed without everything that their tests are known to expect, in this order."""
+    for record in run.recorded.records:
+        for text, value in _ALWAYS.items() if record["kind"] == "comparison" else ():
+            if re.match(text, record["what"]) and record["expected"] != value:
+                yield f"{record['test']}: {value!r} is not expected of {record['what']}"
+    promises = bool(run.report["run"].get("convergesWithin"))
     for key, foreseen in run.foreseen.items() if not any(_suite(run)) else ():
         case, story = run.judged.cases.get(key), run.judged.stories.get(key)
         if case is None or story is None or case.derived.verdict != Verdict.PASSED:
@@ -264,21 +270,53 @@ def _expectations(run: Evidence) -> Iterator[str]:
         name = f"{key[0]}[{key[1]}]" if key[1] else key[0]
         checked: Sequence[tuple[str, Sequence[Any], Sequence[Any], Callable[[Any, Any], bool]]] = (
             ("window", foreseen.windows, story.windows, _is_window),
-            ("comparison", foreseen.compared, story.compared, _is_comparison),
+            (
+                "comparison",
+                [each for each in foreseen.compared if promises or PROMISED not in each[0]],
+                story.compared,
+                _is_comparison,
+            ),
         )
         for kind, expected, recorded, same in checked:
             left = iter(recorded)
             lost = (number for number, each in enumerate(expected, 1) if not any(same(each, found) for found in left))
             for number in itertools.islice(lost, 1):
                 yield f"{name}: the history lacks {kind} {number} of its test, or it expects something else"
+        for what, values in foreseen.left.items() if foreseen.complete else ():
+            if any(fits(what, each.what) and each.expected not in values for each in story.compared):
+                yield f"{name}: another value than the test expects is expected of{what}"
+
+
+_ALWAYS: Mapping[str, Any] = {
+    f".*{PROMISED}": True,
+    "wrong (answer by|first answer)": "none",
+    "connection of ": "Reached",
+    "outcomes that are wrong before, during and after a change": {},
+}
+"""Values that the harness itself expects, by a pattern of the text."""
 
 
 def _is_window(foreseen: tuple[Expectation, Rates], recorded: WindowStory) -> bool:
-    return recorded.expectation == foreseen[0] and recorded.plans == plans(*foreseen)
+    expected, rates = foreseen
+    as_planned = recorded.plans == plans(recorded.expectation, rates)
+    return (
+        as_planned
+        and expected.keys() == recorded.expectation.keys()
+        and all(_is_expected(each, recorded.expectation[client]) for client, each in expected.items())
+    )
+
+
+def _is_expected(foreseen: Expected, recorded: Expected) -> bool:
+    """Return whether a client's expectation is the foreseen one. It may be stricter, where a client keeps its pods."""
+    if isinstance(foreseen, AnyOf) and isinstance(recorded, AbstractSet):
+        return bool(recorded) and recorded <= foreseen.pods
+    return recorded == foreseen
 
 
 def _is_comparison(foreseen: tuple[str, Any], recorded: Compared) -> bool:
-    return foreseen[0] in recorded.what and recorded.expected == foreseen[1]
+    text, value = foreseen
+    right = recorded.expected in value if isinstance(value, frozenset) else recorded.expected == value
+    return right and fits(text, recorded.what)
 
 
 def _tests(run: Evidence) -> Iterator[str]:

@@ -50,6 +50,11 @@ class ComponentOperations:
         self.backend.releases.restore_left()
         self._replace(component, wanted, nodes)
 
+    def enable(self, gate: str, component: Component) -> None:
+        """Restart a component with a gate on, unless the cluster was booted with the gate on."""
+        if not self.release.gates.get(gate):
+            self.restart(component, replace(self.release, gates={**self.release.gates, gate: True}))
+
     def bring_to(self, component: Component, release: Release) -> None:
         """Replace a component by this release on all nodes where the component has a different release.
 

@@ -109,11 +109,9 @@ class MetricChanges:
     ) -> None:
         labels = labels or {}
         before = self._before.total(name, **labels)
-        chosen = ",".join(f"{key}={value or '(empty)'}" for key, value in labels.items())
-        of = f"the proxy on {self._node}" if self._node else self._component
         expect_eventually(
             self._cluster,
-            f"metric {name}{{{chosen}}} of {of} has {how}",
+            metric_text(self._component, self._node, how, name, labels),
             lambda: look(self._read().total(name, **labels) - before),
             explain=lambda: "\n".join(line for line in self._read().text.splitlines() if line.startswith(name)),
             **others,
@@ -121,6 +119,12 @@ class MetricChanges:
 
     def _read(self) -> Metrics:
         return self._cluster.metrics(self._component, self._node)
+
+
+def metric_text(component: Component, node: str, how: str, name: str, labels: Mapping[str, str]) -> str:
+    """Return the text of a comparison: how a metric of a component, or of the proxy on a node, has changed."""
+    chosen = ",".join(f"{key}={value or '(empty)'}" for key, value in labels.items())
+    return f"metric {name}{{{chosen}}} of {f'the proxy on {node}' if node else component} has {how}"
 
 
 def controller_metrics(cluster: Cluster) -> MetricChanges:

@@ -94,11 +94,14 @@ class Waited:
     silent: Path | None = None
 
 
+PROMISED = " became as expected within "
+
+
 def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
     """Expect a successful wait to have ended within the declared time, if there is one. Raises `AssertionError`."""
     if cluster.converges_within:
         in_time = waited.wrong_until <= cluster.converges_within * time_scale()
-        said = f"{what} became as expected within {limit(cluster)}"
+        said = f"{what}{PROMISED}{limit(cluster)}"
         late = f"Before the window: {waited.text}" if waited.text else f"it was wrong for {waited.wrong_until:.3f} s"
         doubt = delayed(waited.begin, waited.begin + waited.wrong_until, cluster.converges_within)
         cluster.expect_equal(said, expected=True, observed=in_time, explanation=late, unknown=doubt)

@@ -13,18 +13,28 @@ import itertools
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import orjson
+
 from harness.judging import verdict
 from harness.judging.statistics import DEFAULT_RATES, Rates
+from harness.judging.verdict import AnyOf, Evenly
+from harness.model.manifests import Port
+from harness.model.release import CONTROLLER
+from harness.model.requirements import Feature
 from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Pod
-from harness.scenario import concurrent_traffic, hints, traffic
+from harness.scenario import affinity, concurrent_traffic, dns_answers, eventual_state, hints, traffic, transitions
 from harness.scenario.concurrent_traffic import Question
+from harness.scenario.eventual_state import NO_SUCCESS, metric_text
+from harness.scenario.measuring import PROMISED
 from harness.scenario.paths import names
+from harness.scenario.record import Record
 from harness.scenario.service_address import Expected, Traffic, label
+from harness.scenario.transitions import LOSSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +47,45 @@ class Rehearsable:
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Foreseen:
     """The windows and comparisons of a case, and the rates of its windows that are not listed.
 
-    A comparison has a part of its text, and the expected value.
+    A comparison has a part of its text, for `fits`, and the expected value, or a set of right values. `left` has
+    the values of what must not change, which a history may compare again. `complete` is true if nothing is unknown.
     """
 
     windows: list[tuple[verdict.Expectation, Rates]] = field(default_factory=list)
     compared: list[tuple[str, Any]] = field(default_factory=list)
+    left: dict[str, list[Any]] = field(default_factory=dict)
     rates: frozenset[Rates] = frozenset()
+    complete: bool = False
 
 
-def rehearse(cases: Sequence[Rehearsable]) -> dict[tuple[str, str], Foreseen]:
-    """Rehearse the cases of a suite. Returns what each will expect, by requirement and parameters."""
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of a run: the features that the implementation does not declare, and the IP families."""
+
+    undeclared: frozenset[str] = frozenset()
+    families: tuple[str, ...] = ("IPv4", "IPv6")
+
+
+Foreseeing = Callable[[RunFacts], Mapping[tuple[str, str], Foreseen]]
+"""A function that returns what each case of a run expects, by requirement and parameters."""
+
+
+def rehearse(cases: Sequence[Rehearsable], run: RunFacts) -> dict[tuple[str, str], Foreseen]:
+    """Rehearse the cases of a suite for a run. Returns what each will expect, by requirement and parameters."""
     packages = tuple({each.test.__module__.partition(".")[0] for each in cases})
     found = {}
     for each in cases:
         found[each.requirement, each.parameters] = Foreseen(rates=frozenset(_rates(each.test, packages)))
     with _replaced([each.test for each in cases], packages):
         for each in cases:
+            cluster = _Cluster(found[each.requirement, each.parameters], run)
             with contextlib.suppress(_OnlyOnAClusterError, Exception):
-                each.test(three_zones=_Cluster(found[each.requirement, each.parameters]), **each.arguments)
+                each.test(three_zones=cluster, **each.arguments)
+                cluster.foreseen.complete = not cluster.gaps
     return found
 
 
@@ -90,37 +117,65 @@ class _Unknown:
     def __exit__(self, *_: object) -> None:
         pass
 
+    def __format__(self, _: str) -> str:
+        return _GAP
+
+
+_GAP = "\ufffc"
+"""The place of an unknown value in a text."""
+
+
+def fits(foreseen: str, text: str) -> bool:
+    """Return whether a text contains the foreseen one, with any values in its gaps."""
+    at = 0
+    for part in foreseen.split(_GAP):
+        at = text.find(part, at) + len(part)
+        if at < len(part):
+            return False
+    return True
+
 
 _QUESTIONS = (
-    *("bool", "iter", "len", "contains", "hash", "str", "repr", "format", "int", "float", "index", "setitem"),
+    *("bool", "iter", "len", "contains", "hash", "str", "repr", "int", "float", "index", "setitem"),
     *("eq", "ne", "lt", "le", "gt", "ge", "add", "radd", "sub", "rsub", "mul", "or", "ror", "and", "rand"),
 )
 for _question in _QUESTIONS:
     setattr(_Unknown, f"__{_question}__", _end)
 
-_ADDRESSES: Mapping[str, Any] = {"IPv4": _Unknown(), "IPv6": _Unknown()}
 
-
+@dataclass(eq=False)
 class _Service(_Unknown):
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
+    namespace: str = _GAP
+    ports: Any = field(default_factory=_Unknown)
 
 
 class _Cluster(_Unknown):
     """The stand-in. It has the methods of a cluster whose results determine an expectation."""
 
-    def __init__(self, foreseen: Foreseen) -> None:
+    namespace = _GAP
+    generation = None  # a run that generates cases cannot be certified
+
+    def __init__(self, foreseen: Foreseen, run: RunFacts) -> None:
         self.foreseen = foreseen
+        self.gaps = False  # whether an expected value is unknown
+        self.families = run.families
         self.topology = THREE_ZONES
+        self._undeclared = run.undeclared
+        self.record = Record("")
         self._numbers = itertools.count(1)
         self._pods: set[str] = set()
+
+    def claims(self, feature: Feature) -> bool:
+        return feature.name not in self._undeclared
 
     def next_number(self) -> int:
         return next(self._numbers)
 
-    def create_service(self, name: str = "", **_: object) -> _Service:
+    def create_service(self, name: str = "", *, ports: Sequence[Port] | None = None, **_: object) -> _Service:
         number = self.next_number()
-        return _Service(name or f"web-{number}")
+        service = _Service(name or f"web-{number}")
+        return service if ports is None else replace(service, ports=tuple(ports))
 
     def run_servers(self, on: Sequence[str], **_: object) -> list[Pod]:
         pods = []
@@ -128,39 +183,216 @@ class _Cluster(_Unknown):
             every = itertools.chain([node], (f"{node}-{number}" for number in itertools.count(2)))
             name = next(each for each in every if each not in self._pods)
             self._pods.add(name)
-            pods.append(Pod(name, "", node, self.topology.node(node).zone, _ADDRESSES))
+            addresses: dict[str, Any] = {family: _Unknown() for family in self.families}
+            pods.append(Pod(name, "", node, self.topology.node(node).zone, addresses))
         return pods
 
     def delete_pod(self, pod: Pod) -> None:
         self._pods.remove(pod.name)
 
+    def expect_equal(self, what: str, *, expected: Any, **_: object) -> None:
+        """Note a comparison if its value is known."""
+        values = expected if isinstance(expected, frozenset) else [expected]
+        try:
+            known = [orjson.loads(orjson.dumps(each)) for each in values]
+        except TypeError:
+            self.gaps = True
+        else:
+            if _GAP not in repr(known):
+                self.foreseen.compared.append((what, frozenset(values) if len(known) > 1 else known[0]))
+
+    def expect_within(self, what: str, fewest: float, most: float | None, **_: object) -> None:
+        self.expect_equal(what, expected=[fewest, most])
+
+    def opens(self, expected: verdict.Expectation, rates: Rates = DEFAULT_RATES) -> None:
+        if _GAP not in "".join(expected):
+            self.foreseen.windows.append((expected, rates))
+
+    def leaves(self, what: str, value: Any) -> None:
+        self.foreseen.left.setdefault(f"{what}, left alone", []).append(value)
+
 
 # What expectations note
 
 
-def _traffic(cluster: _Cluster, _: object, expected: Traffic, *, rates: Rates = DEFAULT_RATES, **__: object) -> None:
-    cluster.foreseen.windows.append(({label(who): _names(what) for who, what in expected.items()}, rates))
+def _traffic(
+    cluster: _Cluster, service: _Service, expected: Traffic, *, rates: Rates = DEFAULT_RATES, **_: Any
+) -> None:
+    cluster.opens({label(who): _names(what) for who, what in expected.items()}, rates)
+    cluster.expect_equal(f"traffic of service {service.name}{PROMISED}", expected=True)
+    cluster.record.answered.add(service.name)
 
 
 def _concurrent_traffic(
-    cluster: _Cluster, questions: Sequence[Question], *, rates: Rates = DEFAULT_RATES, **_: object
+    cluster: _Cluster, asked: Sequence[Question], *, rates: Rates = DEFAULT_RATES, timed: bool = True, **_: Any
 ) -> None:
-    cluster.foreseen.windows.extend(
-        ({f"{label(who)} in {each.name}": _names(what) for who, what in each.expected.items()}, rates)
-        for each in list(questions)
-        if not each.kept
-    )
+    for each in asked:
+        expected = {f"{label(who)} in {each.name}": _names(what) for who, what in each.expected.items()}
+        if each.kept:
+            expected = {who: AnyOf(what) if isinstance(what, frozenset) else what for who, what in expected.items()}
+        cluster.opens(expected, rates)
+    if timed:
+        cluster.expect_equal(f"traffic of {'; '.join(each.name for each in asked)}{PROMISED}", expected=True)
+    _answered(cluster, asked)
 
 
-def _hints(cluster: _Cluster, service: _Service, expected: Mapping[str, Any], **_: object) -> _Unknown:
-    cluster.foreseen.compared.append((f" endpoints and hints of service {service.name} ", hints.table(expected)))
+def _first_answers(cluster: _Cluster, asked: Sequence[Question]) -> None:
+    cluster.expect_equal("wrong first answer", expected="none")
+    _answered(cluster, asked)
+
+
+def _answered(cluster: _Cluster, asked: Sequence[Question]) -> None:
+    cluster.record.answered.update(each.service.name for each in asked)
+
+
+@contextlib.contextmanager
+def _traffic_during(
+    cluster: _Cluster, asked: Sequence[Question], *, answered: Sequence[Question] = (), **_: Any
+) -> Iterator[None]:
+    yield
+    if any(each.expected for each in (*asked, *answered)):
+        cluster.expect_equal("outcomes that are wrong before, during and after a change", expected={})
+
+
+def _affinity(cluster: _Cluster, service: _Service, allowed: Mapping[Any, AbstractSet[Pod]], **_: Any) -> _Unknown:
+    _traffic(cluster, service, allowed)
+    cluster.foreseen.windows[-1] = ({label(who): AnyOf(names(pods)) for who, pods in allowed.items()}, DEFAULT_RATES)
     return _Unknown()
 
 
-def _hint_counts(cluster: _Cluster, service: _Service, expected: Mapping[str, int], **_: object) -> _Unknown:
-    text = f" endpoints of service {service.name} by the zone of their hints"
-    cluster.foreseen.compared.append((text, dict(sorted(expected.items()))))
+def _shares(kind: Callable[[Any], Any]) -> Callable[..., None]:
+    def note(cluster: _Cluster, _: object, expected: Mapping[Any, AbstractSet[Pod]]) -> None:
+        cluster.expect_equal("wrong answer by ", expected="none")
+        cluster.opens({label(who): kind(names(pods)) for who, pods in expected.items()})
+
+    return note
+
+
+def _no_overload(cluster: _Cluster, _: object, clients: Sequence[str], zones: Mapping[str, Any], **__: Any) -> None:
+    every = {pod for each in zones.values() for pod in each}
+    _shares(AnyOf)(cluster, None, dict.fromkeys(clients, every))
+
+
+@contextlib.contextmanager
+def _no_loss(
+    cluster: _Cluster, _: object, *, from_: Sequence[Any], allowed: AbstractSet[Pod], **__: Any
+) -> Iterator[_Unknown]:
+    cluster.expect_equal("wrong answer by ", expected="none")
+    cluster.opens({label(who): AnyOf(names(allowed)) for who in from_}, LOSSES)
+    yield _Unknown()
+
+
+def _flow(first: str, last: str) -> Callable[..., Any]:
+    """Return what an open connection or flow notes before and after the block. An empty text notes nothing."""
+
+    @contextlib.contextmanager
+    def note(cluster: _Cluster, service: _Service, who: Any, pod: Any = None, **given: Any) -> Iterator[None]:
+        before, after = given.get("before", pod), given.get("after", pod)
+        if first:
+            cluster.expect_equal(f"connection of {who} to {service.name}", expected="Reached")
+            cluster.expect_equal(f"{first} of {who}", expected=before.name)
+        yield
+        pods = after if isinstance(after, AbstractSet) else {after} - {None}
+        cluster.expect_equal(f"{last} of {who}", expected=names(pods) or frozenset({"TimedOut", "Refused"}))
+
+    return note
+
+
+def _hints(cluster: _Cluster, service: _Service, expected: Mapping[str, Any], **_: Any) -> _Unknown:
+    cluster.expect_equal(f" endpoints and hints of service {service.name} ", expected=hints.table(expected))
+    cluster.leaves(f"the IPv{_GAP} endpoints of service {service.name}", hints.table(expected))
     return _Unknown()
+
+
+def _hint_counts(cluster: _Cluster, service: _Service, expected: Mapping[str, int], **_: Any) -> _Unknown:
+    counts = dict(sorted(expected.items()))
+    cluster.expect_equal(f" endpoints of service {service.name} by the zone of their hints", expected=counts)
+    cluster.leaves(f"the IPv{_GAP} hints of service {service.name}", counts)
+    return _Unknown()
+
+
+def _min_hint_counts(cluster: _Cluster, service: _Service, _: object, *, endpoints: int, **__: Any) -> _Unknown:
+    what = f" endpoints of service {service.name}, and counts of zones with fewer than allowed"
+    cluster.expect_equal(what, expected={"in all": endpoints})
+    cluster.gaps = True  # the counts that are left alone
+    return _Unknown()
+
+
+def _conditions(cluster: _Cluster, _: object, expected: Mapping[str, Any], **__: Any) -> None:
+    for pod, conditions in expected.items():
+        cluster.expect_equal(f"ready, serving, terminating of {pod}", expected=conditions)
+
+
+@contextlib.contextmanager
+def _writes(cluster: _Cluster, service: _Service, event: str, *, at_most: int | None = None) -> Iterator[None]:
+    yield
+    if at_most is not None:
+        cluster.expect_within(f"writes of slices of service {service.name} when {event}", 0, at_most)
+
+
+def _eventually(cluster: _Cluster, what: str, _: object, *, expected: Any, stays: bool = False, **__: Any) -> None:
+    cluster.expect_equal(what, expected=expected)
+    if stays and not isinstance(expected, Mapping):  # whose text depends on an order
+        cluster.leaves(what, str(expected))
+
+
+def _condition(cluster: _Cluster, service: _Service, kind: str, status: str | None) -> _Unknown:
+    _eventually(cluster, f"condition {kind} of service {service.name}", None, expected=status, stays=True)
+    return _Unknown()
+
+
+@contextlib.contextmanager
+def _running(cluster: _Cluster, component: str) -> Iterator[None]:
+    cluster.expect_equal(f"the {component}", expected="runs")
+    yield
+    cluster.expect_equal(f"the {component}", expected="runs")
+
+
+class _Metrics:
+    """Notes changes of metrics."""
+
+    def __init__(self, cluster: _Cluster, node: str = "") -> None:
+        self._cluster, self._node = cluster, node
+
+    def expect(self, name: str, labels: Mapping[str, str] | None = None, *, by: int) -> None:
+        text = metric_text(CONTROLLER, self._node, "changed by", name, labels or {})
+        self._cluster.expect_equal(text, expected=by)
+
+    def expect_growth(self, name: str, labels: Mapping[str, str] | None = None, **_: object) -> None:
+        self._cluster.expect_equal(metric_text(CONTROLLER, self._node, "grown", name, labels or {}), expected=True)
+
+
+def _http_answer(
+    cluster: _Cluster,
+    _: object,
+    to: tuple[str, int],
+    path: str,
+    *,
+    code: int | None,
+    body: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> None:
+    expected = {"code": code, **(body or {}), **(headers or {})} if code else NO_SUCCESS
+    cluster.expect_equal(f"answer to GET :{to[1]}{path} on {to[0]}", expected=expected)
+
+
+def _dns_pods(
+    cluster: _Cluster, service: _Service, expected: Mapping[Any, AbstractSet[Pod]], *, kind: str = "A"
+) -> None:
+    told = {str(who): sorted(each.name for each in pods) for who, pods in expected.items()}
+    for _ in range(1 + dns_answers.AGAIN):
+        cluster.expect_equal(f"{kind} records of service {service.name} by client", expected=told)
+
+
+def _dns_answer(cluster: _Cluster, _: object, name: str, kind: str = "A", **fields: Any) -> None:
+    fields.pop("query", None)
+    _eventually(cluster, f"answer to {kind} {name}", None, expected=dns_answers.plain_fields(fields))
+
+
+def _locators(cluster: _Cluster, expected: Mapping[str, Any]) -> None:
+    fields = sorted({field for each in expected.values() for field in each})
+    wanted = {name: {field: each.get(field) for field in fields} for name, each in expected.items()}
+    _eventually(cluster, f"PodLocators of pods {', '.join(expected) or '(none)'}", None, expected=wanted, stays=True)
 
 
 def _names(what: Expected) -> verdict.Expected:
@@ -169,9 +401,32 @@ def _names(what: Expected) -> verdict.Expected:
 
 _NOTED: Mapping[Any, Callable[..., Any]] = {
     traffic.expect_traffic: _traffic,
+    traffic.expect_even_shares: _shares(Evenly),
+    traffic.expect_all_under_load: _shares(frozenset),
+    traffic.expect_any_under_load: _shares(AnyOf),
+    traffic.expect_no_overload: _no_overload,
     concurrent_traffic.expect_concurrent_traffic: _concurrent_traffic,
+    concurrent_traffic.expect_concurrent_first_answers: _first_answers,
+    concurrent_traffic.expect_traffic_during: _traffic_during,
+    affinity.expect_affinity: _affinity,
+    transitions.expect_no_loss: _no_loss,
+    transitions.expect_flow_survives: _flow("server of the new connection", "server of the open connection"),
+    transitions.expect_flow_moves: _flow("first server of the flow", "server of the flow"),
+    transitions.expect_flow_answered: _flow("", "server of the flow"),
     hints.expect_hints: _hints,
     hints.expect_hint_counts: _hint_counts,
+    hints.expect_min_hint_counts: _min_hint_counts,
+    hints.expect_conditions: _conditions,
+    hints.expect_writes: _writes,
+    eventual_state.expect_eventually: _eventually,
+    eventual_state.expect_condition: _condition,
+    eventual_state.expect_running: _running,
+    eventual_state.controller_metrics: _Metrics,
+    eventual_state.proxy_metrics: _Metrics,
+    eventual_state.expect_http_answer: _http_answer,
+    dns_answers.expect_dns_pods: _dns_pods,
+    dns_answers.expect_dns_answer: _dns_answer,
+    dns_answers.expect_locators: _locators,
 }
 
 

@@ -46,6 +46,8 @@ from harness.scenario.service_address import ClientRef, in_words, named, service
 
 INTERVAL = 0.004  # seconds between two probes of a client
 BEFORE = 10  # probes of each client before the block begins
+# A change of a few milliseconds may affect only one client.
+LOSSES = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)
 PATIENCE = 30.0  # time limit for the required number of probes, in seconds before the time scale
 
 
@@ -95,9 +97,7 @@ def expect_no_loss(
     paths = [target.path(who, AnyOf(names(allowed))) for who in from_]
     expect_first_answers(cluster, paths, f"answer by {target}", f"an answer by {target}")
     title = f"{target}, through changes"
-    # A change of a few milliseconds may affect only one client.
-    rates = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)
-    window = cluster.window(title, paths, rates)
+    window = cluster.window(title, paths, LOSSES)
     recording = cluster.backend.part(Probing).record(INTERVAL, [path.probes(1)[0] for path in paths])
     flow = BlockTraffic(recording, len(paths), window.plans[paths[0].label].samples)
     try:

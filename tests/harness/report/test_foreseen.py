@@ -15,6 +15,7 @@ from tests.harness.backends.verdicts import trafficdist
 from tests.harness.report.forged import Forged
 
 TRAFFIC, HINTS = "KEP-3015/node-then-zone-then-anywhere", "KEP-3015/prefer-same-zone-hints-the-own-zone"
+FLOW, API = "SERVICE/udp-flow-leaves-a-removed-endpoint", "KEP-4444/api-stores-the-field"
 COMPARED = {"limits", "expectations"}
 
 Change = Callable[[dict[str, Any]], dict[str, Any] | None]
@@ -22,9 +23,9 @@ Change = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 @pytest.fixture(scope="module", params=["1", "2"])
 def original(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Forged:
-    """Return a run of two requirements with the draws of a seed."""
+    """Return a run of four requirements with the draws of a seed."""
     folder = tmp_path_factory.mktemp("run")
-    chosen = [f"--run-test={each}" for each in (TRAFFIC, HINTS)]
+    chosen = [f"--run-test={each}" for each in (TRAFFIC, HINTS, FLOW, API)]
     ended = trafficdist("run", *chosen, "-n0", f"--seed={request.param}", f"--output-dir={folder}")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     report = yaml.safe_load((folder / "report.yaml").read_text(encoding="utf-8"))
@@ -39,8 +40,8 @@ def run(original: Forged) -> Forged:
 
 def test_run_is_what_its_tests_expect(run: Forged) -> None:
     assert COMPARED.isdisjoint(run.checks())
-    assert {each["test"] for each in run.records("window")} == {TRAFFIC}
-    assert HINTS in {each["test"] for each in run.records("comparison")}
+    assert TRAFFIC in {each["test"] for each in run.records("window")}
+    assert {each["test"] for each in run.records("comparison")} == {TRAFFIC, HINTS, FLOW, API}
 
 
 def replaced(old: str, new: str, *kinds: str) -> Change:
@@ -70,6 +71,12 @@ def without(kind: str) -> Change:
     return lambda record: None if record.get("window") and record["kind"] in (kind, "observed", "judged") else record
 
 
+def fitted(text: str, value: Any) -> Change:
+    """Return a change of the expected and the observed value of comparisons with this text."""
+    found = {"expected": value, "observed": value}
+    return lambda record: {**record, **found} if record["kind"] == "comparison" and text in record["what"] else record
+
+
 FITTED: dict[str, tuple[str, Change]] = {
     "a wrong pod answers and is expected": ("expectations", exchanged),
     "wrong hints are expected": ("expectations", replaced("zones=b", "zones=a", "comparison")),
@@ -78,6 +85,12 @@ FITTED: dict[str, tuple[str, Change]] = {
         "expectations",
         lambda record: None if "endpoints and hints of" in record.get("what", "") else record,
     ),
+    "hints change later and are expected to": ("expectations", fitted(", left alone", {"p1": "zones=c"})),
+    "a change is late and is expected to be": ("expectations", fitted(" became as expected within ", False)),
+    "a flow stays and is expected to": ("expectations", fitted("server of the flow ", "gone")),
+    "a flow was never open": ("expectations", fitted("connection of ", "TimedOut")),
+    "a refusal is expected": ("expectations", fitted("answer to ", "refused")),
+    "a lost field is expected": ("expectations", fitted("read back", None)),
     "the window has a rate of other requirements": ("limits", replaced('"leak": 0.05', '"leak": 0.5', "window")),
 }
 
