@@ -258,7 +258,7 @@ _PROMISE = re.compile(r"\bthe declared (\S+) s\b")
 
 def _expectations(run: Evidence) -> Iterator[str]:
     """Yield the cases that passed without everything that their tests are known to expect, in this order."""
-    for record in run.recorded.records:
+    for record in run.recorded.records if run.foreseen else ():
         for text, value in _ALWAYS.items() if record["kind"] == "comparison" else ():
             if re.match(text, record["what"]) and record["expected"] != value:
                 yield f"{record['test']}: {value!r} is not expected of {record['what']}"

@@ -151,7 +151,7 @@ def forged(
     folder = Path(shutil.copytree(kept.folder, tmp_path / "run"))
     report = yaml.safe_load((folder / "report.yaml").read_text(encoding="utf-8"))
     lines = (folder / "run.jsonl").read_bytes().splitlines(keepends=True)
-    return Forged(folder, report, lines, kept.requirements, lambda: FORESEEN)
+    return Forged(folder, report, lines, kept.requirements, lambda _: FORESEEN)
 
 
 @pytest.fixture
