@@ -1,4 +1,4 @@
-"""List all Services of a cluster that request topology, one per line. Services with unmet requests show the reason."""
+"""List the Services of a cluster that request topology or fail, one per line, with the reason if they fall short."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from rich.table import Table
 from explain.causes import many
 from explain.cluster import Cluster
 from explain.diagnosis import diagnose
-from explain.text import answer
-from explain.wish import wish_of
+from explain.text import answer, fields
 from harness.model.escaping import for_json, for_line, for_markdown
 from reference.endpointslice.hints import topology_annotation
 from reference.proxy.objects import UNREADABLE
@@ -27,7 +26,7 @@ _HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "remedy"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One Service: its request, the number of nodes that do not meet it, the first cause, and the remedy."""
+    """One Service: its request or "", the number of nodes that do not meet it, the first cause, and the remedy."""
 
     service: str
     asks: str
@@ -41,14 +40,14 @@ class Row:
     @property
     def cells(self) -> tuple[str, ...]:
         why = f"{self.says} [{self.cause}]" if self.cause else self.says
-        return self.service, self.asks, str(self.missed), why, self.remedy
+        return self.service, self.asks or "nothing", str(self.missed), why, self.remedy
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Services with a request, sorted by affected nodes. `silent` is the number of Services without a request.
+    """Services with a request, and those that fail, sorted by affected nodes.
 
-    `nodes` is None if the nodes were not read.
+    `silent` is the number of Services without a request. `nodes` is None if the nodes were not read.
     """
 
     rows: tuple[Row, ...]
@@ -58,7 +57,7 @@ class Overview:
 
     @property
     def wanting(self) -> int:
-        """The number of Services whose request at least one node does not meet."""
+        """The number of Services that fail on some node, or do not get what they request."""
         return sum(each.wanting for each in self.rows)
 
     @property
@@ -68,34 +67,27 @@ class Overview:
 
     @property
     def total(self) -> str:
-        asking, pairs = len(self.rows), sum(each.missed for each in self.rows if each.wanting)
+        asking = [each for each in self.rows if each.asks]
+        unmet, failing = sum(each.wanting for each in asking), len(self.rows) - len(asking)
         of = " that EndpointSlices name (nodes were not read)"
         if self.nodes is not None:
-            of = f": {pairs} of {many(asking * self.nodes, 'pair')} of a Service and a node"
+            pairs = sum(each.missed for each in asking if each.wanting)
+            of = f": {pairs} of {many(len(asking) * self.nodes, 'pair')} of a Service and a node"
         return (
-            f"{self.wanting} of {many(asking, 'Service', 'that requests/that request')} topology "
-            f"{'does' if self.wanting == 1 else 'do'} not get it on all nodes{of}; "
-            f"Services without a preference: {self.silent}"
+            f"{unmet} of {many(len(asking), 'Service', 'that requests/that request')} topology "
+            f"{'does' if unmet == 1 else 'do'} not get it on all nodes{of}; "
+            f"Services without a preference: {self.silent}{f', of which {failing} fail' if failing else ''}"
         )
 
 
 def overview(cluster: Cluster, namespace: str = "") -> Overview:
     known = [each for each in cluster.objects.services if namespace in {"", each["metadata"].get("namespace")}]
-    asking = [each for each in known if _asks(each, cluster)]
-    rows = sorted(
-        (_row(each, cluster) for each in asking), key=lambda each: (not each.wanting, -each.missed, each.service)
-    )
+    every = [_row(each, cluster) for each in known]
+    rows = [each for each in every if each.asks or each.failing]
+    rows.sort(key=lambda each: (not each.wanting, -each.missed, each.service))
     unread = tuple(f"{name} were not read: {why}" for name, why in sorted(cluster.objects.unread.items()))
     nodes = None if "nodes" in cluster.objects.unread else len(cluster.nodes)
-    return Overview(tuple(rows), len(known) - len(asking), nodes, unread)
-
-
-def _asks(service: Any, cluster: Cluster) -> bool:
-    """Return whether a Service requests topology-aware routing, even with an unknown value."""
-    try:
-        return wish_of(service, cluster.features) != ""
-    except (*UNREADABLE, AttributeError):
-        return True
+    return Overview(tuple(rows), sum(not each.asks for each in every), nodes, unread)
 
 
 def _row(service: Any, cluster: Cluster) -> Row:
@@ -108,6 +100,7 @@ def _row(service: Any, cluster: Cluster) -> Row:
         asks = str("internalTrafficPolicy Local" if found.wish == "local" else by_key or "the zone, in vain")
     except (*UNREADABLE, AttributeError) as error:
         return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True, failing=True)
+    asks = asks if found.wish else ""
     if not found.wanting:
         return Row(name, asks, 0, answer(found))
     assert found.reason is not None, "each route that falls short has a finding"
@@ -131,7 +124,7 @@ def _text(view: Overview) -> str:
 
 def _json(view: Overview) -> str:
     rows = [asdict(each) for each in view.rows]
-    counts = {"silent": view.silent, "nodes": view.nodes, "wanting": view.wanting, "unread": view.unread}
+    counts = fields(view, "silent nodes wanting failing unread")
     return json.dumps({"services": rows, **counts}, indent=2, ensure_ascii=False)
 
 

@@ -120,7 +120,7 @@ def _differ(first: Answers, other: Answers) -> Iterator[str]:
             yield f"{one.name}, --all: {one.row} and {two.row}"
         if one.codes[0] != two.codes[0]:
             yield f"{one.name}: the exit codes differ"
-    for key in ("silent", "nodes", "wanting"):
+    for key in ("silent", "nodes", "wanting", "failing"):
         if first.overview[key] != other.overview[key]:
             yield f"--all, {key}: {first.overview[key]} and {other.overview[key]}"
 
@@ -179,7 +179,7 @@ def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
         "text and JSON have one headline": answer.text.splitlines()[0] == f"Service {answer.name}: {says}",
         "the text's causes": _causes(answer.text) == [(each["severity"], each["id"]) for each in told["causes"]],  # type: ignore[attr-defined,index]
         "the text's table": _table(answer.text) == [_cells(each) for each in routes],
-        "only Services that ask are in --all": (row is not None) == asks,
+        "only Services that ask or fail are in --all": (row is not None) == (asks or bool(failing)),
     }
     if row is not None:
         line = (row["says"], row["missed"], row["wanting"], row["failing"])
@@ -191,7 +191,8 @@ def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
     if answers.codes != (int(bool(wanting)), int(bool(failed)), 0):
         yield f"--all ends with {answers.codes}, but {wanting} Services do not get what they ask for"
     counts = (answers.overview["wanting"], answers.overview["silent"])
-    if counts != (wanting, len(answers.services) - len(rows)):
+    silent = [each for each in seen.services if not _wish(each)]
+    if counts != (wanting, len(silent)):
         yield f"--all counts {counts}"
 
 

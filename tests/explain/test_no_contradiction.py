@@ -40,6 +40,7 @@ def contradictions(seen: Objects) -> list[str]:
         "no cause weighs more than the routes": not [
             each for each in found.findings if each.cause.weight <= CROSSES and not unmet
         ],
+        "the overview has a Service that asks or fails": (row is not None) == bool(found.wish or failing),
         "the overview counts the same nodes": row is None or (row.missed, row.wanting) == (len(unmet), bool(unmet)),
         "the overview says the same": row is None or row.says == said,
     }

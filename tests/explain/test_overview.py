@@ -34,7 +34,9 @@ from tests.explain.building import (
     pod,
     proxy,
     service,
+    unhinted,
 )
+from tests.explain.rows import NODE_PORT
 
 
 def named(name: str, of: Object) -> Object:
@@ -67,6 +69,17 @@ def test_services_with_most_problems_come_first_and_those_without_a_preference_a
     ]
     assert (view.wanting, view.silent) == (2, 1)
     assert "2 of 3 Services that request topology do not get it on all nodes: 6 of 15 pairs" in view.total
+
+
+def test_failing_service_is_shown_although_it_asks_for_nothing(tmp_path: Path) -> None:
+    asked = service({}, asks="", type="NodePort", externalTrafficPolicy="Local", ports=NODE_PORT)
+    files.write(objects(asked, of_slice(*unhinted("a1", "b1", "c1"))), tmp_path)
+    codes = [run("--all", "--from", str(tmp_path), "--fail-on", each).exit_code for each in ("crossing", "failing")]
+    (row,) = overview(Cluster(dump.read(str(tmp_path)), "released")).rows
+    assert (row.asks, row.missed, row.cause, codes) == ("", 2, "external-clients-dropped", [1, 1])
+    said = run("--all", "--from", str(tmp_path)).stdout
+    assert "0 of 0 Services that request topology do not get it on all nodes" in said
+    assert "Services without a preference: 1, of which 1 fail" in said
 
 
 def test_overview_can_be_limited_to_one_namespace() -> None:
