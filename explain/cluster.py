@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property, lru_cache
+from typing import Literal
 
-from explain.components import API_SERVER, CONTROLLER, PROXY
+from explain.components import API_SERVER, CONTROLLER, PROXY, Proof, proof
 from explain.objects import CALICO, Objects, kubelet_version
 from explain.programs import Program, numbers_of, program_of
 from harness.api.client import Object
@@ -40,7 +41,8 @@ class Node:
     """A node, with its zone ("" if missing), its program, and the CPU that CPU-based hints count.
 
     `version` is the release of kube-proxy that is predicted there. `counts` is true if the node is ready and not a
-    control plane node. `milli_cpu` is 0 if it is unknown. `age` says why this release is predicted.
+    control plane node. `milli_cpu` is 0 if it is unknown. `age` says why this release is predicted. `doubt` is set if
+    rules of the node may be old or missing, because its proxy is not ready or no pod of a proxy is on it.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Node:
     age: str
     counts: bool
     milli_cpu: int
-    proxy_ready: bool = True
+    doubt: Literal["", "unready", "missing"] = ""
     ready: bool = True
 
     @property
@@ -72,9 +74,12 @@ class LateLabel:
 
 
 class Cluster:
-    """The objects of a cluster, indexed. `features` are those of the controller, according to its metrics."""
+    """The objects of a cluster, indexed. `features` are those of the controller, according to its metrics.
 
-    def __init__(self, objects: Objects, follow: Reading) -> None:
+    `proven` is what the objects prove about its release, if nothing else tells it (or what they did before `--if`).
+    """
+
+    def __init__(self, objects: Objects, follow: Reading, proven: Proof | None = None) -> None:
         self.objects = objects
         images = [_image(each, CONTROLLER) for each in objects.managers]
         self.controller_image = min(filter(None, images), default="")
@@ -82,7 +87,10 @@ class Cluster:
         versions = {f"API server {objects.version}": objects.version, f"kubelet {kubelet}": kubelet}
         self.known_by = next((name for name, each in versions.items() if each), "")
         tag = self.controller_image.rpartition(":")[2]
-        version = version_of(tag) or version_of(objects.version) or version_of(kubelet) or NEWEST
+        known = version_of(tag) or version_of(objects.version)
+        self.proven = proven or (Proof() if known else proof(objects.services, objects.endpointslices))
+        self.known_at_least = "" if known else self._at_least(kubelet)
+        version = known or max(version_of(kubelet) or NEWEST, self.proven.version)
         gates = objects.gates.get(API_SERVER, {})  # all components are assumed to agree about topology keys
         self._keys = {name: on for name, on in gates.items() if name == "ServiceTopology"}
         self.features = _features(version, {**self._keys, **objects.gates.get(CONTROLLER, {})}, follow)
@@ -93,6 +101,12 @@ class Cluster:
                 self.slices[each["metadata"].get("namespace", ""), name].append(each)
         self.behaviour = lru_cache(self._behaviour)
         self._pods: dict[ServiceName, dict[str, list[Object]]] = {}  # pods by namespace and label
+
+    def _at_least(self, kubelet: str) -> str:
+        """Return what is known of a control plane whose release nothing tells. Kubelets are never newer than it."""
+        known = Proof(version_of(kubelet) or OLDEST, f"kubelet {kubelet}")
+        known = max(known, self.proven, key=lambda each: each.version)
+        return f"not known, at least 1.{known.version[1]} ({known.by})" if known.version > OLDEST else ""
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
@@ -113,15 +127,19 @@ class Cluster:
         programs = dict.fromkeys(each.program for each in self.nodes.values() if each.program.is_other)
         return {one: [name for name, each in self.nodes.items() if each.program == one] for one in programs}
 
-    @cached_property
-    def ill(self) -> Sequence[str]:
-        """The nodes whose proxy is not ready."""
-        return [name for name, each in self.nodes.items() if not each.proxy_ready]
+    def in_doubt(self, doubt: str) -> Sequence[str]:
+        """Return the nodes whose proxy is not ready ("unready"), or that have none while others have ("missing")."""
+        return [name for name, each in self.nodes.items() if each.doubt == doubt]
 
     @cached_property
     def uncertain(self) -> tuple[str, ...]:
-        """The nodes of programs of which it is not known whether they follow hints."""
-        return tuple(name for name, each in self.nodes.items() if not each.program.reads)
+        """The nodes of which it is not known what their program does, or whether one serves Services there."""
+        return tuple(name for name, each in self.nodes.items() if each.doubt or not each.program.reads)
+
+    @cached_property
+    def has_programs(self) -> bool:
+        """True if a pod of a program that serves Services was seen on some node."""
+        return any(program.name for program, _ in self._programs.values())
 
     def _node(self, node: Object) -> Node:
         name, kubelet = str(node["metadata"]["name"]), kubelet_version(node)
@@ -135,7 +153,7 @@ class Cluster:
             f"as old as {known_by}" if known_by else "of a current release",
             counts(node, self.features),
             milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))),
-            proxy is None or is_ready(proxy),
+            "unready" if proxy and not is_ready(proxy) else "missing" if not proxy and self.has_programs else "",
             _is_node_ready(node),
         )
 
@@ -231,11 +249,11 @@ class Cluster:
         lasts = timedelta(seconds=int(self._lease.get("leaseDurationSeconds") or 15))
         return not self._lease.get("holderIdentity") or bool(renewed and now and now > renewed + _PATIENCE * lasts)
 
-    def log_of_proxy(self, node: str) -> str:
+    def look_at_proxy(self, node: str) -> str:
         _, pod = self._programs[node]
         assert pod is not None, "only a pod is known not to be ready"
-        metadata = pod["metadata"]
-        return f"kubectl -n {metadata['namespace']} logs {metadata['name']}"
+        metadata, runs = pod["metadata"], (pod.get("status") or {}).get("phase", "Running") == "Running"
+        return f"kubectl -n {metadata['namespace']} {'logs' if runs else 'describe pod'} {metadata['name']}"
 
     @cached_property
     def late_labels(self) -> Mapping[str, LateLabel]:

@@ -1,4 +1,4 @@
-"""Read the feature gates of a cluster's components from their metrics, if permitted.
+"""Read the feature gates of a cluster's components from their metrics, and the release that stored objects prove.
 
 Since Kubernetes 1.35 all relevant gates are permanent. kube-apiserver serves its own metrics. The metrics of
 kube-controller-manager and kube-proxy are read through the pod proxy, which works only for pods that listen on the
@@ -8,12 +8,15 @@ node's address and require no authorization.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.api.client import Api, Object, path_of
 from harness.errors import InconclusiveError
 from harness.model.metrics import enabled_gates
+from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, is_managed, service_name
+from reference.features import OLDEST, Version
+from reference.objects.endpoints import any_hints
 
 API_SERVER, CONTROLLER, PROXY = "kube-apiserver", "kube-controller-manager", "kube-proxy"
 
@@ -31,6 +34,32 @@ class _Source:
     component: str
     path: str
     would: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The oldest release of a control plane that can have written the objects, and the object that proves it."""
+
+    version: Version = OLDEST
+    by: str = ""
+
+
+def proof(services: Iterable[Object], slices: Iterable[Object]) -> Proof:
+    """Return what objects prove about a control plane of an unknown release, with default feature gates."""
+    found, modes = [Proof()], {}
+    for each in services:
+        metadata, value = each["metadata"], (each.get("spec") or {}).get("trafficDistribution")
+        name = (metadata.get("namespace", ""), metadata["name"])
+        if value:
+            minor = 34 if value in ("PreferSameZone", "PreferSameNode") else 31
+            found.append(Proof((1, minor), f"Service {'/'.join(name)} has trafficDistribution {value}"))
+        elif TOPOLOGY_MODE in (annotations := metadata.get("annotations") or {}):
+            modes[name] = TOPOLOGY_AWARE_HINTS not in annotations
+    for one in slices if any(modes.values()) else ():
+        name = (one["metadata"].get("namespace", ""), service_name(one))
+        if modes.get(name) and is_managed(one) and any_hints(one):
+            found.append(Proof((1, 27), f"{TOPOLOGY_MODE} gave hints to Service {'/'.join(name)}"))
+    return max(found, key=lambda each: each.version)
 
 
 def read_gates(

@@ -15,7 +15,7 @@ from explain.causes import CROSSES, FAILS, NOTE, Finding, found, many
 from explain.cluster import Cluster
 from explain.controller_hints import hints, zones_of
 from explain.oddities import oddities, unread
-from explain.proxy_hints import implementations, of_nodes, proxies
+from explain.proxy_hints import doubts, implementations, of_nodes, proxies
 from explain.routes import UNPARSED, Route, nodes_of, routes
 from explain.service_intent import asks_nothing, ended, external, keys, lacking, nobody, not_ready, policies, words
 from explain.wish import Wish
@@ -30,7 +30,8 @@ class Diagnosis:
 
     `asks` is the field or annotation that requests hints, `wish` the place that it requests, and `hints` counts hints
     by IP family. All other values are derived from the routes, and from the nodes where a probe saw connections cross
-    or fail. `uncertain` are nodes of programs that may not follow hints. Their routes are those of kube-proxy.
+    or fail. `uncertain` are nodes whose program may be missing or not follow hints. Their routes are those of
+    kube-proxy. `unseen` is true if no program was seen on any node, so that kube-proxy is assumed.
     `predicted` is true if the slices were not read, but predicted from the pods. `named` is true if the nodes were not
     read, so that only those that slices name are known.
     """
@@ -47,6 +48,7 @@ class Diagnosis:
     uncertain: tuple[str, ...] = ()
     predicted: bool = False
     named: bool = False
+    unseen: bool = False
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -104,6 +106,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
         uncertain=cluster.uncertain if by_proxies else (),
         predicted=predicted,
         named="nodes" in cluster.objects.unread,
+        unseen=not cluster.has_programs,
     )
 
 
@@ -183,6 +186,8 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if not case.wish and unasked and not wrong:
         yield from asks_nothing(case)
     yield from implementations(case)
+    if case.wish or not unasked:
+        yield from doubts(case)
     for each in case.questions(by_proxies):
         for one in _of_question(case, each, to_hints=not unasked and case.wish != "local"):
             ports = one.ports or (each.labels if each.prefix else ())

@@ -190,8 +190,13 @@ def with_seen(found_now: Diagnosis, plan: Plan, seen: Sequence[Seen], cluster: C
     """Return the diagnosis, with a mismatch added as the first cause."""
     other = [each for each in seen if each.verdict == "otherwise"]
     if not other:
-        proven = all(each.verdict == "as expected" for each in seen)  # whatever program serves the nodes
-        return replace(found_now, uncertain=() if proven else found_now.uncertain)
+        if not seen or any(each.verdict != "as expected" for each in seen):
+            return found_now
+        asked = {each.question.node for each in seen}  # they prove their program, if a program is there
+        proven = {cluster.nodes[each].program for each in asked}
+        left = [each for each in found_now.uncertain if each not in asked]
+        left = [each for each in left if cluster.nodes[each].doubt or cluster.nodes[each].program not in proven]
+        return replace(found_now, uncertain=tuple(left), unseen=False)
     nodes = tuple(dict.fromkeys(each.question.node for each in other))
     lost = tuple(dict.fromkeys(each.question.node for each in other if each.lost))
     one = other[0]

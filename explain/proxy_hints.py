@@ -141,10 +141,16 @@ def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     if told := {name: each for name, each in late.items() if name not in deaf and each.by_hand}:
         late_label = _late("proxy, which follows it", told, "nothing; --probe shows whether the proxy has it")
         yield replace(late_label, also="")
-    ill = case.cluster.ill
-    if ill and by_proxies:
-        remedy = "; ".join(case.cluster.log_of_proxy(each) for each in ill[:SHOWN])
+
+
+def doubts(case: Case) -> Iterator[Finding]:
+    """Yield the nodes whose proxy may have no rules for the Service, so that nothing is promised for them."""
+    if ill := case.cluster.in_doubt("unready"):
+        remedy = "; ".join(case.cluster.look_at_proxy(each) for each in ill[:SHOWN])
         yield found("proxy-not-ready", nodes=ill, remedy=remedy, names=listed(ill))
+    if bare := case.cluster.in_doubt("missing"):
+        others = many(len(case.cluster.nodes) - len(bare), "node", "has/have")
+        yield found("node-without-proxy", nodes=bare, names=listed(bare), others=others, first=bare[0])
 
 
 def _late(proxy: str, labels: Mapping[str, LateLabel], remedy: str) -> Finding:

@@ -35,7 +35,7 @@ def _says(diagnosis: Diagnosis) -> str:
         return f"connections do not prefer their own node, from {_of(diagnosis.missing, diagnosis)}{why}"
     if diagnosis.unmet or (diagnosis.crossing and not asked):
         return f"{crossing}{why}"
-    if asked:
+    if asked and diagnosis.wish != "local":
         return f"{crossing}: {asked.says}" if diagnosis.crossing else asked.says
     if diagnosis.routes:
         return _well(diagnosis)
@@ -47,11 +47,20 @@ def _says(diagnosis: Diagnosis) -> str:
 
 def _well(diagnosis: Diagnosis) -> str:
     """Return the headline if no route falls short, as far as it is known what serves the nodes."""
-    other = next((each for each in diagnosis.findings if each.cause.id == "not-kube-proxy"), None)
-    if diagnosis.uncertain and diagnosis.wish and other:
-        return f"it is not known whether connections stay in the zone: {other.says}"
-    nodes = nodes_of(diagnosis.routes, lambda _: True)
-    return f"connections stay in the zone of the client, from {_of(nodes, diagnosis)}"
+    nodes, open_ = nodes_of(diagnosis.routes, lambda _: True), {*diagnosis.uncertain}
+    why = next((each.says for each in diagnosis.findings if each.cause.id in _DOUBTS and open_ & {*each.nodes}), "")
+    known = [each for each in nodes if each not in open_] if why else nodes
+    place = "on the node" if diagnosis.wish == "local" else "in the zone"
+    if not known:
+        return f"it is not known whether connections stay {place}: {why}"
+    said = f"connections stay {place} of the client, from {_of(known, diagnosis)}"
+    if diagnosis.unseen:
+        return f"{said}, if kube-proxy serves {'them' if len(nodes) > 1 else 'it'}"
+    return f"{said}; of {many(len(open_), 'node')} this is not known: {why}" if why else said
+
+
+_DOUBTS = {"not-kube-proxy", "proxy-not-ready", "node-without-proxy"}
+"""The causes for which the routes of a node are not known."""
 
 
 def _failing_ports(diagnosis: Diagnosis) -> str:
@@ -95,9 +104,10 @@ def parts(diagnosis: Diagnosis, cluster: Cluster) -> Iterator[Any]:
     yield ""
     addresses = ", ".join(spec.get("clusterIPs") or [])
     yield _line("Service", f"{spec.get('type', 'ClusterIP')} {addresses}".rstrip())
-    controller = f", controller {cluster.controller_image}" if cluster.controller_image else ""
+    controller = cluster.controller_image or cluster.known_at_least
     version, nodes = cluster.objects.version or "version not read", many(diagnosis.nodes, "node")
-    yield _line("cluster", f"Kubernetes {version}, {'nodes not read' if diagnosis.named else nodes}{controller}")
+    known = filter(None, ["nodes not read" if diagnosis.named else nodes, controller and f"controller {controller}"])
+    yield _line("cluster", f"Kubernetes {version}, {', '.join(known)}")
     yield from (_line("served by", f"{how}: {listed(names)}") for (how, _), names in served_by(cluster).items())
     yield _line("decides", diagnosis.asks)
     yield from (_line("hints", f"{'predicted: ' if diagnosis.predicted else ''}{each}") for each in diagnosis.hints)

@@ -74,11 +74,11 @@ def supposed(assumptions: Sequence[str], name: ServiceName, cluster: Cluster) ->
     if version:
         objects = _upgraded(objects, version)
     objects = replace(objects, events=(), supposed=(*assumptions,))
-    found = Cluster(objects, cluster.features.follows)
+    found = Cluster(objects, cluster.features.follows, cluster.proven)
     if any(each.startswith(f"{FIELD}=") for each in assumptions):
         for refused in validate_traffic_distribution(found.services[name]["spec"], found.features):
             raise UsageError(f"--if {FIELD}={refused.value}: the API server refuses it: {refused.message}")
-    return Cluster(with_hints(found, name), cluster.features.follows)
+    return Cluster(with_hints(found, name), cluster.features.follows, found.proven)
 
 
 def _upgraded(objects: Objects, version: str) -> Objects:

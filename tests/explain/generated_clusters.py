@@ -96,7 +96,10 @@ def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:
     )
     slices = [_slice(each, number, life, drawn) for number, each in enumerate(state.slices)]
     nodes = [node(each, state.zone_of(each), ready=drawn.random() < 0.9) for each in NODES]
-    proxies = [proxy(each, drawn.choice(_RELEASES)) for each in NODES if drawn.random() < 0.5]
+    share = drawn.choice((0, 0.8, 1, 1))  # of the nodes that have a proxy
+    proxies = [
+        proxy(each, drawn.choice(_RELEASES), ready=drawn.random() < 0.9) for each in NODES if drawn.random() < share
+    ]
     pods = [pod("web-x", "a1")] if selected else []
     version = drawn.choice(("v1.37.0", "v1.37.0", "v1.32.0"))
     return Objects(version, [asked], slices, nodes, pods=pods, proxies=proxies)

@@ -11,6 +11,7 @@ from tests.explain.building import (
     AUTO,
     EACH_ZONE,
     MODE,
+    ZONES,
     agent,
     autoscaler,
     budget,
@@ -859,6 +860,18 @@ NOTES = {
         "proxy-not-ready",
         objects(service(), proxies=[proxy("a1", ready=False)]),
         "kubectl -n kube-system logs kube-proxy-a1",
+        "a1",
+    ),
+    "a proxy that has not started": Note(
+        "proxy-not-ready",
+        objects(service(), proxies=[{**proxy("a1"), "status": {"phase": "Pending"}}]),
+        "kubectl -n kube-system describe pod kube-proxy-a1",
+        "a1",
+    ),
+    "a node without a proxy": Note(
+        "node-without-proxy",
+        objects(service(), proxies=[proxy(each) for each in ZONES if each != "a1"]),
+        "kubectl -n kube-system get daemonsets; kubectl describe node a1",
         "a1",
     ),
     "a label that is newer than the proxy": Note(

@@ -132,7 +132,7 @@ RIGHT = {
     ),
     "one-dump": Right(
         "web",
-        "connections stay in the zone of the client, from all 2 nodes",
+        "connections stay in the zone of the client, from all 2 nodes, if kube-proxy serves them",
         routes="n1=10.1.0.1 n2=10.1.0.2",
         served="not known: no pod of a service proxy was seen; predicted as kube-proxy as old as kubelet v1.36.1",
     ),

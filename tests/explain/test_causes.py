@@ -15,7 +15,7 @@ from explain.routes import routes
 from explain.text import answer
 from harness.api.client import Object
 from reference.features import Features, Reading
-from tests.explain.building import EACH_ZONE, ZONES, agent, labelled, nodes, objects, of_slice, proxy, service
+from tests.explain.building import EACH_ZONE, ZONES, agent, endpoint, labelled, nodes, objects, of_slice, proxy, service
 from tests.explain.page import stale
 from tests.explain.rows import AT, EARLY, NODE_HINTS, NOTES, ROWS, Note, Row
 
@@ -46,9 +46,9 @@ def test_harmless_finding_is_a_note_with_its_nodes_and_remedy(note: Note) -> Non
 
 
 def test_proxy_that_reads_its_zone_at_start_needs_a_restart() -> None:
-    calico = proxy("c1", started=EARLY)
+    calico, others = proxy("c1", started=EARLY), [proxy(each) for each in ZONES if each != "c1"]
     calico["metadata"] |= {"name": "calico-node-x", "labels": {"k8s-app": "calico-node"}}
-    found = diagnosis(objects(service(), on=nodes(c1=labelled("c1", "c", "csr")), proxies=[calico]))
+    found = diagnosis(objects(service(), on=nodes(c1=labelled("c1", "c", "csr")), proxies=[*others, calico]))
     other, first = found.findings
     assert (other.cause.id, other.nodes, found.uncertain) == ("not-kube-proxy", ("c1",), ("c1",))
     assert (first.cause.id, first.nodes) == ("zone-label-changed", ("c1",))
@@ -59,7 +59,24 @@ def test_proxy_that_reads_its_zone_at_start_needs_a_restart() -> None:
 def test_no_cause_is_reported_if_every_zone_has_an_endpoint() -> None:
     found = diagnosis(objects())
     assert (found.findings, found.crossing) == ((), ())
-    assert answer(found) == "connections stay in the zone of the client, from all 5 nodes"
+    assert answer(found) == "connections stay in the zone of the client, from all 5 nodes, if kube-proxy serves them"
+
+
+@pytest.mark.parametrize("asks", ["PreferSameZone", "Local"])
+@pytest.mark.parametrize("doubtful", [None, proxy("a1", ready=False), {**proxy("a1"), "status": {"phase": "Pending"}}])
+def test_nothing_is_promised_for_a_node_without_a_ready_proxy(asks: str, doubtful: Object | None) -> None:
+    asked = service(internalTrafficPolicy="Local", asks="") if asks == "Local" else service()
+    others = [proxy(each) for each in ZONES if each != "a1"]
+    on_all = of_slice(*(endpoint(each) for each in ZONES))
+    found = diagnosis(objects(asked, on_all, proxies=[*others, *([doubtful] if doubtful else [])]))
+    assert answer(found).startswith(
+        f"connections stay {'on the node' if asks == 'Local' else 'in the zone'} of the client, from 4 of 5 nodes; "
+        "of 1 node this is not known: "
+    )
+    assert (found.uncertain, found.unmet) == (("a1",), ())
+    assert [each.nodes for each in found.findings if each.cause.id in {"proxy-not-ready", "node-without-proxy"}] == [
+        ("a1",)
+    ]
 
 
 def test_load_balancer_leaves_out_nodes_without_an_endpoint() -> None:

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from typing import cast
 
+import pytest
+
 from explain import objects
-from explain.components import read_gates
-from harness.api.client import Api
+from explain.cluster import Cluster
+from explain.components import Proof, proof, read_gates
+from explain.diagnosis import diagnose
+from explain.what_if import supposed
+from harness.api.client import Api, Object
 from harness.backends.netns import NetnsBackend
-from harness.errors import InconclusiveError
+from harness.errors import InconclusiveError, UsageError
 from harness.model.release import Release
-from tests.explain.building import pod, proxy
+from tests.explain.building import (
+    EACH_ZONE,
+    ZONES,
+    by_annotation,
+    node,
+    nodes,
+    of_slice,
+    pod,
+    proxy,
+    service,
+    unhinted,
+)
+from tests.explain.building import objects as objects_of
 
 GATE = 'kubernetes_feature_enabled{name="PreferSameTrafficDistribution",stage="BETA"} 0\n'
 NAME = "PreferSameTrafficDistribution"
@@ -60,6 +77,47 @@ def test_unreadable_component_is_reported_with_the_remedy() -> None:
 
 def test_gates_that_are_permanent_are_not_asked_for() -> None:
     assert read_gates(cast("Api", Server({})), "v1.37.0", [proxy("a1")], []) == ({}, {})
+
+
+ZONES_OF_129 = nodes(**{each: node(each, zone, version="v1.29.4") for each, zone in ZONES.items()})
+OLD = service({"service.kubernetes.io/topology-aware-hints": "Auto"}, asks="")
+PROVEN = {
+    "a value of 1.34": (service(), (1, 34), "at least 1.34 (Service shop/web has trafficDistribution PreferSameZone)"),
+    "a value of 1.31": (
+        service(asks="PreferClose"),
+        (1, 31),
+        "at least 1.31 (Service shop/web has trafficDistribution",
+    ),
+    "hints by an annotation of 1.27": (by_annotation(), (1, 29), "at least 1.29 (kubelet v1.29.4)"),
+    "an older annotation": (OLD, (1, 29), "at least 1.29 (kubelet v1.29.4)"),
+    "nothing": (service(asks=""), (1, 29), "at least 1.29 (kubelet v1.29.4)"),
+}
+
+
+@pytest.mark.parametrize(("asked", "version", "said"), PROVEN.values(), ids=PROVEN)
+def test_unknown_control_plane_is_as_new_as_its_objects_prove(
+    asked: Object, version: tuple[int, int], said: str
+) -> None:
+    cluster = Cluster(objects_of(asked, on=ZONES_OF_129, version=""), "released")
+    assert cluster.features.version == version
+    assert said in cluster.known_at_least
+    assert "value-unknown-to-the-controller" not in {each.cause.id for each in diagnose(asked, cluster).findings}
+
+
+def test_hints_prove_a_release_older_than_that_of_the_field() -> None:
+    assert proof([by_annotation()], [of_slice(*EACH_ZONE)]).version == (1, 27)
+    assert proof([by_annotation()], [of_slice(*unhinted("a1"))]) == proof([OLD], [of_slice(*EACH_ZONE)]) == Proof()
+
+
+def test_release_that_is_known_counts_whatever_is_stored() -> None:
+    cluster = Cluster(objects_of(service(), version="v1.32.0"), "released")
+    assert (cluster.features.version, cluster.known_at_least) == ((1, 32), "")
+
+
+def test_supposition_proves_nothing() -> None:
+    cluster = Cluster(objects_of(service(asks=""), on=ZONES_OF_129, version=""), "released")
+    with pytest.raises(UsageError, match="the API server refuses it"):
+        supposed(["trafficDistribution=PreferSameNode"], ("shop", "web"), cluster)
 
 
 def test_the_gates_of_an_api_server_are_among_what_is_read() -> None:

@@ -33,7 +33,7 @@ def test_services_that_two_dumps_route_differently_are_listed(dumps: tuple[str, 
     assert result.exit_code == 1, result.output
     assert result.output.splitlines() == [
         "shop/web: c1",
-        "  before    connections stay in the zone of the client, from all 5 nodes",
+        "  before    connections stay in the zone of the client, from all 5 nodes, if kube-proxy serves them",
         f"  after     connections leave their zone from 1 of 5 nodes: {NONE_IN_C}",
         "1 of 1 Service differs",
     ]

@@ -23,7 +23,7 @@ from tests.explain.live_rows import ROWS, Row
 from tests.explain.rows import NOTES
 from tests.explain.shop import EACH_ZONE, Shop, commands, in_shop
 
-WELL = "connections stay in the zone of the client, from all 5 nodes"
+WELL = "connections stay in the zone of the client, from all 5 nodes, if kube-proxy serves them"
 
 
 def expect_told_and_healed(row: Row, shop: Shop) -> None:

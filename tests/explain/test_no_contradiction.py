@@ -13,6 +13,7 @@ from explain.diagnosis import Diagnosis, diagnose
 from explain.objects import Objects
 from explain.overview import overview
 from explain.text import answer, as_json
+from tests.explain.fresh_dumps import in_doubt
 from tests.explain.generated_clusters import corpus, fresh
 
 SEEDS = (1, 2, 3)
@@ -32,6 +33,12 @@ def contradictions(seen: Objects) -> list[str]:
     checks = {
         "all nodes, ports and families have a route": _covers(found, seen),
         "well is said only where no route falls short": not said.startswith("connections stay") or not unmet,
+        "nothing is promised for nodes in doubt": set(told["uncertain"]) == in_doubt(seen)
+        and (
+            not said.startswith("connections stay")
+            or f"from {len(seen.nodes) - len(in_doubt(seen))} of" in said
+            or not in_doubt(seen)
+        ),
         "failing agrees with the table": set(told["failing"]) == failing,
         "crossing agrees with the table": set(told["crossing"]) == crossing,
         "unmet agrees with the table": set(told["unmet"]) == unmet and told["wanting"] == bool(unmet),
