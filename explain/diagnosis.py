@@ -18,6 +18,7 @@ from explain.oddities import oddities, unread
 from explain.proxy_hints import doubts, implementations, of_nodes, proxies
 from explain.routes import UNPARSED, Route, nodes_of, routes
 from explain.service_intent import asks_nothing, ended, external, keys, lacking, nobody, not_ready, policies, words
+from explain.target_ports import partly
 from explain.wish import Wish
 from harness.api.client import Object
 from reference.endpointslice.hints import NoHints
@@ -131,11 +132,15 @@ def _scope(finding: Finding, route: Route) -> Sequence[str]:
 
 def _left(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[Route]:
     """Yield the routes that fall short with the nodes that no finding is about."""
+    yield from _without((each for each in by_proxies if each.short), findings)
+
+
+def _without(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[Route]:
+    """Yield the routes with the nodes that no finding is about."""
     for each in by_proxies:
-        if each.short:
-            known = set().union(*(_scope(one, each) for one in findings))
-            if names := tuple(name for name in each.nodes if name not in known) if known else each.nodes:
-                yield replace(each, nodes=names)
+        known = set().union(*(_scope(one, each) for one in findings))
+        if names := tuple(name for name in each.nodes if name not in known) if known else each.nodes:
+            yield replace(each, nodes=names)
 
 
 def _unexplained(case: Case, findings: Sequence[Finding], by_proxies: Sequence[Route]) -> Iterator[Finding]:
@@ -179,7 +184,10 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if (none := nobody(case)) is not None:
         yield none
         return
-    yield from policies(case, by_proxies)
+    partial = [*partly(case, of_all)]
+    yield from partial
+    known = [each for each in partial if each.nodes]
+    yield from policies(case, [*_without(by_proxies, known)])
     unasked = isinstance(case.decided_by, NoHints) and not any(map(any_hints, case.slices))
     wrong = [*unread(case)]
     yield from wrong
@@ -189,17 +197,18 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if case.wish or not unasked:
         yield from doubts(case)
     for each in case.questions(by_proxies):
-        for one in _of_question(case, each, to_hints=not unasked and case.wish != "local"):
+        about = [one for one in known if set(one.ports) & {*each.labels}]
+        for one in _of_question(case, each, about, to_hints=not unasked and case.wish != "local"):
             ports = one.ports or (each.labels if each.prefix else ())
             yield replace(one, says=each.prefix + one.says, ports=ports)
-    yield from external(case, [each for each in of_all if each.clients == "external"])
+    yield from external(case, [each for each in _without(of_all, known) if each.clients == "external"])
     yield from oddities(case)
     if case.wish != "local" and not unasked:
         yield from proxies(case, by_proxies)
 
 
-def _of_question(case: Case, question: Question, *, to_hints: bool) -> Iterator[Finding]:
-    """Yield the causes for ports in one IP family."""
+def _of_question(case: Case, question: Question, known: Sequence[Finding], *, to_hints: bool) -> Iterator[Finding]:
+    """Yield the causes for ports in one IP family, besides those that are known."""
     if not question.endpoints:
         yield from lacking(case, question)
     elif not question.ready:
@@ -207,7 +216,7 @@ def _of_question(case: Case, question: Question, *, to_hints: bool) -> Iterator[
     elif to_hints:
         of_hints = [*hints(case, question.ready)]
         yield from of_hints
-        about = [each for each in of_hints if each.cause.weight <= CROSSES]
+        about = [*known, *(each for each in of_hints if each.cause.weight <= CROSSES)]
         yield from of_nodes(case, question.endpoints, [*_left(question.routes, about)])
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from explain.case import PROXY_NAME, Case, Question, condition, port_name, slice_port
 from explain.causes import AS_ASKED, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
-from explain.objects import sidecars
 from explain.routes import Route, nodes_of
+from explain.target_ports import ports_of
 from explain.wish import OFF, read_wish
 from harness.api.client import Object
 from harness.netns.addresses import by_family, family_of
@@ -206,13 +206,7 @@ def _lacking_port(case: Case, port: Object, slices: Sequence[Object]) -> Finding
 
 
 def _container_ports(case: Case) -> set[str]:
-    return {
-        f"{each['name']} {each.get('protocol') or 'TCP'}"
-        for pod in case.pods or ()
-        for container in (*(pod["spec"].get("containers") or ()), *sidecars(pod))
-        for each in container.get("ports") or ()
-        if each.get("name")
-    }
+    return set().union(*map(ports_of, case.pods or ()))
 
 
 # Policies

@@ -117,6 +117,10 @@ def _not_again(shop: Shop) -> None:
         shop.api.patch("endpointslices", shop.namespace, each["metadata"]["name"], {"endpoints": given})
 
 
+def _run_without_the_name(shop: Shop) -> None:
+    shop.run("c1", container_ports=[("web", 8080, "TCP")])
+
+
 def by_older_controller(shop: Shop, finding: Finding) -> None:
     """Run the remedy, and restart the controller so that it processes the Service."""
     commands(shop, finding)
@@ -306,6 +310,13 @@ ROWS = {
         in_turn(served(), _ports(targetPort="web")),
         by(_ports(targetPort=8080)),
         "or a number, as targetPort of port 80/TCP",
+    ),
+    "a target port that one of three pods does not name": Row(
+        "target-port-of-some-pods",
+        in_turn(served("a1 b1"), _ports(targetPort="http"), _run_without_the_name),
+        other_commands,
+        '"path":"/spec/ports/0/targetPort","value":8080}]',
+        nodes="c1",
     ),
     "one of two ports": Row(
         "port-without-endpoints",

@@ -605,6 +605,23 @@ ROWS = {
         crossing="b1 b2 c1",
     ),
 }
+METRICS = {"name": "metrics", "port": 9090, "protocol": "TCP", "targetPort": "metrics"}
+
+
+def some_name(target: str, **spec: object) -> Objects:
+    """Return a cluster whose pods of zones a and b have a port of this name, and that of zone c has not."""
+    pods = [pod(f"web-{each}", each) for each in ("a1", "b1", "c1")]
+    for each in pods[:2]:
+        each["spec"]["containers"] = [
+            {"name": "web", "image": "web", "ports": [{"name": target, "containerPort": 9100}]}
+        ]
+    number = {"name": "http", "port": 8080, "protocol": "TCP"}
+    ours = {**of_slice(*EACH_ZONE[:2]), "ports": [number, {"name": target, "port": 9100, "protocol": "TCP"}]}
+    others = {**of_slice(EACH_ZONE[2], name="web-2"), "ports": [number]}
+    on = nodes(a2=None, b2=None) if spec else nodes()
+    return objects(service(ports=[*OF_HTTP, METRICS], **spec), ours, others, on=on, pods=pods)
+
+
 BY_HAND = {**of_slice(*EACH_ZONE, manager="me.example.com"), "ports": [{"port": 8080, "protocol": "TCP"}]}
 ROWS |= {
     "a slice whose port has another name": Row(
@@ -630,6 +647,22 @@ ROWS |= {
         "because no pod has a port named 'web'",
         "targetPort",
         failing=ALL,
+    ),
+    "a target port that some pods name": Row(
+        "target-port-of-some-pods",
+        some_name("metrics"),
+        "connections leave their zone from 1 of 5 nodes: pod web-c1 has no port named metrics (TCP)",
+        '"path":"/spec/ports/1/targetPort","value":9100}]',
+        nodes="c1",
+        crossing="c1",
+    ),
+    "a target port that some pods name beside internal policy": Row(
+        "target-port-of-some-pods",
+        some_name("metrics", internalTrafficPolicy="Local"),
+        "connections to port metrics/TCP fail on 1 of 3 nodes: pod web-c1 has no port named metrics",
+        "in the pod template of these pods",
+        nodes="c1",
+        failing="c1",
     ),
     "one of two ports without endpoints": Row(
         "port-without-endpoints",
