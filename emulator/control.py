@@ -25,6 +25,7 @@ from emulator.state import READY, ClusterState
 from harness.commands.arguments import by_name
 from harness.errors import HarnessError, UnavailableError, UsageError
 from harness.model.texts import as_table
+from harness.run.plan import check_claims
 from harness.settings.claims import REFERENCE
 from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
@@ -42,6 +43,7 @@ def up(name: str, topology: str = "", families: str = "", **options: Any) -> str
     `options` are the options of `run` that select components: proxy, mode, control_plane and so on.
     """
     settings = _settings({"topology": topology, "families": families, **options})
+    check_claims(settings)
     of_settings(settings, whole=True)  # report what is missing before anything starts
     began = time.monotonic()
     folder = cluster_state.folder_of(name)

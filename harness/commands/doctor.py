@@ -53,11 +53,15 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
     """
     from harness.checks.check import State, exit_code
     from harness.commands.console import console
+    from harness.run.plan import check_claims
     from harness.run.prerequisites import examine_run
+    from harness.run.suite_files import SUITE as PUBLISHED
 
     proxy = resolve_some({"proxy": options["proxy"]})["proxy"]  # it may come from the environment or an options file
     of_cluster = not proxy or proxy.kind == INSTALLED
     settings = resolve(by_name(options), backend="kubeconfig" if of_cluster else "netns")
+    if suite == PUBLISHED:  # a run collects another suite first, which may have features of its own
+        check_claims(settings)
     found = examine_run(settings)
     counted = Suite()
     if any(each.state is State.LACKS for each in found):

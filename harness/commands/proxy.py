@@ -57,7 +57,9 @@ def check(proxy: str, **options: Any) -> int:
     from harness.commands.proxy_check import check as check_steps
     from harness.model.escaping import for_terminal
     from harness.plugin.suite import run_pytest
+    from harness.run.plan import check_claims
 
+    check_claims(settings)
     code = check_steps(settings, lambda text: click.echo(for_terminal(text)))
     if code or settings.backend == "kind":
         return int(code)

@@ -25,7 +25,7 @@ from harness.model.escaping import for_terminal
 from harness.model.neutral_output import neutral_streams
 from harness.run.run import RUN, Run, run_of
 from harness.run.signals import hear_controller_alone
-from harness.run.suite_files import SUITE
+from harness.run.suite_files import SUITE, place_of
 from harness.settings.options import OPTIONS, resolve
 
 _WORKER_INPUT = "trafficdist"
@@ -113,6 +113,10 @@ def _take_charge(config: pytest.Config) -> None:
     if not config.option.basetemp:  # pytest's own folder is named after $LOGNAME, and may belong to another user
         config.option.basetemp = str(folder.parts / "pytest")
     run.suite = _suite(config)
+    if run.suite == place_of():  # another suite may have features of its own, and is collected first
+        from harness.run.plan import check_claims
+
+        check_claims(settings)
     run.workers = _set_workers(config, run)
     if getattr(config.option, "maxschedchunk", 1) is None:
         config.option.maxschedchunk = 1  # longest first: several long tests in one worker would delay the end

@@ -7,7 +7,7 @@ Reports list these requirements, except those that options exclude, which are on
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from harness.model.release_features import minor_of
 from harness.model.requirements import Feature, Requirement
 from harness.run import suite_files
 from harness.run.quick import Quick
+from harness.settings.claims import REFERENCE
 from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
 from harness.variation.axes import Draw, parse_draw
@@ -175,8 +176,20 @@ def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None
     known = list(requirements)
     check_ids(settings.run_test, known, "--run-test: ")
     check_ids(settings.skip_tests, known, "--skip-tests: ")
-    check_features(settings.supported_features, known, "supported-features: ")
-    check_features(settings.exempt_features, known, "exempt-features: ")
+    _check_claims(settings, {feature.name for each in known for feature in each.named})
+
+
+def check_claims(settings: Settings) -> None:
+    """Raise `UsageError` for a claim of a feature that the published suite lacks. Does not collect the suite."""
+    if settings.supported_features or settings.exempt_features:
+        _check_claims(settings, ())
+
+
+def _check_claims(settings: Settings, features: Collection[str]) -> None:
+    recipe = settings.proxy.file or settings.components.file or (settings.dns if settings.dns != REFERENCE else "")
+    for option in ("supported_features", "exempt_features"):
+        where = f"{recipe}: " if recipe and option not in settings.given else ""
+        _check_features(getattr(settings, option), features, f"{where}{option.replace('_', '-')}: ")
 
 
 def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
@@ -192,7 +205,11 @@ def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str
 
 
 def check_features(names: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
-    features = {feature.name for each in known for feature in each.named}
+    _check_features(names, {feature.name for each in known for feature in each.named}, option)
+
+
+def _check_features(names: Sequence[str], features: Collection[str], option: str) -> None:
+    features = set(features)
     if not features.issuperset(names):  # a proxy claims features of the published suite, whichever suite runs
         features.update(suite_files.features())
     for name in names:

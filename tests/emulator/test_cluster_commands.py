@@ -182,7 +182,15 @@ def test_recipe_paths_are_relative_to_the_current_folder(
     assert Path("began").exists()
 
 
-@pytest.mark.parametrize("option", [{"proxy": "what"}, {"feature_gates": ("Odd",)}, {"control_plane": "binaries"}])
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"proxy": "what"},
+        {"feature_gates": ("Odd",)},
+        {"control_plane": "binaries"},
+        {"supported_features": ("ClientAdress",)},
+    ],
+)
 def test_impossible_cluster_is_refused_before_boot(runtime: Path, option: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         cluster_control.up("default", "a=1", "IPv4", **option)
