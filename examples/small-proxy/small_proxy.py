@@ -320,8 +320,15 @@ class Proxy:
 
 
 def main(node: str, kubeconfig: str, cluster_cidrs: str, port: str, *, kind: type[Proxy] = Proxy) -> None:
-    """Serve until the process ends."""
-    proxy = kind(node, kubeconfig, cluster_cidrs)
+    """Serve until the process ends, or until a program or a file is missing."""
+    try:
+        serve(kind(node, kubeconfig, cluster_cidrs), int(port))
+    except FileNotFoundError as error:
+        sys.exit(f"error: {error.filename} is missing")
+
+
+def serve(proxy: Proxy, port: int) -> None:
+    """Watch, write rules, and answer whether they match the API."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -333,7 +340,7 @@ def main(node: str, kubeconfig: str, cluster_cidrs: str, port: str, *, kind: typ
 
     for path in proxy.paths:
         threading.Thread(target=proxy.follow, args=[path], daemon=True).start()
-    threading.Thread(target=ThreadingHTTPServer(("127.0.0.1", int(port)), Answer).serve_forever, daemon=True).start()
+    threading.Thread(target=ThreadingHTTPServer(("127.0.0.1", port), Answer).serve_forever, daemon=True).start()
     proxy.work()
 
 

@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import platform
+import shutil
 import socket
 import struct
 import subprocess
@@ -25,6 +26,13 @@ from harness.netns.isolation import OWN, Room
 from harness.netns.kernel import KernelFeature
 from harness.netns.namespace import Namespace
 from harness.netns.netlink import attribute, message, messages
+from harness.netns.process import search_path
+
+PROGRAM = "program "
+"""The first word of a requirement that is the name of a program."""
+
+PACKAGES: Mapping[str, str] = {"nft": "nftables", "ip6tables": "iptables", "ip": "iproute2", "tc": "iproute2"}
+"""The packages of programs on Debian and Ubuntu, where the name of the package differs."""
 
 _SECONDS = 20.0  # seconds for all requirements together
 _GENERIC, _CONTROL, _GETFAMILY = 16, 16, 3  # NETLINK_GENERIC, GENL_ID_CTRL, CTRL_CMD_GETFAMILY
@@ -40,7 +48,17 @@ def missing(names: Iterable[str]) -> dict[str, str]:
 
     Raises `UnavailableError` if no netns can be created.
     """
-    return _missing(tuple(names))
+    wanted = tuple(names)
+    programs = {each: _absent(each.removeprefix(PROGRAM)) for each in wanted if each.startswith(PROGRAM)}
+    found = {**programs, **_missing(tuple(each for each in wanted if each not in programs))}
+    return {each: found[each] for each in wanted if found.get(each)}
+
+
+def _absent(program: str) -> str:
+    """Return the reason and remedy if a program is not installed, or ""."""
+    if shutil.which(program, path=search_path()) is not None:
+        return ""
+    return f"not installed: on Debian and Ubuntu `apt-get install {PACKAGES.get(program, program)}`"
 
 
 def require(names: Iterable[str], who: str) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.binaries import Version, find_entry
+from harness.checks.program_requirements import PACKAGES
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.model.files import file_name
@@ -43,7 +44,6 @@ _QUEUED = re.compile(
     re.MULTILINE,
 )
 _UNKNOWN_GATE = re.compile(r"unrecognized feature gate: (\w+)")
-_PACKAGES = {"nft": "nftables", "iptables": "iptables", "ip6tables": "iptables", "conntrack": "conntrack"}
 _TOOLS = {"nftables": ("nft",), "iptables": ("iptables", "ip6tables"), "ipvs": ("iptables", "ip6tables", "ipset")}
 _EXECS_CONNTRACK = (1, 31)  # up to this version, kube-proxy runs the program conntrack to delete UDP entries
 
@@ -248,7 +248,7 @@ def require(mode: str, version: Version) -> None:
         tools.append("conntrack")
     for tool in tools:
         if shutil.which(tool, path=search_path()) is None:
-            package = _PACKAGES.get(tool, tool)
+            package = PACKAGES.get(tool, tool)
             raise UnavailableError(
                 f"kube-proxy {version} in mode {mode} runs `{tool}`, which is not installed: "
                 f"on Debian and Ubuntu `apt-get install {package}`"

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from harness.checks.program_requirements import REQUIREMENTS
+from harness.checks.program_requirements import PROGRAM, REQUIREMENTS
 from harness.errors import UsageError
 from harness.model import strict_yaml
 from harness.model.files import shown
@@ -167,7 +167,7 @@ class Recipe:
     quiet_seconds: Seconds = QUIET_SECONDS
     supported_features: tuple[Line, ...] = ()
     exempt_features: tuple[Line, ...] = ()
-    requires: tuple[Annotated[str, one_of(*REQUIREMENTS, CRDS)], ...] = ()
+    requires: Annotated[tuple[str, ...], Mark.READ] = ()
     isolation: tuple[Annotated[str, one_of(*OWN)], ...] = ()
     limits: Limits = field(default_factory=Limits)
     judges: Annotated[str, one_of(*JUDGES)] = PACKETS
@@ -221,6 +221,8 @@ def parse_recipe(loaded: Any, kind: Kind, folder: Path = Path()) -> Recipe:
         given["services"] = _services(given["services"])
     if "objects" in given:
         given["objects"] = parse_objects(given["objects"], folder)
+    if "requires" in given:
+        given["requires"] = _requirements(given["requires"])
     if "pods" in given:
         given["pods"] = read(given["pods"], PodCommands, "pods", kind.placeholders_with(OF_POD))
     if "kind" in loaded:
@@ -261,6 +263,21 @@ def _refuse_twice(names: list[str], what: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"{what} {values.shown(name)} is used by two programs")
+
+
+def _requirements(value: Any) -> tuple[str, ...]:
+    """Return the requirements of a recipe: names from the table, and programs that must be installed."""
+    if not isinstance(value, list):
+        raise UsageError(f"key requires: expected a list, not {values.shown(value)}")
+    found = []
+    for number, each in enumerate(value):
+        where = f"requires[{number}]"
+        if isinstance(each, dict):
+            _, name = values.one_key(each, ("program",), where)
+            found.append(PROGRAM + str(read(name, Name, f"{where}.program")))
+        else:
+            found.append(str(read(each, Annotated[str, one_of(*REQUIREMENTS, CRDS)], where)))
+    return tuple(found)
 
 
 def _services(value: Any) -> dict[str, Any]:

@@ -57,7 +57,13 @@ class Mark(enum.Enum):
 
 
 def one_of(*allowed: str) -> Rule:
-    return Rule("one text", lambda text: text in allowed or f"; allowed: {', '.join(allowed)}")
+    return Rule("one text", lambda text: text in allowed or f"; {_near(text, allowed)}allowed: {', '.join(allowed)}")
+
+
+def _near(given: object, allowed: Sequence[str]) -> str:
+    """Return a hint at the most similar allowed text, or "" if none is similar."""
+    near = difflib.get_close_matches(str(given)[:LONG], allowed, n=1)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def _is_pattern(text: str) -> bool | str:
@@ -187,9 +193,7 @@ def refuse_unknown(given: Mapping[Any, Any], allowed: Sequence[str], prefix: str
     """Raise `UsageError` for a key that is not allowed, and suggest the most similar allowed key."""
     for key in given:
         if key not in allowed:
-            near = difflib.get_close_matches(str(key)[:LONG], allowed, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(f"{prefix}unknown key {shown(key)}; {hint}allowed: {', '.join(allowed)}")
+            raise UsageError(f"{prefix}unknown key {shown(key)}; {_near(key, allowed)}allowed: {', '.join(allowed)}")
 
 
 def one_key(value: Any, allowed: Sequence[str], where: str) -> tuple[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -23,6 +24,27 @@ NEEDS = ("nft", "conntrack")
 def test_tutorial_shows_the_recipe() -> None:
     text = (ROOT / "docs/first-proxy.md").read_text(encoding="utf-8")
     assert f"```yaml\n{RECIPE.read_text(encoding='utf-8')}```\n" in text
+
+
+@pytest.mark.parametrize(("program", "said"), [("nft", "error: nft is missing"), ("", "error: kubeconfig is missing")])
+def test_missing_program_or_file_is_named(program: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.syspath_prepend(RECIPE.parent)
+    small_proxy = importlib.import_module("small_proxy")
+
+    class Writing(small_proxy.Proxy):  # type: ignore[misc, name-defined]
+        """A proxy that knows nothing of an API server, and writes its first rules."""
+
+        paths, synced = (), True
+
+        def __init__(self, _: str, kubeconfig: str, __: str) -> None:
+            self.kubeconfig = kubeconfig
+
+        def work(self) -> None:
+            small_proxy.run(program) if program else Path(self.kubeconfig).read_bytes()
+
+    with pytest.raises(SystemExit, match=said):
+        small_proxy.main("a1", "kubeconfig", "", "0", kind=Writing)
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def tiny(tmp_path: Path) -> Check:
         program, recipe = tmp_path / "small_proxy.py", yaml.safe_load((EXAMPLE / "small-proxy.yaml").read_text("utf-8"))
         program.write_text(_with_fault(fault), encoding="utf-8")
         command = [sys.executable, str(program), *recipe["command"][2:]]
-        recipe |= {"name": "tiny", "command": command, "ready": [{"log": "^serving"}]} | changes
+        recipe |= {"name": "tiny", "command": command, "ready": [{"log": "^serving"}], "requires": []} | changes
         (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
         return _check("tiny.yaml")
 

@@ -39,6 +39,17 @@ def test_creatable_link_type_is_available(namespace: Namespace) -> None:
     assert no_such.fault(namespace).startswith("this kernel has no nosuch devices (CONFIG_NOSUCH): load it with")
 
 
+def test_program_is_required_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert required.missing(["program sh"]) == {}
+    monkeypatch.setattr(required, "search_path", lambda: "/nowhere")
+    assert required.missing(["program nft", "program dig"]) == {
+        "program nft": "not installed: on Debian and Ubuntu `apt-get install nftables`",
+        "program dig": "not installed: on Debian and Ubuntu `apt-get install dig`",
+    }
+    with pytest.raises(UnavailableError, match=r"mine has requirements .*: program nft: not installed: on Debian and"):
+        required.require(["program nft"], "mine")
+
+
 def test_generic_netlink_family_is_queried(namespace: Namespace) -> None:
     required._generic("nlctrl", namespace)
     with pytest.raises(OSError, match=os.strerror(errno.ENOENT)):

@@ -170,7 +170,10 @@ def test_explain_command_has_service_and_node_placeholders() -> None:
         ({"synced": [{"metrics": {"port": 1, "zero": "x"}}]}, r"key synced\[0\].metrics.zero: expected a list"),
         ({"ready_seconds": "soon"}, "key ready_seconds: expected seconds from 0 to 600, not 'soon'"),
         ({"follows": "none"}, "key follows: 'none'; allowed: kep, released"),
-        ({"requires": ["bpf", "vlan"]}, r"key requires\[1\]: 'vlan'; allowed: root, bpf, "),
+        ({"requires": ["bpf", "vlan"]}, r"key requires\[1\]: 'vlan'; did you mean vxlan\? allowed: root, bpf, "),
+        ({"requires": "bpf"}, "key requires: expected a list, not 'bpf'"),
+        ({"requires": [{"programm": "nft"}]}, r"key requires\[0\]: unknown key 'programm'; did you mean program"),
+        ({"requires": [{"program": ["nft"]}]}, r"key requires\[0\]\.program: expected one text, not \['nft'\]"),
         ({"explain": "dump"}, "key explain: expected command or log, not 'dump'"),
         ({"explain": {"run": ["x"]}}, "key explain: unknown key 'run'; allowed: command, log"),
         ({"explain": {"command": []}}, r"key explain.command: expected a list of texts, not \[\]"),
@@ -186,13 +189,18 @@ def test_explain_command_has_service_and_node_placeholders() -> None:
         ({"services": {"spec": {"selector": {}}}}, "key services.spec: each requirement sets selector"),
         ({"limits": {"memory": -1}}, r"key limits\.memory: expected 0, for no limit, to 1,000,000, not -1"),
         ({"limits": {"disk": 1}}, r"key limits: unknown key 'disk'; allowed: memory, processes, log"),
-        ({"isolation": ["mount"]}, r"key isolation\[0\]: 'mount'; allowed: mounts, bpffs, cgroup2, run, hostname"),
+        ({"isolation": ["mount"]}, r"key isolation\[0\]: 'mount'; did you mean mounts\? allowed: mounts, bpffs, "),
         ({"judges": "maps"}, "key judges: 'maps'; allowed: packets, decisions"),
     ],
 )
 def test_error_names_its_key(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_recipe(MINIMAL | changes, OF_PROXY)
+
+
+def test_required_programs_are_among_the_needs() -> None:
+    recipe = parse_recipe(MINIMAL | {"requires": ["bpf", {"program": "nft"}], "isolation": ["run"]}, OF_PROXY)
+    assert recipe.needs == ("bpf", "program nft", "run")
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
