@@ -14,6 +14,8 @@ from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, ZONE
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
 
+_MIRRORING = "endpointslicemirroring-controller.k8s.io"
+
 
 def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
     """Yield the reasons why ready endpoints lack hints, or have hints that the Service does not request."""
@@ -82,24 +84,38 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
 
 
 def _give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
-    """Return the commands that hint endpoints for their zone, or one that withdraws the wish if a zone is unknown."""
-    if not all(each.get("zone") for each, _ in endpoints):
-        key, value = topology_annotation(case.service, case.cluster.features)
-        unask = case.kubectl(f"annotate {key}-") if value else case.patch({"trafficDistribution": None})
-        return f"{unask}, or let the writer of the slices give each endpoint a zone and a hint"
+    """Return the commands that give endpoints their zone and a hint for it, or one that withdraws the wish."""
+    key, value = topology_annotation(case.service, case.cluster.features)
+    unask = case.kubectl(f"annotate {key}-") if value else case.patch({"trafficDistribution": None})
+    if (case.namespace, case.name) == ("default", "kubernetes"):
+        return f"{unask}; the API server writes these endpoints, and takes hints away"
+    if any(_manager(one) == _MIRRORING for _, one in endpoints):
+        write = "write an EndpointSlice with these endpoints and hints (mirrored Endpoints have none)"
+        skip = f"kubectl -n {case.namespace} label endpoints {case.name} endpointslice.kubernetes.io/skip-mirror=true"
+        return f"{unask}; or {write}; then {skip}"
     patches: dict[str, list[Object]] = {}
+    unknown = []
     for each, one in endpoints:
         number = next(number for number, other in enumerate(one["endpoints"]) if other is each)
-        hints: Object = {"forZones": [{"name": each["zone"]}]}
+        node = case.cluster.nodes.get(str(each.get("nodeName")))
+        zone = each.get("zone") or (node.zone if node else "")
+        if not zone:
+            zone = f"ZONE_OF_{each['addresses'][0]}"
+            unknown.append(zone)
+        change: Object = {"zone": zone, "hints": {"forZones": [{"name": zone}]}}
+        if each.get("zone"):
+            del change["zone"]
         if case.wish == "node" and each.get("nodeName"):
-            hints["forNodes"] = [{"name": each["nodeName"]}]
-        change = {"op": "add", "path": f"/endpoints/{number}/hints", "value": hints}
-        patches.setdefault(one["metadata"]["name"], []).append(change)
-    return "; ".join(case.patch_slice(name, changes) for name, changes in sorted(patches.items()))
+            change["hints"]["forNodes"] = [{"name": each["nodeName"]}]
+        changes = [{"op": "add", "path": f"/endpoints/{number}/{key}", "value": it} for key, it in change.items()]
+        patches.setdefault(one["metadata"]["name"], []).extend(changes)
+    commands = "; ".join(case.patch_slice(name, changes) for name, changes in sorted(patches.items()))
+    return f"{commands}; with zones in place of {listed(unknown)}" if unknown else commands
 
 
-def _manager(endpoint_slice: Object) -> str | None:
-    return (endpoint_slice["metadata"].get("labels") or {}).get(MANAGED_BY)
+def _manager(endpoint_slice: Object) -> str:
+    """Return the controller that writes a slice, or "" if it is written by hand."""
+    return str((endpoint_slice["metadata"].get("labels") or {}).get(MANAGED_BY, ""))
 
 
 def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:

@@ -38,6 +38,9 @@ from tests.explain.building import (
 
 OLD_KEY = "service.kubernetes.io/topology-aware-hints"
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane",)
+ELSEWHERE = {
+    key: each for key, each in endpoint("a1", zone="", hints="").items() if key not in {"nodeName", "targetRef"}
+}
 OF_C = (endpoint("c1", hints="a"), endpoint("c1", number=7, hints="b"))
 IPV6 = {**endpoint("a1"), "addresses": ["fd00::1"]}
 TWO_FAMILIES = service(
@@ -415,6 +418,24 @@ ROWS = {
         objects(service(), of_slice(*EACH_ZONE, endpoint("a2", zone=""))),
         "its slice was written before node a2 had its label",
         "annotate service web trafficdist.dev/touched",
+        crossing=ALL,
+    ),
+    "endpoints by hand that are on no node": Row(
+        "slice-of-another-manager",
+        objects(service(selector=None), of_slice(ELSEWHERE, endpoint("b1", zone="", hints=""), manager="")),
+        remedy='[{"op":"add","path":"/endpoints/0/zone","value":"ZONE_OF_10.244.97.101"},'
+        '{"op":"add","path":"/endpoints/0/hints","value":{"forZones":[{"name":"ZONE_OF_10.244.97.101"}]}},'
+        '{"op":"add","path":"/endpoints/1/zone","value":"b"},'
+        '{"op":"add","path":"/endpoints/1/hints","value":{"forZones":[{"name":"b"}]}}]\'; with zones in place of',
+        crossing=ALL,
+    ),
+    "mirrored Endpoints": Row(
+        "slice-of-another-manager",
+        objects(
+            service(selector=None),
+            of_slice(*unhinted("a1", "b1"), manager="endpointslicemirroring-controller.k8s.io"),
+        ),
+        remedy='\'{"spec":{"trafficDistribution":null}}\'; or write an EndpointSlice with these endpoints and hints',
         crossing=ALL,
     ),
     "an endpoint on a node that is gone": Row(

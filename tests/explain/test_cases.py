@@ -126,8 +126,8 @@ RIGHT = {
         "managed by nobody",
         unmet="n1 n2 n3",
         causes=("warning slice-of-another-manager",),
-        remedy='kubectl -n default patch service kubernetes -p \'{"spec":{"trafficDistribution":null}}\', or let the '
-        "writer of the slices give each endpoint a zone and a hint",
+        remedy='kubectl -n default patch service kubernetes -p \'{"spec":{"trafficDistribution":null}}\'; '
+        "the API server writes these endpoints, and takes hints away",
         routes="n1=10.9.0.1,10.9.0.2 n2=10.9.0.1,10.9.0.2 n3=10.9.0.1,10.9.0.2",
     ),
     "one-dump": Right(
