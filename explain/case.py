@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import ItemsView, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from explain.causes import Predicted
+from explain.causes import SHOWN, Finding, Predicted
 from explain.cluster import Cluster
 from explain.routes import Route
 from explain.wish import KEYS, wish_of
 from harness.api.client import Object
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
 from reference.endpointslice.labels import SERVICE_NAME, ZONE, is_headless
-from reference.objects.endpoints import is_ready
+from reference.objects.endpoints import is_ready, name_of
+
+_BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
+_SCALABLE = {"deployment", "statefulset", "replicaset", "replicationcontroller"}
+_VALUES = {"PreferClose", "PreferSameZone", "PreferSameNode"}
+_EFFECTS = {
+    "restart its agents": "while an agent restarts, rules of its node do not change; open connections continue",
+    "rollout restart": "replaces all pods of the workload, as its update strategy says",
+    "in the pod template of": "a changed pod template replaces all pods",
+    "whenUnsatisfiable: DoNotSchedule": "pods wait while a zone has no room for them",
+    "=ZONE": "ZONE is the zone of these nodes; nodes of another zone need a command of their own",
+}
+"""What else remedies do that are not commands about the Service."""
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
@@ -54,6 +66,7 @@ class Case:
         self.endpoints = endpoints_of(slices)
         self._managed_fields = [each for one in slices for each in one["metadata"].get("managedFields") or ()]
         self.pods = cluster.pods(service)
+        self._effects = dict(_EFFECTS)
 
     @property
     def ends(self) -> str:
@@ -94,7 +107,30 @@ class Case:
     def patch(self, spec: Object, of: str = "") -> str:
         """Return the command that patches fields of the Service's spec, or of another object in its namespace."""
         patch = json.dumps({"spec": spec}, separators=(",", ":"))
-        return f"kubectl -n {self.namespace} patch {of or f'service {self.name}'} -p '{patch}'"
+        command = f"kubectl -n {self.namespace} patch {of or f'service {self.name}'} -p '{patch}'"
+        return command if of else self._does(command, self._given_up(spec))
+
+    def _does(self, command: str, effect: str) -> str:
+        """Return a command, and keep what else it does for `also`."""
+        if effect:
+            self._effects[command] = effect
+        return command
+
+    def _given_up(self, spec: Object) -> str:
+        """Return what a change of the field gives up of what the user asked for, or ""."""
+        field = self.spec.get("trafficDistribution")
+        new = spec.get("trafficDistribution", field)
+        if new == field or {field, new} <= {"PreferClose", "PreferSameZone"} or field not in _VALUES:
+            return ""
+        if new is None:
+            return f"the Service then no longer asks for {field}"
+        lost = ": connections then prefer the zone, and no longer the node of the client"
+        return f"{new} replaces {field}{lost if field == 'PreferSameNode' else ''}"
+
+    def also(self, finding: Finding) -> Finding:
+        """Return a finding that says what else the commands of its remedy do."""
+        effects = [effect for command, effect in self._effects.items() if command in finding.remedy]
+        return replace(finding, also="; ".join(dict.fromkeys(filter(None, [finding.also, *effects]))))
 
     def again(self, spec: Object) -> str:
         """Return the command that deletes the Service, and creates it with these fields and a new cluster IP."""
@@ -118,11 +154,18 @@ class Case:
         return self.patch({"trafficDistribution": value or same_zone})
 
     @property
+    def unannotate(self) -> str:
+        """Return the command that removes the topology annotation."""
+        key, value = topology_annotation(self.service, self.cluster.features)
+        lost = "hints then no longer follow the CPU of the zones, so a zone with few endpoints may have many clients"
+        return self._does(self.kubectl(f"annotate {key}-"), lost * (value in {"Auto", "auto"}))
+
+    @property
     def by_field(self) -> str:
         """Return the commands that remove the annotation, and set the field unless it is set."""
         if not self.cluster.features.enabled("ServiceTrafficDistribution"):
             return "use Kubernetes 1.31 or newer, and spec.trafficDistribution instead of the annotation"
-        remove = self.kubectl(f"annotate {topology_annotation(self.service, self.cluster.features)[0]}-")
+        remove = self.unannotate
         return remove if self.spec.get("trafficDistribution") else f"{remove}; {self.ask()}"
 
     @property
@@ -134,13 +177,48 @@ class Case:
         return None
 
     def scale(self, replicas: int) -> str:
-        """Return the command that runs so many pods. It does not scale a workload that an autoscaler scales."""
+        """Return the command that runs so many pods, or "" if the API scales no workload of this kind.
+
+        It does not scale a workload that an autoscaler scales, but changes the bounds of the autoscaler.
+        """
         if self.autoscaler is None:
-            return f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
-        bounds, spec = {"minReplicas": replicas}, self.autoscaler["spec"]
-        if spec.get("maxReplicas", replicas) < replicas:
-            bounds["maxReplicas"] = replicas
-        return self.patch(bounds, f"horizontalpodautoscaler {self.autoscaler['metadata']['name']}")
+            if self.workload and self.workload.partition("/")[0] not in _SCALABLE:
+                return ""
+            command = f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
+            owned = "a Deployment that owns the ReplicaSet undoes this" * self.workload.startswith("replicaset/")
+            single = "a workload of which only one pod may run must not be scaled" * self.is_single
+            return self._does(command, "; ".join(filter(None, [single, owned])))
+        spec = self.autoscaler["spec"]
+        least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", replicas)
+        bounds = {"minReplicas": max(least, replicas)} | ({"maxReplicas": replicas} if most < replicas else {})
+        if bounds.items() <= spec.items():
+            return ""
+        effect = f"the autoscaler then runs {replicas} pods at least (before: {least})"
+        if most < replicas:
+            effect = f"the autoscaler then always runs {replicas} pods (before: {least} to {most})"
+        return self._does(self.patch(bounds, f"horizontalpodautoscaler {self.autoscaler['metadata']['name']}"), effect)
+
+    @property
+    def deployment(self) -> Object:
+        """The spec of the Deployment that owns the pods, or nothing if it is unknown."""
+        specs = {each["metadata"]["name"]: each.get("spec") or {} for each in self.further("deployments")}
+        return specs.get(self.workload.removeprefix("deployment/"), {})
+
+    @property
+    def is_single(self) -> bool:
+        return len(self.pods or self.endpoints) == 1
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether the pods have a constraint that spreads them over zones."""
+        template = (self.deployment.get("template") or {}).get("spec") or {}
+        specs = [template, *(each["spec"] for each in self.pods or ())]
+        constraints = [one for spec in specs for one in spec.get("topologySpreadConstraints") or ()]
+        return any(each.get("topologyKey") == ZONE for each in constraints)
+
+    @property
+    def selector(self) -> str:
+        return ",".join(f"{key}={value}" for key, value in sorted((self.spec.get("selector") or {}).items()))
 
     @property
     def writers(self) -> list[str]:
@@ -191,15 +269,25 @@ class Case:
         for pod in self.pods or ():
             for owner in pod["metadata"].get("ownerReferences") or ():
                 kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
-                template = (pod["metadata"].get("labels") or {}).get("pod-template-hash", "")
-                if kind == "ReplicaSet" and template and name.endswith(f"-{template}"):
-                    return f"deployment/{name.removesuffix(f'-{template}')}"
+                if kind == "ReplicaSet" and (of := self._deployment_of(name, pod["metadata"].get("labels") or {})):
+                    return f"deployment/{of}"
                 return f"{kind.lower()}/{name}"
         wanted = (self.spec.get("selector") or {}).items()
         names = [
             each["metadata"]["name"] for each in self.further("deployments") if wanted and wanted <= _pods_of(each)
         ]
         return f"deployment/{names[0]}" if len(names) == 1 else ""
+
+    def _deployment_of(self, replica_set: str, labels: Mapping[str, str]) -> str:
+        """Return the Deployment that owns a ReplicaSet, by the hash in its name, or by what targets the Deployment."""
+        name, _, suffix = replica_set.rpartition("-")
+        if suffix == labels.get("pod-template-hash"):
+            return name
+        targets = [(each.get("spec") or {}).get("scaleTargetRef") or {} for each in
+                   self.further("horizontalpodautoscalers")]  # fmt: skip
+        known = {each["metadata"]["name"] for each in self.further("deployments")}
+        known |= {str(each.get("name")) for each in targets if each.get("kind") == "Deployment"}
+        return name if name in known else ""
 
 
 def _pods_of(deployment: Object) -> ItemsView[str, str]:
@@ -212,6 +300,11 @@ def _pods_of(deployment: Object) -> ItemsView[str, str]:
 
 def endpoints_of(slices: Iterable[Object]) -> list[tuple[Object, Object]]:
     return [(each, one) for one in slices for each in one.get("endpoints") or ()]
+
+
+def distinct(endpoints: Iterable[Object]) -> list[Object]:
+    """Return the endpoints, each pod once: it may be in two slices, as while a controller moves it."""
+    return list({(*each["addresses"][:1], name_of(each)): each for each in endpoints}.values())
 
 
 def port_name(port: Object) -> str:
@@ -238,5 +331,18 @@ def condition(endpoint: Object, name: str, *, default: bool = False) -> bool:
     return default if value is None else bool(value)
 
 
-def label(node: str) -> str:
-    return f"kubectl label node {node} {ZONE}=ZONE"
+def label(names: Sequence[str], cluster: Cluster) -> str:
+    """Return the commands that label nodes with their zones: those of their old label, or a placeholder."""
+    of_old = {each["metadata"]["name"]: (each["metadata"].get("labels") or {}).get(_BETA_ZONE) for each in
+              cluster.objects.nodes}  # fmt: skip
+    zones = sorted({str(of_old[each]) for each in names if of_old.get(each)})
+    known = [f"kubectl label node -l '{_BETA_ZONE}={zone},!{ZONE}' {ZONE}={zone}" for zone in zones]
+    others = [each for each in names if not of_old.get(each)]
+    if not others:
+        return "; ".join(known)
+    look = f"kubectl get nodes -l '!{ZONE}'"
+    nodes = "NODES" if len(others) > SHOWN else " ".join(others)
+    one = f"kubectl label node {nodes} {ZONE}=ZONE"
+    if len(others) > SHOWN:
+        one = f"{look}; then, for the nodes of each zone, {one}"
+    return "; ".join([*known, one])

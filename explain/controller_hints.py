@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from explain.case import Case, label
+from explain.case import Case, distinct, label
 from explain.causes import Finding, Predicted, found, listed, many
-from explain.numbers import enough, floating_point_refuses, overloads
+from explain.numbers import floating_point_refuses, overloads
+from explain.placement import more
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.hints import CpuHeuristic, SamePlace, endpoint_hints, topology_annotation
@@ -22,7 +23,7 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
     yield from _of_former_zones(case, ready)
     without = [(each, one) for each, one in ready if not has_hints(each)]
     if isinstance(case.decided_by, CpuHeuristic):
-        refused = _refused(case, [each for each, _ in ready], hinted=len(without) < len(ready))
+        refused = _refused(case, distinct(each for each, _ in ready), hinted=len(without) < len(ready))
         if refused is not None:
             yield refused
             return
@@ -59,13 +60,14 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
 
 def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequence[tuple[Object, Object]]) -> Finding:
     """Return the reason why endpoints lack the hints that the Service requests."""
-    of_all = f"{len(without)} of {many(len(ready), 'ready endpoint')}"
-    said = f"{of_all} {'has' if len(without) == 1 else 'have'} no hints, so proxies use no hints at all"
+    lacking, all_ready = (len(distinct(each for each, _ in pairs)) for pairs in (without, ready))
+    of_all = f"{lacking} of {many(all_ready, 'ready endpoint')}"
+    said = f"{of_all} {'has' if lacking == 1 else 'have'} no hints, so proxies use no hints at all"
     if len(without) == len(ready):
-        said = f"none of {many(len(ready), 'ready endpoint')} has hints"
+        said = f"none of {many(all_ready, 'ready endpoint')} has hints"
     for each, one in without:
         if not each.get("zone") and _manager(one) in {None, CONTROLLER}:
-            return _no_zone(case, each, said)
+            return _no_zone(case, each, said, [one for one, _ in without])
     managers = {_manager(one) or "nobody" for _, one in without} - {CONTROLLER}
     if managers:
         foreign = [(each, one) for each, one in without if _manager(one) != CONTROLLER]
@@ -118,17 +120,22 @@ def _manager(endpoint_slice: Object) -> str:
     return str((endpoint_slice["metadata"].get("labels") or {}).get(MANAGED_BY, ""))
 
 
-def _no_zone(case: Case, endpoint: Object, said: str) -> Finding:
+def _no_zone(case: Case, endpoint: Object, said: str, without: Sequence[Object]) -> Finding:
     node, name = endpoint.get("nodeName"), name_of(endpoint)
     if node and node not in case.cluster.nodes:
         remedy = f"kubectl -n {case.namespace} delete pod {name}"
         return found("endpoint-on-a-missing-node", remedy=remedy, said=said, node=node, name=name)
-    why, remedy = "has no zone: it is on no node", "write its zone in the EndpointSlice"
-    if node and not case.cluster.nodes[node].zone:
-        why, remedy = f"is on node {node}, which has no zone label", label(node)
+    names, why, remedy = [name], "has no zone: it is on no node", "write its zone in the EndpointSlice"
+    bare = {each: one.name for each, one in case.cluster.nodes.items() if not one.zone}
+    if node in bare:
+        on = sorted({str(each.get("nodeName")) for each in without} & bare.keys())
+        names = sorted({name_of(each) for each in without if each.get("nodeName") in bare})
+        verb = "is" if len(names) == 1 else "are"
+        why = f"{verb} on {many(on, 'node')}, which {'has' if len(on) == 1 else 'have'} no zone label"
+        remedy = f"{label(on, case.cluster)}; {case.touch}"
     elif node:
         why, remedy = f"has no zone: its slice was written before node {node} had its label", case.touch
-    return found("endpoint-without-zone", remedy=remedy, said=said, name=name, why=why)
+    return found("endpoint-without-zone", remedy=remedy, said=said, names=many(names, "endpoint"), why=why)
 
 
 def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | None:
@@ -143,16 +150,17 @@ def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | 
     if isinstance(refusal, Refusal):
         return _overloaded(case, refusal, shares, len(ready))
     if not hinted and floating_point_refuses(cluster, len(ready)):
-        evidence, remedy = (_cpu(case, shares), *case.events), _instead(case, shares, len(ready))
+        evidence, remedy = (_cpu(case, shares), *case.events), _instead(case)
         return found("floating-point", evidence=evidence, remedy=remedy, overload=overloads(shares, len(ready)))
     return None
 
 
 def _too_little_known(case: Case, refusal: Refusal) -> Finding:
     counted = [each for each in case.cluster.nodes.values() if each.counts]
-    for node in counted:
-        if not node.zone:
-            return found("node-without-zone", evidence=case.events, remedy=label(node.name), name=node.name)
+    if bare := [each.name for each in counted if not each.zone]:
+        names = many(bare, "node", "is ready and has no zone label/are ready and have no zone label")
+        remedy = label(bare, case.cluster)
+        return found("node-without-zone", evidence=case.events, remedy=f"{remedy}; {case.touch}", names=names)
     zones = sorted({each.zone for each in counted})
     for node in counted if len(zones) > 1 else ():
         if not node.milli_cpu:
@@ -165,7 +173,7 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
 
 
 def _overloaded(case: Case, refusal: Refusal, shares: ZoneShares, endpoints: int) -> Finding:
-    remedy, zones = _instead(case, shares, endpoints), len(shares.weights)
+    remedy, zones = _instead(case), len(shares.weights)
     if refusal.why == "TooFewEndpoints":
         count = many(endpoints, "ready endpoint", "is/are")
         return found("too-few-endpoints", evidence=case.events, remedy=remedy, count=count, zones=zones)
@@ -179,10 +187,10 @@ def _cpu(case: Case, shares: ZoneShares) -> str:
     return Predicted(said) if case.cluster.objects.supposed else said
 
 
-def _instead(case: Case, shares: ZoneShares, endpoints: int) -> str:
+def _instead(case: Case) -> str:
     """Return the two remedies: a number of pods that can be shared evenly between zones, or trafficDistribution."""
-    number = enough(shares, endpoints, rules(case.cluster.features).to_add)
-    return f"{case.scale(number)}; or {case.by_field}" if number else case.by_field
+    scale = more(case)
+    return f"{scale}; or {case.by_field}" if scale else case.by_field
 
 
 def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from explain.case import Case, Question
+from explain.case import Case, Question, distinct
 from explain.causes import CROSSES, FAILS, NOTE, Finding, found, many
 from explain.cluster import Cluster
 from explain.controller_hints import hints, zones_of
@@ -94,7 +94,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
     predicted = "endpointslices" in cluster.objects.unread
     unknown = predicted and not case.spec.get("selector") and not case.ends  # slices that nobody predicts
     by_proxies = () if case.ends or unknown else routes(service, slices, cluster)
-    weighed = [] if unknown else [_weighed(each, by_proxies) for each in _findings(case, by_proxies)]
+    weighed = [] if unknown else [_weighed(case.also(each), by_proxies) for each in _findings(case, by_proxies)]
     findings = (*weighed, *_unexplained(case, weighed, by_proxies))
     return Diagnosis(
         service,
@@ -223,9 +223,11 @@ def _of_question(case: Case, question: Question, known: Sequence[Finding], *, to
 def _hints_of(family: str, slices: Iterable[Object]) -> str:
     mine = [one for one in slices if one["addressType"] == family]
     endpoints = [each for one in mine for each in one.get("endpoints") or ()]
+    bare = distinct(each for each in endpoints if is_ready(each) and not has_hints(each))
+    endpoints = distinct(endpoints)
     ready = [each for each in endpoints if is_ready(each)]
     zones = Counter(name for each in ready for name in zones_of(each.get("hints") or {}))
-    hinted = sum(map(has_hints, ready))
+    hinted = len(ready) - len(bare)
     by_zone = ", ".join(f"{count} for zone {zone or '(none)'}" for zone, count in sorted(zones.items()))
     said = f"{hinted} of {many(len(ready), 'ready endpoint')} hinted" + (f" ({by_zone})" if by_zone else "")
     return f"{family}: {said}; {many(len(endpoints), 'endpoint')} in {many(len(mine), 'slice')}"

@@ -28,8 +28,8 @@ CALICO = "calico-node"  # the proxy in Calico's eBPF mode, which replaces kube-p
 _MANAGERS = "component=kube-controller-manager"
 SYSTEM = "kube-system"
 _ABOUT = {
-    "pods": "metadata.ownerReferences metadata.deletionTimestamp spec.nodeName status.conditions status.phase "
-    "status.startTime",
+    "pods": "metadata.ownerReferences metadata.deletionTimestamp spec.nodeName spec.topologySpreadConstraints "
+    "status.conditions status.phase status.startTime",
     "namespaces": "",
     "ingresses": "spec.ingressClassName spec.defaultBackend spec.rules",
     "deployments": "spec.replicas spec.selector spec.strategy status.observedGeneration status.replicas "

@@ -28,7 +28,7 @@ def oddities(case: Case) -> Iterator[Finding]:
     ill = {name for name, node in case.cluster.nodes.items() if not node.ready}
     if lost := sorted(ill & {str(each.get("nodeName")) for each in ready}):
         yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=lost[0])
-    yield from outlook(case, ready)
+    yield from outlook(case)
     if isinstance(case.decided_by, CpuHeuristic):
         yield from _control_plane(case)
 

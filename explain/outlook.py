@@ -7,31 +7,23 @@ what their spec permits is told then, and that more is not known.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from explain.case import Case
 from explain.causes import Finding, found, listed, many
+from explain.placement import Zones, closed, endpoints_by_zone, more, part, permits, template, wanted, with_at_most
 from harness.api.client import Object
-from reference.objects.endpoints import name_of
 
 ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 """The strategy of a Deployment that starts a new pod before an old pod ends."""
 
-Zones = Mapping[str, Mapping[str, str]]
-"""The nodes of ready endpoints, by zone and name of the endpoint."""
 
-
-def outlook(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
-    zones: dict[str, dict[str, str]] = defaultdict(dict)
-    for each in ready:
-        node = case.cluster.nodes.get(str(each.get("nodeName")))
-        if node and node.zone:
-            zones[node.zone][name_of(each)] = node.name
+def outlook(case: Case) -> Iterator[Finding]:
+    zones = endpoints_by_zone(case)
     if case.wish in {"node", "zone", "cpu"} and len(zones) > 1:
         yield from _autoscaler(case, zones)
         yield from _rollout(case, zones)
-        yield from _evictions(case, zones)
+        yield from _evictions(case)
         yield from _drains(case, zones)
 
 
@@ -39,7 +31,8 @@ def _autoscaler(case: Case, zones: Zones) -> Iterator[Finding]:
     least = (case.autoscaler or {"spec": {"minReplicas": len(zones)}})["spec"].get("minReplicas", 1)
     if case.autoscaler and least < len(zones):
         values = {"name": case.autoscaler["metadata"]["name"], "workload": case.workload, "zones": len(zones)}
-        yield found("autoscaler-below-zones", least=many(least, "pod"), patch=case.scale(len(zones)), **values)
+        patch = case.scale(wanted(case))
+        yield found("autoscaler-below-zones", least=many(least, "pod"), patch=patch, **values)
 
 
 def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
@@ -51,11 +44,16 @@ def _rollout(case: Case, zones: Zones) -> Iterator[Finding]:
             yield found("recreate-empties-all-zones", workload=case.workload, patch=patch)
             continue
         most, (updated, pods), status = _most_unavailable(spec, zones), _progress(each), each.get("status")
-        if (updated < pods or not status) and (names := _with_at_most(most, zones)):
+        if (updated < pods or not status) and (names := with_at_most(most, zones)):
             evidence = [f"{updated} of {many(pods, 'pod')} updated"] if status else []
             has = "has begun and may take" if status else "would take up to"
-            values = {"workload": case.workload, "most": many(most, "pod"), "zones": listed(names), "patch": patch}
-            values |= {"has": has, "unread": "" if status else _NO_STATUS}
+            values = {
+                "workload": case.workload,
+                "most": many(most, "pod"),
+                "zones": many(names, "zone"),
+                "patch": patch,
+            }
+            values |= {"have": "has" if len(names) == 1 else "have", "has": has, "unread": "" if status else _NO_STATUS}
             yield found("rollout-may-empty-a-zone", nodes=_nodes(case, names), evidence=evidence, **values)
 
 
@@ -64,19 +62,12 @@ _NO_STATUS = " (by its spec; its status was not read)"
 
 def _most_unavailable(spec: Object, zones: Zones) -> int:
     """Return how many pods a rolling update of a Deployment may take at once."""
-    bounds, pods = (spec.get("strategy") or {}).get("rollingUpdate") or {}, int(spec.get("replicas", _ready(zones)))
-    most = {name: _part(bounds.get(name, "25%"), pods) for name in ("maxSurge", "maxUnavailable")}
+    bounds, pods = (
+        (spec.get("strategy") or {}).get("rollingUpdate") or {},
+        int(spec.get("replicas", sum(map(len, zones.values())))),
+    )
+    most = {name: part(bounds.get(name, "25%"), pods) for name in ("maxSurge", "maxUnavailable")}
     return math.floor(most["maxUnavailable"]) or int(math.ceil(most["maxSurge"]) == 0)
-
-
-def _ready(zones: Zones) -> int:
-    return sum(map(len, zones.values()))
-
-
-def _part(bound: object, pods: int) -> float:
-    """Return a number of pods that is given as a number or as a share."""
-    said = str(bound)
-    return pods * int(said[:-1]) / 100 if said.endswith("%") else int(said)
 
 
 def _progress(deployment: Object) -> tuple[int, int]:
@@ -89,50 +80,37 @@ def _progress(deployment: Object) -> tuple[int, int]:
     return (int(status.get("updatedReplicas", 0)) if seen else 0), pods
 
 
-def _evictions(case: Case, zones: Zones) -> Iterator[Finding]:
-    for each in case.further("poddisruptionbudgets"):
-        allowed = _allowed(each, _ready(zones))
-        if _selects(each, case) and (names := _with_at_most(allowed, zones)):
-            name = each["metadata"]["name"]
-            patch = case.patch({"maxUnavailable": 1, "minAvailable": None}, f"poddisruptionbudget {name}")
-            if _with_at_most(1, zones):
-                patch = f"{case.scale(2 * len(zones))}; {patch}"
-            now = "now" if each.get("status") else "if no pod is missing" + _NO_STATUS
-            values = {"name": name, "allowed": many(allowed, "eviction"), "zones": listed(names), "patch": patch}
-            values |= {"now": now}
-            yield found("budget-permits-an-empty-zone", nodes=_nodes(case, names), **values)
-
-
-def _allowed(budget: Object, pods: int) -> int:
-    """Return how many evictions a PodDisruptionBudget permits now, or without a status while so many pods are ready."""
-    spec, status = budget.get("spec") or {}, budget.get("status")
-    if status:
-        return int(status.get("disruptionsAllowed", 0))
-    if "maxUnavailable" in spec:
-        return min(pods, math.ceil(_part(spec["maxUnavailable"], pods)))
-    return max(0, pods - math.ceil(_part(spec.get("minAvailable", pods), pods)))
-
-
-def _selects(budget: Object, case: Case) -> bool:
-    """Return whether a PodDisruptionBudget selects the pods of the Service. Expressions are not read."""
-    selector = (budget.get("spec") or {}).get("selector") or {}
-    wanted = (selector.get("matchLabels") or {}).items()
-    labels = [(each["metadata"].get("labels") or {}).items() for each in case.pods or ()]
-    labels = labels or [(case.spec.get("selector") or {}).items()]  # which each of its pods has
-    return not selector.get("matchExpressions") and bool(labels) and all(wanted <= each for each in labels)
+def _evictions(case: Case) -> Iterator[Finding]:
+    for each, allowed, names in permits(case):
+        name = each["metadata"]["name"]
+        patch = case.patch({"maxUnavailable": 1, "minAvailable": None}, f"poddisruptionbudget {name}")
+        if with_at_most(1, endpoints_by_zone(case)):
+            room = more(case) or ("" if case.is_spread else template(case))
+            patch = f"{room}; {patch}" if room else patch
+        now = "now" if each.get("status") else "if no pod is missing" + _NO_STATUS
+        values = {"name": name, "allowed": many(allowed, "eviction"), "zones": many(names, "zone"), "patch": patch}
+        values |= {"now": now, "has": "has" if len(names) == 1 else "have"}
+        yield found("budget-permits-an-empty-zone", nodes=_nodes(case, names), **values)
 
 
 def _drains(case: Case, zones: Zones) -> Iterator[Finding]:
-    for zone, endpoints in sorted(zones.items()):
+    stays = case.workload.startswith("daemonset/")  # kubectl drain leaves its pods
+    for zone, endpoints in sorted(zones.items()) if not stays else ():
         if {*endpoints.values()} <= case.cluster.cordoned:
             nodes = sorted({*endpoints.values()})
-            uncordon = "; ".join(f"kubectl uncordon {each}" for each in nodes)
-            values = {"names": listed(nodes), "zone": zone, "uncordon": uncordon}
+            others = sorted({*_nodes(case, [zone])} - closed(case))
+            move = f"before the drain, add a node to zone {zone} that takes pods" if not others else _move(case, others)
+            values = {"names": listed(nodes), "zone": zone, "move": move, "uncordon": " ".join(nodes)}
             yield found("drain-empties-a-zone", nodes=_nodes(case, [zone]), **values)
 
 
-def _with_at_most(number: int, zones: Zones) -> list[str]:
-    return sorted(zone for zone, endpoints in zones.items() if len(endpoints) <= number)
+def _move(case: Case, others: Sequence[str]) -> str:
+    """Return how pods move to other nodes of the zone before the drain."""
+    there = f"on other nodes of the zone ({listed(others)})"
+    if not case.is_spread:
+        return f"before the drain, {template(case)}: new pods then start {there}"
+    again = f"kubectl -n {case.namespace} rollout restart {case.workload or 'deployment/NAME'}"
+    return f"{again}; drain when the new pods run {there}"
 
 
 def _nodes(case: Case, zones: Sequence[str]) -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from explain.causes import many
 from explain.cluster import Cluster
@@ -21,7 +21,7 @@ from harness.model.escaping import for_json, for_line, for_markdown
 from reference.endpointslice.hints import topology_annotation
 from reference.proxy.objects import UNREADABLE
 
-_HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "remedy")
+_HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "remedy", "also")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,14 @@ class Row:
     says: str
     cause: str = ""
     remedy: str = ""
+    also: str = ""
     wanting: bool = False
     failing: bool = False
 
     @property
     def cells(self) -> tuple[str, ...]:
         why = f"{self.says} [{self.cause}]" if self.cause else self.says
-        return self.service, self.asks or "nothing", str(self.missed), why, self.remedy
+        return self.service, self.asks or "nothing", str(self.missed), why, self.remedy, self.also
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +106,29 @@ def _row(service: Any, cluster: Cluster) -> Row:
         return Row(name, asks, 0, answer(found))
     assert found.reason is not None, "each route that falls short has a finding"
     remedy, fails = found.reason.remedy or found.reason.cause.remedy, bool(found.failing)
-    cause = found.reason.cause.id
-    return Row(name, asks, len(found.unmet), answer(found), cause, remedy, wanting=True, failing=fails)
+    cause, also = found.reason.cause.id, found.reason.also
+    return Row(name, asks, len(found.unmet), answer(found), cause, remedy, also, wanting=True, failing=fails)
 
 
 # Formats
 
 
 def _text(view: Overview) -> str:
-    table = Table(*_HEAD, box=None, pad_edge=False, header_style="bold")
+    columns = (Column(each, overflow="fold") for each in _HEAD[:4])
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for each in view.rows:
-        table.add_row(*each.cells)
+        table.add_row(*each.cells[:4])
     written = io.StringIO()
     Console(file=written, width=200, highlight=False, markup=False).print(table)
     lines = [line.rstrip() for line in written.getvalue().splitlines()] if view.rows else []
-    return "\n".join([*lines, "", view.total, *view.unread])
+    remedies = [line for each in view.rows if each.remedy for line in _remedy(each)]  # whole lines, to paste
+    return "\n".join([*lines, *remedies, "", view.total, *view.unread])
+
+
+def _remedy(row: Row) -> Iterator[str]:
+    yield from ("", f"{row.service}: {row.remedy}")
+    if row.also:
+        yield f"  also: {row.also}"
 
 
 def _json(view: Overview) -> str:

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from explain.case import Case, condition, label
+from explain.case import Case, condition, distinct, label
 from explain.causes import SHOWN, Finding, found, listed, many
 from explain.cluster import LateLabel, Node
 from explain.components import PROXY
 from explain.outlook import ONE_BY_ONE
+from explain.placement import spread, template
 from explain.routes import Route
 from harness.api.client import Object
 from reference.endpointslice.hints import topology_annotation
-from reference.endpointslice.labels import ZONE
 from reference.features import Version
 from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
@@ -50,9 +50,14 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
     for each in anywhere:
         if each.tier == "anywhere" and each.crossing:
             by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name in nodes and name not in deaf)
+    endpoints = [each for each, _ in known]
+    alike: dict[str, dict[str, list[str]]] = {}
     for zone, names in sorted(by_zone.items()):
         if names:
-            yield _of_zone(case, zone, tuple(dict.fromkeys(names)), [each for each, _ in known])
+            alike.setdefault(_cause(zone, endpoints), {})[zone] = names
+    for cause, zones in alike.items():
+        on = tuple(sorted(set().union(*zones.values())))
+        yield _of_zones(case, cause, [*zones], on, endpoints)
 
 
 def implementations(case: Case) -> Iterator[Finding]:
@@ -92,45 +97,45 @@ def _uses(behaviour: Behaviour, case: Case) -> int:
     return (behaviour.zone_hints and asked) + behaviour.node_hints
 
 
-def _of_zone(case: Case, zone: str, names: tuple[str, ...], known: Sequence[Object]) -> Finding:
-    if not zone:
-        remedy = "; ".join(map(label, names[:SHOWN]))
-        return found(
-            "client-node-without-zone",
-            nodes=names,
-            remedy=remedy,
-            names=many(names, "", "has no zone label, so it uses/have no zone label, so they use"),
-        )
+def _cause(zone: str, known: Sequence[Object]) -> str:
     mine = [each for each in known if each.get("zone") == zone]
-    ready = [each for each in mine if is_ready(each)]
-    there = Counter(str(each.get("zone") or "(none)") for each in known if is_ready(each))
-    counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
-    evidence = (case.of_slices(f"ready endpoints: {counted}"),)
-    if ready:
-        values = {"zone": zone, "count": many(len(ready), "ready endpoint")}
-        return found("zone-not-hinted", nodes=names, evidence=evidence, remedy=case.log, **values)
-    cause, remedy, values = "zone-without-endpoint", _spread(case), {"names": listed(sorted(map(name_of, mine)))}
+    if not zone:
+        return "client-node-without-zone"
+    if any(map(is_ready, mine)):
+        return "zone-not-hinted"
     if any(condition(each, "terminating") for each in mine):
-        cause, remedy = "zone-terminating", _one_by_one(case)
-    elif mine:
-        cause, remedy = "zone-not-ready", f"kubectl -n {case.namespace} describe pod {min(map(name_of, mine))}"
-    return found(cause, nodes=names, evidence=evidence, remedy=remedy, zone=zone, **values)
+        return "zone-terminating"
+    return "zone-not-ready" if mine else "zone-without-endpoint"
+
+
+def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...], known: Sequence[Object]) -> Finding:
+    """Return why nodes of these zones use the endpoints of all zones, for one reason."""
+    mine = sorted({name_of(each): each for each in known if each.get("zone") in zones}.items())
+    there = Counter(str(each.get("zone") or "(none)") for each in distinct(known) if is_ready(each))
+    counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
+    evidence, names, remedy = (case.of_slices(f"ready endpoints: {counted}"),), [name for name, _ in mine], case.log
+    match cause:
+        case "client-node-without-zone":
+            said = many(on, "", "has no zone label, so it uses/have no zone label, so they use")
+            return found(cause, nodes=on, remedy=label(on, case.cluster), names=said)
+        case "zone-without-endpoint":
+            remedy = spread(case, zones)
+        case "zone-terminating":
+            remedy = _one_by_one(case)
+        case "zone-not-ready":
+            remedy = f"kubectl -n {case.namespace} describe pod {' '.join(names[:SHOWN])}"
+    values = {"zones": many(zones, "zone"), "whose": "its" if len(zones) == 1 else "their", "names": listed(names)}
+    values |= {"has": "has" if len(zones) == 1 else "have", "it": "it" if len(zones) == 1 else "them"}
+    values |= {"count": many(len([each for _, each in mine if is_ready(each)]), "ready endpoint")}
+    return found(cause, nodes=on, evidence=evidence, remedy=remedy, **values)
 
 
 def _one_by_one(case: Case) -> str:
     """Return a command that makes a Deployment start new pods before old pods stop, or "" for other workloads."""
     if not case.workload.startswith("deployment/"):
         return ""
-    return f"{case.patch({'strategy': ONE_BY_ONE}, case.workload)}; and {_spread(case)}"
-
-
-def _spread(case: Case) -> str:
-    selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
-    constraint = (
-        f"topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {ZONE}, whenUnsatisfiable: DoNotSchedule, "
-        f"labelSelector: {{matchLabels: {{{selector}}}}}}}]"
-    )
-    return f"in the pod template of {case.workload or 'the workload'}: {constraint}, with at least one pod per zone"
+    patch = case.patch({"strategy": ONE_BY_ONE}, case.workload)
+    return patch if case.is_spread else f"{patch}; and, {template(case)}"
 
 
 def proxies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:

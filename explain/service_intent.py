@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from explain.case import PROXY_NAME, Case, Question, condition, port_name, slice_port
+from explain.case import PROXY_NAME, Case, Question, condition, distinct, port_name, slice_port
 from explain.causes import AS_ASKED, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
+from explain.placement import admit
 from explain.routes import Route, nodes_of
 from explain.target_ports import ports_of
 from explain.wish import OFF, read_wish
@@ -38,7 +39,7 @@ def words(case: Case) -> Iterator[Finding]:
     annotations = case.service["metadata"].get("annotations") or {}
     key, value = topology_annotation(case.service, case.cluster.features)
     field = case.spec.get("trafficDistribution")
-    remove = case.kubectl(f"annotate {key}-")
+    remove = case.unannotate
     if TOPOLOGY_AWARE_HINTS in annotations and annotations.get(TOPOLOGY_MODE, value) != value:
         hidden = {"value": repr(value), "hidden": repr(annotations[TOPOLOGY_MODE])}
         known = found("annotation-hidden", **hidden, remove=remove)
@@ -47,7 +48,7 @@ def words(case: Case) -> Iterator[Finding]:
         yield found("annotation-overrides-field", key=key, value=value, field=field, remove=remove)
     elif value not in {*OFF, "Auto", "auto"}:
         decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
-        remedy = remove if field else case.kubectl(f"annotate {key}=Auto --overwrite")
+        remedy = remove if field or case.wish == "local" else case.kubectl(f"annotate {key}=Auto --overwrite")
         unknown = found("annotation-unknown", key=key, value=repr(value), decides=decides, remedy=remedy)
         yield unknown.weighing(NOTE) if field else unknown
     if isinstance(case.decided_by, NoHints) and (value in {"Auto", "auto"} or case.decided_by.unknown):
@@ -144,7 +145,11 @@ def not_ready(case: Case, question: Question) -> Iterator[Finding]:
         describe = f"kubectl -n {case.namespace} describe pod {min(map(name_of, endpoints))}"
         nodes = failing if serve else ()
         yield found(
-            "no-ready-endpoint", nodes=nodes, count=many(len(endpoints), "endpoint"), names=names, describe=describe
+            "no-ready-endpoint",
+            nodes=nodes,
+            count=many(len(distinct(endpoints)), "endpoint"),
+            names=names,
+            describe=describe,
         )
 
 
@@ -216,7 +221,10 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
     if case.spec.get("internalTrafficPolicy") == "Local":
         dropped = nodes_of(by_proxies, lambda each: each.fails and "Local" in each.because)
         lost = f"; they are dropped on {many(len(dropped), 'node')} without an endpoint" if dropped else ""
-        local = found("internal-policy-local", nodes=dropped, lost=lost, patch=_prefer_node(case) if dropped else "")
+        patch = _prefer_node(case) if dropped else ""
+        if dropped and case.workload.startswith("daemonset/"):
+            patch = f"{admit(case, dropped)}; or {patch}"
+        local = found("internal-policy-local", nodes=dropped, lost=lost, patch=patch)
         yield local if dropped else replace(local.weighing(AS_ASKED), also="")
         if (field := case.spec.get("trafficDistribution")) and not dropped:
             yield found("policy-hides-field", field=field, patch=case.patch({"internalTrafficPolicy": "Cluster"}))
@@ -224,9 +232,9 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 
 def _prefer_node(case: Case) -> str:
     """Return the commands that let connections leave the node, and keep what the release knows of the wish for it."""
-    local, (key, value) = {"internalTrafficPolicy": "Cluster"}, topology_annotation(case.service, case.cluster.features)
+    local, (_, value) = {"internalTrafficPolicy": "Cluster"}, topology_annotation(case.service, case.cluster.features)
     if case.cluster.features.enabled("PreferSameTrafficDistribution"):
-        remove = f"{case.kubectl(f'annotate {key}-')}; " if value else ""
+        remove = f"{case.unannotate}; " if value else ""
         return remove + case.patch({**local, "trafficDistribution": "PreferSameNode"})
     asks = case.spec.get("trafficDistribution") or value
     return case.patch(local) + ("" if asks else f"; {case.ask()}")

@@ -154,8 +154,8 @@ def _line(word: str, text: str) -> str:
 
 
 def _table(diagnosis: Diagnosis) -> Table:
-    head = ("nodes", "zone", "port", "uses", "endpoints", "elsewhere")
-    table = Table(*head, Column("because", overflow="fold"), box=None, pad_edge=False, header_style="bold")
+    head = ("nodes", "zone", "port", "uses", "endpoints", "elsewhere", "because")
+    table = Table(*(Column(each, overflow="fold") for each in head), box=None, pad_edge=False, header_style="bold")
     for each in diagnosis.routes:
         names, zone = listed(each.nodes), each.zone or "(none)"
         table.add_row(names, zone, each.label, each.tier, str(len(each.targets)), str(each.crossing), each.because)

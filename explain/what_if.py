@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 
-from explain.case import slice_port
+from explain.case import distinct, slice_port
 from explain.cluster import Cluster, ServiceName, version_of
 from explain.numbers import floating_point_refuses
 from explain.objects import Objects, is_kube_proxy
@@ -142,7 +142,7 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
     made = []
     for family in families or ["IPv4"]:
         known = [each for each in mine if each["addressType"] == family]
-        ready = [each for one in known for each in one.get("endpoints") or () if is_ready(each)]
+        ready = distinct(each for one in known for each in one.get("endpoints") or () if is_ready(each))
         first = known[0] if known else _empty(name, family)
         ports = first.get("ports") or [slice_port(each) for each in service["spec"].get("ports") or ()]
         made.append({**first, "ports": ports, "endpoints": _spread(ready, wanted, nodes, family)})

@@ -18,8 +18,10 @@ from explain.diagnosis import Diagnosis, diagnose
 from explain.objects import FURTHER, Objects
 from explain.what_if import supposed, with_hints
 from harness.api.client import Object
+from harness.model.manifests import takes_pods
 from reference.apiserver import ApiServer
 from reference.apiserver.patches import JSON, STRATEGIC
+from reference.endpointslice.labels import node_zone
 from reference.features import Features
 from reference.objects.endpoints import is_ready, name_of
 from tests.explain.kinds import KINDS, with_disruptions_allowed
@@ -102,16 +104,21 @@ class Applied:
         verb, *rest = words[2:] if namespace else words
         if verb in _SHOWS:
             return False
-        if verb == "scale":
-            self._scale(int(rest[-1].partition("=")[2]))
-            return True
-        if verb == "uncordon":
-            self.api.patch("nodes", "", rest[0], {"spec": {"unschedulable": None}})
-            return True
-        place, *more = [each for each in rest if each != "--overwrite"]
-        resource, _, name = place.partition("/")
-        name, *more = [name, *more] if name else more
-        self._change(verb, _RESOURCES[resource], namespace, name, more)
+        match verb:
+            case "scale":
+                self._scale(int(rest[-1].partition("=")[2]))
+            case "uncordon":
+                for each in rest:
+                    self.api.patch("nodes", "", each, {"spec": {"unschedulable": None}})
+            case "rollout":
+                self._restart()
+            case "label" if rest[0] == "node":
+                self._label(rest[1:-1], rest[-1])
+            case _:
+                place, *more = [each for each in rest if each != "--overwrite"]
+                resource, _, name = place.partition("/")
+                name, *more = [name, *more] if name else more
+                self._change(verb, _RESOURCES[resource], namespace, name, more)
         return True
 
     def _change(self, verb: str, resource: str, namespace: str, name: str, more: list[str]) -> None:
@@ -126,13 +133,22 @@ class Applied:
             case "annotate" | "label", [change]:
                 key, _, value = change.removesuffix("-").partition("=")
                 field = "labels" if verb == "label" else "annotations"
-                zone = value.replace("ZONE", name[0]) if resource == "nodes" else value
-                new = None if change.endswith("-") else zone
+                new = None if change.endswith("-") else value
                 self.api.patch(resource, namespace, name, {"metadata": {field: {key: new}}})
             case "delete", [] if resource == "pods":
                 self._drop_endpoint(name)
             case _:
                 raise AssertionError(f"{verb} {resource} {name} {more}: a remedy should not do this")
+
+    def _label(self, names: Sequence[str], change: str) -> None:
+        """Label nodes, by their names or the label that they have. The placeholder is the first letter of the name."""
+        if names[0] == "-l":
+            key, _, wanted = names[1].partition(",")[0].partition("=")
+            nodes = self.api.list("nodes")
+            names = [each["metadata"]["name"] for each in nodes if each["metadata"]["labels"].get(key) == wanted]
+        key, _, value = change.partition("=")
+        for each in names:
+            self.api.patch("nodes", "", each, {"metadata": {"labels": {key: value.replace("ZONE", each[0])}}})
 
     def _drop_endpoint(self, pod: str) -> None:
         for one in self.api.list("endpointslices"):
@@ -145,6 +161,22 @@ class Applied:
             self.api.delete("endpointslices", one["metadata"]["namespace"], one["metadata"]["name"])
         for one in scaled.endpointslices:
             self._create("endpointslices", {**one, "metadata": _without_place(one["metadata"])})
+
+    def _restart(self) -> None:
+        """Start all pods anew, as their constraint wants: in each zone, on nodes that take pods."""
+        zones = {each["metadata"]["name"]: node_zone(each) for each in self.api.list("nodes") if takes_pods(each)}
+        number, there = 0, set[str]()
+        for one in self.api.list("endpointslices"):
+            for each in one["endpoints"]:
+                others = [name for name, zone in zones.items() if zone == each.get("zone")]
+                if others and each.get("nodeName") not in zones:
+                    each["nodeName"] = others[0]
+                there.add(str(each.get("zone")))
+                number += 1
+            self.api.update("endpointslices", one["metadata"]["namespace"], one)
+        if {*zones.values()} - there:
+            self._scale(1)
+            self._scale(number)
 
 
 _ADDRESSES = {"clusterIP", "clusterIPs"}

@@ -136,13 +136,20 @@ def pod(name: str, place: str, **labels: str) -> Object:
     }
 
 
-def owned(name: str, place: str) -> Object:
-    """Return a pod of deployment web."""
-    made = pod(name, place, app="web", **{"pod-template-hash": "7f"})
-    made["metadata"]["ownerReferences"] = [
-        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7f", "uid": "1"}
-    ]
+def owned(name: str, place: str, by: str = "ReplicaSet/web-7f", **spec: Any) -> Object:
+    """Return a pod of deployment web, or of another workload."""
+    kind, _, owner = by.partition("/")
+    made = pod(name, place, app="web", **({"pod-template-hash": "7f"} if kind == "ReplicaSet" else {}))
+    made["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": "1"}]
+    made["spec"] |= spec
     return made
+
+
+SPREAD = [{"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}]
+
+
+def tainted(name: str, zone: str, key: str = "node-role.kubernetes.io/control-plane") -> Object:
+    return {**node(name, zone, labels=[key]), "spec": {"taints": [{"key": key, "effect": "NoSchedule"}]}}
 
 
 def namespace(name: str = "shop", annotations: Mapping[str, str] | None = None, **labels: str) -> Object:

@@ -11,6 +11,7 @@ from tests.explain.building import (
     AUTO,
     EACH_ZONE,
     MODE,
+    SPREAD,
     ZONES,
     agent,
     autoscaler,
@@ -33,6 +34,7 @@ from tests.explain.building import (
     pod,
     proxy,
     service,
+    tainted,
     unhinted,
 )
 
@@ -550,8 +552,8 @@ ROWS = {
     "a zone without an endpoint in one family": Row(
         "zone-without-endpoint",
         objects(TWO_FAMILIES, of_slice(*EACH_ZONE), of_slice(IPV6, family="IPv6", name="web-6")),
-        "IPv6: zone b has no endpoint",
-        nodes="b1 b2",
+        "IPv6: zones b c have no endpoint",
+        nodes="b1 b2 c1",
         crossing="b1 b2 c1",
     ),
     "a gate that the controller has off": Row(
@@ -728,6 +730,108 @@ ROWS |= {
         objects(service(asks="PreferSameNode"), NODE_HINTS, proxies=[proxy("a1", "v1.32.4"), proxy("c1", "v1.32.4")]),
         "connections do not prefer their own node, from 2 of 5 nodes: 2 nodes run a proxy that does",
         nodes="a1 c1",
+    ),
+}
+ONE = of_slice(endpoint("a1"))
+NO_ZONES = [node(each) for each in ("a1", "b1", "c1")]
+BETA = "failure-domain.beta.kubernetes.io/zone"
+HAD_BETA = [
+    {**each, "metadata": {**each["metadata"], "labels": {BETA: each["metadata"]["name"][0]}}} for each in NO_ZONES
+]
+BARE = of_slice(*(endpoint(each, zone="") for each in ("a1", "b1", "c1")))
+CONSTRAINT = "in the pod template of {}: topologySpreadConstraints: [{{maxSkew: 1, ".format
+ROWS |= {
+    "one pod for three zones": Row(
+        "zone-without-endpoint",
+        objects(service(), ONE, pods=[owned("web-a1", "a1")]),
+        "from 3 of 5 nodes: zones b c have no endpoint: their nodes use the endpoints of all zones",
+        "kubectl -n shop scale deployment/web --replicas=3; and, " + CONSTRAINT("deployment/web"),
+        nodes="b1 b2 c1",
+        crossing="b1 b2 c1",
+    ),
+    "one pod of an autoscaler for three zones": Row(
+        "zone-without-endpoint",
+        objects(
+            service(),
+            ONE,
+            pods=[owned("web-a1", "a1", topologySpreadConstraints=SPREAD)],
+            further={"horizontalpodautoscalers": [autoscaler(1, 1)]},
+        ),
+        remedy='patch horizontalpodautoscaler web -p \'{"spec":{"minReplicas":3,"maxReplicas":3}}\'',
+        nodes="b1 b2 c1",
+        crossing="b1 b2 c1",
+    ),
+    "enough pods in too few zones": Row(
+        "zone-without-endpoint",
+        objects(
+            service(),
+            of_slice(endpoint("a1"), endpoint("a2"), endpoint("b1")),
+            pods=[owned("web-a1", "a1", by="StatefulSet/web")],
+        ),
+        remedy=CONSTRAINT("statefulset/web"),
+        nodes="c1",
+        crossing="c1",
+    ),
+    "enough pods that have the constraint": Row(
+        "zone-without-endpoint",
+        objects(
+            service(),
+            of_slice(endpoint("a1"), endpoint("a2"), endpoint("b1")),
+            pods=[owned("web-a1", "a1", topologySpreadConstraints=SPREAD)],
+        ),
+        remedy="kubectl -n shop rollout restart deployment/web",
+        nodes="c1",
+        crossing="c1",
+    ),
+    "a zone whose node takes no pods": Row(
+        "zone-without-endpoint",
+        objects(service(), of_slice(*EACH_ZONE[:2]), on=nodes(c1=tainted("c1", "c"))),
+        remedy="otherwise let a node of zone c take pods (c1 is tainted with node-role.kubernetes.io/control-plane)",
+        nodes="c1",
+        crossing="c1",
+    ),
+    "a zone that a DaemonSet leaves out": Row(
+        "zone-without-endpoint",
+        objects(
+            service(),
+            of_slice(*EACH_ZONE[:2]),
+            on=nodes(c1=tainted("c1", "c")),
+            pods=[owned("web-a1", "a1", by="DaemonSet/web")],
+        ),
+        remedy="if no client runs on c1; otherwise in the pod template of daemonset/web, add tolerations: [{key: ",
+        nodes="c1",
+        crossing="c1",
+    ),
+    "internal policy on a node that a DaemonSet leaves out": Row(
+        "internal-policy-local",
+        objects(
+            service(asks="", internalTrafficPolicy="Local"),
+            on=nodes(a2=None, b2=None, d1=tainted("d1", "c")),
+            pods=[owned("web-a1", "a1", by="DaemonSet/web")],
+        ),
+        remedy="[{key: node-role.kubernetes.io/control-plane, operator: Exists}]; or kubectl -n shop patch",
+        nodes="d1",
+        failing="d1",
+    ),
+    "nodes without zones": Row(
+        "endpoint-without-zone",
+        objects(service(), BARE, on=NO_ZONES),
+        "endpoints web-a1 web-b1 web-c1 are on nodes a1 b1 c1, which have no zone label",
+        "kubectl label node a1 b1 c1 topology.kubernetes.io/zone=ZONE; ",
+        crossing="a1 b1 c1",
+    ),
+    "nodes with the zone label of old releases": Row(
+        "node-without-zone",
+        objects(by_annotation(), BARE, on=HAD_BETA),
+        "nodes a1 b1 c1 are ready and have no zone label",
+        f"kubectl label node -l '{BETA}=b,!topology.kubernetes.io/zone' topology.kubernetes.io/zone=b; ",
+        crossing="a1 b1 c1",
+    ),
+    "a pod that stands in two slices": Row(
+        "slices-disagree",
+        objects(service(), of_slice(*EACH_ZONE), of_slice(endpoint("a1", hints=""), name="web-2")),
+        "1 of 3 ready endpoints has no hints",
+        crossing=ALL,
     ),
 }
 GONE = endpoint("c1", ready=False, serving=False, terminating=True, hints="")
@@ -1003,7 +1107,40 @@ NOTES = {
         objects(further={"deployments": [manifest(deployment(3, 3))], "horizontalpodautoscalers": [autoscaler(1, 10)]}),
         PATCH("horizontalpodautoscaler", '{"minReplicas":3}'),
     ),
+    "an autoscaler beside evictions": Note(
+        "autoscaler-below-zones",
+        further(horizontalpodautoscalers=autoscaler(1, 4), poddisruptionbudgets=budget(1, maxUnavailable=1)),
+        PATCH("horizontalpodautoscaler", '{"minReplicas":6,"maxReplicas":6}'),
+    ),
+    "a ReplicaSet without the hash, of a Deployment": Note(
+        "budget-permits-an-empty-zone",
+        further(
+            pods=[owned("web-1", "a1", by="ReplicaSet/web-6f")],
+            deployments=deployment(3, 3),
+            poddisruptionbudgets=budget(1, maxUnavailable=1),
+        ),
+        "kubectl -n shop scale deployment/web --replicas=6; ",
+        ALL,
+    ),
+    "a cordoned zone with another node": Note(
+        "drain-empties-a-zone",
+        objects(on=nodes(c1=cordoned("c1", "c"), c2=node("c2", "c")), pods=PODS),
+        "before the drain, " + CONSTRAINT("deployment/web"),
+        "c1 c2",
+    ),
+    "a cordoned zone with another node for pods that are spread": Note(
+        "drain-empties-a-zone",
+        objects(
+            on=nodes(c1=cordoned("c1", "c"), c2=node("c2", "c")),
+            pods=[owned("web-a1", "a1", topologySpreadConstraints=SPREAD)],
+        ),
+        "kubectl -n shop rollout restart deployment/web; drain when",
+        "c1 c2",
+    ),
     "a cordoned node with all endpoints of a zone": Note(
-        "drain-empties-a-zone", objects(on=nodes(c1=cordoned("c1", "c"))), "kubectl uncordon c1", "c1"
+        "drain-empties-a-zone",
+        objects(on=nodes(c1=cordoned("c1", "c"))),
+        "before the drain, add a node to zone c",
+        "c1",
     ),
 }

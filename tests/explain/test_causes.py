@@ -152,7 +152,7 @@ def test_cilium_follows_zone_hints_if_it_should_and_the_service_asks(setting: st
 
 
 def test_what_a_manifest_permits_is_not_told_as_seen() -> None:
-    by_spec = "(by its spec; its status was not read), and zone a b c has no more endpoints than that"
+    by_spec = "(by its spec; its status was not read), and zones a b c have no more endpoints than that"
     rollout = NOTES["a rollout by the manifest of a Deployment"]
     (told,) = [each for each in diagnosis(rollout.seen).findings if each.cause.id == rollout.cause]
     assert told.says == f"a rollout of deployment/web would take up to 1 pod at once {by_spec}"

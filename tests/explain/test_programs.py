@@ -203,4 +203,4 @@ def test_endpoints_of_a_supposition_are_predicted(tmp_path: Path) -> None:
     then = json.loads(run(tmp_path, "--if", "scale=1", "--format", "json"))["then"]
     assert [(each["evidence"], each["predicted"]) for each in then["causes"]] == [
         ([], ["ready endpoints: 1 in zone a"])
-    ] * 2
+    ]

@@ -1,0 +1,181 @@
+"""How many pods an answer asks for, and how they come to run in each zone.
+
+All remedies of an answer use one number of pods. So they do not undo one another, whichever of them a user follows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from explain.case import Case
+from explain.causes import listed, many
+from explain.numbers import enough
+from harness.api.client import Object
+from harness.model.manifests import refusing_taints
+from reference.endpointslice.allocation import rules
+from reference.endpointslice.endpoints import is_ready as is_pod_ready
+from reference.endpointslice.hints import CpuHeuristic
+from reference.endpointslice.labels import ZONE
+from reference.endpointslice.zones import ZoneShares
+from reference.objects.endpoints import is_ready
+
+_TEMPLATES = {"daemonset", "deployment", "statefulset"}
+"""The kinds whose pods are replaced after a change to the template."""
+
+
+Zones = Mapping[str, Mapping[tuple[str, ...], str]]
+"""The nodes of ready endpoints, by zone and address of the endpoint."""
+
+
+def endpoints_by_zone(case: Case) -> Zones:
+    """Return the nodes of ready endpoints by zone and address. An endpoint in two slices counts once."""
+    zones: dict[str, dict[tuple[str, ...], str]] = {}
+    for each, one in case.endpoints:
+        node = case.cluster.nodes.get(str(each.get("nodeName")))
+        if is_ready(each) and node and node.zone:
+            of_family = zones.setdefault(node.zone, {})
+            of_family[one["addressType"], *each["addresses"][:1]] = node.name
+    families = {family for each in zones.values() for family, *_ in each}
+    first = min(families, default="")
+    return {zone: {key: node for key, node in each.items() if key[0] == first} for zone, each in zones.items()}
+
+
+def permits(case: Case) -> Iterator[tuple[Object, int, list[str]]]:
+    """Yield the PodDisruptionBudgets that permit to empty zones, with the evictions and the zones."""
+    zones = endpoints_by_zone(case)
+    for each in case.further("poddisruptionbudgets") if len(zones) > 1 else ():
+        allowed = _allowed(each, sum(map(len, zones.values())))
+        if _selects(each, case) and (names := with_at_most(allowed, zones)):
+            yield each, allowed, names
+
+
+def _allowed(budget: Object, pods: int) -> int:
+    """Return how many evictions a PodDisruptionBudget permits now, or without a status while so many pods are ready."""
+    spec, status = budget.get("spec") or {}, budget.get("status")
+    if status:
+        return int(status.get("disruptionsAllowed", 0))
+    if "maxUnavailable" in spec:
+        return min(pods, math.ceil(part(spec["maxUnavailable"], pods)))
+    return max(0, pods - math.ceil(part(spec.get("minAvailable", pods), pods)))
+
+
+def _selects(budget: Object, case: Case) -> bool:
+    """Return whether a PodDisruptionBudget selects the pods of the Service. Expressions are not read."""
+    selector = (budget.get("spec") or {}).get("selector") or {}
+    wanted = (selector.get("matchLabels") or {}).items()
+    labels = [(each["metadata"].get("labels") or {}).items() for each in case.pods or ()]
+    labels = labels or [(case.spec.get("selector") or {}).items()]  # which each of its pods has
+    return not selector.get("matchExpressions") and bool(labels) and all(wanted <= each for each in labels)
+
+
+def with_at_most(number: int, zones: Zones) -> list[str]:
+    """Return the zones with so many endpoints or fewer."""
+    return sorted(zone for zone, endpoints in zones.items() if len(endpoints) <= number)
+
+
+def part(bound: object, pods: int) -> float:
+    """Return a number of pods that is given as a number or as a share."""
+    said = str(bound)
+    return pods * int(said[:-1]) / 100 if said.endswith("%") else int(said)
+
+
+def closed(case: Case) -> set[str]:
+    """Return the nodes where a pod without tolerations cannot start: cordoned, tainted, or not ready."""
+    objects = case.cluster.objects
+    if "nodes" in objects.unread:
+        return set()
+    shut = {each["metadata"]["name"] for each in objects.nodes if refusing_taints(each)} | case.cluster.cordoned
+    return shut | {name for name, each in case.cluster.nodes.items() if not each.ready}
+
+
+def open_zones(case: Case) -> list[str]:
+    """Return the zones that have an endpoint, or a node where a pod can start."""
+    shut = closed(case)
+    there = {each.zone for name, each in case.cluster.nodes.items() if name not in shut}
+    return sorted((there | endpoints_by_zone(case).keys()) - {""})
+
+
+def wanted(case: Case) -> int:
+    """Return the number of pods that the remedies ask for: one in each zone, or two if evictions take one of them."""
+    zones, there = len(open_zones(case)), endpoints_by_zone(case)
+    single = case.wish in {"node", "zone", "cpu"} and with_at_most(1, there) and any(permits(case))
+    number = max(zones * (2 if single else 1), ready(case))
+    shares = case.cluster.zones.shares
+    if isinstance(case.decided_by, CpuHeuristic) and isinstance(shares, ZoneShares):
+        return enough(shares, number - 1, rules(case.cluster.features).to_add)
+    return number
+
+
+def ready(case: Case) -> int:
+    """Return the number of ready endpoints."""
+    families = {one["addressType"] for one in case.slices}
+    of_family = [{tuple(each["addresses"][:1]) for each, one in case.endpoints if one["addressType"] == family
+                  and is_ready(each)} for family in families]  # fmt: skip
+    return max(map(len, of_family), default=0)
+
+
+def more(case: Case) -> str:
+    """Return the command that runs so many pods, or "" if there are so many, or nothing can scale the workload."""
+    number = wanted(case)
+    return case.scale(number) if number > ready(case) else ""
+
+
+def spread(case: Case, zones: Sequence[str]) -> str:
+    """Return how pods come to run in these zones, which have none."""
+    shut, nodes = closed(case), case.cluster.nodes
+    here = [name for name, each in nodes.items() if each.zone in zones]
+    kind = case.workload.partition("/")[0]
+    if kind == "daemonset":
+        return admit(case, here)
+    if {*here} <= shut:
+        let = f"let a node of {many(zones, 'zone')} take pods ({_reasons(case, here)})"
+        return f"nothing, if no client runs there; otherwise {let}"
+    desired = int(case.deployment.get("replicas") or 0)
+    if desired >= wanted(case) > ready(case):
+        look = f"kubectl -n {case.namespace} get pods -l {case.selector} -o wide"
+        return f"find out why {many(desired - ready(case), 'pod', 'is/are')} missing: {look}"
+    scale = more(case)
+    if case.is_spread:
+        again = f"kubectl -n {case.namespace} rollout restart {case.workload}" if kind in _TEMPLATES else ""
+        return (
+            scale or again or f"replace the pods of {case.workload or 'the workload'}, which are spread when they start"
+        )
+    return "; and, ".join(filter(None, [scale, template(case)]))
+
+
+def template(case: Case) -> str:
+    """Return the constraint that spreads the pods of a workload over zones where they can start."""
+    shut, features = closed(case), case.cluster.features
+    taints = "nodeTaintsPolicy: Honor, " * (bool(shut) and features.at_least(26))
+    when = "ScheduleAnyway" if shut and not taints else "DoNotSchedule"
+    selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
+    return (
+        f"in the pod template of {case.workload or 'the workload'}: topologySpreadConstraints: [{{maxSkew: 1, "
+        f"topologyKey: {ZONE}, {taints}whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{{selector}}}}}}}]"
+    )
+
+
+def admit(case: Case, names: Iterable[str]) -> str:
+    """Return how the pods of a DaemonSet come to run on these nodes."""
+    on, absent = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}, [*names]
+    if ill := [on[each]["metadata"]["name"] for each in absent if each in on and not is_pod_ready(on[each])]:
+        return f"kubectl -n {case.namespace} describe pod {' '.join(ill)}"
+    found = {each["metadata"]["name"]: refusing_taints(each) for each in case.cluster.objects.nodes}
+    keys = sorted({key for each in absent for key in found.get(each, ())})
+    add = ", ".join(f"{{key: {each}, operator: Exists}}" for each in keys)
+    let = f"in the pod template of {case.workload}, add tolerations: [{add}]"
+    if not keys:
+        look = f"kubectl -n {case.namespace} get {case.workload} -o jsonpath='{{.spec.template.spec}}'"
+        let = f"let {case.workload} run there, by its nodeSelector, affinity and tolerations: {look}"
+    return f"nothing, if no client runs on {listed(absent)}; otherwise {let}"
+
+
+def _reasons(case: Case, names: Sequence[str]) -> str:
+    objects = {each["metadata"]["name"]: each for each in case.cluster.objects.nodes}
+    said = []
+    for each in names[:3]:
+        keys = " ".join(refusing_taints(objects[each]))
+        cordoned, ill = each in case.cluster.cordoned, not case.cluster.nodes[each].ready
+        said.append(f"{each} is {'cordoned' if cordoned else 'not ready' if ill else f'tainted with {keys}'}")
+    return ", ".join(said)
