@@ -150,8 +150,15 @@ class Case:
         features = self.cluster.features
         if not value and not features.enabled("ServiceTrafficDistribution"):
             return self.kubectl(f"annotate {KEYS[not features.at_least(27)]}=Auto --overwrite")
-        same_zone = "PreferSameZone" if features.enabled("PreferSameTrafficDistribution") else "PreferClose"
-        return self.patch({"trafficDistribution": value or same_zone})
+        same = features.enabled("PreferSameTrafficDistribution") and self.cluster.knows("PreferSameZone")
+        same_zone = "PreferSameZone" if same else "PreferClose"
+        return self.patch({"trafficDistribution": value or same_zone}) + ("" if value else self.switch_on)
+
+    @property
+    def switch_on(self) -> str:
+        """What else makes the programs of nodes use hints, or ""."""
+        settings = sorted({each.switch_on for each in self.cluster.others} - {""})
+        return "".join(f"; then {each}" for each in settings)
 
     @property
     def unannotate(self) -> str:

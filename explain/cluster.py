@@ -131,10 +131,14 @@ class Cluster:
         """Return the nodes whose proxy is not ready ("unready"), or that have none while others have ("missing")."""
         return [name for name, each in self.nodes.items() if each.doubt == doubt]
 
-    @cached_property
-    def uncertain(self) -> tuple[str, ...]:
-        """The nodes of which it is not known what their program does, or whether one serves Services there."""
-        return tuple(name for name, each in self.nodes.items() if each.doubt or not each.program.reads)
+    def uncertain(self, wish: str) -> tuple[str, ...]:
+        """Return the nodes where it is not known what serves a Service that asks for this, or whether anything does."""
+        unknown = {each for each in {one.program for one in self.nodes.values()} if not each.of(wish).reads}
+        return tuple(name for name, each in self.nodes.items() if each.doubt or each.program in unknown)
+
+    def knows(self, value: str) -> bool:
+        """Return whether the programs of all nodes know a value of trafficDistribution."""
+        return all(each.knows(value) for each in {one.program for one in self.nodes.values()})
 
     @cached_property
     def has_programs(self) -> bool:

@@ -104,7 +104,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
         tuple(sorted(findings, key=lambda each: each.cause.weight)),
         by_proxies,
         len(cluster.nodes),
-        uncertain=cluster.uncertain if by_proxies else (),
+        uncertain=cluster.uncertain(case.wish) if by_proxies else (),
         predicted=predicted,
         named="nodes" in cluster.objects.unread,
         unseen=not cluster.has_programs,

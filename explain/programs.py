@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from explain.components import PROXY
 from harness.api.client import Object
@@ -31,6 +31,7 @@ class Program:
 
     `name` is "" if no pod of such a program was seen. The prediction is then that of kube-proxy. `reads` are the hints
     that it follows, `does` says this in its own terms, and `when` is the condition under which it serves Services.
+    `annotated` is true if it follows hints only of Services with the annotation.
     """
 
     name: str = ""
@@ -39,6 +40,7 @@ class Program:
     reads: Reads = "all"
     when: str = ""
     does: str = ""
+    annotated: bool = False
 
     @property
     def is_other(self) -> bool:
@@ -48,14 +50,27 @@ class Program:
     def title(self) -> str:
         return f"{self.name} {self.version}".rstrip()
 
+    def of(self, wish: str) -> Program:
+        """Return the program as it serves a Service that asks for this."""
+        return replace(self, reads="none") if self.annotated and wish != "cpu" else self
+
+    def knows(self, value: str | None) -> bool:
+        """Return whether a Service may ask this program for a place with a value of trafficDistribution."""
+        if self.name not in {"Cilium", "GKE Dataplane V2"}:
+            return self.reads != "zone" or value != "PreferSameNode"
+        if self.name != "Cilium":
+            return value not in _KNOWN_TO_CILIUM[0][0]
+        since = next((release for values, release in _KNOWN_TO_CILIUM if value in values), (0, 0))
+        return numbers_of(self.version) >= since
+
     def refuses(self, wish: str, value: str | None) -> str:
         """Return why Cilium uses no hints of a Service although it is set to use hints, or ""."""
         if wish not in {"node", "zone", "cpu"}:
             return f"{self.name} uses hints only of Services that ask for their zone"
-        since = next((release for values, release in _KNOWN_TO_CILIUM if value in values), (0, 0))
         unknown = not self.version or self.reads not in {"field", "none"}
-        if self.name != "Cilium" or wish == "cpu" or unknown or numbers_of(self.version) >= since:
+        if self.name != "Cilium" or wish == "cpu" or unknown or self.knows(value):
             return ""
+        since = next(release for values, release in _KNOWN_TO_CILIUM if value in values)
         return f"{self.title} does not know trafficDistribution {value}, which is known since {since[0]}.{since[1]}"
 
     def because(self, wish: str, refused: str, said: str, *, near: bool) -> str:
@@ -66,12 +81,23 @@ class Program:
             return said.replace("hinted for the node", "on the node") if self.reads == "field" else said
         return refused or (f"no ready endpoint is on it, and {self.name} then uses any" if wish == "node" else said)
 
-    def remedy(self, refused: str, set_field: str) -> str:
-        """Return what makes Cilium use hints, or "". `set_field` is the command that sets PreferClose."""
+    @property
+    def switch_on(self) -> str:
+        """What makes Cilium use hints if it is set not to, or ""."""
         topology = "set loadBalancer.serviceTopology=true in the Helm values of Cilium, and restart its agents"
-        upgrade = f"upgrade Cilium, or {set_field}"
-        off = self.name == "Cilium" and self.reads == "none"
-        return "; then ".join(each for each, needed in ((topology, off), (upgrade, refused)) if needed)
+        return topology if self.name == "Cilium" and self.reads == "none" else ""
+
+    def remedy(self, refused: str, set_field: str, probe: str) -> str:
+        """Return what makes Cilium use hints, or what shows whether a program does.
+
+        `set_field` is the command that sets PreferClose, and `probe` the one that probes the Service.
+        """
+        upgrade = f"upgrade Cilium, or {set_field}" * bool(refused)
+        if self.annotated and self.reads:
+            return "upgrade Calico to 3.31.5 or newer"
+        if self.name == "Cilium" and not self.reads:
+            return f"kubectl -n kube-system get configmap {CILIUM_CONFIG} -o yaml; or {probe}"
+        return "; then ".join(filter(None, [self.switch_on, upgrade])) or probe
 
 
 def numbers_of(version: str) -> tuple[int, ...]:
@@ -103,15 +129,18 @@ def _of_pod(pod: Object, cilium: Object | None) -> Program | None:
     if known.name == PROXY:
         when = ""
     elif known.name == "Cilium":
-        does, reads, when = _of_cilium(cilium)
+        does, reads, when = _of_cilium(cilium, version)
     elif known.name == "Calico eBPF":
         reads = "all" if version and numbers_of(version) >= (3, 31, 5) else ""
+        if version and not reads:
+            does = "follows hints of Services with the annotation, and of others since 3.31.5"
         on = [str(each.get("value")).lower() for one in containers for each in settings(one).get("env", ())]
         when = when if not on else "" if "true" in on else "never"
     elif known.name == "kube-router":
         given = [each.partition("=")[2] for one in containers for each in settings(one).get("args", ())]
         when = when if not given else "never" if "false" in given else ""
-    return None if when == "never" else Program(known.name, version, image, reads, when, does)
+    annotated = known.name == "Calico eBPF" and bool(version) and not reads
+    return None if when == "never" else Program(known.name, version, image, reads, when, does, annotated)
 
 
 def settings(container: Object) -> Object:
@@ -121,8 +150,8 @@ def settings(container: Object) -> Object:
     return {key: each for key, each in (("args", arguments), ("env", variables)) if each}
 
 
-def _of_cilium(data: Object | None) -> tuple[str, Reads, str]:
-    """Return what Cilium does with hints, which it follows, and for whom it serves Services."""
+def _of_cilium(data: Object | None, version: str) -> tuple[str, Reads, str]:
+    """Return what Cilium of a version does with hints, which it follows, and for whom it serves Services."""
     topology, replacement = CILIUM_SETTINGS
     config = f"ConfigMap {CILIUM_CONFIG}"
     if data is None:
@@ -132,5 +161,6 @@ def _of_cilium(data: Object | None) -> tuple[str, Reads, str]:
         when = f"to pods (not to processes of nodes: {replacement} is {data[replacement]})"
     if (value := data.get(topology, "not set")) != "true":
         return f"uses no hints: {topology} is {value} in {config}", "none", when
-    said = f"uses zone hints of Services that ask ({topology} is true), and for PreferSameNode the nodes of endpoints"
-    return said, "field", when
+    said, (_, since) = f"uses zone hints of Services that ask ({topology} is true)", _KNOWN_TO_CILIUM[0]
+    nodes = "" if version and numbers_of(version) < since else ", and for PreferSameNode the nodes of endpoints"
+    return said + nodes, "field", when

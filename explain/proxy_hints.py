@@ -23,7 +23,7 @@ from reference.proxy.decision import Behaviour
 def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
     anywhere = [each for each in by_proxies if each.short]
     nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
-    nodes = {name: node for name, node in nodes.items() if node.program.reads in {"all", ""}}  # see `implementations`
+    nodes = {name: node for name, node in nodes.items() if node.program.of(case.wish).reads in {"all", ""}}  # see below
     alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
     if alone:
         says = f"{many(len(alone), 'node', 'has/have')} gate ServiceTopology on, so the proxy there ignores hints"
@@ -62,15 +62,16 @@ def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Seq
 
 def implementations(case: Case) -> Iterator[Finding]:
     """Yield the programs that serve Services instead of kube-proxy, with the nodes where they do."""
-    for each, nodes in case.cluster.others.items() if case.wish in {"node", "zone", "cpu"} else ():
+    for one, nodes in case.cluster.others.items() if case.wish in {"node", "zone", "cpu"} else ():
+        each = one.of(case.wish)
         refused = each.refuses(case.wish, case.spec.get("trafficDistribution"))
         values = {"title": each.title, "when": f" {each.when}" if each.when else "", "does": each.does}
         values |= {
             "so": f", {'but' if each.reads == 'field' else 'and'} {refused}" if refused else "" if each.reads else _SO
         }
         probe = f"trafficdist explain {case.namespace}/{case.name} --probe"
-        remedy, count = each.remedy(refused, case.ask("PreferClose")), many(len(nodes), "node")
-        yield found("not-kube-proxy", nodes=nodes, remedy=remedy, count=count, probe=probe, **values)
+        remedy, count = each.remedy(refused, case.ask("PreferClose"), probe), many(len(nodes), "node")
+        yield found("not-kube-proxy", nodes=nodes, remedy=remedy, count=count, **values)
 
 
 _SO = ", so the table holds there only if it follows hints as kube-proxy does"

@@ -97,21 +97,22 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
     found: dict[Route, list[str]] = defaultdict(list)
     for names in _alike(cluster, _matter(service, slices, wish, cluster)):
         one = cluster.nodes[names[0]]
-        refused = one.program.refuses(wish, service["spec"].get("trafficDistribution"))
+        program = one.program.of(wish)
+        refused = program.refuses(wish, service["spec"].get("trafficDistribution"))
         place = Place(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
         for (port, family), (endpoints, zones) in by_release[one.version].items():
             seen = endpoints
-            if one.program.reads == "field" and (refused or wish not in {"zone", "cpu"}):
+            if program.reads == "field" and (refused or wish not in {"zone", "cpu"}):
                 # hints that are not asked for are not followed
-                asked = not refused and wish == "node"
-                named = [frozenset({each.node} - {""} if asked else ()) for each in endpoints]
+                by_node = not refused and wish == "node"
+                named = [frozenset({each.node} - {""} if by_node else ()) for each in endpoints]
                 pairs = zip(endpoints, named, strict=True)
                 seen = [each._replace(zone_hints=frozenset(), node_hints=on) for each, on in pairs]
-            decision = decide(port, seen, place, cluster.behaviour(one.version, one.program.reads))
+            decision = decide(port, seen, place, cluster.behaviour(one.version, program.reads))
             on_node = wish == "node" and any(each.ready and each.node == one.name for each in endpoints)
             route = _route(one, port, family, decision, zones)
-            if one.program.is_other and route.tier in TIERS.values() and any(each.ready for each in seen):
-                because = one.program.because(wish, refused, route.because, near=bool(decision.mode))
+            if program.is_other and route.tier in TIERS.values() and any(each.ready for each in seen):
+                because = program.because(wish, refused, route.because, near=bool(decision.mode))
                 route = replace(route, because=because)
             short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), on_node=on_node)
             found[replace(route, short=short) if short else route] += names

@@ -90,7 +90,8 @@ def asks_nothing(case: Case) -> Iterator[Finding]:
         remedy = f"{_switch_on(gate, API_SERVER)}; then {case.ask('PreferClose')}"
         yield found("asks-for-nothing", case.decided_by.reason, evidence=evidence, remedy=remedy)
     else:
-        yield found("asks-for-nothing", case.decided_by.reason, remedy=case.ask())
+        deaf = [f"{each.name} {each.does}" for each in case.cluster.others if each.of("zone").reads == "none"]
+        yield found("asks-for-nothing", case.decided_by.reason, evidence=deaf, remedy=case.ask())
 
 
 def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
@@ -231,6 +232,15 @@ def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _prefer_node(case: Case) -> str:
+    """Return the commands that let connections leave the node, with a value that the programs of all nodes know."""
+    if case.cluster.knows("PreferSameNode"):
+        return _prefer_same_node(case) + case.switch_on
+    value = case.spec.get("trafficDistribution") or topology_annotation(case.service, case.cluster.features)[1]
+    asks = {} if value and case.cluster.knows(value) else {"trafficDistribution": "PreferClose"}
+    return case.patch({"internalTrafficPolicy": "Cluster", **asks}) + case.switch_on
+
+
+def _prefer_same_node(case: Case) -> str:
     """Return the commands that let connections leave the node, and keep what the release knows of the wish for it."""
     local, (_, value) = {"internalTrafficPolicy": "Cluster"}, topology_annotation(case.service, case.cluster.features)
     if case.cluster.features.enabled("PreferSameTrafficDistribution"):

@@ -34,7 +34,7 @@ class ServiceProxy:
 SERVICE_PROXIES = (
     ServiceProxy("kube-proxy", "kube-proxy", ("k8s-app=kube-proxy", "component=kube-proxy"), "always", "all"),
     ServiceProxy("GKE Dataplane V2", "anetd", (), "serves Services itself", "",
-                 "is a build of Cilium, and docs/families.md does not examine its use of hints"),
+                 "is a build of Cilium, and its version decides whether it uses hints"),
     ServiceProxy("Cilium", "cilium", ("k8s-app=cilium", "app.kubernetes.io/name=cilium-agent"),
                  "serves Services itself if kube-proxy replacement is on", "",
                  "follows zone hints only with loadBalancer.serviceTopology=true (ConfigMap cilium-config, key "

@@ -47,11 +47,23 @@ def fresh(of_seed: int) -> Iterator[Objects]:
 
 
 def _clusters(lives: Iterable[Life], of_seed: int) -> Iterator[Objects]:
-    drawn, others = random.Random(of_seed), random.Random(-of_seed)
+    drawn, others, served = (random.Random(each) for each in (of_seed, -of_seed, f"proxies {of_seed}"))
     for life in lives:
         for state in life.states:
             if state.exists:
-                yield _with_further(_cluster(life, state, drawn), others)
+                yield _with_proxies(_with_further(_cluster(life, state, drawn), others), served)
+
+
+def _with_proxies(seen: Objects, drawn: random.Random) -> Objects:
+    """Return most clusters with a proxy on each node or on none, and with some that are not ready."""
+    there = {each["spec"]["nodeName"]: each for each in seen.proxies}
+    named = [each["metadata"]["name"] for each in seen.nodes]
+    share = drawn.choice((0, 1, 1, None))
+    found = [there.get(each) or proxy(each) for each in named if each in there or share]
+    ready = [
+        each if drawn.random() < 0.9 else {**each, "status": {"phase": "Pending", "conditions": []}} for each in found
+    ]
+    return replace(seen, proxies=[] if share == 0 else ready)
 
 
 def _with_further(seen: Objects, drawn: random.Random) -> Objects:
@@ -96,10 +108,7 @@ def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:
     )
     slices = [_slice(each, number, life, drawn) for number, each in enumerate(state.slices)]
     nodes = [node(each, state.zone_of(each), ready=drawn.random() < 0.9) for each in NODES]
-    share = drawn.choice((0, 0.8, 1, 1))  # of the nodes that have a proxy
-    proxies = [
-        proxy(each, drawn.choice(_RELEASES), ready=drawn.random() < 0.9) for each in NODES if drawn.random() < share
-    ]
+    proxies = [proxy(each, drawn.choice(_RELEASES)) for each in NODES if drawn.random() < 0.5]
     pods = [pod("web-x", "a1")] if selected else []
     version = drawn.choice(("v1.37.0", "v1.37.0", "v1.32.0"))
     return Objects(version, [asked], slices, nodes, pods=pods, proxies=proxies)

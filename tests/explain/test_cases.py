@@ -96,7 +96,7 @@ RIGHT = {
         "web",
         f"it is not known whether connections stay in the zone: {CILIUM}",
         causes=("info not-kube-proxy",),
-        remedy="trafficdist explain default/web --probe",
+        remedy="kubectl -n kube-system get configmap cilium-config -o yaml; or trafficdist explain default/web --probe",
         routes="n1=10.1.0.1 n2=10.1.0.2 n3=10.1.0.3",
         served="Cilium 1.18.0, by its image quay.io/cilium/cilium:v1.18.0",
         uncertain="n1 n2 n3",

@@ -48,6 +48,7 @@ def test_harmless_finding_is_a_note_with_its_nodes_and_remedy(note: Note) -> Non
 def test_proxy_that_reads_its_zone_at_start_needs_a_restart() -> None:
     calico, others = proxy("c1", started=EARLY), [proxy(each) for each in ZONES if each != "c1"]
     calico["metadata"] |= {"name": "calico-node-x", "labels": {"k8s-app": "calico-node"}}
+    calico["spec"]["containers"][0]["image"] = "calico/node:master"
     found = diagnosis(objects(service(), on=nodes(c1=labelled("c1", "c", "csr")), proxies=[*others, calico]))
     other, first = found.findings
     assert (other.cause.id, other.nodes, found.uncertain) == ("not-kube-proxy", ("c1",), ("c1",))

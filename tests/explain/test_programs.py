@@ -17,7 +17,7 @@ from explain.diagnosis import Diagnosis, diagnose
 from harness.api.client import Object
 from harness.commands.main import main
 from tests.explain.building import ZONES, agent, event, objects, pod, proxy, service
-from tests.explain.rows import ROWS
+from tests.explain.rows import NO_HINTS, ROWS
 
 _SETTINGS = {
     "kube-router": {"args": ["--run-router=false", "--run-service-proxy=VALUE"]},
@@ -98,6 +98,12 @@ SAID: dict[str, tuple[list[Object], list[Object], str, str]] = {
         "Calico eBPF 3.32.0 serves Services; it follows hints from 3.31.5",
         "ready endpoints that are hinted for zone a: 1 of 3",
     ),
+    "Calico before it followed hints of the field": (
+        agents("calico-node", "calico/node:v3.30.1", "true", k8s_app="calico-node"),
+        [],
+        "Calico eBPF 3.30.1 serves Services; it follows hints of Services with the annotation, and of others since",
+        "Calico eBPF follows hints of Services with the annotation, and of others since 3.31.5",
+    ),
     "OVN-Kubernetes": (
         agents("ovnkube-node", "ovn/ovn-kube:v1.1.0", app="ovnkube-node"),
         [],
@@ -113,7 +119,7 @@ SAID: dict[str, tuple[list[Object], list[Object], str, str]] = {
     "GKE Dataplane V2": (
         agents("anetd", "gke.gcr.io/cilium/cilium:v1.14.6", k8s_app="cilium"),
         [config(**OFF)],
-        "GKE Dataplane V2 1.14.6 serves Services; it is a build of Cilium, and docs/families.md does not examine its",
+        "GKE Dataplane V2 1.14.6 serves Services; it is a build of Cilium, and its version decides whether it",
         "ready endpoints that are hinted for zone a: 1 of 3",
     ),
 }
@@ -164,6 +170,46 @@ def test_cilium_is_set_to_use_hints_by_its_own_option(tmp_path: Path) -> None:
         "set loadBalancer.serviceTopology=true in the Helm values of Cilium, and restart its agents; then upgrade "
         'Cilium, or kubectl -n shop patch service web -p \'{"spec":{"trafficDistribution":"PreferClose"}}\''
     )
+
+
+REMEDIES = {
+    "kube-proxy": (PROXIES, [], "PreferSameZone", "PreferSameNode", ""),
+    "Cilium": (cilium(), [config(**ON)], "PreferSameZone", "PreferSameNode", ""),
+    "an old Cilium": (cilium("1.17.2"), [config(**ON)], "PreferClose", "PreferClose", ""),
+    "an old Cilium, off": (
+        cilium("1.17.2"),
+        [config(**OFF)],
+        "PreferClose",
+        "PreferClose",
+        "serviceTopology=true in the",
+    ),
+    "an old Cilium on one node": (
+        [*PROXIES[1:], *cilium("1.17.2")[:1]],
+        [config(**ON)],
+        "PreferClose",
+        "PreferClose",
+        "",
+    ),
+    "Antrea": (
+        agents("antrea-agent", "antrea/antrea-agent:v2.5.0", component="antrea-agent"),
+        [],
+        "PreferSameZone",
+        "PreferClose",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pods", "configs", "zone", "node", "then"), REMEDIES.values(), ids=REMEDIES)
+def test_remedy_has_the_value_that_the_programs_of_all_nodes_know(
+    pods: list[Object], configs: list[Object], zone: str, node: str, then: str
+) -> None:
+    local = service(asks="", internalTrafficPolicy="Local")
+    for asked, cause, value in ((service(asks=""), "asks-for-nothing", zone), (local, "internal-policy-local", node)):
+        seen = objects(asked, NO_HINTS, proxies=pods, configs=configs)
+        (told,) = [each for each in diagnose(asked, Cluster(seen, "released")).findings if each.cause.id == cause]
+        assert f'"trafficDistribution":"{value}"' in told.remedy
+        assert then in told.remedy
 
 
 def test_version_is_the_one_that_was_seen_and_not_the_nearest_that_is_known(tmp_path: Path) -> None:
