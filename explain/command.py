@@ -45,7 +45,7 @@ _EXAMPLES = examples(
 )  # fmt: skip
 @click.option("--record", metavar="DIR", default="", help="Save the objects in a folder, for --from.")
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text",
+    "--format", "-o", "form", type=click.Choice(["text", "json", "md", "html"]), default="text",
     help="Format of the output; md and html only with --all.",
 )  # fmt: skip
 @click.option(

@@ -119,7 +119,7 @@ def _text(view: Overview) -> str:
     for each in view.rows:
         table.add_row(*each.cells[:4])
     written = io.StringIO()
-    Console(file=written, width=200, highlight=False, markup=False).print(table)
+    Console(file=written, width=200, highlight=False, markup=False, emoji=False).print(table)
     lines = [line.rstrip() for line in written.getvalue().splitlines()] if view.rows else []
     remedies = [line for each in view.rows if each.remedy for line in _remedy(each)]  # whole lines, to paste
     return "\n".join([*lines, *remedies, "", view.total, *view.unread])

@@ -130,7 +130,7 @@ def explained(api: Api, namespace: str, name: str, follow: Reading) -> str:
     """Return the explanation as text. Raises `UsageError`, `RefusedError` and `InconclusiveError`."""
     cluster = Cluster(objects.of_service(api, namespace, name), follow)
     written = io.StringIO()
-    console = Console(file=written, width=_WIDTH, highlight=False, markup=False)
+    console = Console(file=written, width=_WIDTH, highlight=False, markup=False, emoji=False)
     show(parts(of(cluster, namespace, name), cluster), console)
     return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
 

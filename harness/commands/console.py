@@ -25,6 +25,6 @@ class _Escapes(RenderHook):
 
 
 def console() -> Console:
-    made = Console(highlight=False, markup=False)
+    made = Console(highlight=False, markup=False, emoji=False)
     made.push_render_hook(_Escapes())
     return made

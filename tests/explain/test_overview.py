@@ -228,6 +228,28 @@ def test_one_service_is_explained_as_json(tmp_path: Path) -> None:
     ]
 
 
+def test_format_has_the_short_option_of_kubectl(tmp_path: Path) -> None:
+    files.write(shop(), tmp_path)
+    for arguments in (("shop/one",), ("--all",)):
+        short, long = (
+            run(*arguments, "--from", str(tmp_path), *option) for option in (["-o", "json"], ["--format=json"])
+        )
+        assert short.stdout == long.stdout
+
+
+@pytest.mark.parametrize("arguments", [("shop/web",), ("--all",)])
+def test_text_of_a_cluster_has_no_emoji(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """Rich writes an emoji for a name between colons, as in an image by digest."""
+    asked = service(asks="", selector={"app": ":abc:"})
+    asked["metadata"]["annotations"] = {"service.kubernetes.io/topology-mode": ":abc:"}
+    files.write(
+        objects(asked, of_slice(), pods=[pod("web-1", "a1", app=":abc:"), proxy("a1", ":abc: v1.37.0")]), tmp_path
+    )
+    said = run(*arguments, "--from", str(tmp_path)).stdout
+    assert ":abc:" in said
+    assert said.isascii()
+
+
 def test_answer_says_what_serves_each_node_and_how_that_is_known(tmp_path: Path) -> None:
     cilium = agent("b1", "cilium", "quay.io/cilium/cilium:v1.18.0", k8s_app="cilium")
     pods = [owned("web-7f-x", "a1"), proxy("a1", "v1.36.2"), cilium]
