@@ -261,6 +261,9 @@ class Network:
             return
         requests = [_pair(link_name, link, pod.namespace)]
         for family, pod_ip in pod.addresses.items():
+            # REDIRECT leads to an address of the link on which a packet arrives. The bridge of a real node has one.
+            # With the node's own, answers and masqueraded packets have the same source on each link.
+            requests.append(rtnetlink.address(link, node.addresses[family])[0])
             requests.append(rtnetlink.route(pod_ip, link, source=node.addresses[family]))
         with self._expected(node_name, link_name):
             _execute(node.namespace, requests)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +11,11 @@ import pytest
 
 from harness.errors import HarnessError, UsageError
 from harness.model.topology import Node, Topology, grid
-from harness.netns import fabric, rtnetlink
+from harness.netns import fabric, process, rtnetlink
 from harness.netns.addresses import FAMILIES, Family
 from harness.netns.fabric import Host, Network
 from harness.netns.namespace import Namespace
+from harness.netns.process import search_path
 
 Reach = Callable[[Host, Host, Family], str]
 Send = Callable[..., str]
@@ -29,6 +32,54 @@ def test_every_client_reaches_pods_and_nodes_under_its_own_address(
     hosts = {"external": network.external, "node": network.nodes["a1"], "remote node": network.nodes["b1"]}
     hosts |= {"pod": network.add_pod("a1"), "neighbour": network.add_pod("a1"), "remote pod": network.add_pod("b1")}
     assert reach(hosts[client], hosts[server], family) == hosts[client].addresses[family]
+
+
+VIRTUAL = {"IPv4": "10.96.0.7", "IPv6": "fd00:10:96::7"}
+TO_THE_NODE = """table inet t { chain c {
+  type nat hook prerouting priority dstnat; meta l4proto { tcp, udp } th dport 80 redirect to :8080
+}; }"""
+FROM_THE_NODE = "table inet t { chain c { type nat hook postrouting priority srcnat; masquerade; }; }"
+needs_nft = pytest.mark.skipif(shutil.which("nft", path=search_path()) is None, reason="unavailable: nft")
+
+
+@needs_nft
+@each_family
+@pytest.mark.parametrize("protocol", ["tcp", "udp"])
+def test_redirected_packets_of_pods_are_answered_by_their_node(network: Network, family: Family, protocol: str) -> None:
+    """A proxy in user space gets packets by REDIRECT, which needs an address of the pod's link, and answers them."""
+    node, pods = network.nodes["a1"], [network.add_pod("a1") for _ in range(2)]
+    assert process.run(node.namespace, ["nft", TO_THE_NODE]).returncode == 0
+    kind = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}[family]
+    of_protocol = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
+    with node.namespace.socket(kind, of_protocol) as proxy:
+        proxy.settimeout(30)
+        proxy.bind(("", 8080))
+        for pod in (*pods, network.add_pod("a1")):
+            with pod.namespace.socket(kind, of_protocol) as client:
+                client.settimeout(30)
+                if protocol == "tcp":
+                    proxy.listen()
+                    client.connect((VIRTUAL[family], 80))
+                    accepted, peer = proxy.accept()
+                    accepted.close()
+                else:
+                    client.connect((VIRTUAL[family], 80))
+                    client.send(b"who")
+                    _, peer = proxy.recvfrom(100)
+                    proxy.sendto(b"you", peer)
+                    assert client.recv(100) == b"you"
+            assert peer[0] == pod.addresses[family]
+            network.remove_pod(pod)
+
+
+@needs_nft
+@each_family
+def test_node_masquerades_as_itself_and_not_as_the_end_of_a_link(
+    network: Network, reach: Reach, family: Family
+) -> None:
+    node, here, there = network.nodes["a1"], network.add_pod("a1"), network.add_pod("a1")
+    assert process.run(node.namespace, ["nft", FROM_THE_NODE]).returncode == 0
+    assert reach(here, there, family) == node.addresses[family]
 
 
 def unprogrammed(network: Network) -> list[str]:
