@@ -153,12 +153,17 @@ def _end(state: ClusterState) -> None:
 def execute(name: str, place: str, command: Sequence[str]) -> None:
     """Replace this process with `command` in the netns of a node, a pod or the external client.
 
+    If the proxy has control groups of nodes (`isolation: [cgroup2]`), the command is in the group of its node, where a
+    data plane may translate the addresses of its sockets.
+
     Raises `UsageError` for an unknown cluster, place or command.
     """
     state = _running(name)
     if place not in state.places:
         raise UsageError(f"cluster {name!r} has no {place!r}: it has {', '.join(state.places)}")
     network = os.open(state.places[place], os.O_RDONLY)
+    if place in state.groups:
+        Path(state.groups[place]).write_text(str(os.getpid()), encoding="ascii")
     if state.user_namespace:
         _enter(os.open(state.user_namespace, os.O_RDONLY), _CLONE_NEWUSER)
     _enter(network, _CLONE_NEWNET)

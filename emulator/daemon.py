@@ -37,6 +37,7 @@ from harness.model.workloads import external_client, node_client
 from harness.netns import sandbox
 from harness.netns.fabric import Host
 from harness.netns.process import start_time
+from harness.proxies.executable import ExecutableProxy
 from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
 
@@ -100,6 +101,8 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
     _write_privately(folder / "kubeconfig", yaml.safe_dump(_reachable(backend) if own else backend.kubeconfig()))
     fixed = {node.name: backend.namespace_of(node_client(node.name)).proc_path for node in topology.nodes}
     fixed["external"] = backend.namespace_of(external_client(topology.nodes[0].name)).proc_path
+    clients = backend.proxy.clients if isinstance(backend.proxy, ExecutableProxy) else None
+    groups = {node.name: clients.members(node.name) for node in topology.nodes} if clients else {}
     state = ClusterState(
         name=name,
         pid=os.getpid(),
@@ -109,6 +112,7 @@ def _boot(name: str, folder: Path, settings: Settings, running: contextlib.ExitS
         places=fixed,
         user_namespace=f"/proc/{os.getpid()}/ns/user" if own else "",
         service={},
+        groups=groups,
     )
     record = _Record(folder, state)
     dns = KubeDns(backend.kubeconfig(), backend.api, backend.network)
@@ -132,14 +136,13 @@ class _Record:
     def __init__(self, folder: Path, state: ClusterState) -> None:
         self._folder = folder
         self._state = state
-        self._pods: dict[str, str] = {}
+        self._pods: dict[str, Host] = {}
         self._lock = threading.Lock()
 
     def pods_are(self, hosts: Mapping[Key, Host]) -> None:
         """Record the pods by name, or by namespace and name outside namespace `default`."""
         places = {
-            name if namespace == "default" else f"{namespace}/{name}": host.namespace.proc_path
-            for (namespace, name), host in hosts.items()
+            name if namespace == "default" else f"{namespace}/{name}": host for (namespace, name), host in hosts.items()
         }
         with self._lock:
             self._pods = places
@@ -153,7 +156,11 @@ class _Record:
 
     def _save(self) -> None:
         if self._state.service:
-            save(self._folder, dataclasses.replace(self._state, places={**self._pods, **self._state.places}))
+            places = {name: pod.namespace.proc_path for name, pod in self._pods.items()}
+            groups = self._state.groups
+            of_pods = {name: groups[pod.node] for name, pod in self._pods.items() if pod.node in groups}
+            places |= self._state.places
+            save(self._folder, dataclasses.replace(self._state, places=places, groups={**of_pods, **groups}))
 
 
 def _reachable(backend: NetnsBackend) -> dict[str, Any]:

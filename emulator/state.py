@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import stat
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class ClusterState:
     places: dict[str, str]
     user_namespace: str  # the path, if the cluster has a separate user namespace
     service: dict[str, Any]
+    groups: dict[str, str] = field(default_factory=dict)  # by place, the file to join its node's control group, if any
 
     @property
     def kubeconfig(self) -> Path:

@@ -142,6 +142,7 @@ class Room:
             self.close()
             raise OSError(answer["errno"], f"cannot {answer['what']}: {os.strerror(answer['errno'])}")
         self._joined = [str(answer["pid"]), str(int("cgroup2" in wanted))]
+        self.members = f"/proc/{answer['pid']}/root/sys/fs/cgroup/cgroup.procs"
 
     def entering(self, command: Sequence[str]) -> list[str]:
         """Return a command line for a helper of the suite that uses the mounts and the control group of the room.

@@ -128,6 +128,10 @@ class ClientGroups:
         self._lock = threading.Lock()
         self._makers: dict[Host, SocketMaker] = {}
 
+    def members(self, node: str) -> str:
+        """Return the file in which a process of root's writes its PID to join the control group of a node."""
+        return self._room_of(node).members
+
     def of(self, host: Host) -> SocketMaker:
         """Return the socket maker of a node, or of a pod on the node."""
         with self._lock:

@@ -23,6 +23,7 @@ from emulator import state as cluster_state
 from emulator.kubelet.images import EMULATED_AGNHOST
 from explain.service import Source
 from harness.api.client import Api
+from harness.checks import program_requirements
 from harness.commands.main import main
 from harness.errors import UnavailableError, UsageError
 from harness.eventually import eventually
@@ -180,6 +181,23 @@ def test_recipe_paths_are_relative_to_the_current_folder(
     Path("mine.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
     cluster_control.up("default", "a=1", "IPv4", proxy="mine.yaml")
     assert Path("began").exists()
+
+
+def test_command_joins_the_control_group_of_its_node(
+    runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data plane that is attached to the group sees the sockets of commands on nodes and in pods."""
+    if absent := program_requirements.missing(["cgroup2"]):
+        pytest.skip(f"unavailable: {absent}")
+    monkeypatch.chdir(tmp_path)
+    program = "import signal; print('up', flush=True); signal.pause()"
+    recipe = {"name": "mine", "command": [sys.executable, "-c", program], "ready": [{"log": "up"}]}
+    Path("mine.yaml").write_text(yaml.safe_dump(recipe | {"isolation": ["cgroup2"]}), encoding="utf-8")
+    cluster_control.up("default", "a=1", "IPv4", proxy="mine.yaml")
+    group = "import pathlib; print(pathlib.Path('/proc/self/cgroup').read_text())"
+    for place in ("a1", "web-a1"):
+        assert "/trafficdist-" in enter(place, sys.executable, "-c", group).stdout
+    assert "/trafficdist-" not in enter("external", sys.executable, "-c", group).stdout
 
 
 @pytest.mark.parametrize(
