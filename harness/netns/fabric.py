@@ -53,7 +53,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class PodName:
-    """The identity of a pod in the Kubernetes API."""
+    """The identity of a pod in the Kubernetes API. A pod that the API does not have has only a `uid`."""
 
     namespace: str
     name: str
@@ -152,7 +152,7 @@ class Network:
             named = name or f"{node_name}-{number}"
             pod = Host(named, namespace, self._of_families(plan.pod(number)), node_name)
             try:
-                self._attach_pod(node_name, number, pod, of or PodName("trafficdist", named, str(uuid.uuid4())))
+                self._attach_pod(node_name, number, pod, of or PodName("", "", str(uuid.uuid4())))
             except BaseException:
                 self._release(namespace)
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -17,12 +18,12 @@ from urllib.parse import urlsplit
 
 from harness.api.client import Api
 from harness.control_planes.control_plane import ControlPlane
-from harness.errors import UnavailableError
+from harness.errors import StartError, UnavailableError
 from harness.eventually import time_scale
 from harness.model.files import file_name
 from harness.model.limits import Limits
 from harness.model.own_folder import OwnFolder
-from harness.model.program_log import end_of
+from harness.model.program_log import LOG_LETTERS, end_of
 from harness.netns import process
 from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
@@ -88,6 +89,23 @@ class Connections:
             except OSError as error:
                 raise UnavailableError(f"the programs of node {node} get no path of a netns: {error}") from error
         return path
+
+    def start(self, name: str, node: str, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
+        """Start a command in the room and the netns of a node. `name` is used in errors. Raises `StartError`."""
+        return process.start(
+            name, command, namespace=self.namespace(node), log=log, environment=environment, room=self.room(node)
+        )
+
+    def output_of(
+        self, node: str, command: Sequence[str], environment: Mapping[str, str], within: float
+    ) -> tuple[int | None, str]:
+        """Run a command as `start` does. Return its exit code, or None if it did not end in time, and its output."""
+        with tempfile.NamedTemporaryFile(prefix="command-", dir=self.folder) as file:
+            try:
+                code = self.start("the command", node, command, Path(file.name), environment).result(within)
+            except StartError as error:
+                return 1, str(error)
+            return code, file.read(LOG_LETTERS).decode(errors="replace").strip()
 
     def clear(self, node: str) -> None:
         """Kill what the stopped programs of a node have left behind."""

@@ -19,12 +19,12 @@ from harness.eventually import eventually
 from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host, Port
 from harness.netns.namespace import Namespace
-from harness.recipes.values import Command
+from harness.recipes.values import Command, Seconds
 
 OF_POD: Mapping[str, str] = {
-    "pod": "the name of the pod that is attached or detached",
-    "pod_namespace": "its namespace",
-    "pod_uid": "its UID",
+    "pod": "the name of the pod that is attached or detached, empty for a client that is no pod in the API",
+    "pod_namespace": "its namespace, or empty",
+    "pod_uid": "its UID, or another unique text",
     "pod_netns": "the path of the pod's netns",
     "pod_ipv4": "the IPv4 address to assign, empty in a cluster without IPv4",
     "pod_ipv6": "the IPv6 address to assign, empty in a cluster without IPv6",
@@ -35,7 +35,7 @@ OF_POD: Mapping[str, str] = {
 """Placeholders that only the commands of `pods` accept."""
 
 INTERFACE = "eth0"
-SECONDS = 10.0  # seconds until a command must have ended
+SECONDS = 10.0  # the default of `seconds`
 _ANSWER_SECONDS = 5.0  # seconds until a pod must answer its node
 _TRY_SECONDS = 0.2
 _CLOSED_PORT = 9
@@ -49,10 +49,14 @@ Show = Callable[[str, Namespace, str], Path]
 
 @dataclass(frozen=True, slots=True)
 class PodCommands:
-    """The commands of a recipe. Without `detach`, the interface is deleted together with the pod's netns."""
+    """The commands of a recipe. Without `detach`, the interface is deleted together with the pod's netns.
+
+    Each command must end within `seconds`. A data plane that compiles programs for its first pod needs more of them.
+    """
 
     attach: Command
     detach: Command = ()
+    seconds: Seconds = SECONDS
 
 
 class PodInterfaces:
@@ -91,7 +95,7 @@ class PodInterfaces:
 
     def _run(self, verb: str, command: tuple[str, ...], port: Port) -> None:
         values = {**_values(port), "pod_netns": str(self._path(port))}
-        self._run_there(port.pod.node, f"{verb} {_named(port)}", command, values, SECONDS)
+        self._run_there(port.pod.node, f"{verb} {_named(port)}", command, values, self._commands.seconds)
 
     def _path(self, port: Port) -> Path:
         return self._show(port.pod.node, port.pod.namespace, f"netns-{port.of.uid}")
@@ -109,7 +113,7 @@ class PodInterfaces:
 
 
 def _named(port: Port) -> str:
-    return f"pod {port.of.namespace}/{port.of.name}"
+    return f"pod {port.of.namespace}/{port.of.name}" if port.of.name else f"client pod {port.pod.name}"
 
 
 def _values(port: Port) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +15,9 @@ from pathlib import Path
 from harness.api.client import Api, Object, RefusedError
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import HarnessError, InconclusiveError, StartError
-from harness.model.program_log import LOG_LETTERS, end_of
-from harness.netns import process
+from harness.model.program_log import end_of
 from harness.netns.addresses import SERVICE_CIDRS, Family
 from harness.netns.namespace import Namespace
-from harness.netns.process import Process
 from harness.netns.socket_maker import ClientGroups
 from harness.recipes.node_processes import Connections, NodeProcesses
 from harness.recipes.objects import apply
@@ -30,7 +27,7 @@ from harness.recipes.recipe import ByLog, Program, Recipe
 from harness.recipes.values import fill
 
 BARRIER_SECONDS = 1.0
-EXPLAIN_SECONDS = 5.0  # time limit for the command of `explain`, in seconds
+COMMAND_SECONDS = 5.0  # time limit for the command of `explain` or of a check, in seconds
 LINES = 40  # maximum number of output lines of a command in an explanation
 SERVICES = 10  # maximum number of Services for which the evidence has the output of the `explain` command
 CLUSTER = "cluster"
@@ -43,7 +40,7 @@ class _Part:
     """One program of the recipe in all its places. A place is named after a node or pod."""
 
     def __init__(self, connections: Connections, program: Program) -> None:
-        self.program = program
+        self.program, self._connections = program, connections
         self.processes = NodeProcesses(connections, program.name)
         self._places: dict[str, ProgramPlace] = {}
 
@@ -53,7 +50,13 @@ class _Part:
         values = {**values, "log_file": str(log)}
         for name, template in program.files:
             (Path(values["folder"]) / name).write_text(fill(template, values), encoding="utf-8")
-        place = self._places[where] = ProgramPlace(namespace, log, log.stat().st_size if log.exists() else 0)
+
+        def run(command: Sequence[str]) -> tuple[int | None, str]:
+            filled = [fill(part, values) for part in command]
+            return self._connections.output_of(where, filled, self.environment(values), COMMAND_SECONDS)
+
+        begin = log.stat().st_size if log.exists() else 0
+        place = self._places[where] = ProgramPlace(namespace, log, begin, run)
         command = [fill(part, values) for part in program.command]
         self.processes.start(where, namespace, command, self.environment(values))
         self.processes.await_ready(where, lambda: missing(program.ready, place), program.ready_seconds)
@@ -203,26 +206,10 @@ class Programs:
 
     def _answer(self, where: str, command: tuple[str, ...]) -> str:
         """Return the output of a command in a place, and the exit code if the command failed."""
-        with tempfile.NamedTemporaryFile(prefix="explain-", dir=self._connections.folder) as file:
-            try:
-                code = self._started("the command", where, command, Path(file.name)).result(EXPLAIN_SECONDS)
-            except StartError as error:
-                return str(error)
-            if code is None:
-                return f"the command did not end within {EXPLAIN_SECONDS:g} s"
-            how = f"\n(it ended with {code})" if code else ""
-            return file.read(LOG_LETTERS).decode(errors="replace").strip() + how
-
-    def _started(self, name: str, where: str, command: Sequence[str], log: Path) -> Process:
-        """Start a command in the room and the netns of a place."""
-        return process.start(
-            name,
-            command,
-            namespace=self.namespace(where),
-            log=log,
-            environment=self._environment(where),
-            room=self._connections.room(where),
-        )
+        code, said = self._connections.output_of(where, command, self._environment(where), COMMAND_SECONDS)
+        if code is None:
+            return f"the command did not end within {COMMAND_SECONDS:g} s"
+        return f"{said}\n(it ended with {code})" if code else said
 
     def _environment(self, where: str) -> dict[str, str]:
         """Return the environment variables of a command, which are the first program's."""
@@ -242,7 +229,7 @@ class Programs:
         filled = [fill(part, values) for part in command]
         who, log = f"{self._recipe.name} on {where}, to {what},", self._log_of_pods(where)
         try:
-            self._started(who, where, filled, log).finish(within)
+            self._connections.start(who, where, filled, log, self._environment(where)).finish(within)
         except StartError as error:
             raise InconclusiveError(str(error)) from error
 

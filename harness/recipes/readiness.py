@@ -6,15 +6,20 @@ Each check returns the missing condition as a text, or "". Checks are values wit
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.netns import http
 from harness.netns.namespace import Namespace
-from harness.recipes.values import HttpCode, Key, Line, Pattern, Port, Text, UrlPath
+from harness.recipes.values import Command, HttpCode, Key, Line, Pattern, Port, Text, UrlPath
 
 PATTERN_SECONDS = 0.5
 """The time limit in seconds for one search of a log, because a regular expression may backtrack indefinitely."""
+
+
+Run = Callable[[Sequence[str]], tuple[int | None, str]]
+"""Runs a command beside a program. Returns its exit code, or None if it did not end in time, and its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,7 @@ class ProgramPlace:
     namespace: Namespace
     log: Path
     log_begin: int = 0  # length of the output of earlier programs on the same node, in bytes
+    run: Run | None = None
 
     def text(self) -> str:
         """Return the program's log, without the output of earlier starts."""
@@ -101,7 +107,22 @@ class LogCheck:
         return "" if found else f"no line of the log matches {self.pattern!r}"
 
 
-Check = HttpCheck | MetricsCheck | LogCheck
+@dataclass(frozen=True, slots=True)
+class CommandCheck:
+    """Check that a command exits with 0. It runs on the node of the program, with its isolation and variables."""
+
+    command: Command
+
+    def missing(self, place: ProgramPlace) -> str:
+        assert place.run is not None
+        code, said = place.run(self.command)
+        if code == 0:
+            return ""
+        how = "did not end in time" if code is None else f"exited with {code}"
+        return f"command {self.command[0]} {how}: {said.splitlines()[-1] if said else 'it wrote nothing'}"
+
+
+Check = HttpCheck | MetricsCheck | LogCheck | CommandCheck
 
 
 def missing(checks: tuple[Check, ...], place: ProgramPlace) -> str:

@@ -24,7 +24,7 @@ from harness.recipes import values
 from harness.recipes.installation import Installation, parse_installation
 from harness.recipes.objects import defines_kinds, parse_objects
 from harness.recipes.pods import OF_POD, PodCommands
-from harness.recipes.readiness import Check, HttpCheck, LogCheck, MetricsCheck
+from harness.recipes.readiness import Check, CommandCheck, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.values import (
     Command,
     Line,
@@ -135,8 +135,9 @@ class ByCommand:
 
 
 Explain = ByLog | ByCommand
-_OneCheck = Annotated[Check, OneKey({"http": HttpCheck, "metrics": MetricsCheck, "log": LogCheck})]
-_Checks = Annotated[tuple[_OneCheck, ...], Rule("a list of checks, each http, metrics or log", lambda _: True)]
+_KINDS_OF_CHECKS = {"http": HttpCheck, "metrics": MetricsCheck, "log": LogCheck, "command": CommandCheck}
+_OneCheck = Annotated[Check, OneKey(_KINDS_OF_CHECKS)]
+_Checks = Annotated[tuple[_OneCheck, ...], Rule("a list of checks, each http, metrics, log or command", lambda _: True)]
 
 
 @dataclass(frozen=True, slots=True)

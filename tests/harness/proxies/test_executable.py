@@ -162,6 +162,19 @@ def test_exit_of_any_program_is_detected_and_restart_starts_all(boot: Boot) -> N
     assert all(part.processes.running["a1"].alive for part in backend.proxy._programs._parts)
 
 
+def test_command_can_show_whether_all_changes_are_applied(boot: Boot, tmp_path: Path) -> None:
+    """The command runs on the node of its program, with its isolation and variables."""
+    done = tmp_path / "done"
+    done.touch()
+    script = f"echo $ASKED $(uname -n); test -e {done}"
+    synced = [{"command": ["sh", "-c", script, "{node}"]}]
+    backend = boot("runs", environment={"ASKED": "of {node}"}, isolation=["hostname"], synced=synced)
+    assert backend.proxy.synced()
+    done.unlink()
+    assert not backend.proxy.synced()
+    assert backend.proxy.lacking == "fake on a1: command sh exited with 1: of a1 a1"
+
+
 def test_programs_of_a_node_share_an_isolation_that_outlives_them(boot: Boot) -> None:
     agent = program("agent", "ls -A /run; uname -n; echo told > /run/agent; echo up")
     helper = program("helper", "cat /run/agent; echo up")
@@ -177,17 +190,22 @@ def test_programs_of_a_node_share_an_isolation_that_outlives_them(boot: Boot) ->
 
 
 def test_recipe_fields_are_set_on_every_service_that_lacks_them(boot: Boot) -> None:
-    usual = {"annotations": {"a.example/lb": "on"}, "spec": {"trafficDistribution": "PreferClose"}}
+    """A Service of a scenario about the field does not get the field, nor an annotation for hints."""
+    hints = "service.kubernetes.io/topology-mode"
+    usual = {"annotations": {"a.example/lb": "on", hints: "Auto"}, "spec": {"trafficDistribution": "PreferClose"}}
     backend = boot("runs", services=usual)
     create = partial(backend.api.create, "services", "default")
     plain, own = (
         create(manifests.service("plain", annotations={"b.example/x": "y"})),
         create(manifests.service("own", annotations={"a.example/lb": "off"}, trafficDistribution="PreferSameNode")),
     )
-    assert plain["metadata"]["annotations"] == {"a.example/lb": "on", "b.example/x": "y"}
+    assert plain["metadata"]["annotations"] == {"a.example/lb": "on", "b.example/x": "y", hints: "Auto"}
     assert plain["spec"]["trafficDistribution"] == "PreferClose"
-    assert own["metadata"]["annotations"] == {"a.example/lb": "off"}
+    assert own["metadata"]["annotations"] == {"a.example/lb": "off", hints: "Auto"}
     assert own["spec"]["trafficDistribution"] == "PreferSameNode"
+    about = create(manifests.service("about", annotations={"c.example/x": ""}, trafficDistribution=""))
+    assert "trafficDistribution" not in about["spec"]
+    assert about["metadata"]["annotations"] == {"a.example/lb": "on", "c.example/x": ""}
     asked = {"metadata": {"annotations": usual["annotations"]}, "spec": usual["spec"]}
     assert backend.environment()["services"] == asked
     written = backend.api.create("endpointslices", "default", manifests.endpoint_slice("plain", "plain", []))
@@ -225,7 +243,7 @@ def test_command_that_names_no_service_is_run_once_for_the_evidence(boot: Boot) 
 def test_command_that_cannot_explain_is_reported(
     boot: Boot, monkeypatch: pytest.MonkeyPatch, command: list[str], said: str
 ) -> None:
-    monkeypatch.setattr(programs, "EXPLAIN_SECONDS", 0.2)
+    monkeypatch.setattr(programs, "COMMAND_SECONDS", 0.2)
     assert said in boot("runs", explain={"command": command}).explain("default", "web", ["a1"])
 
 

@@ -160,7 +160,7 @@ def test_explain_command_has_service_and_node_placeholders() -> None:
         ({"command": ["{nodes}"]}, r"key command\[0\]: unknown placeholder \{nodes\}; allowed: \{node\}"),
         ({"environment": {"A": "{x}"}}, r"key environment.A: unknown placeholder \{x\}"),
         ({"files": {"../a": ""}}, "key files: '../a' is not a plain file name"),
-        ({"ready": [{"tcp": {}}]}, r"key ready\[0\]: unknown key 'tcp'; .*allowed: http, metrics, log"),
+        ({"ready": [{"tcp": {}}]}, r"key ready\[0\]: unknown key 'tcp'; .*allowed: http, metrics, log, command"),
         ({"ready": [{"http": {"port": 0}}]}, r"key ready\[0\].http.port: expected a number from 1 to 65535"),
         (
             {"ready": [{"http": {"port": 1, "code": "no"}}]},
