@@ -98,7 +98,7 @@ def test_service_without_annotation_gets_no_hints(three_zones: Cluster) -> None:
     size_zones(three_zones, a=8, b=8, c=8)
     create_pods(three_zones, "abc")
 
-    expect_hints(three_zones, three_zones.create_service(selector=WEB), unhinted("abc"))
+    expect_hints(three_zones, three_zones.create_service(selector=WEB, traffic_distribution=""), unhinted("abc"))
 
 
 @requirement(

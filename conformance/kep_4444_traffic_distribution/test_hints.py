@@ -71,7 +71,7 @@ def test_prefer_close_has_no_threshold(three_zones: Cluster) -> None:
     kills={"hints-unasked"},
 )
 def test_without_traffic_distribution_there_are_no_hints(three_zones: Cluster) -> None:
-    service = three_zones.create_service(selector=WEB)
+    service = three_zones.create_service(selector=WEB, traffic_distribution="")
     three_zones.create_pod("p1", "a1", labels=WEB)
     three_zones.create_pod("p2", "b1", labels=WEB)
 
@@ -87,7 +87,7 @@ def test_without_traffic_distribution_there_are_no_hints(three_zones: Cluster) -
     kills={"hints-outlive-the-field"},
 )
 def test_hints_follow_the_field_of_a_live_service(three_zones: Cluster) -> None:
-    service = three_zones.create_service(selector=WEB)
+    service = three_zones.create_service(selector=WEB, traffic_distribution="")
     three_zones.create_pod("p1", "a1", labels=WEB)
     three_zones.create_pod("p2", "b1", labels=WEB)
     expect_hints(three_zones, service, {"p1": None, "p2": None})

@@ -30,7 +30,7 @@ from trafficdist import (
     kills={"favours-its-own-node", "one-endpoint-twice"},
 )
 def test_connections_are_spread_evenly_without_hints(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="")
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     three_zones.publish(service, [endpoint(pod) for pod in (a1, b1, c1)])
 
@@ -47,7 +47,7 @@ def test_connections_are_spread_evenly_without_hints(three_zones: Cluster) -> No
     kills={"one-endpoint-twice"},
 )
 def test_queries_are_spread_evenly_without_hints(three_zones: Cluster) -> None:
-    service = three_zones.create_service(ports=[UDP])
+    service = three_zones.create_service(ports=[UDP], traffic_distribution="")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(service, [endpoint(a1), endpoint(b1)])
 

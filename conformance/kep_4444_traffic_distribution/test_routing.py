@@ -37,7 +37,7 @@ from trafficdist import (
     kills={"no-hints-mean-nobody", "starves-one-endpoint", "zoned-endpoints-need-a-node"},
 )
 def test_without_hints_every_client_reaches_every_endpoint(three_zones: Cluster) -> None:
-    service = three_zones.create_service()
+    service = three_zones.create_service(traffic_distribution="")
     a1, b1, c1 = three_zones.run_servers(on=["a1", "b1", "c1"])
     three_zones.publish(service, [endpoint(pod) for pod in (a1, b1, c1)])
 
@@ -242,7 +242,7 @@ def test_endpoint_without_conditions_counts_as_ready(three_zones: Cluster) -> No
     kills={"field-without-hints", "hints-need-the-annotation", "hints-need-the-field", "ignores-zone-hints"},
 )
 def test_hints_alone_decide_and_not_the_field(three_zones: Cluster) -> None:
-    hinted = three_zones.create_service()
+    hinted = three_zones.create_service(traffic_distribution="")
     field_only = three_zones.create_service(traffic_distribution="PreferClose")
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     three_zones.publish(hinted, [same_zone(a1), same_zone(b1)], unasked=True)

@@ -24,7 +24,7 @@ import urllib3
 
 from harness.api.requests import ApiRequest
 from harness.errors import DistrustError, InconclusiveError
-from harness.model.manifests import with_usual
+from harness.model.manifests import service_with_usual
 
 if TYPE_CHECKING:
     from harness.api.kubeconfig import Kubeconfig
@@ -222,7 +222,7 @@ class Api:
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
         """Create an object and return it as stored. Raises `RefusedError`."""
-        whole = with_usual(obj, self._services) if resource == "services" else obj
+        whole = service_with_usual(obj, self._services) if resource == "services" else obj
         return self._expect("POST", path_of(resource, namespace), whole)
 
     def replace(self, resource: str, namespace: str, obj: Object) -> Object:

@@ -112,6 +112,23 @@ def with_usual(obj: Mapping[str, Any], usual: Mapping[str, Any]) -> Object:
     return {**usual, **obj, **{name: with_usual(obj[name], usual[name]) for name in both}}
 
 
+def service_with_usual(obj: Object, usual: Mapping[str, Any]) -> Object:
+    """Return a Service with missing fields added from `usual`.
+
+    If its trafficDistribution is "", it is to request no hints: it gets neither the field nor an annotation for hints.
+    """
+    whole = with_usual(obj, usual)
+    if whole.get("spec", {}).get("trafficDistribution") != "":
+        return whole
+    own = obj["metadata"].get("annotations") or {}
+    annotations = (whole["metadata"].get("annotations") or {}).items()
+    kept = {
+        key: value for key, value in annotations if key in own or not key.startswith("service.kubernetes.io/topology-")
+    }
+    spec = {name: value for name, value in whole["spec"].items() if name != "trafficDistribution"}
+    return {**whole, "metadata": {**whole["metadata"], "annotations": kept}, "spec": spec}
+
+
 def endpoint_slice(
     name: str,
     service_name: str,

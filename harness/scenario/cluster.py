@@ -159,7 +159,8 @@ class Cluster(ComponentOperations, Observations):
         """Create a Service, by default with one port. If it has no `selector`, its slices are written by `publish`.
 
         A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds such
-        addresses to spec.externalIPs. Pass further spec fields by their Kubernetes names. Raises `RefusedError`.
+        addresses to spec.externalIPs. Pass further spec fields by their Kubernetes names. With "" as
+        `traffic_distribution`, the recipe of a proxy cannot add the field either. Raises `RefusedError`.
         """
         if selector and HINT_ANNOTATIONS & (annotations or {}).keys():
             self.backend.need(Ability.EQUAL_NODES)
