@@ -24,6 +24,9 @@ class ListRule:
     defaults: tuple[tuple[str, str], ...] = ()
     """Default values of map keys that a client may omit."""
 
+    atomic: bool = False
+    """True for the rule of an object that an apply replaces as a whole."""
+
 
 ListRules = Mapping[tuple[str, ...], ListRule]
 """The rules of lists, by path of field names. List items have no element in the path."""
@@ -34,6 +37,7 @@ def _keyed(key: str, *map_keys: str, retain_keys: bool = False, **defaults: str)
 
 
 _SET = ListRule()
+ATOMIC = ListRule(atomic=True)
 _METADATA: dict[tuple[str, ...], ListRule] = {
     ("metadata", "ownerReferences"): _keyed("uid"),
     ("metadata", "finalizers"): _SET,

@@ -10,11 +10,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-ErrorType = Literal["Required", "Invalid", "NotSupported", "Duplicate", "TooMany", "Forbidden", "TooLong"]
+ErrorType = Literal[
+    "Required", "Invalid", "TypeInvalid", "NotSupported", "Duplicate", "TooMany", "Forbidden", "TooLong"
+]
 
 _LABELS: dict[str, str] = {
     "Required": "Required value",
     "Invalid": "Invalid value",
+    "TypeInvalid": "Invalid value",
     "NotSupported": "Unsupported value",
     "Duplicate": "Duplicate value",
     "TooMany": "Too many",
@@ -54,6 +57,11 @@ def required(field: str, detail: str = "") -> FieldError:
 
 def invalid(field: str, value: Any, detail: str) -> FieldError:
     return FieldError("Invalid", field, value, detail)
+
+
+def wrong_type(field: str, value: Any, wanted: str, shown: str) -> FieldError:
+    """Return the error for a value that is not of the type or format that its schema demands."""
+    return FieldError("TypeInvalid", field, value, f'{field} in body must be of type {wanted}: "{shown}"')
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
