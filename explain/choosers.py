@@ -22,6 +22,19 @@ def _known() -> dict[str, Any]:
     return content
 
 
+def to_pods(service: Object) -> str:
+    """Return the annotation with which the load balancer of a Service sends to pods instead of nodes, or ""."""
+    is_balanced = (service.get("spec") or {}).get("type") == "LoadBalancer"
+    return next((key for key in _sending(service) if is_balanced and not key.startswith("cloud")), "")
+
+
+def _sending(obj: Object) -> Iterator[str]:
+    """Yield the annotations of an object with which a load balancer sends to pods."""
+    for key, value in _known()["load-balancers"]:
+        if value in _annotations(obj).get(key, "").replace(" ", ""):
+            yield key
+
+
 def choosers(case: Case) -> Iterator[Finding]:
     names = {name for key, name in _known()["pods"].items() if case.cluster.with_label(case.namespace, key)}
     if names := names | case.cluster.ingress_controllers:
@@ -31,9 +44,7 @@ def choosers(case: Case) -> Iterator[Finding]:
     ingresses = [each for each in case.further("ingresses") if case.name in _backends(each)]
     yield from (one for each in ingresses for one in _of_ingress(case, each))
     for each in (case.service, *ingresses):
-        for key, value in _known()["load-balancers"]:
-            if value in _annotations(each).get(key, "").replace(" ", ""):
-                yield found("load-balancer-to-pods", key=key)
+        yield from (found("load-balancer-to-pods", key=key) for key in _sending(each))
     if lasting := {port_name(each): _lasting(each) for each in case.spec.get("ports") or () if _lasting(each)}:
         values = {"ports": many(sorted(lasting), "port"), "protocols": listed(sorted({*lasting.values()}))}
         yield found("long-lived-connections", **values)

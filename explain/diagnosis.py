@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from explain.case import Case, Question, distinct
 from explain.causes import CROSSES, FAILS, NOTE, Finding, found, many
+from explain.choosers import to_pods
 from explain.cluster import Cluster
 from explain.controller_hints import hints, zones_of
 from explain.oddities import oddities, unread
@@ -94,6 +95,8 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
     predicted = "endpointslices" in cluster.objects.unread
     unknown = predicted and not case.spec.get("selector") and not case.ends  # slices that nobody predicts
     by_proxies = () if case.ends or unknown else routes(service, slices, cluster)
+    if to_pods(service):  # no node gets connections of its clients
+        by_proxies = tuple(each for each in by_proxies if each.clients == "internal")
     weighed = [] if unknown else [_weighed(case.also(each), by_proxies) for each in _findings(case, by_proxies)]
     findings = (*weighed, *_unexplained(case, weighed, by_proxies))
     return Diagnosis(
@@ -201,7 +204,8 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
         for one in _of_question(case, each, about, to_hints=not unasked and case.wish != "local"):
             ports = one.ports or (each.labels if each.prefix else ())
             yield replace(one, says=each.prefix + one.says, ports=ports)
-    yield from external(case, [each for each in _without(of_all, known) if each.clients == "external"])
+    if not to_pods(case.service):
+        yield from external(case, [each for each in _without(of_all, known) if each.clients == "external"])
     yield from oddities(case)
     if case.wish != "local" and not unasked:
         yield from proxies(case, by_proxies)

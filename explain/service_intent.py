@@ -266,4 +266,5 @@ def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
     else:
         excluded = nodes_of(outside, lambda each: each.tier == "excluded")
         lost = f"; its health checks exclude {listed(excluded)}, without an endpoint" if excluded else ""
-        yield found("external-policy-local", nodes=excluded, lost=lost)
+        enter = "their load balancer sends them" if case.spec.get("type") == "LoadBalancer" else "they enter"
+        yield found("external-policy-local", nodes=excluded, lost=lost, enter=enter)

@@ -27,7 +27,7 @@ def answer(diagnosis: Diagnosis) -> str:
 
 def _says(diagnosis: Diagnosis) -> str:
     why = f": {diagnosis.reason.says}" if diagnosis.reason else ""
-    crossing = f"connections leave their zone from {_of(diagnosis.crossing, diagnosis)}"
+    crossing = f"{_connections(diagnosis)} leave their zone from {_of(diagnosis.crossing, diagnosis)}"
     asked = next((each for each in diagnosis.findings if each.cause.weight is AS_ASKED), None)
     if diagnosis.failing:
         return f"connections{_failing_ports(diagnosis)} fail on {_of(diagnosis.failing, diagnosis)}{why}"
@@ -51,14 +51,24 @@ def _well(diagnosis: Diagnosis) -> str:
     why = next((each.says for each in diagnosis.findings if each.cause.id in _DOUBTS and open_ & {*each.nodes}), "")
     known = [each for each in nodes if each not in open_] if why else nodes
     place = "on the node" if diagnosis.wish == "local" else "in the zone"
-    if not known:
-        return f"it is not known whether connections stay {place}: {why}"
-    said = f"connections stay {place} of the client, from {_of(known, diagnosis)}"
+    taken = next((each.says for each in diagnosis.findings if each.cause.id == "service-behind-a-proxy"), "")
+    if not known or taken:
+        return f"it is not known whether connections stay {place}: {taken or why}"
+    said = f"{_connections(diagnosis)} stay {place} of the client, from {_of(known, diagnosis)}"
     if diagnosis.unseen:
         return f"{said}, if kube-proxy serves {'them' if len(nodes) > 1 else 'it'}"
     return f"{said}; of {many(len(open_), 'node')} this is not known: {why}" if why else said
 
 
+def _connections(diagnosis: Diagnosis) -> str:
+    """Return which connections the routes are about: a mesh may choose the endpoints of some clients."""
+    taken = any(each.cause.id in _TAKEN for each in diagnosis.findings)
+    return "connections that service proxies route" if taken else "connections"
+
+
+_TAKEN = {
+    "clients-choose-endpoints", "namespace-in-an-ambient-mesh", "namespace-injects-sidecars", "service-behind-a-proxy"
+}  # fmt: skip
 _DOUBTS = {"not-kube-proxy", "proxy-not-ready", "node-without-proxy"}
 """The causes for which the routes of a node are not known."""
 

@@ -23,7 +23,7 @@ from harness.api.client import Object
 from harness.commands.main import main
 from tests.explain.building import ZONE
 from tests.explain.dump_shapes import SHAPES
-from tests.explain.generated_clusters import fresh
+from tests.explain.generated_clusters import TO_PODS, WAYPOINT, fresh
 
 _MODES = ("service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints")
 _OFF = (None, "", "Disabled", "disabled")
@@ -184,6 +184,8 @@ def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
         "fails is said if and only if it fails": (" fail on " in says.partition(": ")[0]) == bool(failing),
         "the number of nodes in the headline": _counted(says, failing, crossing, unmet, len(zones) - len(doubtful)),
         "a stored value is known to the cluster that stores it": "value-unknown-to-the-controller" not in answer.text,
+        "nothing is promised beside a waypoint": WAYPOINT not in service["metadata"]["labels"]
+        or not says.startswith("connections stay"),
         "nothing is promised for nodes in doubt": set(told["uncertain"]) == doubtful,  # type: ignore[call-overload]
         "kube-proxy is said to be assumed": "if kube-proxy" not in says or not seen.proxies,
         "text and JSON have one headline": answer.text.splitlines()[0] == f"Service {answer.name}: {says}",
@@ -209,6 +211,7 @@ def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
 def _coverage(service: Object, routes: Sequence[Mapping[str, object]], zones: Mapping[str, str]) -> str:
     spec = service["spec"]
     local = spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local"
+    local = local and TO_PODS not in service["metadata"]["annotations"]
     wanted = sorted(
         (name, f"{port.get('name') or port['port']}/{port['protocol']}", family, clients)
         for name in zones

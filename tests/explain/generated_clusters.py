@@ -29,6 +29,7 @@ from tests.explain.building import (
     service,
 )
 
+WAYPOINT, TO_PODS = "istio.io/use-waypoint", "service.beta.kubernetes.io/aws-load-balancer-nlb-target-type"
 _NUMBERS = {"": ("web", 80), OF[1]: ("api", 81)}
 _RELEASES = ("v1.37.0", "v1.37.0", "v1.33.1", "v1.29.4", "v1.22.3")
 _WRITERS = ("endpointslice-controller.k8s.io", "endpointslice-controller.k8s.io", "me.example.com", "")
@@ -51,7 +52,7 @@ def _clusters(lives: Iterable[Life], of_seed: int) -> Iterator[Objects]:
     for life in lives:
         for state in life.states:
             if state.exists:
-                yield _with_proxies(_with_further(_cluster(life, state, drawn), others), served)
+                yield _with_choosers(_with_proxies(_with_further(_cluster(life, state, drawn), others), served), served)
 
 
 def _with_proxies(seen: Objects, drawn: random.Random) -> Objects:
@@ -64,6 +65,17 @@ def _with_proxies(seen: Objects, drawn: random.Random) -> Objects:
         each if drawn.random() < 0.9 else {**each, "status": {"phase": "Pending", "conditions": []}} for each in found
     ]
     return replace(seen, proxies=[] if share == 0 else ready)
+
+
+def _with_choosers(seen: Objects, drawn: random.Random) -> Objects:
+    """Return some clusters with a waypoint, or with a load balancer that sends to pods."""
+    service = seen.services[0]
+    labels = {WAYPOINT: "gate"} if drawn.random() < 0.1 else {}
+    to_pods = {TO_PODS: "ip"} if service["spec"]["type"] == "LoadBalancer" and drawn.random() < 0.3 else {}
+    metadata = service["metadata"] | {"labels": labels}
+    return replace(
+        seen, services=[service | {"metadata": metadata | {"annotations": metadata["annotations"] | to_pods}}]
+    )
 
 
 def _with_further(seen: Objects, drawn: random.Random) -> Objects:

@@ -80,6 +80,29 @@ def test_nothing_is_promised_for_a_node_without_a_ready_proxy(asks: str, doubtfu
     ]
 
 
+@pytest.mark.parametrize("policy", ["Local", "Cluster"])
+def test_load_balancer_that_sends_to_pods_has_no_clients_at_nodes(policy: str) -> None:
+    to_pods = {"service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip"}
+    found = diagnosis(objects(service(to_pods, type="LoadBalancer", externalTrafficPolicy=policy)))
+    assert {each.clients for each in found.routes} == {"internal"}
+    assert [each.cause.id for each in found.findings] == ["load-balancer-to-pods"]
+
+
+def test_clients_that_enter_at_nodes_have_no_load_balancer() -> None:
+    asked = service(externalIPs=["203.0.113.9"], externalTrafficPolicy="Local")
+    found = diagnosis(objects(asked, of_slice(*(endpoint(each) for each in ZONES))))
+    assert found.findings[0].says.endswith("external clients get endpoints on the node where they enter")
+
+
+def test_nothing_is_promised_about_clients_of_a_mesh() -> None:
+    waypoint = diagnosis(NOTES["a waypoint of the Service"].seen)
+    assert answer(waypoint).startswith(
+        "it is not known whether connections stay in the zone: istio.io/use-waypoint lets"
+    )
+    ambient = answer(diagnosis(NOTES["a namespace in an ambient mesh"].seen))
+    assert ambient.startswith("connections that service proxies route stay in the zone of the client, from all 5 nodes")
+
+
 def test_load_balancer_leaves_out_nodes_without_an_endpoint() -> None:
     found = diagnosis(NOTES["external policy of a load balancer"].seen)
     outside = [each for each in found.routes if each.clients == "external"]

@@ -14,7 +14,7 @@ from explain.objects import Objects
 from explain.overview import overview
 from explain.text import answer, as_json
 from tests.explain.fresh_dumps import in_doubt
-from tests.explain.generated_clusters import corpus, fresh
+from tests.explain.generated_clusters import TO_PODS, WAYPOINT, corpus, fresh
 
 SEEDS = (1, 2, 3)
 
@@ -28,7 +28,7 @@ def contradictions(seen: Objects) -> list[str]:
     failing = {name for each in rows if each["uses"] == "nowhere" for name in each["nodes"]}
     crossing = {name for each in rows if each["elsewhere"] for name in each["nodes"]}
     unmet = {name for each in rows if each["short"] for name in each["nodes"]}
-    view = overview(cluster)
+    view, causes = overview(cluster), {each.cause.id for each in found.findings}
     row = view.rows[0] if view.rows else None
     checks = {
         "all nodes, ports and families have a route": _covers(found, seen),
@@ -39,6 +39,10 @@ def contradictions(seen: Objects) -> list[str]:
             or f"from {len(seen.nodes) - len(in_doubt(seen))} of" in said
             or not in_doubt(seen)
         ),
+        "nothing is promised beside a waypoint": WAYPOINT not in seen.services[0]["metadata"]["labels"]
+        or not said.startswith("connections stay"),
+        "a load balancer sends either to nodes or to pods": not {"load-balancer-to-pods"} <= causes
+        or not causes & {"external-clients", "external-clients-dropped", "external-policy-local"},
         "failing agrees with the table": set(told["failing"]) == failing,
         "crossing agrees with the table": set(told["crossing"]) == crossing,
         "unmet agrees with the table": set(told["unmet"]) == unmet and told["wanting"] == bool(unmet),
@@ -56,7 +60,8 @@ def contradictions(seen: Objects) -> list[str]:
 
 def _covers(found: Diagnosis, seen: Objects) -> bool:
     spec = seen.services[0]["spec"]
-    kinds = 2 if spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local" else 1
+    to_pods = TO_PODS in seen.services[0]["metadata"]["annotations"]
+    kinds = 2 if spec["type"] != "ClusterIP" and spec["externalTrafficPolicy"] == "Local" and not to_pods else 1
     places = Counter((name, each.label) for each in found.routes for name in each.nodes)
     expected = kinds * len(seen.nodes) * len(spec["ports"]) * len(spec["clusterIPs"])
     return set(places.values()) == {1} and len(places) == expected
