@@ -32,10 +32,10 @@ class Diagnosis:
 
     `asks` is the field or annotation that requests hints, `wish` the place that it requests, and `hints` counts hints
     by IP family. All other values are derived from the routes, and from the nodes where a probe saw connections cross
-    or fail. `uncertain` are nodes whose program may be missing or not follow hints. Their routes are those of
-    kube-proxy. `unseen` is true if no program was seen on any node, so that kube-proxy is assumed.
-    `predicted` is true if the slices were not read, but predicted from the pods. `named` is true if the nodes were not
-    read, so that only those that slices name are known.
+    or fail. `unrouted` are all nodes if no proxy routes a Service that asks for a place. `uncertain` are nodes whose
+    program may be missing or not follow hints. Their routes are those of kube-proxy. `unseen` is true if no program was
+    seen on any node, so that kube-proxy is assumed. `predicted` is true if the slices were not read, but predicted from
+    the pods. `named` is true if the nodes were not read, so that only those that slices name are known.
     """
 
     service: Object
@@ -47,6 +47,7 @@ class Diagnosis:
     nodes: int
     seen_crossing: tuple[str, ...] = ()
     seen_failing: tuple[str, ...] = ()
+    unrouted: tuple[str, ...] = ()
     uncertain: tuple[str, ...] = ()
     predicted: bool = False
     named: bool = False
@@ -71,7 +72,7 @@ class Diagnosis:
     def unmet(self) -> tuple[str, ...]:
         """The nodes that do not give what the Service asks for, because connections fail or go elsewhere."""
         short = nodes_of(self.routes, lambda each: bool(each.short))
-        return _joined(short, self.seen_failing, self.seen_crossing)
+        return _joined(short, self.seen_failing, self.seen_crossing, self.unrouted)
 
     @property
     def wanting(self) -> bool:
@@ -98,6 +99,9 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
     if to_pods(service):  # no node gets connections of its clients
         by_proxies = tuple(each for each in by_proxies if each.clients == "internal")
     weighed = [] if unknown else [_weighed(case.also(each), by_proxies) for each in _findings(case, by_proxies)]
+    unrouted = tuple(sorted(cluster.nodes)) if case.wish and case.ends in {"headless", "external-name"} else ()
+    if unrouted:
+        weighed = [each.weighing(CROSSES) for each in weighed]
     findings = (*weighed, *_unexplained(case, weighed, by_proxies))
     return Diagnosis(
         service,
@@ -107,6 +111,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
         tuple(sorted(findings, key=lambda each: each.cause.weight)),
         by_proxies,
         len(cluster.nodes),
+        unrouted=unrouted,
         uncertain=cluster.uncertain(case.wish) if by_proxies else (),
         predicted=predicted,
         named="nodes" in cluster.objects.unread,
@@ -174,7 +179,8 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     if case.ends:
         yield ended(case)
         return
-    yield from words(case)
+    for word in words(case):
+        yield _overriding(case, word, by_proxies) if word.cause.id == "annotation-overrides-field" else word
     if any(each.because == UNPARSED for each in by_proxies):
         yield found("slice-unreadable", remedy=f"correct the address, or {case.show_writers}")
         return
@@ -209,6 +215,13 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     yield from oddities(case)
     if case.wish != "local" and not unasked:
         yield from proxies(case, by_proxies)
+
+
+def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Finding:
+    """Return a finding about the field without effect, with the nodes that the field would give what it asks for."""
+    zones = {each.get("zone") for each, _ in case.endpoints if is_ready(each)}
+    lost = nodes_of(by_proxies, lambda each: each.short == "misses" or (each.short == "crosses" and each.zone in zones))
+    return replace(finding, nodes=lost) if lost else finding.weighing(NOTE)
 
 
 def _of_question(case: Case, question: Question, known: Sequence[Finding], *, to_hints: bool) -> Iterator[Finding]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from explain.case import PROXY_NAME, Case, Question, condition, distinct, port_name, slice_port
-from explain.causes import AS_ASKED, FAILS, NOTE, Finding, found, listed, many
+from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
 from explain.placement import admit
 from explain.routes import Route, nodes_of
 from explain.target_ports import ports_of
-from explain.wish import OFF, read_wish
+from explain.wish import OFF, read_wish, unread_requests
 from harness.api.client import Object
 from harness.netns.addresses import by_family, family_of
 from reference.endpointslice.hints import NoHints, topology_annotation
@@ -53,6 +53,16 @@ def words(case: Case) -> Iterator[Finding]:
         yield unknown.weighing(NOTE) if field else unknown
     if isinstance(case.decided_by, NoHints) and (value in {"Auto", "auto"} or case.decided_by.unknown):
         yield _not_known(case, case.decided_by)
+    unread, features = unread_requests(case.service, case.cluster.features), case.cluster.features
+    if unread and not field and not features.enabled("TopologyAwareHints"):
+        says = (
+            f"feature gate TopologyAwareHints is off in {CONTROLLER} 1.{features.version[1]}: no annotation has effect"
+        )
+        yield found("gate-off", says, remedy=_newer(24, "TopologyAwareHints", features))
+    if topology_keys(case.service) and not features.enabled("ServiceTopology"):
+        removed = "Kubernetes 1.22 removed it" if features.at_least(22) else "feature gate ServiceTopology is off"
+        unheard = found("topology-keys", f"spec.topologyKeys has no effect: {removed}", remedy=case.ask())
+        yield unheard.weighing(NOTE if read_wish(case.service, features) else CROSSES)
 
 
 def _not_known(case: Case, decided_by: NoHints) -> Finding:

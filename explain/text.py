@@ -18,6 +18,8 @@ from reference.features import GATES
 
 def answer(diagnosis: Diagnosis) -> str:
     """Return the headline. It is derived from the routes; the first cause only adds the reason."""
+    if diagnosis.unrouted and diagnosis.reason:
+        return diagnosis.reason.says
     if diagnosis.predicted and diagnosis.routes:
         return f"if the EndpointSlices are as the controller writes them: {_says(diagnosis)}"
     if diagnosis.predicted and not diagnosis.findings:

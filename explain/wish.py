@@ -32,7 +32,8 @@ def wish_of(service: Object, features: Features) -> Wish:
     """Return what a Service asks for, also if no component reads the request."""
     off = topology_annotation(service, features)[1] is not None  # said, and so only what it hides is not read
     values = [each for _, key, each in unread_requests(service, features) if not off or key == TOPOLOGY_MODE]
-    return read_wish(service, features) or ("zone" if {*values} - OFF else "")
+    keys = {*topology_keys(service)} - {"*"}  # no component reads them while their gate is off
+    return read_wish(service, features) or ("zone" if {*values} - OFF or keys else "")
 
 
 def read_wish(service: Object, features: Features) -> Wish:
@@ -43,8 +44,8 @@ def read_wish(service: Object, features: Features) -> Wish:
         return "keys"
     if spec.get("internalTrafficPolicy") == "Local":
         return "local"
-    if annotation in {"Auto", "auto"}:
-        return "cpu"
+    if annotation in {"Auto", "auto"} and not spec.get("trafficDistribution"):
+        return "cpu"  # the annotation overrides the field, which is yet what the Service asks for
     if spec.get("trafficDistribution"):
         return "node" if spec["trafficDistribution"] == "PreferSameNode" else "zone"
     return "" if annotation in OFF else "zone"

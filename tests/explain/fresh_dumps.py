@@ -277,7 +277,7 @@ def _wish(service: Object) -> str:
     annotation = next((annotations[key] for key in _MODES if annotations.get(key)), None)
     if spec.get("internalTrafficPolicy") == "Local":
         return "local"
-    if annotation in {"Auto", "auto"}:
+    if annotation in {"Auto", "auto"} and not spec.get("trafficDistribution"):
         return "cpu"
     field = spec.get("trafficDistribution")
     return "node" if field == "PreferSameNode" else "zone" if field or annotation not in _OFF else ""

@@ -284,6 +284,28 @@ ROWS = {
         "1.24",
         crossing=ALL,
     ),
+    "an annotation over the wish for the node": Row(
+        "annotation-overrides-field",
+        objects(service(AUTO, asks="PreferSameNode"), on=nodes(a2=None, b2=None)),
+        "connections do not prefer their own node, from all 3 nodes: annotation service.kubernetes.io/topology-mode is",
+        f"annotate service web {MODE}-",
+        nodes="a1 b1 c1",
+    ),
+    "an annotation over the wish for the zone": Row(
+        "annotation-overrides-field",
+        objects(service(AUTO), of_slice(*EACH_ZONE[:2], *OF_C), on=nodes(a2=None, b2=None)),
+        "connections leave their zone from all 3 nodes: annotation service.kubernetes.io/topology-mode is Auto, and",
+        f"annotate service web {MODE}-",
+        nodes="a1 b1 c1",
+        crossing="a1 b1 c1",
+    ),
+    "topology keys that no component reads": Row(
+        "topology-keys",
+        objects(service(asks="", topologyKeys=["topology.kubernetes.io/zone", "*"]), NO_HINTS),
+        "spec.topologyKeys has no effect: Kubernetes 1.22 removed it",
+        '"trafficDistribution":"PreferSameZone"',
+        crossing=ALL,
+    ),
     "a value that is too new": Row(
         "value-unknown-to-the-controller",
         objects(service(asks="PreferSameNode"), of_slice(*unhinted("a1", "b1", "c1")), version="v1.32.0"),

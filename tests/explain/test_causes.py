@@ -15,9 +15,21 @@ from explain.routes import routes
 from explain.text import answer
 from harness.api.client import Object
 from reference.features import Features, Reading
-from tests.explain.building import EACH_ZONE, ZONES, agent, endpoint, labelled, nodes, objects, of_slice, proxy, service
+from tests.explain.building import (
+    EACH_ZONE,
+    ZONES,
+    agent,
+    by_annotation,
+    endpoint,
+    labelled,
+    nodes,
+    objects,
+    of_slice,
+    proxy,
+    service,
+)
 from tests.explain.page import stale
-from tests.explain.rows import AT, EARLY, NODE_HINTS, NOTES, ROWS, Note, Row
+from tests.explain.rows import AT, EARLY, NO_HINTS, NODE_HINTS, NOTES, ROWS, Note, Row
 
 
 def diagnosis(seen: Objects, follow: Reading = "released") -> Diagnosis:
@@ -121,6 +133,27 @@ def test_request_beside_an_annotation_that_is_off_is_a_note() -> None:
     assert [(each.cause.id, each.severity) for each in found.findings][-1:] == [("hints-nobody-asked-for", "info")]
     assert ("annotation-misspelt", "info") in [(each.cause.id, each.severity) for each in found.findings]
     assert not found.wanting
+
+
+@pytest.mark.parametrize("spec", [{"clusterIP": "None"}, {"type": "ExternalName", "externalName": "example.com"}])
+@pytest.mark.parametrize(("asks", "severity"), [("PreferClose", "warning"), ("", "info")])
+def test_service_that_no_proxy_routes_does_not_get_what_it_asks_for(
+    spec: dict[str, str], asks: str, severity: str
+) -> None:
+    found = diagnosis(objects(service(asks=asks, **spec)))
+    (told,) = found.findings
+    assert (told.severity, found.wanting, len(found.unmet)) == (severity, bool(asks), 5 if asks else 0)
+    assert answer(found) == told.says
+
+
+@pytest.mark.parametrize(("version", "known"), [("v1.22.4", False), ("v1.25.1", True)])
+def test_annotation_of_a_later_release_needs_the_gate_as_well(version: str, known: bool) -> None:
+    found = diagnosis(objects(by_annotation(), NO_HINTS, version=version))
+    causes = [each.cause.id for each in found.findings if each.severity == "warning"]
+    assert causes == (["annotation-misspelt"] if known else ["gate-off", "annotation-misspelt"])
+    assert known or found.findings[0].remedy.startswith(
+        "use Kubernetes 1.24 or newer, or start kube-controller-manager"
+    )
 
 
 def test_topology_keys_are_a_cause_while_their_gate_is_on() -> None:
