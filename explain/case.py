@@ -17,13 +17,13 @@ from reference.objects.endpoints import is_ready, name_of
 
 _BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 _SCALABLE = {"deployment", "statefulset", "replicaset", "replicationcontroller"}
+_TEMPLATES = _SCALABLE | {"daemonset"}
 _VALUES = {"PreferClose", "PreferSameZone", "PreferSameNode"}
 _EFFECTS = {
     "restart its agents": "while an agent restarts, rules of its node do not change; open connections continue",
     "rollout restart": "replaces all pods of the workload, as its update strategy says",
     "in the pod template of": "a changed pod template replaces all pods",
     "whenUnsatisfiable: DoNotSchedule": "pods wait while a zone has no room for them",
-    "=ZONE": "ZONE is the zone of these nodes; nodes of another zone need a command of their own",
 }
 """What else remedies do that are not commands about the Service."""
 
@@ -129,7 +129,9 @@ class Case:
 
     def also(self, finding: Finding) -> Finding:
         """Return a finding that says what else the commands of its remedy do."""
-        effects = [effect for command, effect in self._effects.items() if command in finding.remedy]
+        effects = [
+            effect for command, effect in self._effects.items() if command in (finding.remedy or finding.cause.remedy)
+        ]
         return replace(finding, also="; ".join(dict.fromkeys(filter(None, [finding.also, *effects]))))
 
     def again(self, spec: Object) -> str:
@@ -191,10 +193,15 @@ class Case:
         if self.autoscaler is None:
             if self.workload and self.workload.partition("/")[0] not in _SCALABLE:
                 return ""
+            if (had := int(self.deployment.get("replicas") or 0)) >= replicas:
+                return ""
+            effects = [
+                f"the workload then has {replicas} pods (before: {had})" if had else "",
+                "a workload of which only one pod may run must not be scaled" if self.is_single else "",
+                "a Deployment that owns the ReplicaSet undoes this" if self.workload.startswith("replicaset/") else "",
+            ]
             command = f"kubectl -n {self.namespace} scale {self.workload or 'deployment/NAME'} --replicas={replicas}"
-            owned = "a Deployment that owns the ReplicaSet undoes this" * self.workload.startswith("replicaset/")
-            single = "a workload of which only one pod may run must not be scaled" * self.is_single
-            return self._does(command, "; ".join(filter(None, [single, owned])))
+            return self._does(command, "; ".join(filter(None, effects)))
         spec = self.autoscaler["spec"]
         least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", replicas)
         bounds = {"minReplicas": max(least, replicas)} | ({"maxReplicas": replicas} if most < replicas else {})
@@ -212,8 +219,14 @@ class Case:
         return specs.get(self.workload.removeprefix("deployment/"), {})
 
     @property
+    def template(self) -> str:
+        """The workload whose pod template can be changed."""
+        kind = self.workload.partition("/")[0]
+        return f"{'' if kind in _TEMPLATES else 'what creates '}{self.workload}" if kind else "the workload"
+
+    @property
     def is_single(self) -> bool:
-        return len(self.pods or self.endpoints) == 1
+        return len(self.pods or self.endpoints) == int(self.deployment.get("replicas") or 1) == 1
 
     @property
     def is_spread(self) -> bool:
@@ -226,6 +239,19 @@ class Case:
     @property
     def selector(self) -> str:
         return ",".join(f"{key}={value}" for key, value in sorted((self.spec.get("selector") or {}).items()))
+
+    def label(self, names: Sequence[str]) -> str:
+        """Return the commands that label nodes with their zones: those of their old label, or a placeholder."""
+        nodes = {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in self.cluster.objects.nodes}
+        zones = sorted({nodes[each][_BETA_ZONE] for each in names if nodes[each].get(_BETA_ZONE)})
+        known = [f"kubectl label node -l '{_BETA_ZONE}={zone},!{ZONE}' {ZONE}={zone}" for zone in zones]
+        others = [each for each in names if not nodes[each].get(_BETA_ZONE)]
+        one = f"kubectl label node {' '.join(others)} {ZONE}=ZONE"
+        if len(others) > SHOWN:
+            one = f"kubectl get nodes -l '!{ZONE}'; then, for each zone, kubectl label node NAMES {ZONE}=ZONE"
+        elif len(others) > 1:
+            self._does(one, "this is for nodes of one zone; nodes of another zone need a command of their own")
+        return "; ".join([*known, one] if others else known)
 
     @property
     def writers(self) -> list[str]:
@@ -336,20 +362,3 @@ def condition(endpoint: Object, name: str, *, default: bool = False) -> bool:
     """Return a condition of an endpoint, or `default` if it is unset."""
     value = (endpoint.get("conditions") or {}).get(name)
     return default if value is None else bool(value)
-
-
-def label(names: Sequence[str], cluster: Cluster) -> str:
-    """Return the commands that label nodes with their zones: those of their old label, or a placeholder."""
-    of_old = {each["metadata"]["name"]: (each["metadata"].get("labels") or {}).get(_BETA_ZONE) for each in
-              cluster.objects.nodes}  # fmt: skip
-    zones = sorted({str(of_old[each]) for each in names if of_old.get(each)})
-    known = [f"kubectl label node -l '{_BETA_ZONE}={zone},!{ZONE}' {ZONE}={zone}" for zone in zones]
-    others = [each for each in names if not of_old.get(each)]
-    if not others:
-        return "; ".join(known)
-    look = f"kubectl get nodes -l '!{ZONE}'"
-    nodes = "NODES" if len(others) > SHOWN else " ".join(others)
-    one = f"kubectl label node {nodes} {ZONE}=ZONE"
-    if len(others) > SHOWN:
-        one = f"{look}; then, for the nodes of each zone, {one}"
-    return "; ".join([*known, one])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from explain.case import Case, distinct, label
+from explain.case import Case, distinct
 from explain.causes import Finding, Predicted, found, listed, many
 from explain.numbers import floating_point_refuses, overloads
 from explain.placement import more
@@ -132,7 +132,7 @@ def _no_zone(case: Case, endpoint: Object, said: str, without: Sequence[Object])
         names = sorted({name_of(each) for each in without if each.get("nodeName") in bare})
         verb = "is" if len(names) == 1 else "are"
         why = f"{verb} on {many(on, 'node')}, which {'has' if len(on) == 1 else 'have'} no zone label"
-        remedy = f"{label(on, case.cluster)}; {case.touch}"
+        remedy = f"{case.label(on)}; {case.touch}"
     elif node:
         why, remedy = f"has no zone: its slice was written before node {node} had its label", case.touch
     return found("endpoint-without-zone", remedy=remedy, said=said, names=many(names, "endpoint"), why=why)
@@ -159,7 +159,7 @@ def _too_little_known(case: Case, refusal: Refusal) -> Finding:
     counted = [each for each in case.cluster.nodes.values() if each.counts]
     if bare := [each.name for each in counted if not each.zone]:
         names = many(bare, "node", "is ready and has no zone label/are ready and have no zone label")
-        remedy = label(bare, case.cluster)
+        remedy = case.label(bare)
         return found("node-without-zone", evidence=case.events, remedy=f"{remedy}; {case.touch}", names=names)
     zones = sorted({each.zone for each in counted})
     for node in counted if len(zones) > 1 else ():

@@ -19,8 +19,7 @@ ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnav
 
 
 def outlook(case: Case) -> Iterator[Finding]:
-    zones = endpoints_by_zone(case)
-    if case.wish in {"node", "zone", "cpu"} and len(zones) > 1:
+    if case.wish in {"node", "zone", "cpu"} and len(zones := endpoints_by_zone(case)) > 1:
         yield from _autoscaler(case, zones)
         yield from _rollout(case, zones)
         yield from _evictions(case)
@@ -107,6 +106,8 @@ def _drains(case: Case, zones: Zones) -> Iterator[Finding]:
 def _move(case: Case, others: Sequence[str]) -> str:
     """Return how pods move to other nodes of the zone before the drain."""
     there = f"on other nodes of the zone ({listed(others)})"
+    if not case.spec.get("selector"):
+        return f"before the drain, let the writer of the EndpointSlices add endpoints {there}"
     if not case.is_spread:
         return f"before the drain, {template(case)}: new pods then start {there}"
     again = f"kubectl -n {case.namespace} rollout restart {case.workload or 'deployment/NAME'}"

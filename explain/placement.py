@@ -30,15 +30,13 @@ Zones = Mapping[str, Mapping[tuple[str, ...], str]]
 
 def endpoints_by_zone(case: Case) -> Zones:
     """Return the nodes of ready endpoints by zone and address. An endpoint in two slices counts once."""
+    first = next(iter(case.families), "")
     zones: dict[str, dict[tuple[str, ...], str]] = {}
     for each, one in case.endpoints:
         node = case.cluster.nodes.get(str(each.get("nodeName")))
-        if is_ready(each) and node and node.zone:
-            of_family = zones.setdefault(node.zone, {})
-            of_family[one["addressType"], *each["addresses"][:1]] = node.name
-    families = {family for each in zones.values() for family, *_ in each}
-    first = min(families, default="")
-    return {zone: {key: node for key, node in each.items() if key[0] == first} for zone, each in zones.items()}
+        if one["addressType"] == first and is_ready(each) and node and node.zone:
+            zones.setdefault(node.zone, {})[tuple(each["addresses"][:1])] = node.name
+    return zones
 
 
 def permits(case: Case) -> Iterator[tuple[Object, int, list[str]]]:
@@ -118,7 +116,7 @@ def ready(case: Case) -> int:
 def more(case: Case) -> str:
     """Return the command that runs so many pods, or "" if there are so many, or nothing can scale the workload."""
     number = wanted(case)
-    return case.scale(number) if number > ready(case) else ""
+    return case.scale(number) if number > ready(case) and case.spec.get("selector") else ""
 
 
 def spread(case: Case, zones: Sequence[str]) -> str:
@@ -126,6 +124,8 @@ def spread(case: Case, zones: Sequence[str]) -> str:
     shut, nodes = closed(case), case.cluster.nodes
     here = [name for name, each in nodes.items() if each.zone in zones]
     kind = case.workload.partition("/")[0]
+    if not case.spec.get("selector"):
+        return f"let the writer of the EndpointSlices add an endpoint in {many(zones, 'zone')}"
     if kind == "daemonset":
         return admit(case, here)
     if {*here} <= shut:
@@ -151,7 +151,7 @@ def template(case: Case) -> str:
     when = "ScheduleAnyway" if shut and not taints else "DoNotSchedule"
     selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
     return (
-        f"in the pod template of {case.workload or 'the workload'}: topologySpreadConstraints: [{{maxSkew: 1, "
+        f"in the pod template of {case.template}: topologySpreadConstraints: [{{maxSkew: 1, "
         f"topologyKey: {ZONE}, {taints}whenUnsatisfiable: {when}, labelSelector: {{matchLabels: {{{selector}}}}}}}]"
     )
 

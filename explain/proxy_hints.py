@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from explain.case import Case, condition, distinct, label
+from explain.case import Case, condition, distinct
 from explain.causes import SHOWN, Finding, found, listed, many
 from explain.cluster import LateLabel, Node
 from explain.components import PROXY
@@ -118,7 +118,7 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
     match cause:
         case "client-node-without-zone":
             said = many(on, "", "has no zone label, so it uses/have no zone label, so they use")
-            return found(cause, nodes=on, remedy=label(on, case.cluster), names=said)
+            return found(cause, nodes=on, remedy=case.label(on), names=said)
         case "zone-without-endpoint":
             remedy = spread(case, zones)
         case "zone-terminating":

@@ -16,12 +16,13 @@ from reference.endpointslice.endpoints import is_ready
 
 def partly(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     """Yield named target ports that only some ready pods have. The others are no endpoints, wherever they are."""
-    ready = [each for each in case.pods or () if is_ready(each) and not each["metadata"].get("deletionTimestamp")]
     for number, port in enumerate(case.spec.get("ports") or ()):
         target, protocol = port.get("targetPort"), port.get("protocol") or "TCP"
-        lack = [each for each in ready if f"{target} {protocol}" not in ports_of(each)]
-        if isinstance(target, str) and 0 < len(lack) < len(ready):
-            yield _unnamed(case, number, lack, [each for each in of_all if each.port == port_name(port)])
+        if isinstance(target, str):
+            ready = [each for each in case.pods or () if is_ready(each) and "deletionTimestamp" not in each["metadata"]]
+            lack = [each for each in ready if f"{target} {protocol}" not in ports_of(each)]
+            if 0 < len(lack) < len(ready):
+                yield _unnamed(case, number, lack, [each for each in of_all if each.port == port_name(port)])
 
 
 def _unnamed(case: Case, number: int, lack: Sequence[Object], of_port: Sequence[Route]) -> Finding:
@@ -44,7 +45,7 @@ def _unnamed(case: Case, number: int, lack: Sequence[Object], of_port: Sequence[
         protocol=port.get("protocol") or "TCP",
         number=at,
         pods=many(sorted(each["metadata"]["name"] for each in lack), "pod", "has/have"),
-        workload=case.workload or "these pods",
+        workload=case.template if case.workload else "these pods",
         patch=case.kubectl(f"patch --type=json -p '{json.dumps(change, separators=(',', ':'))}'"),
     )
     fails = any(each.fails for each, known in short if {*each.nodes} & {*nodes} & known)

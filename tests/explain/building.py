@@ -13,6 +13,7 @@ from explain.objects import Objects
 from harness.api.client import Object
 
 ZONE = "topology.kubernetes.io/zone"
+BETA = "failure-domain.beta.kubernetes.io/zone"
 MODE = "service.kubernetes.io/topology-mode"
 AUTO = {MODE: "Auto"}
 ZONES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c"}

@@ -6,7 +6,7 @@ Each state of a generated life is a cluster: a Service with two ports, its slice
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from conformance.generated.lives import NODES, OF, Life, Slice, State, of_family
@@ -15,6 +15,8 @@ from conformance.generated.strategies import batch
 from explain.objects import Objects
 from harness.api.client import Object
 from tests.explain.building import (
+    BETA,
+    SPREAD,
     ZONE,
     autoscaler,
     budget,
@@ -27,12 +29,14 @@ from tests.explain.building import (
     pod,
     proxy,
     service,
+    tainted,
 )
 
 WAYPOINT, TO_PODS = "istio.io/use-waypoint", "service.beta.kubernetes.io/aws-load-balancer-nlb-target-type"
 _NUMBERS = {"": ("web", 80), OF[1]: ("api", 81)}
 _RELEASES = ("v1.37.0", "v1.37.0", "v1.33.1", "v1.29.4", "v1.22.3")
 _WRITERS = ("endpointslice-controller.k8s.io", "endpointslice-controller.k8s.io", "me.example.com", "")
+_OWNERS = ("ReplicaSet/web-7f", "ReplicaSet/web-7f", "ReplicaSet/web-6f", "StatefulSet/web", "DaemonSet/web", "Job/web")
 _ANNOTATIONS = ({}, {}, {}, {"service.kubernetes.io/topology-mode": "Auto"},
                 {"service.kubernetes.io/topology-mode": "zone"})  # fmt: skip
 
@@ -91,9 +95,44 @@ def _with_further(seen: Objects, drawn: random.Random) -> Objects:
         "poddisruptionbudgets": [budget(drawn.randint(0, 3), maxUnavailable=1)],
     }
     kept = {name: each for name, each in further.items() if name == "deployments" or drawn.random() < 0.7}
-    on = [cordoned(each["metadata"]["name"], each["metadata"]["labels"].get(ZONE, "")) if drawn.random() < 0.3 else each
-          for each in seen.nodes]  # fmt: skip
-    return replace(seen, pods=[owned("web-x", "a1")], nodes=on, further=kept)
+    on = [_changed(each, drawn) for each in seen.nodes]
+    spread = {"topologySpreadConstraints": SPREAD} if drawn.random() < 0.3 else {}
+    pods = [
+        owned(f"web-{place}", place, drawn.choice(_OWNERS), **spread) for place in drawn.choice((["a1"], ["a1", "b1"]))
+    ]
+    if drawn.random() < 0.3:  # a name that only the first pod has
+        pods[0]["spec"]["containers"] = [
+            {"name": "web", "image": "web", "ports": [{"name": "web", "containerPort": 80}]}
+        ]
+        seen = replace(seen, services=[_with_named_port(each) for each in seen.services])
+    slices = [*seen.endpointslices, *_twice(seen.endpointslices, drawn)]
+    return replace(seen, pods=pods, nodes=on, endpointslices=slices, further=kept)
+
+
+def _changed(each: Object, drawn: random.Random) -> Object:
+    """Return a node, cordoned, tainted, or with the zone label of old releases."""
+    name, zone = each["metadata"]["name"], each["metadata"]["labels"].get(ZONE, "")
+    kind = drawn.random()
+    if kind < 0.3:
+        return cordoned(name, zone)
+    if kind < 0.4:
+        return tainted(name, zone)
+    if kind < 0.5:
+        return {**node(name), "metadata": {"name": name, "labels": {BETA: zone} if zone else {}}}
+    return each
+
+
+def _twice(slices: Sequence[Object], drawn: random.Random) -> Iterator[Object]:
+    """Yield a slice with an endpoint that another slice has, as while a controller moves it."""
+    for each in slices[:1]:
+        if each["endpoints"] and drawn.random() < 0.3:
+            bare = {key: value for key, value in each["endpoints"][0].items() if key != "hints" or drawn.random() < 0.5}
+            yield {**each, "metadata": {**each["metadata"], "name": "web-twice"}, "endpoints": [bare]}
+
+
+def _with_named_port(asked: Object) -> Object:
+    first, *others = asked["spec"]["ports"]
+    return {**asked, "spec": {**asked["spec"], "ports": [{**first, "targetPort": "web"}, *others]}}
 
 
 def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:

@@ -9,6 +9,7 @@ from explain.objects import Objects
 from harness.api.client import Object
 from tests.explain.building import (
     AUTO,
+    BETA,
     EACH_ZONE,
     MODE,
     SPREAD,
@@ -756,7 +757,6 @@ ROWS |= {
 }
 ONE = of_slice(endpoint("a1"))
 NO_ZONES = [node(each) for each in ("a1", "b1", "c1")]
-BETA = "failure-domain.beta.kubernetes.io/zone"
 HAD_BETA = [
     {**each, "metadata": {**each["metadata"], "labels": {BETA: each["metadata"]["name"][0]}}} for each in NO_ZONES
 ]
