@@ -60,7 +60,7 @@ class Node:
         """The program that serves Services on the node, its version, and how both are known."""
         if not self.program.name:
             return f"not known: no pod of a service proxy was seen; predicted as kube-proxy {self.age}"
-        guessed = "" if self.program.version or self.program.is_other else f"; predicted {self.age}"
+        guessed = "" if self.program.version or self.program.is_other else f"; predicted as one {self.age}"
         return f"{self.program.title}, by its image {self.program.image}{guessed}"
 
 
@@ -154,7 +154,7 @@ class Cluster:
             node_zone(node),
             NEWEST if program.is_other else version_of(program.version) or version_of(kubelet) or self.features.version,
             program,
-            f"as old as {known_by}" if known_by else "of a current release",
+            f"of the release of {known_by}" if known_by else "of a current release",
             counts(node, self.features),
             milli_cpu(str(((node.get("status") or {}).get("allocatable") or {}).get("cpu", ""))),
             "unready" if proxy and not is_ready(proxy) else "missing" if not proxy and self.has_programs else "",

@@ -68,7 +68,7 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
     for each, one in without:
         if not each.get("zone") and _manager(one) in {None, CONTROLLER}:
             return _no_zone(case, each, said, [one for one, _ in without])
-    managers = {_manager(one) or "nobody" for _, one in without} - {CONTROLLER}
+    managers = {_manager(one) or "an unnamed writer" for _, one in without} - {CONTROLLER}
     if managers:
         foreign = [(each, one) for each, one in without if _manager(one) != CONTROLLER]
         names = many(sorted({one["metadata"]["name"] for _, one in foreign}), "slice", "is/are")

@@ -98,7 +98,7 @@ def _row(service: Any, cluster: Cluster) -> Row:
         found = diagnose(service, cluster)
         key, value = topology_annotation(service, cluster.features)
         by_key = service["spec"].get("trafficDistribution") or (f"{key.rpartition('/')[2]} {value}" if value else "")
-        asks = str("internalTrafficPolicy Local" if found.wish == "local" else by_key or "the zone, in vain")
+        asks = str("internalTrafficPolicy Local" if found.wish == "local" else by_key or "the zone, by an unread key")
     except (*UNREADABLE, AttributeError) as error:
         return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True, failing=True)
     asks = asks if found.wish else ""

@@ -79,7 +79,7 @@ def _not_known(case: Case, decided_by: NoHints) -> Finding:
         newer = _newer(34, "PreferSameTrafficDistribution", features)
     remedy = case.ask() if features.enabled("ServiceTrafficDistribution") else newer
     seen = case.cluster.controller_image or case.cluster.objects.version
-    says = decided_by.reason if seen else f"{decided_by.reason}, if it is as old as {case.cluster.known_by}"
+    says = decided_by.reason if seen else f"{decided_by.reason}, if it is of the release of {case.cluster.known_by}"
     return found("value-unknown-to-the-controller", says, remedy=remedy)
 
 

@@ -555,7 +555,7 @@ ROWS = {
             service(),
             on=nodes(a1=node("a1", "a", version="v1.22.1"), b1=node("b1", "b", version="v1.29.3")),
         ),
-        "2 nodes run a proxy that does not use these hints: kube-proxy, if it is as old as kubelet v1.22.1; kube",
+        "2 nodes run a proxy that does not use these hints: kube-proxy, if it is of the release of kubelet v1.22.1",
         nodes="a1 b1",
         crossing="a1 b1",
     ),

@@ -25,6 +25,9 @@ from tests.explain.building import nodes
 CASES = Path(__file__).with_name("cases")
 
 
+UNSEEN = "not known: no pod of a service proxy was seen; predicted as kube-proxy of the release of kubelet"
+
+
 @dataclass(frozen=True)
 class Right:
     """The right answer about a Service. `routes` are the nodes with the addresses that they use, for the first port."""
@@ -36,7 +39,9 @@ class Right:
     causes: tuple[str, ...] = ()
     remedy: str = ""
     routes: str = ""
-    served: str = "not known: no pod of a service proxy was seen; predicted as kube-proxy as old as kubelet v1.35.1"
+    served: str = (
+        "not known: no pod of a service proxy was seen; predicted as kube-proxy of the release of kubelet v1.35.1"
+    )
     in_all: bool = True
     uncertain: str = ""
 
@@ -123,7 +128,7 @@ RIGHT = {
     "remedy-deletes-the-only-slice": Right(
         "kubernetes",
         "connections leave their zone from all 3 nodes: none of 2 ready endpoints has hints: slice kubernetes is "
-        "managed by nobody",
+        "managed by an unnamed writer",
         unmet="n1 n2 n3",
         causes=("warning slice-of-another-manager",),
         remedy='kubectl -n default patch service kubernetes -p \'{"spec":{"trafficDistribution":null}}\'; '
@@ -134,7 +139,7 @@ RIGHT = {
         "web",
         "connections stay in the zone of the client, from all 2 nodes, if kube-proxy serves them",
         routes="n1=10.1.0.1 n2=10.1.0.2",
-        served="not known: no pod of a service proxy was seen; predicted as kube-proxy as old as kubelet v1.36.1",
+        served=f"{UNSEEN} v1.36.1",
     ),
 }
 

@@ -126,7 +126,7 @@ def test_program_that_was_not_seen_is_not_named() -> None:
     (served,) = told["served_by"]
     assert [served[key] for key in ("program", "version", "image")] == [None] * 3
     assert served["says"] == (
-        "not known: no pod of a service proxy was seen; predicted as kube-proxy as old as kubelet v1.37.0"
+        "not known: no pod of a service proxy was seen; predicted as kube-proxy of the release of kubelet v1.37.0"
     )
     assert told["nodes"] == 5
 

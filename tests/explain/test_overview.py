@@ -222,7 +222,8 @@ def test_one_service_is_explained_as_json(tmp_path: Path) -> None:
             "program": None,
             "version": None,
             "image": None,
-            "says": "not known: no pod of a service proxy was seen; predicted as kube-proxy as old as kubelet v1.37.0",
+            "says": "not known: no pod of a service proxy was seen; "
+            "predicted as kube-proxy of the release of kubelet v1.37.0",
             "nodes": ["a1", "a2", "b1", "b2", "c1"],
         }
     ]
@@ -255,7 +256,7 @@ def test_answer_says_what_serves_each_node_and_how_that_is_known(tmp_path: Path)
     pods = [owned("web-7f-x", "a1"), proxy("a1", "v1.36.2"), cilium]
     files.write(replace(objects(), pods=pods), tmp_path)
     said = run("shop/web", "--from", str(tmp_path)).output
-    predicted = "predicted as kube-proxy as old as kubelet v1.37.0"
+    predicted = "predicted as kube-proxy of the release of kubelet v1.37.0"
     assert [line.strip() for line in said.splitlines() if "served by" in line] == [
         "served by kube-proxy 1.36.2, by its image registry.k8s.io/kube-proxy:v1.36.2: a1",
         f"served by not known: no pod of a service proxy was seen; {predicted}: a2 b2 c1",

@@ -218,7 +218,7 @@ def test_version_is_the_one_that_was_seen_and_not_the_nearest_that_is_known(tmp_
     nodes = Cluster(dump.read(str(tmp_path)), "released").nodes
     assert nodes["a1"].served_by == "kube-proxy 1.99.1, by its image registry.k8s.io/kube-proxy:v1.99.1"
     assert nodes["b1"].served_by == (
-        "kube-proxy, by its image registry.k8s.io/kube-proxy:latest; predicted as old as kubelet v1.37.0"
+        "kube-proxy, by its image registry.k8s.io/kube-proxy:latest; predicted as one of the release of kubelet v1.37.0"
     )
 
 
