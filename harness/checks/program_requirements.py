@@ -156,6 +156,7 @@ _OPTIONS = {
     "cgroup2": "CONFIG_CGROUPS",
     "run": "CONFIG_TMPFS",
     "hostname": "CONFIG_UTS_NS",
+    "sysctls": "CONFIG_TMPFS",
 }
 REQUIREMENTS: Mapping[str, Requirement] = {
     "root": Requirement(KernelFeature("capabilities of root", "", ""), _be_root),

@@ -35,6 +35,7 @@ OWN: Mapping[str, str] = {
     "cgroup2": "a control group that is the top of /sys/fs/cgroup",
     "run": "an empty tmpfs at /run",
     "hostname": "the node's name as host name",
+    "sysctls": "copies of the machine's settings below /proc/sys",
 }
 """The parts of a room that a recipe may request, with their meanings."""
 

@@ -59,6 +59,35 @@ def _mount_groups() -> None:
     mount("cgroup2", "/sys/fs/cgroup")
 
 
+def _copy_settings() -> None:
+    """Replace the settings of the machine below /proc/sys by copies, which programs can change for themselves.
+
+    The settings of a netns are not the machine's, and random numbers are not settings.
+    """
+    for top in (f"/proc/sys/{each}" for each in os.listdir("/proc/sys") if each != "net"):
+        random = _libc.syscall(_OPEN_TREE, _HERE, f"{top}/random".encode(), 1 | os.O_CLOEXEC)  # clone; -1 without it
+        folders, texts = [], {}
+        for folder, below, files in os.walk(top):
+            below[:] = [each for each in below if each not in ("random", "binfmt_misc")]  # the second is a mount
+            folders += [f"{folder}/{each}" for each in below]
+            for place in (f"{folder}/{each}" for each in files):
+                try:
+                    with open(place, "rb") as file:
+                        texts[place] = file.read()
+                except OSError:  # it can only be written
+                    texts[place] = b""
+        mount("tmpfs", top)
+        for folder in folders:
+            os.mkdir(folder)
+        for place, text in texts.items():
+            with open(place, "wb") as file:
+                file.write(text)
+        if random >= 0:
+            os.mkdir(f"{top}/random")
+            _libc.syscall(_MOVE_MOUNT, random, b"", _HERE, f"{top}/random".encode(), 4)  # MOVE_MOUNT_F_EMPTY_PATH
+            os.close(random)
+
+
 class Group:
     """The control group of the room."""
 
@@ -132,6 +161,7 @@ class Keeper:
             mount("bpf", "/sys/fs/bpf")
         if "run" in wanted:
             mount("tmpfs", "/run")
+        self._own_settings = "sysctls" in wanted
         self._group = Group() if "cgroup2" in wanted else None
         insist("have a PID namespace of one's own", _libc.unshare(_NEWPID))
         self.init, self._to_init, self._from_init = self._start_init()
@@ -200,10 +230,17 @@ class Keeper:
             self._group.write("cgroup.procs", "0")
             insist("have control groups of one's own", _libc.unshare(_NEWCGROUP))
             _mount_groups()  # the room's group is now the top of the new namespace
+        own_proc = self._mount_proc()
+        if self._own_settings:
+            _copy_settings()
+        return own_proc
+
+    def _mount_proc(self) -> bool:
+        """Mount the /proc of the room, with its limit of processes. Returns False if the machine's is kept."""
         try:
             mount("proc", "/proc")
         except RoomError:
-            return False  # a container hides parts of /proc, so the kernel allows no other; the machine's is kept
+            return False  # a container hides parts of /proc, so the kernel allows no other
         if tuple(map(int, os.uname().release.split(".")[:2])) >= _PID_MAX_OF_NAMESPACE and self._limits["processes"]:
             with open("/proc/sys/kernel/pid_max", "w", encoding="ascii") as file:
                 file.write(str(self._limits["processes"] + _FIRST_PIDS))

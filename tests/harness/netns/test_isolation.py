@@ -76,6 +76,26 @@ def test_host_name_is_that_of_the_node(room: MakeRoom) -> None:
     assert socket.gethostname() == before
 
 
+def test_settings_of_the_machine_stay_as_they_are(room: MakeRoom) -> None:
+    """A program can change machine-wide settings for its node. Settings of the netns and random numbers are real."""
+    setting = Path("/proc/sys/vm/swappiness")
+    before = setting.read_text()
+    one, other = room("sysctls"), room("sysctls")
+    try:
+        assert run(one, f"echo 43 > {setting}; cat {setting}") == "43"
+        assert (run(one, f"cat {setting}"), run(other, f"cat {setting}"), setting.read_text()) == (
+            "43",
+            before.strip(),
+            before,
+        )
+    finally:
+        with contextlib.suppress(OSError):  # an ordinary user cannot have changed it
+            setting.write_text(before)
+    assert len(set(run(one, "cat /proc/sys/kernel/random/uuid /proc/sys/kernel/random/uuid").split())) == 2
+    for same in ("net/ipv4/ip_forward", "kernel/ostype"):
+        assert run(one, f"cat /proc/sys/{same}") == (Path("/proc/sys") / same).read_text().strip()
+
+
 def test_run_is_empty_and_of_one_node(room: MakeRoom) -> None:
     one, other = room("run"), room("run")
     assert run(one, "ls -A /run; echo 7 > /run/agent.pid") == ""
