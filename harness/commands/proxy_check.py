@@ -22,6 +22,7 @@ from harness.model.limits import set_limits
 from harness.model.program_log import fault_in
 from harness.model.topology import grid
 from harness.plugin.hint_smoke_test import FOLLOWED, NAMESPACE, SOMETHING, hint_facts
+from harness.proxies.executable import ExecutableProxy
 from harness.run.folder import DEFAULT_PARENT, OutputFolder, name_for_now
 from harness.run.real_cluster import held
 from harness.settings.implementations import of_settings
@@ -48,7 +49,8 @@ _SMOKE_TEST = {
     REACHED: "does the proxy watch Services and EndpointSlices (not Endpoints) in all namespaces, and do the rules of "
     "a node contain the cluster IP with both endpoints?",
     HINTS: "the proxy must read `hints.forZones` of EndpointSlices: is a feature gate off, or does it not watch its "
-    "own Node? For a proxy without hints, declare `exempt_features: [ZoneHints]`",
+    "own Node? For a proxy without hints, or one that follows the places of endpoints instead, declare "
+    "`exempt_features: [ZoneHints]`",
     CHANGES: "only the hints of the slice change: does the proxy ignore hints when it compares endpoints?",
 }
 """The conditions of the smoke test, in order, each with a suggestion for debugging."""
@@ -82,6 +84,9 @@ def check(settings: Settings, say: Say) -> ExitCode:
     with contextlib.ExitStack() as booted:
         outcome = _boot(made, booted, settings, say)
         failed = outcome if isinstance(outcome, _Failed) else _smoke_test(outcome, settings, say)
+    proxy = getattr(made, "proxy", None)  # only an embedded cluster that has come so far has one
+    for each in proxy.remarks() if isinstance(proxy, ExecutableProxy) else ():
+        say(_line("note", each))
     if failed is None:
         return ExitCode.PASSED
     lines = failed.error.strip().splitlines()

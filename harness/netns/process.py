@@ -92,6 +92,15 @@ class Process:
     def alive(self) -> bool:
         return self._handle.poll() is None
 
+    @property
+    def was_killed(self) -> bool:
+        """True if SIGKILL has ended the program."""
+        return self._handle.poll() == -signal.SIGKILL
+
+    def written(self) -> int:
+        """Return the length of the program's output in bytes."""
+        return self.log.stat().st_size - self._begin if self.log.exists() else 0
+
     def said(self) -> str:
         """Return the last lines of the program's log."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:

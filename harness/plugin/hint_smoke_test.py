@@ -60,7 +60,9 @@ def _ask(backend: Backend, namespace: str, pods: list[Pod]) -> dict[str, bool]:
     everybody, near = {f"{namespace}/{pod.name}" for pod in pods}, {f"{namespace}/{pods[0].name}"}
     probe = _publish(backend, namespace, "web", pods, hinted=False)
     if not _reaches(backend, probe, everybody):
-        return {}  # the Service does not work even without hints
+        # A proxy may follow the field and the places of endpoints. Else the Service does not work even without hints.
+        plain = _publish(backend, namespace, "plain", pods, hinted=False, asking=False)
+        return {SOMETHING: False} if _reaches(backend, plain, everybody) else {}
     hinted = manifests.endpoint_slice("web", "web", _endpoints(pods, hinted=True), family=backend.families[0])
     backend.api.replace("endpointslices", namespace, hinted)
     if _reaches(backend, probe, near):
@@ -70,9 +72,12 @@ def _ask(backend: Backend, namespace: str, pods: list[Pod]) -> dict[str, bool]:
     return {SOMETHING: False}
 
 
-def _publish(backend: Backend, namespace: str, name: str, pods: list[Pod], *, hinted: bool) -> Probe:
-    made = backend.api.create("services", namespace, manifests.service(name, trafficDistribution="PreferClose"))
-    if "trafficDistribution" not in made["spec"]:
+def _publish(
+    backend: Backend, namespace: str, name: str, pods: list[Pod], *, hinted: bool, asking: bool = True
+) -> Probe:
+    asked = "PreferClose" if asking else ""
+    made = backend.api.create("services", namespace, manifests.service(name, trafficDistribution=asked))
+    if asking and "trafficDistribution" not in made["spec"]:
         annotations = dict.fromkeys(HINT_ANNOTATIONS, "Auto")
         backend.api.patch("services", namespace, name, {"metadata": {"annotations": annotations}})
     written = manifests.endpoint_slice(name, name, _endpoints(pods, hinted=hinted), family=backend.families[0])

@@ -72,6 +72,10 @@ class ExecutableProxy:
     def lacking(self) -> str:
         return self._programs.lacking
 
+    def remarks(self) -> list[str]:
+        """Return what is odd about programs that have been stopped, although they work."""
+        return self._programs.remarks()
+
     def explain(self, node: str, namespace: str, service: str) -> str:
         """Return the output of the `explain` command for a Service, or the last log lines about the Service."""
         return self._programs.explain(node, namespace, service)

@@ -32,6 +32,8 @@ from harness.recipes.readiness import PATTERN_SECONDS
 
 API_SECONDS = 5.0  # time limit of a request in seconds
 LINES = 10  # maximum number of log lines in an explanation
+_GRACE = 5.0  # seconds until a program that was told to end is killed
+_LONG_LOG = 1_000_000  # bytes, more than a program writes about the few Services of a check
 _LOOK = 0.01  # seconds between two checks of a starting program
 
 
@@ -128,6 +130,7 @@ class NodeProcesses:
         self._connections = connections
         self._name = name
         self._running: dict[str, Process] = {}
+        self.remarks: list[str] = []
 
     @property
     def running(self) -> Mapping[str, Process]:
@@ -181,8 +184,14 @@ class NodeProcesses:
 
     def stop(self, node: str) -> None:
         running = self._running.pop(node, None)
-        if running is not None:
-            running.stop()
+        if running is None:
+            return
+        if (written := running.written()) > _LONG_LOG:
+            self.remarks.append(f"{running.name} wrote a log of {written / 1e6:.0f} MB; limits.log is its limit")
+        ran = running.alive
+        running.stop(_GRACE)
+        if ran and running.was_killed:
+            self.remarks.append(f"{running.name} does not end at SIGTERM: it was killed after {_GRACE:g} s")
 
     def close(self) -> None:
         for node in list(self._running):

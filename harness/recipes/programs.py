@@ -156,6 +156,10 @@ class Programs:
             part.processes.close()
         self._connections.close()
 
+    def remarks(self) -> list[str]:
+        """Return what is odd about programs that have been stopped, although they work."""
+        return [each for part in self._all for each in part.processes.remarks]
+
     def synced(self) -> bool:
         """Return whether all checks succeed in all places for `quiet_seconds`. This takes up to one second longer.
 

@@ -34,6 +34,8 @@ FAULTS = {
     ),
     "keeps-removed": (NEWS, KEPT.format("len(new) < len(old)")),
     "dies": (NEWS, f"{NEWS}; end_at_a_slice(path)"),
+    "follows-places": ("endpoints = read_endpoints(mine, ", "endpoints = placed(spec, mine, "),
+    "never-ends": ("began = False", "began = stay_forever()"),
 }
 """Code in the small proxy and its faulty replacement, which may call the functions in `FAULTY`."""
 
@@ -44,6 +46,23 @@ def kept(same, old, new):
     if old is None or "endpoints" not in new:
         return new
     return old if same(old["endpoints"] or [], new["endpoints"] or []) else new
+
+
+def placed(spec, slices, *port):
+    """Return endpoints with the zones where they are, if the field of their Service requests this."""
+    places = {each["addresses"][0]: each.get("zone") for piece in slices for each in piece.get("endpoints") or ()}
+    asked = spec.get("trafficDistribution")
+    return [
+        each._replace(zones=frozenset([places[each.address]] if asked else []))
+        for each in read_endpoints(slices, *port)
+    ]
+
+
+def stay_forever():
+    """Ignore SIGTERM, and write a long log."""
+    import signal
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    log("x" * 2_000_000)
 
 
 def end_at_a_slice(path):
@@ -166,6 +185,28 @@ def test_proxy_that_declares_no_hint_support_passes_the_other_steps(tiny: Check)
     assert code is ExitCode.PASSED
     assert _by_mark(said, "-") == [
         f"{each}: not checked, because the proxy does not claim ZoneHints" for each in SMOKE_TEST[1:]
+    ]
+
+
+@pytest.mark.parametrize("exempt", [[], ["ZoneHints"]])
+def test_proxy_that_follows_places_can_declare_it(tiny: Check, exempt: list[str]) -> None:
+    """Such a proxy does not reach all endpoints of a Service with the field, although the Service works."""
+    code, said = tiny("follows-places", exempt_features=exempt)
+    assert code is (ExitCode.PASSED if exempt else ExitCode.FAILED), said
+    assert _by_mark(said, "ok")[1:] == [*BOOTED, REACHED]
+    assert exempt or "one that follows the places of endpoints instead, declare `exempt_features: [ZoneHints]`" in said
+
+
+def test_program_that_never_ends_and_writes_a_long_log_is_reported(tiny: Check) -> None:
+    code, said = tiny("never-ends")
+    assert code is ExitCode.PASSED
+    assert sorted(_by_mark(said, "note")) == [
+        f"tiny on {node} {what}"
+        for node in ("a1", "b1")
+        for what in (
+            "does not end at SIGTERM: it was killed after 5 s",
+            "wrote a log of 2 MB; limits.log is its limit",
+        )
     ]
 
 
