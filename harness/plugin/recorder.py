@@ -24,7 +24,9 @@ from harness.judging.judge import described
 from harness.judging.results import Case, CaseResult
 from harness.judging.verdict import SkipReason, Verdict
 from harness.model import needs
+from harness.model.escaping import for_line
 from harness.model.needs import Needs
+from harness.model.neutral_output import neutral
 from harness.model.requirements import Requirement
 from harness.model.texts import bounded
 from harness.plugin import exclusive, judging, time_limit
@@ -296,7 +298,7 @@ class Recorder:
         """Exit if a worker cannot continue. Otherwise xdist would report an internal error, and end the run."""
         told = judging.why_it_stopped(excinfo.value) if self._run.worker else ""
         if told:
-            os.write(2, f"error: worker {self._run.worker}: {told}\n".encode())
+            os.write(2, f"error: worker {self._run.worker}: {neutral(for_line(told))}\n".encode())
             os._exit(ExitCode.DISTRUST)
         if self._running:
             self._end_worker(f"internal error: {type(excinfo.value).__name__}: {first_line(str(excinfo.value))}")

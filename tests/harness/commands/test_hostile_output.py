@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -13,6 +15,9 @@ import yaml
 from click.testing import CliRunner
 
 from harness.commands.main import main
+from harness.errors import DistrustError
+from harness.plugin import recorder
+from harness.plugin.recorder import Recorder
 from tests.harness.ci_commands import HOSTILE, MARKUP, PLANTED, commands, controls
 
 SUITE = f"""
@@ -114,6 +119,22 @@ def test_output_of_a_run_has_no_commands(folder: Path, way: str) -> None:
 @pytest.mark.parametrize("command", ["judge out", "judge out --format=json", "report out --markdown"])
 def test_output_of_the_other_commands_has_no_commands(one_run: Path, command: str) -> None:
     check(said_by([*COMMAND, *command.split()], one_run))
+
+
+def test_last_words_of_a_worker_have_no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that cannot continue writes to its standard error directly."""
+    written: list[bytes] = []
+
+    def end(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(recorder, "os", SimpleNamespace(write=lambda _, text: written.append(text), _exit=end))
+    told = DistrustError(PLANTED)
+    with pytest.raises(SystemExit):
+        Recorder(cast("Any", SimpleNamespace(worker="gw0"))).pytest_internalerror(
+            pytest.ExceptionInfo.from_exc_info((type(told), told, None))
+        )
+    check(b"".join(written).decode())
 
 
 def check_folder(out: Path) -> None:
