@@ -4,7 +4,8 @@ The caller chooses the exception. A proxy that does not converge violates its re
 `AssertionError`). A cluster that does not boot proves nothing about the proxy (`error=InconclusiveError`).
 
 A limit counts only the time in which all programs of the run could run (`harness.run_delay`). A wait that does not get
-this time, even if it takes `MOST` times as long, is inconclusive for every caller (`StarvedError`).
+this time, even if it takes `MOST` times as long, is inconclusive for every caller (`StarvedError`). The wait ends
+earlier if the judged programs of one room keep the machine busy themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from harness.errors import StarvedError
-from harness.run_delay import RUN_DELAY, time_left
+from harness.run_delay import RUN_DELAY, program_text, time_left
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -25,6 +26,9 @@ FAR = 30.0
 
 MOST, MOST_IF_STOPPED = 10, 2
 """The numbers by which a limit is multiplied at most: if programs wait for a processor, and if a program is stopped."""
+
+OWN_FAULT = 2
+"""The processor time of the programs of one room, as a multiple of a limit, from which nobody waits for them longer."""
 
 _LATER = 0.05
 """The shortest pause between checks, as a share of the time waited so far. Long waits therefore poll less often."""
@@ -96,7 +100,7 @@ def eventually(
                 )
                 if reason or had_limit:
                     raise error(text)
-                raise StarvedError(f"{text}. {could_not_run(RUN_DELAY.lost(begin, looked_at))}")
+                raise StarvedError(f"{text}. {could_not_run(RUN_DELAY.lost(begin, looked_at), begin)}")
             now = time.monotonic()
             time.sleep(max(0.0, min(max(every, (now - begin) * _LATER), looked_at + left - now)))
 
@@ -109,20 +113,25 @@ def is_over(begin: float, within: float) -> bool:
     now = time.monotonic()
     left, had_limit = _left(begin, now, within * _scale)
     if left <= 0 and not had_limit:
-        raise StarvedError(f"waited {now - begin:.3f} s in vain. {could_not_run(RUN_DELAY.lost(begin, now))}")
+        raise StarvedError(f"waited {now - begin:.3f} s in vain. {could_not_run(RUN_DELAY.lost(begin, now), begin)}")
     return had_limit
 
 
 def _left(begin: float, at: float, limit: float) -> tuple[float, bool]:
     """Return the seconds that a wait has left at a time, and whether the programs could run for its whole limit."""
     most = MOST_IF_STOPPED if RUN_DELAY.stopped else MOST
-    return time_left(limit, at - begin, RUN_DELAY.lost(begin, at), most)
+    left, had_limit = time_left(limit, at - begin, RUN_DELAY.lost(begin, at), most)
+    if left > 0 and at - begin >= limit and RUN_DELAY.busiest(begin)[0] >= OWN_FAULT * limit:
+        left = 0.0
+    return left, had_limit
 
 
-def could_not_run(seconds: float) -> str:
-    """Return in words for how long the programs of the run could not run."""
+def could_not_run(seconds: float, begin: float) -> str:
+    """Return in words for how long the programs of the run could not run, and which judged program ran most."""
     why = "a program is stopped" if RUN_DELAY.stopped else "the machine is too busy"
-    return f"The programs of this run could not run for up to {seconds:.3f} s: {why}"
+    ran, process = RUN_DELAY.busiest(begin)
+    most = f". Of the judged programs, {program_text(process)} and those of its room ran most, for {ran:.3f} s"
+    return f"The programs of this run could not run for up to {seconds:.3f} s: {why}{most if process else ''}"
 
 
 def last_value(

@@ -16,7 +16,7 @@ import contextlib
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,8 @@ EVERY = 0.1
 LATE = 0.5
 """Seconds without running after which this process counts as stopped. Shorter delays are part of `run_delay`."""
 
+_KEEPER = b"keeper.main()"  # in the command line of the process that has the programs of a room as descendants
+_SHOWN = 200  # characters of a command line
 _INTERVALS = 6_000  # ten minutes of samples
 _RUNNABLE, _STOPPED = "R", "T"  # states of a thread
 
@@ -51,11 +53,15 @@ class ThreadTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample of all threads by number, at a time (monotonic seconds), with the processor time of this process."""
+    """A sample of all threads by number, at a time (monotonic seconds), with the processor time of this process.
+
+    `programs` has the child of this process from which a thread descends, and the thread's process.
+    """
 
     at: float
     used: float
     threads: Mapping[str, ThreadTimes] = field(default_factory=dict)
+    programs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def lost_since(self, earlier: Sample) -> float:
         """Return for how many seconds since an earlier sample some thread could not run, at most.
@@ -78,24 +84,41 @@ class Sample:
         waited += sum(self.threads[thread].waited for thread in new) / 1e9
         return min(passed, max(waited, asleep if asleep > LATE else 0.0))
 
+    def ran_since(self, earlier: Sample) -> Counter[tuple[str, str]]:
+        """Return for how many nanoseconds each program has run since an earlier sample."""
+        ran: Counter[tuple[str, str]] = Counter()
+        for thread, program in self.programs.items():
+            before = earlier.threads.get(thread)
+            ran[program] += self.threads[thread].ran - (before.ran if before else 0)
+        return +ran
+
 
 def sample(without: int = 0) -> Sample:
     """Return a sample of this process and its descendants, except for the thread with the number `without`."""
-    threads: dict[str, ThreadTimes] = {}
-    for process in family(Path(f"/proc/{os.getpid()}")):
-        threads.update(threads_of(process))
+    this = Path(f"/proc/{os.getpid()}")
+    threads = dict(threads_of(this))
     threads.pop(str(without), None)
-    return Sample(time.monotonic(), time.process_time(), threads)
+    programs: dict[str, tuple[str, str]] = {}
+    for child in _children(this):
+        for process in family(child):
+            for thread, times in threads_of(process):
+                threads[thread], programs[thread] = times, (child.name, process.name)
+    return Sample(time.monotonic(), time.process_time(), threads, programs)
 
 
 def family(process: Path) -> Iterator[Path]:
     """Yield a process and its descendants as folders of /proc, or only the process without `CONFIG_PROC_CHILDREN`."""
     yield process
+    for child in _children(process):
+        yield from family(child)
+
+
+def _children(process: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         for thread in os.listdir(process / "task"):  # noqa: PTH208  paths cost as much as the reading, and this is hot
             with contextlib.suppress(OSError):
                 for child in _read(f"{process}/task/{thread}/children").split():
-                    yield from family(process.parent / child.decode())
+                    yield process.parent / child.decode()
 
 
 def threads_of(process: Path) -> Iterator[tuple[str, ThreadTimes]]:
@@ -131,6 +154,7 @@ class RunDelay:
         self.stopped = False  # whether a program was stopped in the last sample
         self._last = Sample(time.monotonic(), time.process_time())
         self._lost: deque[tuple[float, float, float]] = deque(maxlen=_INTERVALS)  # begin, end, lost seconds
+        self._ran: deque[tuple[float, Mapping[tuple[str, str], int]]] = deque(maxlen=_INTERVALS)  # end, nanoseconds
         self._mutex, self._sampling = threading.Lock(), threading.RLock()  # an alarm may interrupt a sample
         self._watching = 0
         self._ended = threading.Event()
@@ -171,8 +195,26 @@ class RunDelay:
             lost += min(seconds, max(0.0, min(end, until) - max(begin, since)))
         return lost
 
+    def busiest(self, since: float) -> tuple[float, str]:
+        """Return the processor seconds of the room whose programs have run the longest since a time, and a process."""
+        ran: Counter[tuple[str, str]] = Counter()
+        for end, each in reversed(list(self._ran)):
+            if end <= since:
+                break
+            ran.update(each)
+        rooms: Counter[str] = Counter()
+        for (child, _), nanoseconds in ran.items():
+            rooms[child] += nanoseconds
+        for child, nanoseconds in rooms.most_common():
+            if _KEEPER in _command(child):  # others are workers and helpers of the run
+                process = next(process for (at, process), _ in ran.most_common() if at == child)
+                return nanoseconds / 1e9, process
+        return 0.0, ""
+
     def note(self, now: Sample) -> None:
-        """Record the time that was lost since the last sample."""
+        """Record the time that was lost since the last sample, and the time for which programs ran."""
+        if self._last.threads and (ran := now.ran_since(self._last)):
+            self._ran.append((now.at, ran))
         if now.at > self._last.at and (lost := now.lost_since(self._last)):
             self._lost.append((self._last.at, now.at, lost))
         self._last = now
@@ -185,6 +227,18 @@ class RunDelay:
     def _update(self) -> None:
         with self._sampling:
             self.note(self._look((self._thread and self._thread.native_id) or 0))
+
+
+def _command(process: str) -> bytes:
+    with contextlib.suppress(OSError):
+        return _read(f"/proc/{process}/cmdline")
+    return b""
+
+
+def program_text(process: str) -> str:
+    """Return the command line of a process, or its number if it has ended. It is text of a judged program."""
+    text = _command(process).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    return text[:_SHOWN] or f"process {process}"
 
 
 RUN_DELAY = RunDelay()

@@ -125,7 +125,7 @@ def delayed(begin: float, until: float, within: float) -> str:
     seconds, most, lost = until - begin, within * eventually.time_scale(), RUN_DELAY.lost(begin, until)
     if seconds <= most or seconds - lost > most:
         return ""
-    return f"it was wrong for {seconds:.3f} s. {eventually.could_not_run(lost)}"
+    return f"it was wrong for {seconds:.3f} s. {eventually.could_not_run(lost, begin)}"
 
 
 def recheck(cluster: Cluster, quiet: float = QUIET) -> None:

@@ -148,7 +148,7 @@ def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Messag
                 if RUN_DELAY.lost(asked) < EXCUSED * PATIENCE:
                     raise
                 if time.monotonic() - begin >= MOST * PATIENCE:
-                    lost = could_not_run(RUN_DELAY.lost(begin))
+                    lost = could_not_run(RUN_DELAY.lost(begin), begin)
                     raise StarvedError(f"the DNS server did not answer in {PATIENCE:g} s. {lost}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -12,6 +13,12 @@ from harness import eventually as eventually_module
 from harness.errors import InconclusiveError, StarvedError
 from harness.eventually import NotYetError, eventually, is_over, last_value, set_time_scale, time_scale
 from harness.run_delay import RunDelay
+
+
+@pytest.fixture(autouse=True)
+def free_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the programs run all the time. On a busy machine, the short limits of these tests would be inconclusive."""
+    monkeypatch.setattr(eventually_module, "RUN_DELAY", Starved(0.0))
 
 
 @pytest.fixture(autouse=True)
@@ -102,9 +109,12 @@ def test_last_check_without_a_value_has_a_reason() -> None:
 class Starved(RunDelay):
     """A machine on which the programs cannot run for this share of the time."""
 
-    def __init__(self, share: float, *, stopped: bool = False) -> None:
+    def __init__(self, share: float, *, stopped: bool = False, busiest: float = 0.0) -> None:
         super().__init__()
-        self.share, self.stopped = share, stopped
+        self.share, self.stopped, self.ran = share, stopped, busiest
+
+    def busiest(self, since: float) -> tuple[float, str]:
+        return self.ran, str(os.getpid()) if self.ran else ""
 
     def lost(self, since: float, until: float | None = None) -> float:
         return self.share * ((time.monotonic() if until is None else until) - since)
@@ -137,6 +147,21 @@ def test_wait_in_several_parts_counts_the_same_time(share: float, over: bool, mo
     if not over:
         with pytest.raises(StarvedError, match="in vain"):
             is_over(begin, 0.05)
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(1190.0, False), (1210.0, True)])
+def test_wait_for_programs_that_busy_the_machine_ends_and_names_them(
+    seconds: float, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eventually_module, "RUN_DELAY", Starved(1.0, busiest=seconds))
+    begin = time.monotonic() - 1000
+    assert not is_over(time.monotonic() - 300, 600)
+    if ends:
+        said = r"the machine is too busy. Of the judged programs, .+ and those of its room ran most, for 1210.000 s$"
+        with pytest.raises(StarvedError, match=said):
+            is_over(begin, 600)
+    else:
+        assert not is_over(begin, 600)
 
 
 def test_timed_out_wait_has_its_reason() -> None:

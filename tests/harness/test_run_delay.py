@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import run_delay
 from harness.eventually import eventually
-from harness.run_delay import EVERY, RunDelay, Sample, ThreadTimes, family, sample, threads_of
+from harness.run_delay import EVERY, RunDelay, Sample, ThreadTimes, family, program_text, sample, threads_of
 
 SECOND = 10**9
 
@@ -72,6 +73,18 @@ def test_time_that_was_lost_is_counted_within_a_wait_only() -> None:
     assert delay.lost(10, 20) == 0.0
 
 
+def test_room_whose_programs_ran_the_longest_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_delay, "_command", lambda process: b"keeper.main()" if process in ("10", "20") else b"")
+    programs = {"a": ("10", "11"), "b": ("10", "12"), "c": ("20", "21"), "d": ("30", "31")}
+    delay = RunDelay()
+    for second in range(11):
+        ran = {"a": 0.2 * second, "b": 0.3 * second, "c": 0.4 * second, "d": 0.9 * second}
+        delay.note(Sample(second, 0.0, {name: idle(ran=each) for name, each in ran.items()}, programs))
+    assert delay.busiest(0) == (pytest.approx(5.0), "12")
+    assert delay.busiest(6) == (pytest.approx(2.0), "12")
+    assert delay.busiest(10) == (0.0, "")
+
+
 def test_samples_are_taken_during_a_wait_only() -> None:
     looked: list[Sample] = []
 
@@ -104,11 +117,14 @@ def sleeping() -> Iterator[subprocess.Popen[bytes]]:
 def test_stopped_child_of_a_child_cannot_run(sleeping: subprocess.Popen[bytes]) -> None:
     shell, child = family(Path(f"/proc/{sleeping.pid}"))
     assert shell.name == str(sleeping.pid)
+    assert program_text(child.name).startswith(sys.executable)
+    assert program_text("0") == "process 0"
     before = sample()
     assert child.name in before.threads
     os.kill(int(child.name), signal.SIGSTOP)
     eventually(lambda: dict(threads_of(child))[child.name].state == "T", describe="its stop")
     first = sample()
     second = sample()
+    assert second.programs[child.name] == (shell.name, child.name)
     assert first.threads[child.name] == second.threads[child.name]
     assert second.lost_since(first) == second.at - first.at

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import itertools
 import json
+import os
 import signal
 import ssl
 import sys
@@ -92,6 +93,15 @@ def flood() -> None:
     for _ in range(4):
         threading.Thread(target=write, daemon=True).start()
     threading.Event().wait()
+
+
+def spin() -> None:
+    """Busy all processors in processes, and store nothing."""
+    for _ in range(2 * (os.cpu_count() or 1)):
+        if not os.fork():
+            break
+    while True:
+        pass
 
 
 def delete_nodes() -> None:

@@ -22,21 +22,31 @@ CASES = {
     "delete_nodes": (12, "has deleted nodes from the API"),
     "write_endpoints": (1, f"✗ {REQUIREMENT}"),
     "flood": (12, "the API server has stored more than 128 MB; most was written by the user agent 'Python-urllib"),
+    "spin": (10, "hostile_controller.py spin"),
 }
+
+PROMISED = {"spin": 1}  # seconds; each wait takes ten times longer if other programs busy the machine, too
 
 
 @pytest.mark.parametrize("what", CASES)
 def test_hostile_controller_is_named_and_leaves_nothing(tmp_path: Path, netns_allowed: None, what: str) -> None:
     code, words = CASES[what]
     command = [sys.executable, hostile_controller.__file__, what, "{kubeconfig}"]
-    recipe = {"command": command, "ready": [{"log": "serving"}], "quiet_seconds": 0.5, "converges_within": 5}
+    recipe = {
+        "command": command,
+        "ready": [{"log": "serving"}],
+        "quiet_seconds": 0.5,
+        "converges_within": PROMISED.get(what, 5),
+    }
     run = HostileRun(tmp_path, kind="controller", requirement=REQUIREMENT, recipe=recipe)
     try:
         ended, said = run.end()
         run.expect_clean()
     finally:
         run.kill()
-    too_busy = ended == 10 and "the machine is too busy" in said  # then nobody can tell what the controller is worth
+    too_busy = (
+        ended == 10 and "the machine is too busy" in said and what != "spin"
+    )  # then nobody can tell what the controller is worth
     assert too_busy or (ended, words in said) == (code, True), said[-10_000:]
     assert "Traceback" not in said
     assert len(said) < MOST_SAID
