@@ -52,7 +52,7 @@ class ApiServer:
             return
         families = [AddressPool(each).family for each in service_cidrs]
         kinds = strategies(service_families=families)
-        made = store((each.resource.plural for each in kinds), window=window)
+        made = store((each.resource.key for each in kinds), window=window)
         self.registry = Registry(kinds, self.features, store=made, pools=Pools(service_cidrs, self.features))
         for name in deletion.PERMANENT:
             self.create(NAMESPACES, "", {"metadata": {"name": name}})

@@ -14,7 +14,7 @@ from typing import Any
 from reference.apiserver import managed_fields, status, writes
 from reference.apiserver.field_sets import FieldPath, encode, flatten, item_key, shown, value_key
 from reference.apiserver.kinds import Strategy
-from reference.apiserver.merge_rules import ListRule, ListRules, list_rules
+from reference.apiserver.merge_rules import ListRule, ListRules
 from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
 from reference.apiserver.strategic_merge import union
@@ -31,10 +31,12 @@ class Applied:
 
 def apply(registry: Registry, target: ObjectRef, config: Any, call: Call, *, force: bool) -> Applied:
     """Apply `config`, which must be private to this call. Raises `ApiError`: 400, 404, 409, 415, 422."""
-    strategy = registry.strategy(target.resource)
-    if target.view is not None:
+    strategy = registry.strategy(target.resource).rules(target.view)
+    if target.view is not None and target.view.strategy is None:
         raise status.failure(415, "UnsupportedMediaType", f"apply {target.resource} as {strategy.resource.api_version}")
     config = _checked(config, target, strategy)
+    if target.view is not None:
+        config = target.view.to_stored(config)
     call = replace(call, applied=True)
     writes.decode(registry, strategy, config, call)
     with registry.store.lock:
@@ -42,8 +44,8 @@ def apply(registry: Registry, target: ObjectRef, config: Any, call: Call, *, for
         if live is None:
             if target.subresource:
                 raise status.not_found(strategy.resource, target.name)
-            return Applied(_create(registry, target, config, call), created=True)
-        merged = _merge(live.copy(), config, call.manager, target.subresource, force=force)
+            return Applied(_create(registry, strategy, target, config, call), created=True)
+        merged = _merge(strategy, live.copy(), config, call.manager, target.subresource, force=force)
         write = writes.update_status if target.subresource else writes.update
         stored = write(registry, target.resource, target.namespace, merged, call, name=target.name)
         return Applied(stored, created=False)
@@ -71,17 +73,19 @@ def _reset(config: Object, path: tuple[str, ...]) -> None:
     config.pop(name, None)
 
 
-def _create(registry: Registry, target: ObjectRef, config: Object, call: Call) -> Stored:
-    fields = flatten(config, list_rules(config["kind"]))
+def _create(registry: Registry, strategy: Strategy, target: ObjectRef, config: Object, call: Call) -> Stored:
+    fields = flatten(config, strategy.list_rules())
     owner = managed_fields.new_owner(call.manager, "Apply", "", fields, config)
     config["metadata"]["managedFields"] = managed_fields.write([owner])
     return writes.create(registry, target.resource, target.namespace, config, call)
 
 
-def _merge(live: Object, config: Object, manager: str, subresource: str, *, force: bool) -> Object:
-    rules = list_rules(live["kind"])
+def _merge(strategy: Strategy, live: Object, config: Object, manager: str, subresource: str, *, force: bool) -> Object:
+    rules = strategy.list_rules()
     wanted, present = flatten(config, rules), flatten(live, rules)
-    owners = managed_fields.read(live["metadata"].get("managedFields")) or [managed_fields.before_first_apply(live)]
+    owners = managed_fields.read(live["metadata"].get("managedFields")) or [
+        managed_fields.before_first_apply(live, rules)
+    ]
     me = (manager, "Apply", subresource)
     others = [each for each in owners if each.identity != me]
     taken = {path for path, value in wanted.items() if path in present and present[path] != value}
@@ -109,7 +113,7 @@ def _merge_object(live: Object, config: Object, names: tuple[str, ...], rules: L
 
 
 def _merge_value(live: Any, value: Any, names: tuple[str, ...], rules: ListRules) -> Any:
-    if isinstance(value, dict) and isinstance(live, dict):
+    if isinstance(value, dict) and isinstance(live, dict) and not rules.get(names, ListRule()).atomic:
         return _merge_object(live, value, names, rules)
     if isinstance(value, list) and isinstance(live, list) and names in rules:
         return _merge_list(live, value, names, rules)

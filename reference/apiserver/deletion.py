@@ -11,7 +11,8 @@ from typing import Any
 
 from reference.apiserver import status
 from reference.apiserver.kinds import Strategy
-from reference.apiserver.registry import NAMESPACES, Call, ObjectRef, Registry
+from reference.apiserver.kinds.custom_resource_definitions import CLEANUP
+from reference.apiserver.registry import DEFINITIONS, NAMESPACES, Call, ObjectRef, Registry
 from reference.apiserver.selectors import Selection
 from reference.apiserver.store import Stored
 from reference.client import Object
@@ -45,7 +46,8 @@ def delete(registry: Registry, target: ObjectRef, options: DeleteOptions, call: 
         _check_preconditions(strategy, current.object["metadata"], options)
         if target.resource == NAMESPACES:
             return _delete_namespace(registry, strategy, current, call)
-        return _delete(registry, strategy, current, options, call)
+        deleted = _delete(registry, strategy, current, options, call)
+        return _delete_objects(registry, target.name, deleted, call) if target.resource == DEFINITIONS else deleted
 
 
 def delete_collection(
@@ -54,15 +56,21 @@ def delete_collection(
     strategy = registry.strategy(resource)
     with registry.store.lock:
         chosen = [each for each in registry.store.items(resource) if selection.matches(each.object)]
-        return [_delete(registry, strategy, each, options, call).stored for each in chosen]
+        deleted = [_delete(registry, strategy, each, options, call) for each in chosen]
+        if resource == DEFINITIONS:
+            for each in deleted:
+                _delete_objects(registry, each.stored.object["metadata"]["name"], each, call)
+        return [each.stored for each in deleted]
 
 
 def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
     """Remove an object and free its addresses. Remove its namespace too if only this object delayed its deletion."""
     registry.release(strategy, obj)
-    stored = registry.store.remove(strategy.resource.plural, obj)
+    stored = registry.store.remove(strategy.resource.key, obj)
     if namespace := obj["metadata"].get("namespace"):
         _remove_if_empty(registry, namespace)
+    if strategy.resource.custom:
+        _remove_definition(registry, strategy.resource.key)
     return stored
 
 
@@ -82,6 +90,8 @@ def _check_preconditions(strategy: Strategy, meta: dict[str, Any], options: Dele
 def _delete(registry: Registry, strategy: Strategy, current: Stored, options: DeleteOptions, call: Call) -> Deleted:
     obj = current.copy()
     meta = obj["metadata"]
+    if strategy.resource.key == DEFINITIONS and not meta.get("deletionTimestamp"):
+        meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP]
     grace = _grace(strategy, obj, options.grace)
     if grace == 0 and not meta.get("finalizers"):
         if call.dry_run:
@@ -90,7 +100,7 @@ def _delete(registry: Registry, strategy: Strategy, current: Stored, options: De
     _mark(meta, grace)
     if call.dry_run or meta == current.object["metadata"]:
         return Deleted(current, remains=True)
-    return Deleted(registry.store.put(strategy.resource.plural, obj), remains=True)
+    return Deleted(registry.store.put(strategy.resource.key, obj), remains=True)
 
 
 def _grace(strategy: Strategy, obj: Object, asked: int | None) -> int:
@@ -131,6 +141,34 @@ def _delete_namespace(registry: Registry, strategy: Strategy, current: Stored, c
     _remove_if_empty(registry, name)
     left = registry.store.get(NAMESPACES, ("", name))
     return Deleted(left or current, remains=left is not None)
+
+
+def _delete_objects(registry: Registry, definition: str, deleted: Deleted, call: Call) -> Deleted:
+    """Delete all objects of a definition that is marked, and then the definition."""
+    if call.dry_run or not deleted.remains:
+        return deleted
+    strategy = registry.strategies.get(definition)
+    for each in registry.store.items(definition) if strategy is not None else ():
+        _delete(registry, registry.strategy(definition), each, DeleteOptions(grace=0), call)
+    _remove_definition(registry, definition)
+    left = registry.store.get(DEFINITIONS, ("", definition))
+    return Deleted(left or deleted.stored, remains=left is not None)
+
+
+def _remove_definition(registry: Registry, name: str) -> None:
+    """Remove a definition that is being deleted, if no objects and no finalizers of others are left."""
+    found = registry.store.get(DEFINITIONS, ("", name))
+    if found is None or not found.object["metadata"].get("deletionTimestamp"):
+        return
+    if registry.strategies.get(name) is not None and registry.store.keys(name):
+        return
+    obj = found.copy()
+    before = obj["metadata"].get("finalizers") or []
+    obj["metadata"]["finalizers"] = [each for each in before if each != CLEANUP]
+    if not obj["metadata"]["finalizers"]:
+        registry.store.remove(DEFINITIONS, obj)
+    elif len(obj["metadata"]["finalizers"]) < len(before):
+        registry.store.put(DEFINITIONS, obj)
 
 
 def _remove_if_empty(registry: Registry, name: str) -> None:

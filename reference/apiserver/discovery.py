@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reference.apiserver.kinds import Resource, Strategy, View
-from reference.apiserver.kinds.strategy import api_version
+from reference.apiserver.kinds import Strategy, View
+from reference.apiserver.kinds.strategy import api_version, version_rank
 from reference.apiserver.registry import Registry
 from reference.client import Object
 
@@ -75,7 +75,8 @@ class Discovery:
         return {"kind": "APIGroup", "apiVersion": "v1", **self._group(group, versions)} if versions else None
 
     def _group(self, group: str, versions: dict[str, list[Strategy]]) -> Object:
-        named = [{"groupVersion": api_version(group, each), "version": each} for each in versions]
+        in_order = sorted(versions, key=version_rank)
+        named = [{"groupVersion": api_version(group, each), "version": each} for each in in_order]
         return {"name": group, "versions": named, "preferredVersion": named[0]}
 
     def _resources(self, group: str, version: str) -> Object | None:
@@ -90,9 +91,9 @@ class Discovery:
         """Return the kinds by group and version. Some kinds (for example Events) are served in two groups."""
         found: dict[str, dict[str, list[Strategy]]] = {"": {"v1": []}}
         for strategy in self._registry.strategies.values():
-            places: tuple[Resource | View, ...] = (strategy.resource, *strategy.views)
-            for served in places:
-                found.setdefault(served.group, {}).setdefault(served.version, []).append(strategy)
+            for place in strategy.places:
+                rules = strategy.rules(place if isinstance(place, View) else None)
+                found.setdefault(place.group, {}).setdefault(place.version, []).append(rules)
         return found
 
     def _prefixes(self) -> Iterator[str]:
@@ -118,7 +119,10 @@ def _entries(strategy: Strategy) -> Iterator[Object]:
     if resource.has_status:
         named = {"name": f"{resource.plural}/status", "singularName": "", "namespaced": resource.namespaced}
         yield {**named, "kind": resource.kind, "verbs": _STATUS_VERBS}
-    if resource.plural == "pods":
+    if strategy.scale is not None:
+        named = {"name": f"{resource.plural}/scale", "singularName": "", "namespaced": resource.namespaced}
+        yield {**named, "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": _STATUS_VERBS}
+    if resource.key == "pods":
         yield {"name": "pods/eviction", "singularName": "", "namespaced": True, **_EVICTION, "verbs": ["create"]}
         for name, kind, verbs in _INTO_PODS:
             yield {"name": f"pods/{name}", "singularName": "", "namespaced": True, "kind": kind, "verbs": verbs}

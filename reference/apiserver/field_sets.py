@@ -21,6 +21,7 @@ T = TypeVar("T")
 MAX_ELEMENTS = 250_000
 """The maximum length of all paths of an object together. Many fields at a great depth would cost their product."""
 
+_MERGED = ListRule()
 _NOT_OWNED = frozenset({"apiVersion", "kind"})
 _NOT_OWNED_METADATA = frozenset(
     {
@@ -91,7 +92,7 @@ def value_key(value: Any) -> str:
 
 
 def _leaves(value: Any, path: FieldPath, names: tuple[str, ...], rules: ListRules) -> Iterator[tuple[FieldPath, Any]]:
-    if isinstance(value, dict) and (value or not path):
+    if isinstance(value, dict) and (value or not path) and not rules.get(names, _MERGED).atomic:
         for key, each in value.items():
             yield from _leaves(each, (*path, f"f:{key}"), (*names, key), rules)
     elif isinstance(value, list) and names in rules:

@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from reference.apiserver import apply, deletion, media, patches, reads, status, writes
+from reference.apiserver import apply, deletion, media, patches, reads, scale, status, writes
 from reference.apiserver.deletion import DeleteOptions
-from reference.apiserver.kinds import shapes
+from reference.apiserver.kinds import Scale, shapes
 from reference.apiserver.media import Answer
 from reference.apiserver.registry import Call, Registry
 from reference.apiserver.render import Renderer
@@ -83,6 +83,8 @@ def handle(registry: Registry, request: Request) -> Response:
     if request.method == "POST" and request.route.subresource == "eviction":
         return _evict(registry, request)
     route, resource = request.route, request.route.strategy.resource
+    if route.subresource == "scale" and route.name and route.strategy.scale is not None:
+        return _scale(registry, request, route.strategy.scale)
     if route.subresource and not (route.subresource == "status" and resource.has_status):
         raise status.no_such_path()
     by_method = _ON_OBJECT if route.name else _ON_COLLECTION
@@ -138,8 +140,9 @@ def _update(registry: Registry, request: Request) -> Response:
 def _patch(registry: Registry, request: Request) -> Response:
     call, target = _call(request), request.route.target
     content_type = media.parse(request.content_type)[0]
-    if content_type not in patches.PATCH_TYPES:
-        raise status.unsupported_media(content_type, patches.PATCH_TYPES)
+    known = patches.types_of(request.route.strategy)
+    if content_type not in known:
+        raise status.unsupported_media(content_type, known)
     value = request.decoded()
     if content_type != patches.APPLY:
         return _object(request, 200, patches.patch(registry, target, content_type, value, call), call)
@@ -184,6 +187,21 @@ def _evict(registry: Registry, request: Request) -> Response:
     return Response(201, orjson.dumps(done))
 
 
+def _scale(registry: Registry, request: Request, fields: Scale) -> Response:
+    target, call = request.route.target, _call(request)
+    match request.method:
+        case "GET":
+            found = scale.read(registry.get(target.resource, target.namespace, target.name), fields)
+        case "PUT":
+            found = scale.write(registry, target, fields, request.decoded(), call)
+        case "PATCH":
+            kind = media.parse(request.content_type)[0]
+            found = scale.write(registry, target, fields, request.decoded(), call, patch_type=kind)
+        case _:
+            raise status.method_not_allowed(request.method)
+    return Response(200, orjson.dumps(found), tuple(call.warnings))
+
+
 _ON_OBJECT = {"GET": _get, "PUT": _update, "PATCH": _patch, "DELETE": _delete}
 _ON_COLLECTION = {"GET": _list, "POST": _create, "DELETE": _delete_collection}
 
@@ -204,7 +222,8 @@ def _call(request: Request) -> Call:
     if validation not in {"Ignore", "Warn", "Strict"}:
         raise status.bad_request(f'fieldValidation: Unsupported value: "{validation}"')
     manager = query.get("fieldManager") or request.user_agent.partition("/")[0] or "unknown"
-    return Call(_dry_run(query.get("dryRun")), manager[:128], validation)  # type: ignore[arg-type]  # checked above
+    view = request.route.view
+    return Call(_dry_run(query.get("dryRun")), manager[:128], validation, view)  # type: ignore[arg-type]  # checked above
 
 
 def _delete_options(request: Request) -> tuple[DeleteOptions, Call]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reference.apiserver.field_sets import FieldPath, decode, encode, flatten
-from reference.apiserver.merge_rules import list_rules
+from reference.apiserver.merge_rules import ListRules
 from reference.client import Object
 from reference.objects.timestamps import timestamp
 
@@ -68,24 +68,22 @@ def write(owners: Iterable[Owner]) -> list[Object]:
     ]
 
 
-def before_first_apply(live: Object) -> Owner:
+def before_first_apply(live: Object, rules: ListRules) -> Owner:
     """Return the entry that owns all fields of an object to which apply was never used."""
-    fields = flatten(live, list_rules(live["kind"]))
-    return new_owner(BEFORE, "Update", "", fields, live)
+    return new_owner(BEFORE, "Update", "", flatten(live, rules), live)
 
 
 def new_owner(manager: str, operation: str, subresource: str, fields: Iterable[FieldPath], obj: Object) -> Owner:
     return Owner(manager, operation, subresource, frozenset(fields), obj["apiVersion"], timestamp())
 
 
-def track(new: Object, old: Object, manager: str, *, subresource: str = "") -> None:
+def track(new: Object, old: Object, manager: str, rules: ListRules, *, subresource: str = "") -> None:
     """Record `manager` in `new` as the owner of all changes since `old`, if owners are tracked for this object."""
     before = old["metadata"].get("managedFields")
     if not before:
         new["metadata"].pop("managedFields", None)
         return
     entries = new["metadata"].get("managedFields", before)
-    rules = list_rules(new["kind"])
     was, now = flatten(old, rules), flatten(new, rules)
     changed = {path for path, value in now.items() if path not in was or was[path] != value}
     gone = was.keys() - now.keys()

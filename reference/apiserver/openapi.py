@@ -19,6 +19,8 @@ import orjson
 
 from reference.apiserver import media, patches, status
 from reference.apiserver.kinds import Resource, Strategy, View, versioned_fields
+from reference.apiserver.kinds.custom_resources import CustomResources
+from reference.apiserver.kinds.schemas import EMBEDDED, Schema
 from reference.apiserver.merge_rules import ListRule, list_rules
 from reference.apiserver.operations import Operation, of_resource, of_server, type_of
 from reference.apiserver.registry import Registry
@@ -67,6 +69,9 @@ class Served:
     resource: Resource
     group: str
     version: str
+    scales: bool = False
+    schema: Schema | None = None
+    """The schema of a custom resource, whose definition may change: schemas are compared by identity."""
 
     @property
     def gvk(self) -> Object:
@@ -100,14 +105,15 @@ def document(registry: Registry, path: str) -> bytes:
 def _served(strategies: Any) -> Iterator[Served]:
     strategy: Strategy
     for strategy in strategies:
-        places: tuple[Resource | View, ...] = (strategy.resource, *strategy.views)
-        for place in places:
-            yield Served(strategy.resource, place.group, place.version)
+        for place in strategy.places:
+            rules = strategy.rules(place if isinstance(place, View) else None)
+            schema = rules.schema if isinstance(rules, CustomResources) else None
+            yield Served(rules.resource, place.group, place.version, rules.scale is not None, schema)
 
 
 @lru_cache(maxsize=8)
 def _v2(served: tuple[Served, ...], release: Release) -> bytes:
-    models = _Models(served, release)
+    models = _Models(served, release, complete=False)
     paths: Object = {}
     for part in _paths(served).values():
         for path, described in part.items():
@@ -168,7 +174,9 @@ def _paths(served: tuple[Served, ...]) -> Mapping[str, Mapping[str, list[_Descri
     """Return the operations by OpenAPI 3 document and path."""
     prefixes = dict.fromkeys(each.prefix for each in served)
     found: dict[str, dict[str, list[_Described]]] = {each: {} for each in prefixes}
-    everything = [_Described(each, of) for of in served for each in of_resource(f"/{of.prefix}", of.resource)]
+    everything = [
+        _Described(each, of) for of in served for each in of_resource(f"/{of.prefix}", of.resource, of.scales)
+    ]
     everything += [_Described(each) for each in of_server([f"/{each}" for each in prefixes])]
     for each in everything:
         parts = each.operation.path.strip("/").split("/")
@@ -237,11 +245,12 @@ def _as_v3(value: Any) -> Any:
         return [_as_v3(each) for each in value]
     if not isinstance(value, dict):
         return value
+    target = value.get("$ref")  # a schema describes a property of this name
+    if not isinstance(target, str):
+        return {key: _as_v3(each) for key, each in value.items()}
     converted = {key: _as_v3(each) for key, each in value.items() if key != "$ref"}
-    if "$ref" in value:
-        reference = {"$ref": value["$ref"].replace("#/definitions/", "#/components/schemas/")}
-        return {**converted, "allOf": [reference]} if converted else reference
-    return converted
+    reference = {"$ref": target.replace("#/definitions/", "#/components/schemas/")}
+    return {**converted, "allOf": [reference]} if converted else reference
 
 
 class _Models:
@@ -251,15 +260,16 @@ class _Models:
     release lacks are dropped.
     """
 
-    def __init__(self, served: tuple[Served, ...], release: Release) -> None:
-        self._release = release
+    def __init__(self, served: tuple[Served, ...], release: Release, *, complete: bool = True) -> None:
+        """`complete` is false for OpenAPI 2."""
+        self._release, self._complete = release, complete
         self._models = import_module("kubernetes.client.models")
         self.definitions: dict[str, Object] = {}
         for each in served:
             self._add_kind(each)
 
     def of_kind(self, of: Served) -> Object:
-        model = _model_name(self._models, of)
+        model = None if of.schema is not None else _model_name(self._models, of)
         return {"$ref": f"#/definitions/{_unknown(of) if model is None else _name(model)}"}
 
     def body(self, described: _Described) -> Object | None:
@@ -278,6 +288,9 @@ class _Models:
                 return {"$ref": f"#/definitions/{_name(f'V1{kind}')}"}
 
     def _add_kind(self, served: Served) -> None:
+        if served.schema is not None:
+            self._add_custom(served, served.schema)
+            return
         model = _model_name(self._models, served)
         if model is None:  # a kind that the package does not know: anything goes
             self.definitions[_unknown(served)] = {
@@ -295,6 +308,16 @@ class _Models:
             self._beside(model, path)[path[-1]] = schema
         for path in versioned_fields.absent(served.resource.kind, *self._release):
             self._beside(model, path).pop(path[-1], None)
+
+    def _add_custom(self, served: Served, schema: Schema) -> None:
+        """Add the schema of a custom resource. OpenAPI 2, which has fewer keywords, only shows that it exists."""
+        self._add("V1ObjectMeta")
+        metadata = {"$ref": f"#/definitions/{_name('V1ObjectMeta')}"}
+        identity = {each: metadata if each == "metadata" else {"type": "string"} for each in EMBEDDED}
+        described: Object = {"x-kubernetes-preserve-unknown-fields": True}
+        if self._complete:
+            described = {**schema.document, "properties": {**schema.document.get("properties", {}), **identity}}
+        self.definitions[_unknown(served)] = {"type": "object", **described, _GVK: [served.gvk]}
 
     def _add(self, model: str) -> None:
         if _name(model) in self.definitions:

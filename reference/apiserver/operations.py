@@ -6,7 +6,7 @@ The OpenAPI documents use this table. A test compares the table with the respons
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from reference.apiserver.authz import reviews
@@ -64,7 +64,7 @@ def type_of(parameter: str) -> str:
     return _TYPES.get(parameter, STRINGS)
 
 
-def of_resource(prefix: str, resource: Resource) -> Iterator[Operation]:
+def of_resource(prefix: str, resource: Resource, scales: bool = False) -> Iterator[Operation]:
     """Yield the operations of a kind under a prefix like `/api/v1`."""
     scope = "/namespaces/{namespace}" if resource.namespaced else ""
     many = f"{prefix}{scope}/{resource.plural}"
@@ -78,7 +78,10 @@ def of_resource(prefix: str, resource: Resource) -> Iterator[Operation]:
     yield from _reads_and_updates(one, "")
     if resource.has_status:
         yield from _reads_and_updates(f"{one}/status", "Status")
-    if resource.plural == "pods":
+    if scales:
+        for each in _reads_and_updates(f"{one}/scale", "Scale"):
+            yield replace(each, body="any" if each.body else "", returns_object=False)
+    if resource.key == "pods":
         yield Operation(f"{one}/eviction", "post", "createEviction", _DELETE[:2], "Eviction", 201)
         yield Operation(f"{one}/log", "get", "readLog", _LOG)
         for method in ("get", "post"):

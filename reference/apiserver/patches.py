@@ -12,7 +12,8 @@ import jsonpointer
 import orjson
 
 from reference.apiserver import media, status, strategic_merge, writes
-from reference.apiserver.merge_rules import ListRules, list_rules
+from reference.apiserver.kinds import Strategy
+from reference.apiserver.merge_rules import ListRules
 from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
 from reference.client import Object
@@ -35,14 +36,19 @@ _SHOWN = 1000  # characters of an error, which may contain the whole object
 PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
 
 
+def types_of(strategy: Strategy) -> tuple[str, ...]:
+    """Return the patch types of a kind. Go has no types of custom resources, and so no strategic patches."""
+    return tuple(each for each in PATCH_TYPES if each != STRATEGIC or not strategy.resource.custom)
+
+
 def patch(registry: Registry, target: ObjectRef, content_type: str, value: Any, call: Call) -> Stored:
     """Patch an object; `value` must be private to this call. Raises `ApiError`: 400, 404, 409, 415, 422."""
-    strategy = registry.strategy(target.resource)
+    strategy = registry.strategy(target.resource).rules(target.view)
     with registry.store.lock:
         obj = registry.get(target.resource, target.namespace, target.name).copy()
         if target.view is not None:
             obj = target.view.from_stored(obj)
-        obj = apply_patch(obj, content_type, value, list_rules(strategy.resource.kind))
+        obj = apply_patch(obj, content_type, value, strategy.list_rules())
         if target.view is not None:
             obj = target.view.to_stored(obj)
         if target.subresource == "status":

@@ -5,19 +5,20 @@ Code that reads and then writes must hold `store.lock` during both operations. A
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from reference.apiserver import status
-from reference.apiserver.kinds import Allocations, Strategy, View, versioned_fields
+from reference.apiserver.kinds import Allocations, Strategy, View
+from reference.apiserver.kinds.custom_resources import strategy_of
 from reference.apiserver.pools import Pools
-from reference.apiserver.store import Served, Store, Stored
+from reference.apiserver.store import Change, Store, Stored
 from reference.client import Object
 from reference.features import Features
 
 NAMESPACES = "namespaces"
+DEFINITIONS = "customresourcedefinitions"
 
 
 @dataclass(slots=True)
@@ -29,6 +30,8 @@ class Call:
     """The field manager, for managedFields."""
     validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
     """The handling of unknown fields: drop them, drop them with a warning, or refuse the write."""
+    view: View | None = None
+    """Set if the request uses a second group and version."""
     applied: bool = False
     """True for a server-side apply, which computes managedFields itself."""
     warnings: list[str] = field(default_factory=list)
@@ -48,19 +51,22 @@ class ObjectRef:
 class Registry:
     def __init__(self, strategies: Iterable[Strategy], features: Features, *, store: Store, pools: Pools) -> None:
         self.features = features
-        self.strategies = {each.resource.plural: each for each in strategies}
+        self.strategies = {each.resource.key: each for each in strategies}
         self.store = store
         self.pools = pools
+        if DEFINITIONS in self.strategies:
+            store.observe([DEFINITIONS], self._define)
 
     def hand_over(self, features: Features) -> Registry:
         """Return the registry of the next server, with another release or other gates. This registry stops working."""
-        store = self.store.hand_over(_served(self.strategies, features))
+        served = {key: each.served(features) for key, each in self.strategies.items()}
+        store = self.store.hand_over({key: each for key, each in served.items() if each is not None})
         return Registry(self.strategies.values(), features, store=store, pools=self.pools)
 
     def add(self, strategy: Strategy) -> None:
         with self.store.lock:
-            self.store.add_resource(strategy.resource.plural)
-            self.strategies = {**self.strategies, strategy.resource.plural: strategy}
+            self.store.add_resource(strategy.resource.key)
+            self.strategies = {**self.strategies, strategy.resource.key: strategy}
 
     def strategy(self, resource: str) -> Strategy:
         """Return the rules of a resource. Raises `ApiError` (404) if the server does not serve it."""
@@ -78,6 +84,8 @@ class Registry:
 
     def require_namespace(self, namespace: str, strategy: Strategy, name: str) -> None:
         """Raise `ApiError` if the namespace of a new object does not exist (404) or is being deleted (403)."""
+        if strategy.resource.custom and self._is_ending(strategy.resource.key):
+            raise status.definition_is_ending()
         if not strategy.resource.namespaced:
             return
         if not namespace:
@@ -91,19 +99,19 @@ class Registry:
 
     def contents(self, namespace: str) -> list[tuple[str, Stored]]:
         return [
-            (plural, stored)
-            for plural, strategy in self.strategies.items()
+            (key, stored)
+            for key, strategy in self.strategies.items()
             if strategy.resource.namespaced
-            for stored in self.store.items(plural)
+            for stored in self.store.items(key)
             if stored.object["metadata"]["namespace"] == namespace
         ]
 
     def is_empty(self, namespace: str) -> bool:
         return not any(
-            key[0] == namespace
-            for plural, strategy in self.strategies.items()
+            name[0] == namespace
+            for key, strategy in self.strategies.items()
             if strategy.resource.namespaced
-            for key in self.store.keys(plural)
+            for name in self.store.keys(key)
         )
 
     def release(self, strategy: Strategy, obj: Object) -> None:
@@ -112,11 +120,22 @@ class Registry:
         if held != Allocations():
             self.pools.release(obj, held)
 
+    def _is_ending(self, definition: str) -> bool:
+        found = self.store.get(DEFINITIONS, ("", definition))
+        return found is not None and bool(found.object["metadata"].get("deletionTimestamp"))
 
-def _served(strategies: Mapping[str, Strategy], features: Features) -> dict[str, Served]:
-    """Return, for each resource with fields that a release lacks, the function that drops them."""
-    release = features.version, features.asked_for
-    lacks = {plural: versioned_fields.absent(each.resource.kind, *release) for plural, each in strategies.items()}
-    return {
-        plural: functools.partial(versioned_fields.without, paths=paths) for plural, paths in lacks.items() if paths
-    }
+    def _define(self, change: Change) -> None:
+        """Serve the kind of a definition from now on, or no longer. Kinds with rules of this server keep them."""
+        definition, key = change.new.object, change.new.object["metadata"]["name"]
+        own = {
+            (each.resource.group, each.resource.plural) for each in self.strategies.values() if each.resource.key != key
+        }
+        spec = definition["spec"]
+        if (spec["group"], spec["names"]["plural"]) in own:
+            return
+        if change.type == "DELETED":
+            self.strategies = {name: each for name, each in self.strategies.items() if name != key}
+        elif change.old is None or change.old.object["spec"] != spec or key not in self.strategies:
+            strategy = strategy_of(definition)
+            self.store.serve(key, strategy.served(self.features))
+            self.strategies = {**self.strategies, key: strategy}

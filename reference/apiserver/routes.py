@@ -24,7 +24,7 @@ class Route:
 
     @property
     def resource(self) -> str:
-        return self.strategy.resource.plural
+        return self.strategy.resource.key
 
     @property
     def api_version(self) -> str:
@@ -71,9 +71,9 @@ class Routes:
         if self._known is not strategies:
             self._served = {}
             for strategy in strategies.values():
-                resource = strategy.resource
-                self._served[resource.group, resource.version, resource.plural] = (strategy, None)
-                for view in strategy.views:
-                    self._served[view.group, view.version, resource.plural] = (strategy, view)
+                for place in strategy.places:
+                    view = place if isinstance(place, View) else None
+                    served = (strategy.rules(view), view)
+                    self._served[place.group, place.version, strategy.resource.plural] = served
             self._known = strategies
         return self._served

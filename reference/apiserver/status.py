@@ -92,7 +92,8 @@ def invalid(resource: Resource, name: str, errors: Sequence[FieldError]) -> ApiE
     }
     if not resource.group:
         del details["group"]
-    return failure(422, "Invalid", f'{resource.kind} "{name}" is invalid: {shown}', details)
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    return failure(422, "Invalid", f'{kind} "{name}" is invalid: {shown}', details)
 
 
 def bad_request(message: str) -> ApiError:
@@ -112,6 +113,11 @@ def method_not_allowed(method: str) -> ApiError:
     return failure(
         405, "MethodNotAllowed", f"the server does not allow this method on the requested resource: {method}"
     )
+
+
+def definition_is_ending() -> ApiError:
+    message = "create not allowed while custom resource definition is terminating"
+    return failure(405, "MethodNotAllowed", message)
 
 
 def not_acceptable(known: Sequence[str]) -> ApiError:

@@ -151,6 +151,12 @@ class Store:
         with self.lock:
             self._tables[resource] = _Table(horizon=self.revision)
 
+    def serve(self, resource: str, served: Served | None) -> None:
+        """Return the objects of a resource, which may be new, as this function describes them from now on."""
+        with self.lock:
+            table = self._tables.setdefault(resource, _Table(horizon=self.revision))
+            table.objects = _as_served(table.objects, served)
+
     def get(self, resource: str, key: Key) -> Stored | None:
         return self._tables[resource].objects.get(key)
 

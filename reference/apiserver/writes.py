@@ -44,7 +44,7 @@ def private(obj: Object) -> Object:
 
 def create(registry: Registry, resource: str, namespace: str, obj: Object, call: Call) -> Stored:
     """Store a new object; `obj` must be private to this call. Raises `ApiError`: 400, 403, 404, 409, 422."""
-    strategy = registry.strategy(resource)
+    strategy = registry.strategy(resource).rules(call.view)
     meta = _accept(strategy, obj, namespace)
     decode(registry, strategy, obj, call)
     with registry.store.lock:
@@ -66,7 +66,7 @@ def create(registry: Registry, resource: str, namespace: str, obj: Object, call:
 
 def update(registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = "") -> Stored:
     """Replace an object; `obj` must be private to this call. Raises `ApiError`: 400, 404, 409, 422."""
-    strategy = registry.strategy(resource)
+    strategy = registry.strategy(resource).rules(call.view)
     _accept(strategy, obj, namespace, name=name)
     decode(registry, strategy, obj, call)
     with registry.store.lock:
@@ -75,7 +75,7 @@ def update(registry: Registry, resource: str, namespace: str, obj: Object, call:
         strategy.default(obj)
         strategy.prepare_for_update(obj, old.object, registry.features)
         if not call.applied:
-            managed_fields.track(obj, old.object, call.manager)
+            managed_fields.track(obj, old.object, call.manager, strategy.list_rules())
         _refuse(strategy, obj, strategy.validate_update(obj, old.object, registry.features))
         call.warnings += strategy.warnings(obj, registry.features)
         if strategy.has_generation(registry.features) and strategy.spec_changed(obj, old.object):
@@ -87,7 +87,7 @@ def update_status(
     registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = ""
 ) -> Stored:
     """Replace an object's status and the metadata that the kind allows. Raises `ApiError`: 400, 404, 409, 422."""
-    strategy = registry.strategy(resource)
+    strategy = registry.strategy(resource).rules(call.view)
     if not strategy.resource.has_status:
         raise status.no_such_path()
     _accept(strategy, obj, namespace, name=name)
@@ -98,7 +98,7 @@ def update_status(
         strategy.default(obj)
         strategy.prepare_for_status_update(obj, old.object)
         if not call.applied:
-            managed_fields.track(obj, old.object, call.manager, subresource="status")
+            managed_fields.track(obj, old.object, call.manager, strategy.list_rules(), subresource="status")
         _refuse(strategy, obj, strategy.validate_status_update(obj, old.object, registry.features))
         return _replace(registry, strategy, obj, old, call)
 
@@ -213,7 +213,7 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
         _undo(ledger)
         return deletion.remove(registry, strategy, new)
     _share(new, old.object)
-    return _store(registry, strategy.resource.plural, new, ledger)
+    return _store(registry, strategy.resource.key, new, ledger)
 
 
 def _share(new: Object, old: Object) -> None:

@@ -6,7 +6,7 @@ from reference.apiserver.kinds import addresses, columns, errors, metadata
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import ANY, CONDITION, OTHERS, STRING, of_object
-from reference.apiserver.kinds.strategy import Resource, Strategy
+from reference.apiserver.kinds.strategy import ALL_BUT_STATUS, Resource, Strategy
 from reference.client import Object
 from reference.features import Features
 
@@ -18,10 +18,7 @@ class ServiceCIDRs(Strategy):
         "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", "servicecidr", namespaced=False, has_status=True
     )
     shape = of_object(spec={"cidrs": [STRING]}, status={"conditions": [CONDITION], OTHERS: ANY})
-    kept_by_status = (
-        ("spec",),
-        *(("metadata", each) for each in ("labels", "annotations", "finalizers", "ownerReferences")),
-    )
+    kept_by_status = ALL_BUT_STATUS
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         cidrs = (obj.get("spec") or {}).get("cidrs") or []

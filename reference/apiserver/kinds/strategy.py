@@ -9,24 +9,54 @@ allocates the addresses and ports that `allocations` returns. The names are thos
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from reference.apiserver import merge_rules
 from reference.apiserver.kinds import columns, metadata, names, shapes, versioned_fields
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
+from reference.apiserver.merge_rules import ListRules
 from reference.client import Object
 from reference.features import Features, Version
 
-__all__ = ["Allocations", "Column", "FieldError", "Resource", "Strategy", "View", "api_version"]
+__all__ = [
+    "Allocations",
+    "Column",
+    "FieldError",
+    "Resource",
+    "Scale",
+    "Strategy",
+    "View",
+    "api_version",
+    "version_rank",
+]
 
 NEWEST = Features()
+ALL_BUT_STATUS = (
+    ("spec",),
+    *(("metadata", each) for each in ("labels", "annotations", "finalizers", "ownerReferences")),
+)
+"""What a write to the status of most newer kinds does not change."""
 
 
 def api_version(group: str, version: str) -> str:
     """Return the `apiVersion` of a group and version. The name of the core group is ""."""
     return f"{group}/{version}" if group else version
+
+
+_VERSION = re.compile(r"v(\d{1,9})(?:(alpha|beta)(\d{1,9}))?")
+
+
+def version_rank(version: str) -> tuple[float, int, int, str]:
+    """Sort versions like Kubernetes: v10, v2, v11beta2, v3beta1, v12alpha1, and then names of other forms."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return math.inf, 0, 0, version
+    return {None: 0, "beta": 1, "alpha": 2}[match[2]], -int(match[1]), -int(match[3] or 0), version
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +72,26 @@ class Resource:
     namespaced: bool = True
     has_status: bool = False
     categories: tuple[str, ...] = ()
+    custom: bool = False
+    """True for a kind that a CustomResourceDefinition defines."""
 
     @property
     def api_version(self) -> str:
         return api_version(self.group, self.version)
+
+    @property
+    def key(self) -> str:
+        """The name of the resource in this server. Only custom resources need their group: `gateways.example.com`."""
+        return f"{self.plural}.{self.group}" if self.custom else self.plural
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where objects have what the scale subresource shows: paths of field names, () if they do not have it."""
+
+    replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +110,16 @@ class Allocations:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A second group and version that serves the same stored objects, with renamed fields."""
+    """A second group and version that serves the same stored objects, with renamed fields.
+
+    `strategy` has the rules for writes through this view, if they differ from those of the stored version.
+    """
 
     group: str
     version: str
     to_stored: Callable[[Object], Object]
     from_stored: Callable[[Object], Object]
+    strategy: Strategy | None = None
 
     @property
     def api_version(self) -> str:
@@ -88,12 +138,33 @@ class Strategy:
     kept_by_status: ClassVar[tuple[tuple[str, ...], ...]] = (("spec",),)
     """The fields that a write to the status subresource does not change. Labels and annotations do change."""
 
+    scale: Scale | None = None
+    """The fields of the scale subresource; None if the kind has none."""
+
     grace_seconds: ClassVar[int] = 0
     """The default grace period of a deletion in seconds. With 0, the object is removed immediately."""
 
     def valid_name(self, name: str) -> list[str]:
         """Return the errors of a name. Most kinds require an RFC 1123 subdomain."""
         return names.dns_subdomain(name)
+
+    @property
+    def places(self) -> tuple[Resource | View, ...]:
+        """The groups and versions that serve this kind."""
+        return self.resource, *self.views
+
+    def rules(self, view: View | None) -> Strategy:
+        """Return the rules for requests through a view."""
+        return self if view is None or view.strategy is None else view.strategy
+
+    def list_rules(self) -> ListRules:
+        """Return how patches merge lists."""
+        return merge_rules.list_rules(self.resource.kind)
+
+    def served(self, features: Features) -> Callable[[Object], Object] | None:
+        """Return a function that drops the fields of a stored object that this version lacks; None if there is none."""
+        paths = versioned_fields.absent(self.resource.kind, features.version, features.asked_for)
+        return functools.partial(versioned_fields.without, paths=paths) if paths else None
 
     def decode(self, obj: Object, features: Features) -> list[str]:
         """Remove the fields that this kind lacks in this version, and return their paths.

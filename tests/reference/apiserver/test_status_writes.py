@@ -15,8 +15,10 @@ from reference.apiserver.apply import apply
 from reference.apiserver.kinds import strategies
 from reference.apiserver.registry import Call, ObjectRef
 from reference.client import ApiError
+from tests.reference.apiserver.widgets import definition
 
 Object = dict[str, Any]
+
 Write = Callable[[ApiServer, str, Object, Object], Object]
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "a1", "uid": "1"}
@@ -34,8 +36,10 @@ SPECS: dict[str, tuple[Object, Object]] = {
     "nodes": ({}, {"unschedulable": True}),
     "namespaces": ({}, {"finalizers": ["example.org/other"]}),
     "servicecidrs": ({"cidrs": ["10.200.0.0/16"]}, {"cidrs": ["10.201.0.0/16"]}),
+    "customresourcedefinitions": (definition()["spec"], {"scope": "Cluster"}),
 }
-KEPT = {"pods": {"ownerReferences"}, "servicecidrs": set(METADATA)}
+NAMES = {"customresourcedefinitions": definition()["metadata"]["name"]}
+KEPT = {"pods": {"ownerReferences"}, "servicecidrs": set(METADATA), "customresourcedefinitions": set(METADATA)}
 
 
 def by_put(api: ApiServer, plural: str, live: Object, change: Object) -> Object:
@@ -57,7 +61,7 @@ def by_apply(api: ApiServer, plural: str, live: Object, change: Object) -> Objec
 
 def create(api: ApiServer, plural: str, **metadata: Any) -> Object:
     strategy = api.registry.strategy(plural)
-    obj = {"metadata": {"name": "web", **metadata}, "spec": SPECS[plural][0]}
+    obj = {"metadata": {"name": NAMES.get(plural, "web"), **metadata}, "spec": SPECS[plural][0]}
     return api.create(plural, "default" if strategy.resource.namespaced else "", obj)
 
 

@@ -26,6 +26,7 @@ def test_kinds_are_found_under_the_names_that_clients_use():
         "servicecidrs": ("networking.k8s.io/v1", ()),
         "configmaps": ("v1", ("cm",)),
         "podlocators": ("trafficdist.dev/v1alpha1", ("ploc",)),
+        "customresourcedefinitions": ("apiextensions.k8s.io/v1", ("crd", "crds")),
     }
 
 

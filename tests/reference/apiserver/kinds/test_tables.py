@@ -26,6 +26,7 @@ HEADS = {
     "servicecidrs": "Name CIDRs Age",
     "configmaps": "Name Data Age",
     "podlocators": "Name Node IPs Age",
+    "customresourcedefinitions": "Name Created_At",
 }
 
 
