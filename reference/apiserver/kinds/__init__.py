@@ -13,6 +13,7 @@ from reference.apiserver.kinds.namespaces import Namespaces
 from reference.apiserver.kinds.nodes import Nodes
 from reference.apiserver.kinds.pod_locators import PodLocators
 from reference.apiserver.kinds.pods import Pods
+from reference.apiserver.kinds.secrets import Secrets
 from reference.apiserver.kinds.service_cidrs import ServiceCIDRs
 from reference.apiserver.kinds.services import Services
 from reference.apiserver.kinds.strategy import Allocations, Column, FieldError, Resource, Scale, Strategy, View
@@ -32,6 +33,7 @@ def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[S
         Leases(),
         ServiceCIDRs(),
         ConfigMaps(),
+        Secrets(),
         PodLocators(),
         CustomResourceDefinitions(),
     )

@@ -71,3 +71,17 @@ def test_objects_can_be_selected_by_namespace(api: ApiServer) -> None:
     strategy = api.registry.strategy("services")
     assert select(strategy, "shop").matches(SERVICE)
     assert not select(strategy, "other").matches(SERVICE)
+
+
+def test_secrets_are_selected_by_type(api: ApiServer) -> None:
+    api.create("secrets", "default", {"metadata": {"name": "a"}, "stringData": {"x": "y"}})
+    api.create("secrets", "default", {"metadata": {"name": "b"}, "type": "kubernetes.io/tls", "data": {"z": "eQ=="}})
+    (other,) = api.list("secrets", fields="type!=kubernetes.io/tls")
+    assert (other["metadata"]["name"], other["type"], other["data"]) == ("a", "Opaque", {"x": "eQ=="})
+    assert [each["metadata"]["name"] for each in api.list("secrets", fields="type=kubernetes.io/tls")] == ["b"]
+
+
+@pytest.mark.parametrize("data", [{"x": "?"}, {"x": "ä"}, {"a b": "eQ=="}])
+def test_secret_with_wrong_data_is_refused(api: ApiServer, data: dict[str, str]) -> None:
+    with pytest.raises(ApiError, match="data"):
+        api.create("secrets", "default", {"metadata": {"name": "a"}, "data": data})

@@ -20,7 +20,7 @@ _GROUPS = {
     "authorization": "authorization/v1",
 }  # fmt: skip
 _KINDS = {
-    "v1": ("core", ("Namespace", "Node", "Pod", "Service", "Event", "ConfigMap")),
+    "v1": ("core", ("Namespace", "Node", "Pod", "Service", "Event", "ConfigMap", "Secret")),
     "meta.k8s.io/v1": ("meta", ("DeleteOptions",)),
     "discovery.k8s.io/v1": ("discovery", ("EndpointSlice",)),
     "events.k8s.io/v1": ("events", ("Event",)),

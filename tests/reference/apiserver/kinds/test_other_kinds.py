@@ -25,6 +25,7 @@ def test_kinds_are_found_under_the_names_that_clients_use():
         "leases": ("coordination.k8s.io/v1", ()),
         "servicecidrs": ("networking.k8s.io/v1", ()),
         "configmaps": ("v1", ("cm",)),
+        "secrets": ("v1", ()),
         "podlocators": ("trafficdist.dev/v1alpha1", ("ploc",)),
         "customresourcedefinitions": ("apiextensions.k8s.io/v1", ("crd", "crds")),
     }

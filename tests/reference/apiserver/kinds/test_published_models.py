@@ -19,6 +19,7 @@ MODELS = {
     "leases": "V1Lease",
     "servicecidrs": "V1ServiceCIDR",
     "configmaps": "V1ConfigMap",
+    "secrets": "V1Secret",
     "customresourcedefinitions": "V1CustomResourceDefinition",
 }
 

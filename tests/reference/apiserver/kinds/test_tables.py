@@ -25,6 +25,7 @@ HEADS = {
     "leases": "Name Holder Age",
     "servicecidrs": "Name CIDRs Age",
     "configmaps": "Name Data Age",
+    "secrets": "Name Type Data Age",
     "podlocators": "Name Node IPs Age",
     "customresourcedefinitions": "Name Created_At",
 }
