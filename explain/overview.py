@@ -70,6 +70,7 @@ class Overview:
     def total(self) -> str:
         asking = [each for each in self.rows if each.asks]
         unmet, failing = sum(each.wanting for each in asking), len(self.rows) - len(asking)
+        fail = ", of which " + many(failing, verbs="fails/fail") if failing else ""
         of = " that EndpointSlices name (nodes were not read)"
         if self.nodes is not None:
             pairs = sum(each.missed for each in asking if each.wanting)
@@ -77,7 +78,7 @@ class Overview:
         return (
             f"{unmet} of {many(len(asking), 'Service', 'that requests/that request')} topology "
             f"{'does' if unmet == 1 else 'do'} not get it on all nodes{of}; "
-            f"Services without a preference: {self.silent}{f', of which {failing} fail' if failing else ''}"
+            f"Services without a preference: {self.silent}{fail}"
         )
 
 
