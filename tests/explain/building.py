@@ -142,7 +142,7 @@ def owned(name: str, place: str, by: str = "ReplicaSet/web-7f", **spec: Any) -> 
     kind, _, owner = by.partition("/")
     made = pod(name, place, app="web", **({"pod-template-hash": "7f"} if kind == "ReplicaSet" else {}))
     made["metadata"]["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": "1"}]
-    made["spec"] |= spec
+    made["spec"] |= copy.deepcopy(spec)
     return made
 
 
