@@ -5,6 +5,7 @@ Each state of a generated life is a cluster: a Service with two ports, its slice
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -124,7 +125,7 @@ def _changed(each: Object, drawn: random.Random) -> Object:
 
 def _twice(slices: Sequence[Object], drawn: random.Random) -> Iterator[Object]:
     """Yield a slice with an endpoint that another slice has, as while a controller moves it."""
-    for each in slices[:1]:
+    for each in copy.deepcopy(list(slices[:1])):
         if each["endpoints"] and drawn.random() < 0.3:
             bare = {key: value for key, value in each["endpoints"][0].items() if key != "hints" or drawn.random() < 0.5}
             yield {**each, "metadata": {**each["metadata"], "name": "web-twice"}, "endpoints": [bare]}
