@@ -186,6 +186,11 @@ class Cluster:
     def zones(self) -> ZoneTable:
         return ZoneTable(self.features, {each["metadata"]["name"]: each for each in self.objects.nodes})
 
+    def zone(self, endpoint: Object) -> str:
+        """Return the zone of an endpoint: that of its node, or that of its slice if the node has none or is unknown."""
+        node = self.nodes.get(endpoint.get("nodeName") or "")
+        return (node.zone if node else "") or str(endpoint.get("zone") or "")
+
     @cached_property
     def names_of_zones(self) -> Sequence[str]:
         return sorted({each.zone for each in self.nodes.values()} - {""})

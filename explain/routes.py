@@ -44,7 +44,8 @@ class Route:
 
     With `clients` "external", they are those for clients outside the cluster under externalTrafficPolicy Local. `tier`
     is "node", "zone", "anywhere", "local", "keys", "nowhere", or "excluded" by health checks. `targets` are addresses
-    and ports. `crossing` is the number of endpoints in another or an unknown zone (if the node has no zone, all).
+    and ports. `crossing` is the number of endpoints on other nodes that are in another or an unknown zone. A node
+    without a zone has all of them there.
     """
 
     nodes: tuple[str, ...]
@@ -135,7 +136,7 @@ def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tu
 
 
 def _matter(service: Object, slices: Iterable[Object], wish: Wish, cluster: Cluster) -> AbstractSet[str]:
-    """Return the nodes whose decision depends on the node itself (a policy, node hints, or topology keys)."""
+    """Return the nodes whose routes depend on the node itself (a policy, node hints, topology keys, or no zone)."""
     spec = service["spec"]
     if topology_keys(service):
         return cluster.nodes.keys()
@@ -144,7 +145,8 @@ def _matter(service: Object, slices: Iterable[Object], wish: Wish, cluster: Clus
     named = {hint["name"] for each in endpoints for hint in (each.get("hints") or {}).get("forNodes") or ()}
     if local or wish == "node":
         named |= {each["nodeName"] for each in endpoints if each.get("nodeName")}
-    return named
+    hosts = (cluster.nodes.get(each.get("nodeName") or "") for each in endpoints)
+    return named | {each.name for each in hosts if each and not each.zone}  # only their own endpoints are near
 
 
 def _alike(cluster: Cluster, apart: AbstractSet[str]) -> list[list[str]]:
@@ -167,7 +169,7 @@ def _labels(service: Object, cluster: Cluster) -> NodeLabels | None:
 def _ports(
     service: Object, slices: Iterable[Object], cluster: Cluster, version: tuple[int, int], labels: NodeLabels | None
 ) -> dict[tuple[ServicePort, Family], tuple[list[Endpoint], dict[str, str]]]:
-    """Return the endpoints for each port, with the zones that the slices of this port have, by address."""
+    """Return the endpoints for each port, with their zones by address."""
     behaviour = cluster.behaviour(version)
     of_endpoint: Callable[[Mapping[str, Any]], Labels] | None = None
     if labels is not None and behaviour.topology_keys:
@@ -182,9 +184,7 @@ def _ports(
                 if each.family == family:
                     of_port = each.endpoints((port.port_name, port.protocol), of_endpoint)
                     endpoints += of_port
-                    zones |= {
-                        one.address: str(raw.get("zone") or "") for one, raw in zip(of_port, each.raw, strict=False)
-                    }
+                    zones |= {one.address: cluster.zone(raw) for one, raw in zip(of_port, each.raw, strict=False)}
             found[port, family] = endpoints, zones
     return found
 
@@ -199,7 +199,8 @@ def _route(node: Node, port: ServicePort, family: Family, decision: Decision, zo
     if not isinstance(action, Forward):
         because = describe(action).replace(f"node {node.name}", "the node")
         return Route((), node.zone, name, family, "nowhere", (), 0, because)
-    crossing = sum(not node.zone or zones.get(each.address) != node.zone for each in action.endpoints)
+    others = [each for each in action.endpoints if each.node != node.name]
+    crossing = sum(not node.zone or zones.get(each.address) != node.zone for each in others)
     tier = "local" if action.local else TIERS[decision.mode]
     because = action.reason if action.local or decision.mode else decision.hints
     because = because.replace(f"node {node.name}", "the node")

@@ -153,10 +153,11 @@ def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
         yield wrong
     failing, crossing, unmet = set(), set(), set()
     for each in routes:
-        there, used = _endpoints(service, slices, each), set(each["endpoints"])
+        there, used = _endpoints(service, slices, each, zones), set(each["endpoints"])
         if not used <= there.keys():
             yield f"{each['nodes']} use endpoints that are not there or not ready: {used}"
-        elsewhere = sum(not each["zone"] or there.get(one) != each["zone"] for one in used)
+        others = used - {one for one, node in _nodes(service, slices, each).items() if node in each["nodes"]}
+        elsewhere = sum(not each["zone"] or there.get(one) != each["zone"] for one in others)
         if elsewhere != each["elsewhere"]:
             yield f"{each['nodes']}: {each['elsewhere']} elsewhere, but {elsewhere} of {used}"
         if (each["uses"] in {"nowhere", "excluded"}) != (not used):
@@ -235,8 +236,10 @@ def _of_route(service: Object, slices: Sequence[Object], route: Mapping[str, obj
             yield from one["endpoints"]
 
 
-def _endpoints(service: Object, slices: Sequence[Object], route: Mapping[str, object]) -> dict[str, str]:
-    """Return the zones of the endpoints that a node may use, by address.
+def _endpoints(
+    service: Object, slices: Sequence[Object], route: Mapping[str, object], zones: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the zones of the endpoints that a node may use, by address. The label of a node precedes the slice.
 
     These are the ready endpoints. If none is ready, on the node itself for internalTrafficPolicy Local, they are the
     terminating endpoints that still serve.
@@ -246,7 +249,7 @@ def _endpoints(service: Object, slices: Sequence[Object], route: Mapping[str, ob
     policy = {"internal": service["spec"].get("internalTrafficPolicy"), "external": "Local"}
     local = policy.get(str(route["clients"])) == "Local"
     for each in _of_route(service, slices, route):
-        conditions, zone = each["conditions"], each.get("zone", "")
+        conditions, zone = each["conditions"], zones.get(each.get("nodeName", "")) or each.get("zone", "")
         if local and [each["nodeName"]] != route["nodes"]:
             continue
         address = str(ipaddress.ip_address(each["addresses"][0]))
@@ -259,7 +262,7 @@ def _endpoints(service: Object, slices: Sequence[Object], route: Mapping[str, ob
 
 def _is_avoided(service: Object, route: Mapping[str, object], slices: Sequence[Object]) -> bool:
     """Return whether the health checks of a load balancer keep external clients from the nodes of a route."""
-    elsewhere = _endpoints(service, slices, {**route, "clients": "any"})
+    elsewhere = _endpoints(service, slices, {**route, "clients": "any"}, {})
     return route["clients"] == "external" and service["spec"]["type"] == "LoadBalancer" and bool(elsewhere)
 
 
