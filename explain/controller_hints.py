@@ -43,19 +43,18 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
     """Yield endpoints whose node now has another zone, while the slice still has the old zone."""
     nodes = case.cluster.nodes
-    former = [
-        each
-        for each, _ in ready
-        if each.get("zone") and (node := nodes.get(str(each.get("nodeName")))) and node.zone not in {"", each["zone"]}
-    ]
+    former = [(each, one) for each, one in ready if each.get("zone") and case.cluster.zone(each) != each["zone"]]
     if former:
-        each = former[0]
-        node, count = each["nodeName"], many(len(former), "endpoint", "has/have")
+        each = former[0][0]
+        node, count = each["nodeName"], many(len(distinct(one for one, _ in former)), "endpoint", "has/have")
         values = {"count": count, "name": name_of(each), "zone": each["zone"], "node": node, "now": nodes[node].zone}
         late = case.cluster.late_labels.get(node)
         evidence = (*((late.said,) if late else ()), *case.evidence)
-        on = sorted({str(one["nodeName"]) for one in former})
-        yield found("endpoint-of-a-former-zone", nodes=on, evidence=evidence, remedy=case.touch, **values)
+        old, hosts = {one["zone"] for one, _ in former}, {str(one["nodeName"]) for one, _ in former}
+        on = sorted(hosts | {one.name for one in nodes.values() if one.zone in old})
+        foreign = [pair for pair in former if _manager(pair[1]) != CONTROLLER]
+        remedy = _give_hints(case, foreign) if foreign else case.touch
+        yield found("endpoint-of-a-former-zone", nodes=on, evidence=evidence, remedy=remedy, **values)
 
 
 def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequence[tuple[Object, Object]]) -> Finding:
@@ -99,13 +98,12 @@ def _give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
     unknown = []
     for each, one in endpoints:
         number = next(number for number, other in enumerate(one["endpoints"]) if other is each)
-        node = case.cluster.nodes.get(str(each.get("nodeName")))
-        zone = each.get("zone") or (node.zone if node else "")
+        zone = case.cluster.zone(each)
         if not zone:
             zone = f"ZONE_OF_{each['addresses'][0]}"
             unknown.append(zone)
         change: Object = {"zone": zone, "hints": {"forZones": [{"name": zone}]}}
-        if each.get("zone"):
+        if each.get("zone") == zone:
             del change["zone"]
         if case.wish == "node" and each.get("nodeName"):
             change["hints"]["forNodes"] = [{"name": each["nodeName"]}]
