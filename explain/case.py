@@ -12,7 +12,7 @@ from explain.routes import Route
 from explain.wish import KEYS, wish_of
 from harness.api.client import Object
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
-from reference.endpointslice.labels import SERVICE_NAME, ZONE, is_headless
+from reference.endpointslice.labels import MANAGED_BY, SERVICE_NAME, ZONE, is_headless
 from reference.objects.endpoints import is_ready, name_of
 
 _BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -145,7 +145,12 @@ class Case:
 
     def patch_slice(self, name: str, changes: Sequence[Object]) -> str:
         patch = json.dumps(changes, separators=(",", ":"))
-        return f"kubectl -n {self.namespace} patch endpointslice {name} --type=json -p '{patch}'"
+        command = f"kubectl -n {self.namespace} patch endpointslice {name} --type=json -p '{patch}'"
+        labels = next(
+            (one["metadata"].get("labels") or {} for one in self.slices if one["metadata"]["name"] == name), {}
+        )
+        rewrites = "the program that writes the slices may write them again without this change"
+        return self._does(command, rewrites if labels.get(MANAGED_BY) else "")
 
     def ask(self, value: str = "") -> str:
         """Return the command that asks for the zone (or for `value`), by the field if this release has it."""

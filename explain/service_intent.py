@@ -173,7 +173,8 @@ def lacking(case: Case, question: Question) -> Iterator[Finding]:
         return
     for port in question.ports:
         label = f"{port_name(port)} {question.family}"
-        yield replace(_lacking_port(case, port, of_family), ports=(label,))
+        with_endpoints = [one for one in of_family if one.get("endpoints")]
+        yield replace(_lacking_port(case, port, with_endpoints), ports=(label,))
 
 
 def _lacking_family(case: Case, family: str, others: Sequence[str], there: str) -> Finding:
@@ -205,20 +206,21 @@ def _lacking_port(case: Case, port: Object, slices: Sequence[Object]) -> Finding
     if any((each.get("name") or "") == name for each in there):
         return found("protocol-without-endpoints", protocol=protocol, **values)
     ours = {each.get("name") or "" for each in case.spec["ports"]}
-    for one in slices if not case.spec.get("selector") else ():
+    if case.spec.get("selector"):
+        return found("port-without-endpoints", patch=case.log, **values)
+    renames = {}
+    for one in slices:
         for number, each in enumerate(one.get("ports") or ()):
             if (each.get("protocol") or "TCP") == protocol and (each.get("name") or "") not in ours:
-                patch = [{"op": "add", "path": f"/ports/{number}/name", "value": name}]
-                rename = case.patch_slice(one["metadata"]["name"], patch)
-                return found("port-name-differs", patch=rename, **values)
-    if not case.spec.get("selector") and slices:
-        new = slice_port(port)
-        change: Object = (
-            {"path": "/ports/-", "value": new} if slices[0].get("ports") else {"path": "/ports", "value": [new]}
-        )
-        add = case.patch_slice(slices[0]["metadata"]["name"], [{"op": "add", **change}])
-        return found("port-without-endpoints", patch=add, **values)
-    return found("port-without-endpoints", patch=case.log, **values)
+                renames[one["metadata"]["name"]] = [{"op": "add", "path": f"/ports/{number}/name", "value": name}]
+    if renames:
+        patch = "; ".join(case.patch_slice(of_slice, changes) for of_slice, changes in renames.items())
+        return found("port-name-differs", patch=patch, **values)
+    new, commands = slice_port(port), []
+    for one in slices:
+        change: Object = {"path": "/ports/-", "value": new} if one.get("ports") else {"path": "/ports", "value": [new]}
+        commands.append(case.patch_slice(one["metadata"]["name"], [{"op": "add", **change}]))
+    return found("port-without-endpoints", patch="; ".join(commands), **values)
 
 
 def _container_ports(case: Case) -> set[str]:
