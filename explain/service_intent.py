@@ -269,14 +269,26 @@ def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
     if case.spec.get("externalTrafficPolicy") != "Local":
         yield from () if isinstance(case.decided_by, NoHints) else [found("external-clients")]
         return
-    if dropped := nodes_of(outside, lambda each: each.fails and "Local" in each.because):
-        values = {"usable": listed(nodes_of(outside, lambda each: bool(each.targets)))}
-        values |= {"lost": many(dropped, "", "has no endpoint, and does/have no endpoint, and do")}
-        patch = case.patch({"externalTrafficPolicy": "Cluster"})
-        silent = found("external-clients-dropped", nodes=dropped, patch=patch, **values)
-        yield replace(silent, ports=tuple({each.label: None for each in outside}))
-    else:
+    dropped: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    known = sorted({each.family for each in outside})
+    for family in known:
+        of_family = [each for each in outside if each.family == family]
+        if lost := nodes_of(of_family, lambda each: each.fails and "Local" in each.because):
+            usable = sorted({*nodes_of(of_family, lambda each: bool(each.targets))} - {*lost})
+            dropped.setdefault((lost, tuple(usable)), []).append(family)
+    for (without, others), families in dropped.items():
+        each_lost = _dropped(case, without, others, [each for each in outside if each.family in families])
+        yield each_lost if families == known else replace(each_lost, says=f"{listed(families)}: {each_lost.says}")
+    if not dropped:
         excluded = nodes_of(outside, lambda each: each.tier == "excluded")
-        lost = f"; its health checks exclude {listed(excluded)}, without an endpoint" if excluded else ""
+        checked = f"; its health checks exclude {listed(excluded)}, without an endpoint" if excluded else ""
         enter = "their load balancer sends them" if case.spec.get("type") == "LoadBalancer" else "they enter"
-        yield found("external-policy-local", nodes=excluded, lost=lost, enter=enter)
+        yield found("external-policy-local", nodes=excluded, lost=checked, enter=enter)
+
+
+def _dropped(case: Case, lost: Sequence[str], usable: Sequence[str], outside: Sequence[Route]) -> Finding:
+    patch = case.patch({"externalTrafficPolicy": "Cluster"})
+    instead = f"let these clients use nodes with an endpoint ({listed(usable)}), or run" if usable else "run"
+    said = many(lost, "", "has no endpoint, and does/have no endpoint, and do")
+    silent = found("external-clients-dropped", nodes=lost, patch=patch, instead=instead, lost=said)
+    return replace(silent, ports=tuple({each.label: None for each in outside}))
