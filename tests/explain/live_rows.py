@@ -167,7 +167,9 @@ def _new_proxies(shop: Shop) -> None:
 def _ill_proxy(shop: Shop) -> None:
     shop.serve(on=EACH_ZONE)
     image, status = "registry.k8s.io/kube-proxy:v1.37.0", {"conditions": [{"type": "Ready", "status": "False"}]}
-    shop.run_component("kube-proxy-a1", "a1", image, {"k8s-app": "kube-proxy"}, **status)
+    for node in ("a1", "a2", "b1", "b2", "c1"):
+        ill = status if node == "a1" else {}
+        shop.run_component(f"kube-proxy-{node}", node, image, {"k8s-app": "kube-proxy"}, **ill)
 
 
 def _ready_proxy(shop: Shop) -> None:
