@@ -49,12 +49,12 @@ def missing(names: Iterable[str]) -> dict[str, str]:
     Raises `UnavailableError` if no netns can be created.
     """
     wanted = tuple(names)
-    programs = {each: _absent(each.removeprefix(PROGRAM)) for each in wanted if each.startswith(PROGRAM)}
+    programs = {each: absent(each.removeprefix(PROGRAM)) for each in wanted if each.startswith(PROGRAM)}
     found = {**programs, **_missing(tuple(each for each in wanted if each not in programs))}
     return {each: found[each] for each in wanted if found.get(each)}
 
 
-def _absent(program: str) -> str:
+def absent(program: str) -> str:
     """Return the reason and remedy if a program is not installed, or ""."""
     if shutil.which(program, path=search_path()) is not None:
         return ""

@@ -9,14 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import re
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.binaries import Version, find_entry
-from harness.checks.program_requirements import PACKAGES
+from harness.checks.program_requirements import absent
 from harness.control_planes.control_plane import ControlPlane
 from harness.errors import DistrustError, InconclusiveError, UnavailableError
 from harness.model.files import file_name
@@ -25,7 +24,6 @@ from harness.model.release import Release
 from harness.model.topology import ZONE_LABEL
 from harness.netns import http
 from harness.netns.namespace import Namespace
-from harness.netns.process import search_path
 from harness.proxies.kube_proxy_log import BarrierObjects, Follower
 from harness.proxies.proxy import rules_of
 from harness.recipes.node_processes import Connections, NodeProcesses
@@ -247,12 +245,8 @@ def require(mode: str, version: Version) -> None:
     if (version.major, version.minor) <= _EXECS_CONNTRACK:
         tools.append("conntrack")
     for tool in tools:
-        if shutil.which(tool, path=search_path()) is None:
-            package = PACKAGES.get(tool, tool)
-            raise UnavailableError(
-                f"kube-proxy {version} in mode {mode} runs `{tool}`, which is not installed: "
-                f"on Debian and Ubuntu `apt-get install {package}`"
-            )
+        if said := absent(tool):
+            raise UnavailableError(f"kube-proxy {version} in mode {mode} runs `{tool}`, which is {said}")
 
 
 def configuration(

@@ -15,6 +15,7 @@ import pytest
 from harness.backends.backend import WantedPod
 from harness.backends.netns import NetnsBackend
 from harness.binaries import Version, find_entry
+from harness.checks import program_requirements
 from harness.errors import EndedError, UnavailableError
 from harness.eventually import eventually
 from harness.guest.nodes import NodeChange
@@ -25,7 +26,6 @@ from harness.model.release import PROXY, release
 from harness.model.topology import ZONE_LABEL, grid
 from harness.model.workloads import pod_client
 from harness.probes.loop import Probe
-from harness.proxies import kube_proxy
 from harness.proxies.kube_proxy import KubeProxy, configuration, require
 from harness.proxies.kube_proxy_log import Follower
 from harness.settings.implementations import of_settings
@@ -109,7 +109,7 @@ def test_mode_nftables_is_unavailable_before_1_29() -> None:
 
 
 def test_program_that_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube_proxy, "search_path", lambda: "/nowhere")
+    monkeypatch.setattr(program_requirements, "search_path", lambda: "/nowhere")
     with pytest.raises(
         UnavailableError, match=r"runs `iptables`, which is not installed: .* `apt-get install iptables`"
     ):
