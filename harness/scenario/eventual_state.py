@@ -154,7 +154,7 @@ def expect_http_answer(
     """
     node, port = to
     address = next(iter(cluster.backend.part(Probing, nodes=[node]).node_addresses(node).values()))
-    expected: Object | str = {"code": code, **(body or {}), **(headers or {})} if code else NO_SUCCESS
+    expected = http_fields(code, body, headers)
 
     def look() -> Object | str:
         try:
@@ -171,6 +171,13 @@ def expect_http_answer(
         return {"code": answer.code, **fields, **{name: answer.headers.get(name) for name in headers or {}}}
 
     expect_eventually(cluster, f"answer to GET :{port}{path} on {node}", look, expected=expected)
+
+
+def http_fields(
+    code: int | None, body: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+) -> Object | str:
+    """Return the expected fields of an answer as they are recorded."""
+    return {"code": code, **(body or {}), **(headers or {})} if code else NO_SUCCESS
 
 
 def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:

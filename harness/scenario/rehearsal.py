@@ -29,7 +29,7 @@ from harness.model.topology import THREE_ZONES
 from harness.model.workloads import Pod
 from harness.scenario import affinity, concurrent_traffic, dns_answers, eventual_state, hints, traffic, transitions
 from harness.scenario.concurrent_traffic import Question
-from harness.scenario.eventual_state import NO_SUCCESS, metric_text
+from harness.scenario.eventual_state import metric_text
 from harness.scenario.measuring import PROMISED
 from harness.scenario.paths import names
 from harness.scenario.record import Record
@@ -362,17 +362,8 @@ class _Metrics:
         self._cluster.expect_equal(metric_text(CONTROLLER, self._node, "grown", name, labels or {}), expected=True)
 
 
-def _http_answer(
-    cluster: _Cluster,
-    _: object,
-    to: tuple[str, int],
-    path: str,
-    *,
-    code: int | None,
-    body: Mapping[str, Any] | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> None:
-    expected = {"code": code, **(body or {}), **(headers or {})} if code else NO_SUCCESS
+def _http_answer(cluster: _Cluster, _: object, to: tuple[str, int], path: str, **fields: Any) -> None:
+    expected = eventual_state.http_fields(**fields)
     cluster.expect_equal(f"answer to GET :{to[1]}{path} on {to[0]}", expected=expected)
 
 
