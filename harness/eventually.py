@@ -121,9 +121,12 @@ def _left(begin: float, at: float, limit: float) -> tuple[float, bool]:
     """Return the seconds that a wait has left at a time, and whether the programs could run for its whole limit."""
     most = MOST_IF_STOPPED if RUN_DELAY.stopped else MOST
     left, had_limit = time_left(limit, at - begin, RUN_DELAY.lost(begin, at), most)
-    if left > 0 and at - begin >= limit and RUN_DELAY.busiest(begin)[0] >= OWN_FAULT * limit:
-        left = 0.0
-    return left, had_limit
+    return 0.0 if left > 0 and is_own_fault(begin, at - begin, limit) else left, had_limit
+
+
+def is_own_fault(begin: float, passed: float, limit: float) -> bool:
+    """Return whether a wait has reached its limit, while judged programs of one room kept the machine busy."""
+    return passed >= limit and RUN_DELAY.busiest(begin)[0] >= OWN_FAULT * limit
 
 
 def could_not_run(seconds: float, begin: float) -> str:

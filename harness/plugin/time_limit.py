@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from harness.eventually import MOST, OWN_FAULT
+from harness.eventually import MOST, is_own_fault
 from harness.run_delay import RUN_DELAY, of_this_thread, time_left
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None, *
         passed = time.monotonic() - begin
         lost = max(RUN_DELAY.lost(begin), of_this_thread() - waited)  # samples are taken during waits only
         left, _ = time_left(seconds, passed, lost, most)
-        if left > 0 and (passed < seconds or RUN_DELAY.busiest(begin)[0] < OWN_FAULT * seconds):
+        if left > 0 and not is_own_fault(begin, passed, seconds):
             signal.setitimer(signal.ITIMER_REAL, max(left, SOON))  # less than a microsecond would be no alarm
             return
         heard += 1
