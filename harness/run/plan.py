@@ -157,7 +157,7 @@ def select(
     """
     known = list(requirements)
     check_ids(patterns, known)
-    check_features(features, known)
+    _check_features(features, _features_of(known))
     found = [
         each
         for each in known
@@ -176,7 +176,7 @@ def check_names(settings: Settings, requirements: Iterable[Requirement]) -> None
     known = list(requirements)
     check_ids(settings.run_test, known, "--run-test: ")
     check_ids(settings.skip_tests, known, "--skip-tests: ")
-    _check_claims(settings, {feature.name for each in known for feature in each.named})
+    _check_claims(settings, _features_of(known))
 
 
 def check_claims(settings: Settings) -> None:
@@ -204,11 +204,11 @@ def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str
             raise UsageError(f"{option}{said} ({where})")
 
 
-def check_features(names: Sequence[str], known: Sequence[Requirement], option: str = "") -> None:
-    _check_features(names, {feature.name for each in known for feature in each.named}, option)
+def _features_of(known: Iterable[Requirement]) -> set[str]:
+    return {feature.name for each in known for feature in each.named}
 
 
-def _check_features(names: Sequence[str], features: Collection[str], option: str) -> None:
+def _check_features(names: Sequence[str], features: Collection[str], option: str = "") -> None:
     features = set(features)
     if not features.issuperset(names):  # a proxy claims features of the published suite, whichever suite runs
         features.update(suite_files.features())
