@@ -12,16 +12,14 @@ from typing import Any
 import orjson
 
 from reference.apiserver import bounded_log, handlers, media, status, store
-from reference.apiserver.authz import authorization, reviews
-from reference.apiserver.authz.authorization import Attributes, attributes_of
-from reference.apiserver.authz.users import ADMIN, User, Users
+from reference.apiserver.access import ADMIN, Access, review
 from reference.apiserver.discovery import Discovery
 from reference.apiserver.handlers import Request, Response
 from reference.apiserver.http_request import HttpRequest, RequestRecord
 from reference.apiserver.pod_access import pod_location
 from reference.apiserver.registry import Registry
 from reference.apiserver.routes import Routes
-from reference.client import ApiError
+from reference.client import ApiError, Object
 from reference.features import GATES, Features, Gate
 
 LONG_BODY_BYTES = 128 * 1024
@@ -33,15 +31,15 @@ HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 
 
 class Dispatcher:
-    """Answers requests from a registry, within the permissions of each user."""
+    """Answers requests from a registry, within the permissions of their users."""
 
-    def __init__(self, registry: Registry, log: deque[RequestRecord], users: Users) -> None:
+    def __init__(self, registry: Registry, log: deque[RequestRecord], access: Access) -> None:
         """`log` receives a record of each request."""
         self._log = log
         self._registry = registry
         self._routes = Routes(registry)
         self._discovery = Discovery(registry)
-        self._users = users
+        self._access = access
         self._written: Counter[str] = Counter()  # bytes by user agent
 
     def answer(self, asked: HttpRequest) -> Response | None:
@@ -78,15 +76,14 @@ class Dispatcher:
             RequestRecord(asked.method, asked.path, asked.raw_query, asked.accept, agent, code, time.monotonic())
         )
 
-    def authenticate(self, asked: HttpRequest) -> User:
-        """Return the user of a request; None for health checks, which need no user. Raises `ApiError` (401)."""
-        return ADMIN if asked.path in HEALTH else self._users.authenticate(asked.headers.get("authorization", ""))
+    def authenticate(self, asked: HttpRequest) -> Object:
+        """Return the user of a request. Health checks need no token. Raises `ApiError` (401)."""
+        return ADMIN if asked.path in HEALTH else self._access.authenticate(asked.headers.get("authorization", ""))
 
-    def resource_request(self, asked: HttpRequest, user: User) -> Request:
+    def resource_request(self, asked: HttpRequest, user: Object) -> Request:
         """Return the request for a resource in the form that the handlers need. Raises `ApiError`: 403, 404, 406."""
         route = self._routes.find(asked.path)
-        if user is not ADMIN:
-            authorization.check(user, attributes_of(asked.method, route, watch=asked.streams))
+        self._access.check(user, asked, route)
         answer = media.negotiate(asked.accept)
         if answer is None:
             raise status.not_acceptable((media.JSON,))
@@ -108,10 +105,10 @@ class Dispatcher:
             raise status.full(store.MOST_BYTES, *(self._written.most_common(1) or [("", 0)])[0])
         if asked.method == "GET" and (found := self._discovery.find(asked.path)):
             return _json(200, found)
-        if asked.method == "POST" and (answer := reviews.review(asked, user)):
+        if asked.method == "POST" and (answer := review(self._access, asked, user)):
             return _json(201, answer)
         if asked.method == "GET" and asked.path == _METRICS:
-            authorization.check(user, Attributes(asked.method.lower(), path=asked.path))
+            self._access.check(user, asked, None)
             return Response(200, _metrics(self._registry.features), content_type=_METRICS_TYPE)
         return handlers.handle(self._registry, self.resource_request(asked, user))
 

@@ -19,9 +19,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from reference.apiserver import bounded_log, handlers, openapi, status, watch
+from reference.apiserver.access import Access
 from reference.apiserver.api import ApiServer
-from reference.apiserver.authz import authorization
-from reference.apiserver.authz.users import User, Users
 from reference.apiserver.connection import Connection, abort
 from reference.apiserver.dispatcher import Dispatcher, failure
 from reference.apiserver.handlers import Request, Response
@@ -31,7 +30,7 @@ from reference.apiserver.pod_access.kubelets import Kubelets
 from reference.apiserver.pod_access.pod_location import OpenSocket
 from reference.apiserver.pod_access.proxy import PodProxy
 from reference.apiserver.watch import Hub, Watcher, WatchQuery
-from reference.client import ApiError
+from reference.client import ApiError, Object
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _CHUNK = 64 * 1024
@@ -50,7 +49,7 @@ class HttpFrontend:
         log: deque[RequestRecord],
         bookmark_seconds: float,
         silence_seconds: float,
-        users: Users,
+        access: Access,
         open_socket: OpenSocket | None = None,
         kubelet_tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -58,7 +57,8 @@ class HttpFrontend:
         self._registry = api.registry
         self._loop = loop
         self._bookmark_seconds = bookmark_seconds
-        self.dispatcher = Dispatcher(api.registry, log, users)
+        self.dispatcher = Dispatcher(api.registry, log, access)
+        self._access = access
         self._pods = PodProxy(api.registry, open_socket)
         self._kubelets = Kubelets(api.registry, open_socket, kubelet_tls)
         self._plain: set[Connection] = set()
@@ -119,8 +119,7 @@ class HttpFrontend:
             user = self.dispatcher.authenticate(asked)
             if wanted := pod_location.wanted(asked.path):
                 self.dispatcher.record(asked)
-                for each in wanted.attributes(request.method, self._registry.features.version):
-                    authorization.check(user, each)
+                self._access.check(user, asked, wanted)
                 forward = self._pods if wanted.subresource == "proxy" else self._kubelets
                 return await forward.pass_on(request, wanted)
             asked = replace(asked, body=await self._body(request))
@@ -154,7 +153,7 @@ class HttpFrontend:
         except (web.RequestPayloadError, HttpProcessingError) as error:
             raise status.bad_request(f"couldn't read the body of the request: {error}") from None
 
-    async def _answer_later(self, request: web.BaseRequest, asked: HttpRequest, user: User) -> web.StreamResponse:
+    async def _answer_later(self, request: web.BaseRequest, asked: HttpRequest, user: Object) -> web.StreamResponse:
         if asked.path.startswith("/openapi/"):
             if request.method != "GET":
                 raise status.method_not_allowed(request.method)

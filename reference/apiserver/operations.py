@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from reference.apiserver.authz import reviews
+from reference.apiserver import access
 from reference.apiserver.kinds import Resource
 
-Body = Literal["", "object", "patch", "DeleteOptions", "Eviction", "any"] | reviews.Review
+Body = Literal["", "object", "patch", "DeleteOptions", "Eviction", "any"] | access.Review
 
 STRINGS, NUMBERS, TRUTHS = "string", "integer", "boolean"
 _NUMBERS = ("limit", "timeoutSeconds", "gracePeriodSeconds", "tailLines", "sinceSeconds", "limitBytes")
@@ -107,5 +107,5 @@ def of_server(prefixes: list[str]) -> Iterator[Operation]:
         yield Operation(path, "get", "get")
     yield Operation("/openapi/v3/api/{version}", "get", "discover")
     yield Operation("/openapi/v3/apis/{group}/{version}", "get", "discover")
-    for path, (_, kind, _) in reviews.SERVED.items():
+    for path, (_, kind) in access.SERVED.items():
         yield Operation(path, "post", "create", (), kind, 201)

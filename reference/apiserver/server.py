@@ -20,13 +20,12 @@ from typing import Any, TypeVar
 import trustme
 
 from reference.apiserver import bounded_log
+from reference.apiserver.access import bearer_of
 from reference.apiserver.api import ApiServer
-from reference.apiserver.authz.users import User, Users
 from reference.apiserver.http_frontend import HttpFrontend
 from reference.apiserver.http_request import RequestRecord
 from reference.apiserver.listening_port import LOOPBACK, ListeningPort, free_loopback
 from reference.apiserver.pod_access.pod_location import OpenSocket
-from reference.client import Object
 
 _LOGGED_REQUESTS = 10_000
 _NAMES = ("localhost", LOOPBACK, "::1", "kubernetes.default.svc")
@@ -64,7 +63,7 @@ class HttpServer:
         self._log: deque[RequestRecord] = deque(maxlen=_LOGGED_REQUESTS)
         self._open_socket: OpenSocket | None = None
         self._kubelet_tls = kubelet_tls
-        self._users = Users(self.token)
+        self.access = bearer_of(self.token)
         self._frontend: HttpFrontend | None = self._new_frontend(api)
         self._ports: list[ListeningPort] = []
 
@@ -88,14 +87,6 @@ class HttpServer:
         self._open_socket = open_socket
         if (frontend := self._frontend) is not None:
             frontend.reach_pods(open_socket)
-
-    def add_user(self, name: str, rules: Sequence[Object] = (), *, seconds: float = float("inf")) -> str:
-        """Return a token for a user with these PolicyRules. It is valid for `seconds` or until `revoke`."""
-        return self._users.add(User(name, tuple(rules)), seconds=seconds)
-
-    def revoke(self, token: str) -> None:
-        """Invalidate a token from `add_user`: requests with the token receive 401."""
-        self._users.revoke(token)
 
     def replace(self, api: ApiServer | None) -> None:
         """Serve `api` from now on, on the same ports and with the same certificate and token. None stops serving.
@@ -160,7 +151,7 @@ class HttpServer:
             log=self._log,
             bookmark_seconds=self._bookmark_seconds,
             silence_seconds=self._silence_seconds,
-            users=self._users,
+            access=self.access,
             open_socket=self._open_socket,
             kubelet_tls=self._kubelet_tls,
         )

@@ -34,6 +34,7 @@ from harness.settings.implementations import of_settings
 from harness.settings.options import resolve
 from reference.apiserver.server import HttpServer
 from tests.harness.guest.snapshot import differences, snapshot
+from tests.reference.limited_users import add_user
 
 TRAFFICDIST = str(Path(sys.executable).with_name("trafficdist"))
 BY_EMULATOR = ("--image-registry", REGISTRY)
@@ -276,7 +277,7 @@ def test_the_permissions_of_a_probe_suffice_and_each_is_needed(
 ) -> None:
     rules = [each.as_rbac() for each in PERMISSIONS if lacking not in each.resources or not lacking]
     server: HttpServer = backend.control_plane._server  # type: ignore[attr-defined]
-    token = server.add_user(f"bob-without-{lacking or 'nothing'}", [*rules, *READING])
+    token = add_user(server, f"bob-without-{lacking or 'nothing'}", [*rules, *READING])
     kubeconfig.write_text(yaml.safe_dump(server.kubeconfig(token=token)))
     result = explain("shop/web", "--probe")
     assert (result.exit_code, f"{lacking}" in result.output) == (12 if lacking else 0, True), result.output

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reference.apiserver import status
-from reference.apiserver.authz.authorization import Attributes
 from reference.apiserver.registry import Registry
 from reference.client import ApiError, Object
 
@@ -21,9 +20,6 @@ OpenSocket = Callable[[int, int], socket.socket]
 """Creates a socket of a family and a type inside the cluster's network."""
 
 _PATH = re.compile(r"/api/v1/namespaces/([^/]+)/pods/([^/]+)/(proxy|log|exec|portforward)(/.*)?", re.DOTALL)
-_VERBS = {"HEAD": "get", "POST": "create", "PUT": "update"}  # the others are called as the method is
-_CREATED = frozenset({"exec", "portforward"})
-_CREATE_SINCE = (1, 35)  # AuthorizePodWebsocketUpgradeCreatePermission: a WebSocket is a GET, and needs this verb too
 _SCHEMES = frozenset({"", "http", "https"})
 
 
@@ -35,13 +31,6 @@ class Wanted:
     identifier: str
     subresource: str
     path: str
-
-    def attributes(self, method: str, version: tuple[int, int]) -> list[Attributes]:
-        """Return all request attributes for which the user needs permission."""
-        verbs = [_VERBS.get(method, method.lower())]
-        if self.subresource in _CREATED and verbs == ["get"] and version >= _CREATE_SINCE:
-            verbs.append("create")
-        return [Attributes(verb, "", "pods", self.subresource, self.namespace, self.identifier) for verb in verbs]
 
     def split(self) -> tuple[str, str, str]:
         """Return the scheme, name and port. Raises `ApiError` (400)."""

@@ -34,6 +34,7 @@ from harness.settings.options import resolve
 from reference.apiserver.api import ApiServer
 from reference.apiserver.server import HttpServer
 from reference.features import Features
+from tests.reference.limited_users import add_user
 
 Examine = Callable[..., dict[str, list[Finding]]]
 
@@ -176,7 +177,7 @@ def test_every_finding_states_its_cost(examine: Examine, server: HttpServer, api
     api.delete("nodes", "", "n-5")
     limited = server.kubeconfig()
     granted = [rule.as_rbac() for rule in RULES if rule.resources != ("daemonsets",)]
-    limited["users"][0]["user"] = {"token": server.add_user("bob", granted)}
+    limited["users"][0]["user"] = {"token": add_user(server, "bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))
     lacks = [each for found in examine().values() for each in found if each.state is State.LACKS]
     assert {each.name for each in lacks} == {"abilities", "permissions", "zones and nodes"}
@@ -186,7 +187,7 @@ def test_every_finding_states_its_cost(examine: Examine, server: HttpServer, api
 def test_missing_permissions_are_listed(examine: Examine, server: HttpServer, kubeconfig: Path) -> None:
     granted = [rule.as_rbac() for rule in RULES if rule.resources not in (("pods",), ("daemonsets",))]
     limited = server.kubeconfig()
-    limited["users"][0]["user"] = {"token": server.add_user("bob", granted)}
+    limited["users"][0]["user"] = {"token": add_user(server, "bob", granted)}
     kubeconfig.write_text(yaml.safe_dump(limited))
     states = {each.found.split(" (")[0]: each.state for each in examine()["permissions"]}
     assert states["may not get daemonsets.apps, list daemonsets.apps"] is State.LACKS

@@ -12,11 +12,12 @@ from harness.guest.labels import NAMESPACE, run_labels
 from harness.guest.lease import cleanup, hold
 from harness.guest.permissions import DISRUPTIVE, RULES, Rule, denied
 from reference.apiserver.server import HttpServer
+from tests.reference.limited_users import add_user
 
 
 def as_user(server: HttpServer, rules: list[dict[str, Any]]) -> Api:
     kubeconfig = server.kubeconfig()
-    kubeconfig["users"][0]["user"] = {"token": server.add_user("bob", rules)}
+    kubeconfig["users"][0]["user"] = {"token": add_user(server, "bob", rules)}
     return Api(kubeconfig, timeout=5)
 
 

@@ -10,6 +10,7 @@ from reference.apiserver import ApiServer
 from reference.apiserver.kinds import Resource, Strategy
 from reference.apiserver.server import HttpServer
 from reference.features import Features
+from tests.reference.limited_users import add_user
 
 Http = Callable[..., tuple[int, Any]]
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
@@ -139,6 +140,6 @@ def test_metrics_show_feature_gates(
 
 
 def test_metrics_require_the_token(server: HttpServer, http: Any) -> None:
-    token = server.add_user("guest")
+    token = add_user(server, "guest")
     code, status = http("GET", "/metrics", Authorization=f"Bearer {token}")
     assert (code, status["message"]) == (403, 'forbidden: User "guest" cannot get path "/metrics"')

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reference.apiserver import ApiServer
-from reference.apiserver.authz.users import User, Users
+from reference.apiserver.access import bearer_of
 from reference.apiserver.dispatcher import Dispatcher
 from reference.apiserver.handlers import Response
 from reference.apiserver.http_request import HttpRequest
@@ -26,6 +26,7 @@ from reference.endpointslice.index import ClusterIndex
 from reference.pod_locator.index import Locations
 from tests.reference.apiserver.hostile import SOUND, Sent, requests
 from tests.reference.endpointslice.live import Live
+from tests.reference.limited_users import Users
 
 FORMS = (
     "application/json",
@@ -43,8 +44,8 @@ class Asking:
 
     def __init__(self) -> None:
         self.api = ApiServer()
-        self.users = Users("token")
-        self._answers = Dispatcher(self.api.registry, deque(maxlen=1), self.users)
+        self.access = bearer_of("token")
+        self._answers = Dispatcher(self.api.registry, deque(maxlen=1), self.access)
 
     def __call__(self, sent: Sent, *, accept: str = "", token: str = "token") -> Response:
         headers = {"authorization": f"Bearer {token}", "content-type": sent.content_type, "accept": accept}
@@ -169,7 +170,7 @@ def test_yaml_that_expands_is_refused_immediately(sent: Sent, code: int, said: s
 
 def test_forbidden_write_is_refused_before_its_body_is_read() -> None:
     asking = Asking()
-    token = asking.users.add(User("nobody"))
+    token = Users(asking.access).add("nobody")
     assert asking(Sent("POST", CONFIG_MAPS, b"{", YAML), token=token).code == 403
 
 

@@ -15,6 +15,7 @@ import yaml
 
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
+from tests.reference.limited_users import add_user
 
 KUBECTL = shutil.which(os.environ.get("KUBECTL", "kubectl"))
 
@@ -248,7 +249,7 @@ def test_commands_that_write_protobuf_are_understood(kubectl: Kubectl, api: ApiS
 def test_limited_user_sees_the_missing_permission(
     kubectl: Kubectl, server: HttpServer, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    token = server.add_user("guest", [{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}])
+    token = add_user(server, "guest", [{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}])
     guest = tmp_path / "guest"
     guest.write_text(yaml.safe_dump(server.kubeconfig(token=token)))
     environment["KUBECONFIG"] = str(guest)

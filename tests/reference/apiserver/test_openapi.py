@@ -10,7 +10,7 @@ from openapi_spec_validator import validate
 
 import reference.apiserver
 from harness.api.client import Api
-from reference.apiserver.authz.reviews import SERVED
+from reference.apiserver.access import SERVED
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")  # HEAD has no verb
 SUBRESOURCES = (

@@ -23,6 +23,7 @@ from harness.control_planes.control_plane import KubeletTrust
 from harness.eventually import eventually
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
+from tests.reference.limited_users import add_user
 
 PATH = "/api/v1/namespaces/default/pods"
 
@@ -151,7 +152,7 @@ def test_another_server_at_its_address_is_not_trusted(api: ApiServer, kubelet: A
 
 def test_forbidden_log_request_is_refused(get: Callable[..., Any], server: HttpServer) -> None:
     rules = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "pods/exec"]}
-    token = server.add_user("guest", [rules])
+    token = add_user(server, "guest", [rules])
     code, said = get("/p/log", token)
     assert (code, 'cannot get resource "pods/log"' in said) == (403, True)
     code, said = get("/p/exec?command=true", token)

@@ -21,6 +21,7 @@ from kubernetes import client, config, stream
 
 from reference.apiserver.server import HttpServer
 from tests.ports import closed_port
+from tests.reference.limited_users import add_user
 
 PROTOCOL = "v4.channel.k8s.io"
 BY_WEBSOCKET, BY_SPDY = "true", "false"  # KUBECTL_PORT_FORWARD_WEBSOCKETS
@@ -139,7 +140,7 @@ def test_forbidden_forward_request_is_refused(
     server: HttpServer, rights: tuple[str, ...], code: int, said: str
 ) -> None:
     rule = {"verbs": list(rights), "apiGroups": [""], "resources": ["pods/portforward"]}
-    headers = {"Authorization": f"Bearer {server.add_user('guest', [rule])}"}
+    headers = {"Authorization": f"Bearer {add_user(server, 'guest', [rule])}"}
     tls = ssl.create_default_context(cadata=server.ca_pem)
     with closing(HTTPSConnection(urlsplit(server.url).netloc, context=tls, timeout=20)) as connection:
         connection.request("GET", "/api/v1/namespaces/default/pods/p/portforward?ports=80", headers=headers)

@@ -44,6 +44,7 @@ from reference.client import Object
 from reference.features import Features
 from tests.harness.backends.any_cluster.conftest import RUN_ID, Replaceable
 from tests.harness.backends.any_cluster.guest_runs import EVERYTHING, Host
+from tests.reference.limited_users import add_user, revoke
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +160,7 @@ def test_kubelet_gets_time_to_reconnect_to_a_replaced_api_server(host: Host, mon
 
 
 def test_missing_permission_for_pods_is_reported_before_the_run(host: Host) -> None:
-    token = host.server.add_user("alice", [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)])
+    token = add_user(host.server, "alice", [rule.as_rbac() for rule in RULES if rule.resources != ("pods",)])
     settings = resolve({"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token))})
     with pytest.raises(UnavailableError, match=r"user alice may not create pods.*apply deploy/rbac\.yaml"):
         Session(settings, print).start()
@@ -167,7 +168,7 @@ def test_missing_permission_for_pods_is_reported_before_the_run(host: Host) -> N
 
 
 def test_missing_permission_for_nodes_is_reported_before_a_disruptive_run(host: Host) -> None:
-    token = host.server.add_user("alice", [rule.as_rbac() for rule in RULES])
+    token = add_user(host.server, "alice", [rule.as_rbac() for rule in RULES])
     given = {"backend": "kubeconfig", "kubeconfig": str(host.kubeconfig(token)), "allow-disruptive": True}
     said = r"user alice may not .*patch nodes.*apply deploy/rbac\.yaml"
     with contextlib.closing(Session(resolve(given), print)) as session, pytest.raises(UnavailableError, match=said):
@@ -175,8 +176,8 @@ def test_missing_permission_for_nodes_is_reported_before_a_disruptive_run(host: 
 
 
 def test_credentials_that_expire_end_the_run(host: Host) -> None:
-    token = host.server.add_user("alice", EVERYTHING)
-    ran = host.run(token=token, meanwhile=lambda _: host.server.revoke(token))
+    token = add_user(host.server, "alice", EVERYTHING)
+    ran = host.run(token=token, meanwhile=lambda _: revoke(host.server, token))
     assert (ran.code, ran.verdicts) == (12, ["inconclusive"]), ran.text
     assert "the API server does not accept the credentials (401 Unauthorized): log in again" in ran.text
     assert "then run `trafficdist cleanup`" in ran.text

@@ -9,6 +9,7 @@ import pytest
 
 from reference.apiserver import ApiServer
 from reference.apiserver.server import HttpServer
+from tests.reference.limited_users import add_user, revoke
 
 Http = Callable[..., tuple[int, Any]]
 PODS = "/api/v1/namespaces/shop/pods"
@@ -49,13 +50,13 @@ def shop(api: ApiServer) -> None:
 def test_forbidden_request_names_verb_and_resource(
     http: Http, server: HttpServer, request_line: str, named: str, said: str
 ) -> None:
-    token = server.add_user("guest")
+    token = add_user(server, "guest")
     answer = ask(http, token, *request_line.split(" "))
     assert answer == (403, f'{named} is forbidden: User "guest" cannot {said}')
 
 
 def test_rules_of_a_user_apply_in_every_namespace(http: Http, server: HttpServer) -> None:
-    token = server.add_user("guest", [READ_PODS])
+    token = add_user(server, "guest", [READ_PODS])
     assert ask(http, token, "GET", PODS)[0] == ask(http, token, "GET", "/api/v1/pods")[0] == 200
     assert ask(http, token, "DELETE", f"{PODS}/p")[0] == 403
 
@@ -74,25 +75,25 @@ def test_rules_of_a_user_apply_in_every_namespace(http: Http, server: HttpServer
 def test_rule_covers_subresources_that_it_names(
     http: Http, server: HttpServer, rule: dict[str, Any], allowed: bool
 ) -> None:
-    token = server.add_user("guest", [rule])
+    token = add_user(server, "guest", [rule])
     assert (ask(http, token, "GET", f"{PODS}/p:80/proxy/")[0] != 403) is allowed
 
 
 def test_token_expires(http: Http, server: HttpServer) -> None:
-    revoked, old = server.add_user("guest", [READ_PODS]), server.add_user("guest", [READ_PODS], seconds=0)
-    server.revoke(revoked)
+    revoked, old = add_user(server, "guest", [READ_PODS]), add_user(server, "guest", [READ_PODS], seconds=0)
+    revoke(server, revoked)
     assert ask(http, revoked, "GET", PODS) == ask(http, old, "GET", PODS) == (401, "Unauthorized")
 
 
 def test_users_survive_replacement_of_the_server(http: Http, api: ApiServer, server: HttpServer) -> None:
-    token = server.add_user("guest", [READ_PODS])
+    token = add_user(server, "guest", [READ_PODS])
     server.replace(ApiServer(predecessor=api))
     assert ask(http, token, "GET", PODS)[0] == 200
 
 
 @pytest.mark.parametrize(("verb", "allowed"), [("list", True), ("create", False)])
 def test_access_review_reports_permissions(http: Http, server: HttpServer, verb: str, allowed: bool) -> None:
-    token = server.add_user("guest", [READ_PODS])
+    token = add_user(server, "guest", [READ_PODS])
     spec: dict[str, Any] = {"resourceAttributes": {"verb": verb, "resource": "pods", "namespace": "shop"}}
     _, review = http("POST", f"{AS}selfsubjectaccessreviews", {"spec": spec}, Authorization=f"Bearer {token}")
     assert review["status"]["allowed"] is allowed
@@ -103,7 +104,7 @@ def test_review_in_protobuf_is_read(http: Http, server: HttpServer) -> None:
     attributes = field(1, b"shop") + field(2, b"create") + field(5, b"pods")
     kind = field(1, b"authorization.k8s.io/v1") + field(2, b"SelfSubjectAccessReview")
     body = b"k8s\0" + field(1, kind) + field(2, field(2, field(1, attributes)))
-    token = server.add_user("guest")
+    token = add_user(server, "guest")
     headers = {"Authorization": f"Bearer {token}", "Content_Type": "application/vnd.kubernetes.protobuf"}
     code, answer = http("POST", f"{AS}selfsubjectaccessreviews", body, **headers)
     assert (code, answer["status"]["allowed"]) == (201, False)
@@ -111,7 +112,7 @@ def test_review_in_protobuf_is_read(http: Http, server: HttpServer) -> None:
 
 
 def test_every_user_may_use_discovery_and_self_reviews(http: Http, server: HttpServer) -> None:
-    token = server.add_user("guest")
+    token = add_user(server, "guest")
     assert ask(http, token, "GET", "/version")[0] == ask(http, token, "GET", "/api/v1")[0] == 200
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     review = http("POST", path, {}, Authorization=f"Bearer {token}")[1]
