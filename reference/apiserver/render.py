@@ -95,7 +95,7 @@ class Renderer:
         return {**self._meta_type("PartialObjectMetadata"), "metadata": obj["metadata"]}
 
     def _table(self, objects: list[Object], metadata: Object) -> Object:
-        columns = self.route.strategy.table()
+        columns = self.route.strategy.table
         include = self._included()
         return {
             **self._meta_type("Table"),

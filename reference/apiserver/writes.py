@@ -78,7 +78,7 @@ def update(registry: Registry, resource: str, namespace: str, obj: Object, call:
             managed_fields.track(obj, old.object, call.manager, strategy.list_rules())
         _refuse(strategy, obj, strategy.validate_update(obj, old.object, registry.features))
         call.warnings += strategy.warnings(obj, registry.features)
-        if strategy.has_generation(registry.features) and strategy.spec_changed(obj, old.object):
+        if registry.features.at_least(strategy.generation_since) and strategy.spec_changed(obj, old.object):
             obj["metadata"]["generation"] = (old.object["metadata"].get("generation") or 0) + 1
         return _replace(registry, strategy, obj, old, call)
 
@@ -163,7 +163,7 @@ def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any], call
         meta.pop("managedFields", None)
     meta["uid"] = str(uuid.uuid4())
     meta["creationTimestamp"] = timestamp()
-    if strategy.has_generation(registry.features):
+    if registry.features.at_least(strategy.generation_since):
         meta["generation"] = 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from reference.apiserver.kinds import columns, errors
 from reference.apiserver.kinds.columns import Column
@@ -21,11 +22,17 @@ _KEY_RULE = (
 )
 
 
+ENTRIES = columns.number(
+    "Data", "Number of entries.", lambda obj: len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
+)
+
+
 class ConfigMaps(Strategy):
     """ConfigMaps."""
 
     resource = Resource("", "v1", "ConfigMap", "configmaps", "configmap", ("cm",))
     shape = of_object(data=STRING_MAP, binaryData=STRING_MAP, immutable=BOOLEAN)
+    table: Sequence[Column] = (columns.NAME, ENTRIES, columns.AGE)
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         found, size = super().validate(obj, features), 0
@@ -45,9 +52,3 @@ class ConfigMaps(Strategy):
             changed = [name for name in ("immutable", "data", "binaryData") if new.get(name) != old.get(name)]
             found += [errors.forbidden(name, said) for name in changed]
         return found
-
-    def table(self) -> list[Column]:
-        def entries(obj: Object) -> int:
-            return len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
-
-        return [columns.NAME, columns.number("Data", "Number of entries.", entries), columns.AGE]

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reference.apiserver.kinds import columns, errors, json_paths, names, schema_rules
-from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import ANY, BOOLEAN, CONDITION, INTEGER, OTHERS, STRING, Shape, of_object
 from reference.apiserver.kinds.strategy import ALL_BUT_STATUS, NEWEST, Resource, Strategy
@@ -68,6 +67,11 @@ class CustomResourceDefinitions(Strategy):
         status={"conditions": [CONDITION], "acceptedNames": _NAMES, "storedVersions": [STRING], OTHERS: ANY},
     )
     kept_by_status = ALL_BUT_STATUS
+    generation_since = 0
+    table = (
+        columns.NAME,
+        columns.text("Created At", "Creation time.", lambda obj: obj["metadata"].get("creationTimestamp", "")),
+    )
 
     def decode(self, obj: Object, features: Features) -> list[str]:
         unknown = super().decode(obj, features)
@@ -77,9 +81,6 @@ class CustomResourceDefinitions(Strategy):
                 path = f"spec.versions[{index}].schema.openAPIV3Schema"
                 unknown += schema_rules.conform(schema["openAPIV3Schema"], path)
         return unknown
-
-    def has_generation(self, features: Features) -> bool:
-        return True
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
@@ -131,10 +132,6 @@ class CustomResourceDefinitions(Strategy):
             for index, each in enumerate(obj["spec"]["versions"])
             if schema_rules.rules_in(each["schema"]["openAPIV3Schema"])
         ]
-
-    def table(self) -> list[Column]:
-        created = columns.text("Created At", "Creation time.", lambda obj: obj["metadata"].get("creationTimestamp", ""))
-        return [columns.NAME, created]
 
 
 def _status(obj: Object, before: Mapping[str, Any]) -> Object:

@@ -36,6 +36,8 @@ def strategy_of(definition: Object) -> Strategy:
 class CustomResources(Strategy):
     """The rules of one version of a kind."""
 
+    generation_since = 0
+
     def __init__(self, definition: Object, version: Object, stored: str, views: tuple[View, ...] = ()) -> None:
         spec, subresources = definition["spec"], version.get("subresources") or {}
         names = spec["names"]
@@ -61,7 +63,8 @@ class CustomResources(Strategy):
             each["jsonPath"].removeprefix("."): functools.partial(_text, path=each["jsonPath"])
             for each in version.get("selectableFields") or ()
         }
-        self._columns = [_column(each) for each in version.get("additionalPrinterColumns") or ()] or [columns.AGE]
+        shown = [_column(each) for each in version.get("additionalPrinterColumns") or ()]
+        self.table = (columns.NAME, *(shown or [columns.AGE]))
 
     @property
     def places(self) -> tuple[Resource | View, ...]:
@@ -80,9 +83,6 @@ class CustomResources(Strategy):
             if name in obj and name not in identity:
                 del obj[name]
         return sorted(unknown + self.schema.prune(obj))
-
-    def has_generation(self, features: Features) -> bool:
-        return True
 
     def default(self, obj: Object) -> None:
         self.schema.default(obj)
@@ -106,13 +106,6 @@ class CustomResources(Strategy):
         kind = f"{api_version(self.resource.group, self.version['name'])} {self.resource.kind}"
         use = f"; use {api_version(self.resource.group, self._instead)} {self.resource.kind}" if self._instead else ""
         return [self.version.get("deprecationWarning") or f"{kind} is deprecated{use}"]
-
-    def spec_changed(self, new: Object, old: Object) -> bool:
-        apart = {"metadata", "status"} if self.resource.has_status else {"metadata"}
-        return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - apart)
-
-    def table(self) -> list[Column]:
-        return [columns.NAME, *self._columns]
 
     def _now(self, obj: Object) -> Object:
         """Return a stored object as this definition describes it; the object itself if nothing differs."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from reference.apiserver.kinds import addresses, columns, errors, metadata, names, ports
-from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import (
     BOOLEAN,
@@ -44,14 +43,32 @@ _ENDPOINT: Shape = {
 _PORT: Shape = {"name": STRING, "protocol": STRING, "port": INTEGER, "appProtocol": STRING}
 
 
+def _shown_ports(obj: Object) -> str:
+    every = [str(port.get("port", "*")) for port in obj.get("ports") or []]
+    return columns.listed(every, limit=3) if every else columns.UNSET
+
+
+def _shown_endpoints(obj: Object) -> str:
+    every = [address for each in obj.get("endpoints") or [] for address in each.get("addresses") or []]
+    return columns.listed(every, limit=3) if every else columns.UNSET
+
+
+_TABLE = (
+    columns.NAME,
+    columns.text("AddressType", "Type of the addresses.", lambda obj: obj.get("addressType", "")),
+    columns.text("Ports", "Port numbers that every endpoint serves.", _shown_ports),
+    columns.text("Endpoints", "Addresses of the endpoints.", _shown_endpoints),
+    columns.AGE,
+)
+
+
 class EndpointSlices(Strategy):
     """The strategy of discovery.k8s.io/v1 EndpointSlices. The service-name label is not required."""
 
     resource = Resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", "endpointslice")
     shape = of_object(addressType=STRING, endpoints=[_ENDPOINT], ports=[_PORT])
-
-    def has_generation(self, features: Features) -> bool:
-        return True
+    generation_since = 0
+    table = _TABLE
 
     def spec_changed(self, new: Object, old: Object) -> bool:
         same_labels = (new["metadata"].get("labels") or {}) == (old["metadata"].get("labels") or {})
@@ -93,9 +110,6 @@ class EndpointSlices(Strategy):
     def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
         deprecated = features.at_least(27) and obj.get("addressType") == "FQDN"
         return ["spec.addressType: FQDN endpoints are deprecated"] if deprecated else []
-
-    def table(self) -> list[Column]:
-        return _TABLE
 
 
 def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
@@ -215,22 +229,3 @@ def _validate_ports(obj: Object, features: Features) -> list[FieldError]:
             said = names.qualified_name(port["appProtocol"])
             found += [errors.invalid(f"{path}.appProtocol", port["appProtocol"], each) for each in said]
     return found
-
-
-def _shown_ports(obj: Object) -> str:
-    every = [str(port.get("port", "*")) for port in obj.get("ports") or []]
-    return columns.listed(every, limit=3) if every else columns.UNSET
-
-
-def _shown_endpoints(obj: Object) -> str:
-    every = [address for each in obj.get("endpoints") or [] for address in each.get("addresses") or []]
-    return columns.listed(every, limit=3) if every else columns.UNSET
-
-
-_TABLE = [
-    columns.NAME,
-    columns.text("AddressType", "Type of the addresses.", lambda obj: obj.get("addressType", "")),
-    columns.text("Ports", "Port numbers that every endpoint serves.", _shown_ports),
-    columns.text("Endpoints", "Addresses of the endpoints.", _shown_endpoints),
-    columns.AGE,
-]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from reference.apiserver.kinds import columns, errors
-from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import ANY, INTEGER, OBJECT_REFERENCE, OTHERS, STRING, TIME, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy, View
@@ -43,6 +42,48 @@ def _about(name: str) -> Callable[[Object], str]:
     return lambda obj: str(obj.get("involvedObject", {}).get(name, ""))
 
 
+def _first(event: Mapping[str, Any]) -> str:
+    return columns.age(event.get("firstTimestamp") or event.get("eventTime"))
+
+
+def _last(event: Mapping[str, Any]) -> str:
+    series = event.get("series") or {}
+    seen = series.get("lastObservedTime") or event.get("lastTimestamp")
+    return columns.age(seen) if seen else _first(event)
+
+
+def _target(event: Object) -> str:
+    about = event.get("involvedObject", {})
+    return "/".join(each for each in (str(about.get("kind", "")).lower(), about.get("name", "")) if each)
+
+
+def _source(event: Object) -> str:
+    source = event.get("source") or {}
+    component = source.get("component") or event.get("reportingComponent") or ""
+    place = source.get("host") or event.get("reportingInstance") or ""
+    return ", ".join(each for each in (component, place) if each)
+
+
+def _count(event: Object) -> int:
+    return int((event.get("series") or {}).get("count") or event.get("count") or 1)
+
+
+_TABLE = (
+    columns.text("Last Seen", "Time when the event last occurred.", _last),
+    columns.text("Type", "Normal or Warning.", lambda event: event.get("type", "")),
+    columns.text("Reason", "Reason, in one word.", lambda event: event.get("reason", "")),
+    columns.text("Object", "Object that the event describes.", _target),
+    columns.text(
+        "Subobject", "Which part.", lambda event: event.get("involvedObject", {}).get("fieldPath", ""), wide=True
+    ),
+    columns.text("Source", "Who says so.", _source, wide=True),
+    columns.text("Message", "What happened.", lambda event: event.get("message", "").strip()),
+    columns.text("First Seen", "Time when the event first occurred.", _first, wide=True),
+    columns.Column("Count", "integer", "", "Number of times that the event occurred.", 1, _count),
+    columns.Column("Name", "string", "name", "Name of the event.", 1, lambda event: event["metadata"]["name"]),
+)
+
+
 class Events(Strategy):
     """Events. `decode` accepts both forms, depending on `apiVersion`."""
 
@@ -71,6 +112,7 @@ class Events(Strategy):
         "source": lambda obj: obj.get("source", {}).get("component", ""),
         "type": lambda obj: obj.get("type", ""),
     }
+    table = _TABLE
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         found = super().validate(obj, features)
@@ -80,48 +122,3 @@ class Events(Strategy):
             said = "does not match event.namespace"
             found.append(errors.invalid("involvedObject.namespace", about.get("namespace") or "", said))
         return found
-
-    def table(self) -> list[Column]:
-        return _TABLE
-
-
-def _first(event: Mapping[str, Any]) -> str:
-    return columns.age(event.get("firstTimestamp") or event.get("eventTime"))
-
-
-def _last(event: Mapping[str, Any]) -> str:
-    series = event.get("series") or {}
-    seen = series.get("lastObservedTime") or event.get("lastTimestamp")
-    return columns.age(seen) if seen else _first(event)
-
-
-def _target(event: Object) -> str:
-    about = event.get("involvedObject", {})
-    return "/".join(each for each in (str(about.get("kind", "")).lower(), about.get("name", "")) if each)
-
-
-def _source(event: Object) -> str:
-    source = event.get("source") or {}
-    component = source.get("component") or event.get("reportingComponent") or ""
-    place = source.get("host") or event.get("reportingInstance") or ""
-    return ", ".join(each for each in (component, place) if each)
-
-
-def _count(event: Object) -> int:
-    return int((event.get("series") or {}).get("count") or event.get("count") or 1)
-
-
-_TABLE = [
-    columns.text("Last Seen", "Time when the event last occurred.", _last),
-    columns.text("Type", "Normal or Warning.", lambda event: event.get("type", "")),
-    columns.text("Reason", "Reason, in one word.", lambda event: event.get("reason", "")),
-    columns.text("Object", "Object that the event describes.", _target),
-    columns.text(
-        "Subobject", "Which part.", lambda event: event.get("involvedObject", {}).get("fieldPath", ""), wide=True
-    ),
-    columns.text("Source", "Who says so.", _source, wide=True),
-    columns.text("Message", "What happened.", lambda event: event.get("message", "").strip()),
-    columns.text("First Seen", "Time when the event first occurred.", _first, wide=True),
-    columns.Column("Count", "integer", "", "Number of times that the event occurred.", 1, _count),
-    columns.Column("Name", "string", "name", "Name of the event.", 1, lambda event: event["metadata"]["name"]),
-]

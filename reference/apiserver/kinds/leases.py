@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from reference.apiserver.kinds import columns, errors
-from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import ANY, INTEGER, OTHERS, STRING, TIME, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
@@ -25,6 +24,11 @@ class Leases(Strategy):
             OTHERS: ANY,
         }
     )
+    table = (
+        columns.NAME,
+        columns.text("Holder", "Who has it.", lambda obj: obj.get("spec", {}).get("holderIdentity", "")),
+        columns.AGE,
+    )
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         spec, found = obj.get("spec") or {}, super().validate(obj, features)
@@ -35,7 +39,3 @@ class Leases(Strategy):
             said = "must be greater than or equal to 0"
             found.append(errors.invalid("spec.leaseTransitions", transitions, said))
         return found
-
-    def table(self) -> list[Column]:
-        holder = columns.text("Holder", "Who has it.", lambda obj: obj.get("spec", {}).get("holderIdentity", ""))
-        return [columns.NAME, holder, columns.AGE]

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 from reference.apiserver.kinds import columns, names
-from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.shapes import ANY, CONDITION, OTHERS, STRING, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
 from reference.client import Object
 from reference.features import Features
 
 NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+def _phase(namespace: Object) -> str:
+    return str(namespace.get("status", {}).get("phase", ""))
 
 
 class Namespaces(Strategy):
@@ -21,7 +24,8 @@ class Namespaces(Strategy):
     shape = of_object(
         spec={"finalizers": [STRING], OTHERS: ANY}, status={"phase": STRING, "conditions": [CONDITION], OTHERS: ANY}
     )
-    selectable_fields: ClassVar = {"status.phase": lambda obj: obj.get("status", {}).get("phase", "")}
+    selectable_fields: ClassVar = {"status.phase": _phase}
+    table = (columns.NAME, columns.text("Status", "Active or Terminating.", _phase), columns.AGE)
 
     def valid_name(self, name: str) -> list[str]:
         return names.dns_label(name)
@@ -38,7 +42,3 @@ class Namespaces(Strategy):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)
         new.setdefault("spec", {})["finalizers"] = old.get("spec", {}).get("finalizers", [])
-
-    def table(self) -> list[Column]:
-        status = columns.text("Status", "Active or Terminating.", lambda obj: obj.get("status", {}).get("phase", ""))
-        return [columns.NAME, status, columns.AGE]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from reference.apiserver.kinds import columns, errors, names
-from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import (
     ANY,
@@ -45,6 +44,44 @@ _STATUS: Shape = {
 }
 
 
+def _shown_status(node: Object) -> str:
+    conditions = {each.get("type"): each.get("status") for each in node.get("status", {}).get("conditions") or []}
+    word = {None: "Unknown", "True": "Ready"}.get(conditions.get("Ready"), "NotReady")
+    return f"{word},SchedulingDisabled" if node.get("spec", {}).get("unschedulable") else word
+
+
+def _roles(node: Object) -> str:
+    labels = node["metadata"].get("labels") or {}
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
+    return columns.listed(sorted(role for role in roles | {labels.get("kubernetes.io/role", "")} if role))
+
+
+def _address(kind: str) -> columns.Cell:
+    def cell(node: Object) -> str:
+        every = node.get("status", {}).get("addresses") or []
+        return next((str(each.get("address") or "") for each in every if each.get("type") == kind), columns.NONE)
+
+    return cell
+
+
+def _info(name: str, missing: str) -> columns.Cell:
+    return lambda node: node.get("status", {}).get("nodeInfo", {}).get(name) or missing
+
+
+_TABLE = (
+    columns.NAME,
+    columns.text("Status", "Whether the node is ready.", _shown_status),
+    columns.text("Roles", "Roles from the node's labels.", _roles),
+    columns.AGE,
+    columns.text("Version", "Version of the kubelet.", _info("kubeletVersion", "")),
+    columns.text("Internal-IP", "Address inside the cluster.", _address("InternalIP"), wide=True),
+    columns.text("External-IP", "Address outside the cluster.", _address("ExternalIP"), wide=True),
+    columns.text("OS-Image", "Operating system.", _info("osImage", columns.UNKNOWN), wide=True),
+    columns.text("Kernel-Version", "Kernel.", _info("kernelVersion", columns.UNKNOWN), wide=True),
+    columns.text("Container-Runtime", "Runtime.", _info("containerRuntimeVersion", columns.UNKNOWN), wide=True),
+)
+
+
 class Nodes(Strategy):
     """The strategy of Nodes. A kubelet registers its Node with a status, so a create request may contain a status."""
 
@@ -53,6 +90,7 @@ class Nodes(Strategy):
     selectable_fields: ClassVar = {
         "spec.unschedulable": lambda obj: str(bool(obj.get("spec", {}).get("unschedulable"))).lower(),
     }
+    table = _TABLE
 
     def default(self, obj: Object) -> None:
         spec, status = obj.setdefault("spec", {}), obj.setdefault("status", {})
@@ -73,9 +111,6 @@ class Nodes(Strategy):
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         return super().validate_status_update(new, old, features) + _validate_status(new.get("status") or {})
-
-    def table(self) -> list[Column]:
-        return _TABLE
 
 
 def _validate_taints(taints: list[Mapping[str, Any]]) -> list[FieldError]:
@@ -107,44 +142,6 @@ def _validate_status(status: Mapping[str, Any]) -> list[FieldError]:
     for name in ("capacity", "allocatable"):
         found += _validate_quantities(status.get(name) or {}, f"status.{name}")
     return found
-
-
-def _shown_status(node: Object) -> str:
-    conditions = {each.get("type"): each.get("status") for each in node.get("status", {}).get("conditions") or []}
-    word = {None: "Unknown", "True": "Ready"}.get(conditions.get("Ready"), "NotReady")
-    return f"{word},SchedulingDisabled" if node.get("spec", {}).get("unschedulable") else word
-
-
-def _roles(node: Object) -> str:
-    labels = node["metadata"].get("labels") or {}
-    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
-    return columns.listed(sorted(role for role in roles | {labels.get("kubernetes.io/role", "")} if role))
-
-
-def _address(kind: str) -> columns.Cell:
-    def cell(node: Object) -> str:
-        every = node.get("status", {}).get("addresses") or []
-        return next((str(each.get("address") or "") for each in every if each.get("type") == kind), columns.NONE)
-
-    return cell
-
-
-def _info(name: str, missing: str) -> columns.Cell:
-    return lambda node: node.get("status", {}).get("nodeInfo", {}).get(name) or missing
-
-
-_TABLE = [
-    columns.NAME,
-    columns.text("Status", "Whether the node is ready.", _shown_status),
-    columns.text("Roles", "Roles from the node's labels.", _roles),
-    columns.AGE,
-    columns.text("Version", "Version of the kubelet.", _info("kubeletVersion", "")),
-    columns.text("Internal-IP", "Address inside the cluster.", _address("InternalIP"), wide=True),
-    columns.text("External-IP", "Address outside the cluster.", _address("ExternalIP"), wide=True),
-    columns.text("OS-Image", "Operating system.", _info("osImage", columns.UNKNOWN), wide=True),
-    columns.text("Kernel-Version", "Kernel.", _info("kernelVersion", columns.UNKNOWN), wide=True),
-    columns.text("Container-Runtime", "Runtime.", _info("containerRuntimeVersion", columns.UNKNOWN), wide=True),
-]
 
 
 _QUANTITY = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")

@@ -8,7 +8,6 @@ API group of this project, with the schema of `reference/pod_locator/crd.yaml`.
 from __future__ import annotations
 
 from reference.apiserver.kinds import addresses, columns, errors, names
-from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import STRING, STRING_MAP, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
@@ -17,20 +16,21 @@ from reference.features import Features
 
 MOST_IPS = 2  # one a family
 
-_SAYS = ("ips", "nodeName", "nodeLabels")
-
 
 class PodLocators(Strategy):
     """The strategy of PodLocators in trafficdist.dev/v1alpha1."""
 
     resource = Resource("trafficdist.dev", "v1alpha1", "PodLocator", "podlocators", "podlocator", ("ploc",))
     shape = of_object(ips=[{"ip": STRING}], nodeName=STRING, nodeLabels=STRING_MAP)
-
-    def has_generation(self, features: Features) -> bool:
-        return True
-
-    def spec_changed(self, new: Object, old: Object) -> bool:
-        return any(new.get(name) != old.get(name) for name in _SAYS)
+    generation_since = 0
+    table = (
+        columns.NAME,
+        columns.text("Node", "The node that the pod is on.", lambda obj: obj.get("nodeName", "")),
+        columns.text(
+            "IPs", "The addresses of the pod.", lambda obj: ",".join(each["ip"] for each in obj.get("ips") or [])
+        ),
+        columns.AGE,
+    )
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         found, ips, node = super().validate(obj, features), obj.get("ips") or [], obj.get("nodeName") or ""
@@ -42,10 +42,3 @@ class PodLocators(Strategy):
         for key, value in (obj.get("nodeLabels") or {}).items():
             found += [errors.invalid(f"nodeLabels[{key}]", value, said) for said in names.label_value(value)]
         return found
-
-    def table(self) -> list[Column]:
-        node = columns.text("Node", "The node that the pod is on.", lambda obj: obj.get("nodeName", ""))
-        ips = columns.text(
-            "IPs", "The addresses of the pod.", lambda obj: ",".join(each["ip"] for each in obj.get("ips") or [])
-        )
-        return [columns.NAME, node, ips, columns.AGE]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from reference.apiserver.kinds import metadata, pod_table, pod_validation
-from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import (
     ANY,
@@ -105,6 +104,8 @@ class Pods(Strategy):
     shape = of_object(spec=_SPEC, status=_STATUS)
     kept_by_status = (("spec",), ("metadata", "ownerReferences"))
     grace_seconds = DEFAULT_GRACE_SECONDS
+    generation_since = 33  # KEP-5067
+    table = pod_table.TABLE
     selectable_fields: ClassVar = {
         "spec.nodeName": _field("spec", "nodeName"),
         "spec.restartPolicy": _field("spec", "restartPolicy"),
@@ -115,9 +116,6 @@ class Pods(Strategy):
         "status.podIP": _field("status", "podIP"),
         "status.nominatedNodeName": _field("status", "nominatedNodeName"),
     }
-
-    def has_generation(self, features: Features) -> bool:
-        return features.at_least(33)  # KEP-5067
 
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
@@ -150,9 +148,6 @@ class Pods(Strategy):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_status_update(new, old, features)
         return found + pod_validation.validate_status(new.get("status") or {})
-
-    def table(self) -> list[Column]:
-        return pod_table.TABLE
 
 
 _DEFAULTS = {

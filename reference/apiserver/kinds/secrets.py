@@ -7,8 +7,7 @@ import binascii
 from typing import ClassVar
 
 from reference.apiserver.kinds import columns, errors
-from reference.apiserver.kinds.columns import Column
-from reference.apiserver.kinds.config_maps import ConfigMaps
+from reference.apiserver.kinds.config_maps import ENTRIES, ConfigMaps
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import BOOLEAN, STRING, STRING_MAP, of_object
 from reference.apiserver.kinds.strategy import Resource
@@ -16,12 +15,17 @@ from reference.client import Object
 from reference.features import Features
 
 
+def _type(secret: Object) -> str:
+    return str(secret.get("type", ""))
+
+
 class Secrets(ConfigMaps):
     """Secrets, whose keys and size have the same limits as those of ConfigMaps."""
 
     resource = Resource("", "v1", "Secret", "secrets", "secret")
     shape = of_object(data=STRING_MAP, stringData=STRING_MAP, immutable=BOOLEAN, type=STRING)
-    selectable_fields: ClassVar = {"type": lambda obj: obj.get("type", "")}
+    selectable_fields: ClassVar = {"type": _type}
+    table = (columns.NAME, columns.text("Type", "Type of the secret.", _type), ENTRIES, columns.AGE)
 
     def default(self, obj: Object) -> None:
         obj.setdefault("type", "Opaque")
@@ -42,8 +46,3 @@ class Secrets(ConfigMaps):
         if new.get("type") != old.get("type"):
             found.append(errors.invalid("type", new.get("type"), "field is immutable"))
         return found
-
-    def table(self) -> list[Column]:
-        kind = columns.text("Type", "Type of the secret.", lambda obj: obj.get("type", ""))
-        number = columns.number("Data", "Number of entries.", lambda obj: len(obj.get("data") or {}))
-        return [columns.NAME, kind, number, columns.AGE]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from reference.apiserver.kinds import addresses, columns, errors, metadata
-from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import ANY, CONDITION, OTHERS, STRING, of_object
 from reference.apiserver.kinds.strategy import ALL_BUT_STATUS, Resource, Strategy
@@ -19,6 +18,11 @@ class ServiceCIDRs(Strategy):
     )
     shape = of_object(spec={"cidrs": [STRING]}, status={"conditions": [CONDITION], OTHERS: ANY})
     kept_by_status = ALL_BUT_STATUS
+    table = (
+        columns.NAME,
+        columns.text("CIDRs", "The ranges.", lambda obj: ",".join(obj.get("spec", {}).get("cidrs") or [])),
+        columns.AGE,
+    )
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         cidrs = (obj.get("spec") or {}).get("cidrs") or []
@@ -39,7 +43,3 @@ class ServiceCIDRs(Strategy):
         if now[: len(was)] != was:  # a second family may be added
             found.append(errors.invalid("spec.cidrs", now, "field is immutable"))
         return found
-
-    def table(self) -> list[Column]:
-        cidrs = columns.text("CIDRs", "The ranges.", lambda obj: ",".join(obj.get("spec", {}).get("cidrs") or []))
-        return [columns.NAME, cidrs, columns.AGE]

@@ -15,7 +15,6 @@ from reference.apiserver.kinds import (
     service_validation,
     versioned_fields,
 )
-from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.conditions import CONDITION
 from reference.apiserver.kinds.service_fields import (
     Spec,
@@ -83,6 +82,49 @@ _STATUS: Shape = {
 }
 
 
+def _cluster_ip(service: Object) -> str:
+    many = service["spec"].get("clusterIPs") or []
+    return many[0] if many else columns.NONE
+
+
+def _external_ip(service: Object) -> str:
+    spec: Spec = service["spec"]
+    if spec.get("type") == "ExternalName":
+        return str(spec.get("externalName", ""))
+    balancer = sorted(
+        {
+            each.get("ip") or each.get("hostname") or ""
+            for each in service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
+        }
+    )
+    if spec.get("type") == "LoadBalancer":
+        return ",".join([*balancer, *(spec.get("externalIPs") or [])]) or "<pending>"
+    return columns.listed(spec.get("externalIPs") or [])
+
+
+def _ports(service: Object) -> str:
+    return columns.listed(
+        f"{port['port']}{':' + str(port['nodePort']) if port.get('nodePort') else ''}/{port.get('protocol', 'TCP')}"
+        for port in service["spec"].get("ports") or []
+    )
+
+
+_TABLE = (
+    columns.NAME,
+    columns.text("Type", "Way in which the service is exposed.", lambda service: service["spec"].get("type", "")),
+    columns.text("Cluster-IP", "Virtual IP address; None for a headless service.", _cluster_ip),
+    columns.text("External-IP", "Addresses or names for clients outside the cluster.", _external_ip),
+    columns.text("Port(s)", "Port, node port and protocol of each port.", _ports),
+    columns.AGE,
+    columns.text(
+        "Selector",
+        "Labels of the pods that the service selects.",
+        lambda service: columns.labels(service["spec"].get("selector") or {}),
+        wide=True,
+    ),
+)
+
+
 class Services(Strategy):
     """The strategy of Services in a cluster whose Service CIDRs have `families`, the default family first."""
 
@@ -92,6 +134,7 @@ class Services(Strategy):
         "spec.clusterIP": lambda obj: obj["spec"].get("clusterIP", ""),
         "spec.type": lambda obj: obj["spec"].get("type", ""),
     }
+    table = _TABLE
 
     def __init__(self, families: Sequence[str] = ("IPv4", "IPv6")) -> None:
         self.families = tuple(families)
@@ -146,9 +189,6 @@ class Services(Strategy):
         every = spec.get("ports") or []
         wanted = [index for index, port in enumerate(every) if port.get("nodePort") or wants_node_ports(spec)]
         return Allocations(families, tuple(asked), tuple(wanted), needs_health_check(spec))
-
-    def table(self) -> list[Column]:
-        return _TABLE
 
 
 def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> None:
@@ -209,46 +249,3 @@ def _warnings(service: Object, features: Features) -> list[str]:
         ),
     )
     return [text for applies, text in said if applies]
-
-
-def _cluster_ip(service: Object) -> str:
-    many = service["spec"].get("clusterIPs") or []
-    return many[0] if many else columns.NONE
-
-
-def _external_ip(service: Object) -> str:
-    spec: Spec = service["spec"]
-    if spec.get("type") == "ExternalName":
-        return str(spec.get("externalName", ""))
-    balancer = sorted(
-        {
-            each.get("ip") or each.get("hostname") or ""
-            for each in service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
-        }
-    )
-    if spec.get("type") == "LoadBalancer":
-        return ",".join([*balancer, *(spec.get("externalIPs") or [])]) or "<pending>"
-    return columns.listed(spec.get("externalIPs") or [])
-
-
-def _ports(service: Object) -> str:
-    return columns.listed(
-        f"{port['port']}{':' + str(port['nodePort']) if port.get('nodePort') else ''}/{port.get('protocol', 'TCP')}"
-        for port in service["spec"].get("ports") or []
-    )
-
-
-_TABLE = [
-    columns.NAME,
-    columns.text("Type", "Way in which the service is exposed.", lambda service: service["spec"].get("type", "")),
-    columns.text("Cluster-IP", "Virtual IP address; None for a headless service.", _cluster_ip),
-    columns.text("External-IP", "Addresses or names for clients outside the cluster.", _external_ip),
-    columns.text("Port(s)", "Port, node port and protocol of each port.", _ports),
-    columns.AGE,
-    columns.text(
-        "Selector",
-        "Labels of the pods that the service selects.",
-        lambda service: columns.labels(service["spec"].get("selector") or {}),
-        wide=True,
-    ),
-]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -144,6 +144,12 @@ class Strategy:
     grace_seconds: ClassVar[int] = 0
     """The default grace period of a deletion in seconds. With 0, the object is removed immediately."""
 
+    generation_since: ClassVar[int] = 1000
+    """The minor version from which objects of this kind have `metadata.generation`."""
+
+    table: Sequence[Column] = (columns.NAME, columns.AGE)
+    """The columns of `kubectl get`, starting with the name."""
+
     def valid_name(self, name: str) -> list[str]:
         """Return the errors of a name. Most kinds require an RFC 1123 subdomain."""
         return names.dns_subdomain(name)
@@ -174,10 +180,6 @@ class Strategy:
         """
         shape = _shape_in(type(self), features.version, features.asked_for)  # type: ignore[arg-type]  # classes hash
         return shapes.conform(obj, shape)
-
-    def has_generation(self, features: Features) -> bool:
-        """Return whether objects of this kind have `metadata.generation`."""
-        return False
 
     def default(self, obj: Object) -> None:
         """Set defaults. Idempotent; called on create and on update."""
@@ -212,16 +214,13 @@ class Strategy:
         return []
 
     def spec_changed(self, new: Object, old: Object) -> bool:
-        """Return whether `metadata.generation` increases; called only if `has_generation`."""
-        return new.get("spec") != old.get("spec")
+        """Return whether `metadata.generation` increases, if the kind has a generation."""
+        apart = {"metadata", "status"} if self.resource.has_status else {"metadata"}
+        return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - apart)
 
     def allocations(self, new: Object, old: Object | None) -> Allocations:
         """Return the allocations of the object after this write. All other allocations of `old` are released."""
         return Allocations()
-
-    def table(self) -> list[Column]:
-        """Return the columns of `kubectl get`, starting with the name."""
-        return [columns.NAME, columns.AGE]
 
 
 @functools.cache

@@ -72,7 +72,7 @@ def test_crd_and_server_have_the_same_names():
 def test_crd_and_server_have_the_same_fields_and_columns():
     assert PodLocators.shape.keys() == SCHEMA["properties"].keys()
     columns = [each["name"] for each in CRD["spec"]["versions"][0]["additionalPrinterColumns"]]
-    assert [each.name for each in PodLocators().table()] == ["Name", *columns]
+    assert [each.name for each in PodLocators().table] == ["Name", *columns]
 
 
 def test_schema_is_structural():
@@ -96,4 +96,4 @@ def test_generation_counts_changes_of_the_content(rules):
 
 def test_columns_show_node_and_addresses():
     obj = locator({"nodeName": "a1", "ips": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]})
-    assert [each.cell(obj) for each in PodLocators().table()[:3]] == ["web", "a1", "10.0.0.1,fd00::1"]
+    assert [each.cell(obj) for each in PodLocators().table[:3]] == ["web", "a1", "10.0.0.1,fd00::1"]

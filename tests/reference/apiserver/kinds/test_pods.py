@@ -170,4 +170,4 @@ def test_status_write_keeps_the_spec(rules, pod):
 
 @pytest.mark.parametrize(("minor", "has"), [(32, False), (33, True)])
 def test_pods_have_a_generation_since_1_33(minor, has):
-    assert Pods().has_generation(Features((1, minor))) is has
+    assert Features((1, minor)).at_least(Pods.generation_since) is has

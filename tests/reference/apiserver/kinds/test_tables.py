@@ -12,7 +12,7 @@ from reference.apiserver.kinds import columns, strategies
 def row(rules, plural, obj):
     """Return the cells by column name, without the age, which depends on the clock."""
     obj = {"spec": {}, "status": {}, **obj}
-    return {each.name: each.cell(obj) for each in rules.by_plural[plural].table() if each.name != "Age"}
+    return {each.name: each.cell(obj) for each in rules.by_plural[plural].table if each.name != "Age"}
 
 
 HEADS = {
@@ -34,7 +34,7 @@ HEADS = {
 @pytest.mark.parametrize("strategy", strategies(), ids=lambda each: each.resource.plural)
 def test_columns_are_those_of_kubectl(strategy):
     narrow, _, wide = HEADS[strategy.resource.plural].partition(" | ")
-    found = [(each.name.replace(" ", "_"), each.priority) for each in strategy.table()]
+    found = [(each.name.replace(" ", "_"), each.priority) for each in strategy.table]
     assert [name for name, priority in found if not priority] == narrow.split()
     assert [name for name, priority in found if priority] == wide.split()
 
