@@ -14,7 +14,7 @@ from typing import Any
 from reference.apiserver import managed_fields, status, writes
 from reference.apiserver.field_sets import FieldPath, encode, flatten, item_key, shown, value_key
 from reference.apiserver.kinds import Strategy
-from reference.apiserver.merge_rules import ListRule, ListRules
+from reference.apiserver.merge_rules import ListRule, ListRules, is_atomic
 from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
 from reference.apiserver.strategic_merge import union
@@ -113,7 +113,7 @@ def _merge_object(live: Object, config: Object, names: tuple[str, ...], rules: L
 
 
 def _merge_value(live: Any, value: Any, names: tuple[str, ...], rules: ListRules) -> Any:
-    if isinstance(value, dict) and isinstance(live, dict) and not rules.get(names, ListRule()).atomic:
+    if isinstance(value, dict) and isinstance(live, dict) and not is_atomic(rules, names):
         return _merge_object(live, value, names, rules)
     if isinstance(value, list) and isinstance(live, list) and names in rules:
         return _merge_list(live, value, names, rules)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reference.apiserver.kinds import Strategy, View
+from reference.apiserver.kinds import Strategy
 from reference.apiserver.kinds.strategy import api_version, version_rank
 from reference.apiserver.registry import Registry
 from reference.client import Object
@@ -91,8 +91,7 @@ class Discovery:
         """Return the kinds by group and version. Some kinds (for example Events) are served in two groups."""
         found: dict[str, dict[str, list[Strategy]]] = {"": {"v1": []}}
         for strategy in self._registry.strategies.values():
-            for place in strategy.places:
-                rules = strategy.rules(place if isinstance(place, View) else None)
+            for place, rules in strategy.places:
                 found.setdefault(place.group, {}).setdefault(place.version, []).append(rules)
         return found
 

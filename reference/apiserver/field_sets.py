@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from reference.apiserver import status
-from reference.apiserver.merge_rules import ListRule, ListRules
+from reference.apiserver.merge_rules import ListRule, ListRules, is_atomic
 from reference.client import Object
 
 FieldPath = tuple[str, ...]
@@ -21,7 +21,6 @@ T = TypeVar("T")
 MAX_ELEMENTS = 250_000
 """The maximum length of all paths of an object together. Many fields at a great depth would cost their product."""
 
-_MERGED = ListRule()
 _NOT_OWNED = frozenset({"apiVersion", "kind"})
 _NOT_OWNED_METADATA = frozenset(
     {
@@ -92,7 +91,7 @@ def value_key(value: Any) -> str:
 
 
 def _leaves(value: Any, path: FieldPath, names: tuple[str, ...], rules: ListRules) -> Iterator[tuple[FieldPath, Any]]:
-    if isinstance(value, dict) and (value or not path) and not rules.get(names, _MERGED).atomic:
+    if isinstance(value, dict) and (value or not path) and not is_atomic(rules, names):
         for key, each in value.items():
             yield from _leaves(each, (*path, f"f:{key}"), (*names, key), rules)
     elif isinstance(value, list) and names in rules:

@@ -140,7 +140,7 @@ def _update(registry: Registry, request: Request) -> Response:
 def _patch(registry: Registry, request: Request) -> Response:
     call, target = _call(request), request.route.target
     content_type = media.parse(request.content_type)[0]
-    known = patches.types_of(request.route.strategy)
+    known = patches.types_of(request.route.strategy.resource)
     if content_type not in known:
         raise status.unsupported_media(content_type, known)
     value = request.decoded()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,12 @@ _RULES: Mapping[str, ListRules] = {
 }
 
 
+def is_atomic(rules: ListRules, names: tuple[str, ...]) -> bool:
+    """Return whether an apply replaces the object at a path as a whole."""
+    return names in rules and rules[names].atomic
+
+
+@cache
 def list_rules(kind: str) -> ListRules:
     """Return the rules for a kind. A kind without special rules only has the rules for metadata."""
     return {**_METADATA, **_RULES.get(kind, {})}

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from reference.apiserver import media, patches, status
-from reference.apiserver.kinds import Resource, Strategy, View, versioned_fields
+from reference.apiserver.kinds import Resource, Strategy, versioned_fields
 from reference.apiserver.kinds.custom_resources import CustomResources
 from reference.apiserver.kinds.schemas import EMBEDDED, Schema
 from reference.apiserver.merge_rules import ListRule, list_rules
@@ -105,8 +105,7 @@ def document(registry: Registry, path: str) -> bytes:
 def _served(strategies: Any) -> Iterator[Served]:
     strategy: Strategy
     for strategy in strategies:
-        for place in strategy.places:
-            rules = strategy.rules(place if isinstance(place, View) else None)
+        for place, rules in strategy.places:
             schema = rules.schema if isinstance(rules, CustomResources) else None
             yield Served(rules.resource, place.group, place.version, rules.scale is not None, schema)
 
@@ -196,7 +195,7 @@ def _operation_v2(described: _Described, models: _Models) -> Object:
     answer = models.of_kind(described.of) if described.of and operation.returns_object else None
     return {
         **described.common,
-        "consumes": _media_of(operation),
+        "consumes": _media_of(described),
         "produces": [media.JSON],
         "parameters": parameters,
         "responses": {str(operation.code): {"description": "OK"} | ({"schema": answer} if answer else {})},
@@ -220,7 +219,7 @@ def _operation_v3(described: _Described, models: _Models) -> Object:
     if schema is not None:
         # A JSON patch is a list of operations. All other patches are objects.
         several: Object = {"type": "array", "items": {"type": "object"}}
-        bodies = {each: {"schema": several if each == patches.JSON else schema} for each in _media_of(operation)}
+        bodies = {each: {"schema": several if each == patches.JSON else schema} for each in _media_of(described)}
         made["requestBody"] = {"content": bodies, "required": _needs_body(operation)}
     return made
 
@@ -229,10 +228,10 @@ def _needs_body(operation: Operation) -> bool:
     return operation.body not in {"DeleteOptions", "any"}
 
 
-def _media_of(operation: Operation) -> list[str]:
-    match operation.body:
+def _media_of(described: _Described) -> list[str]:
+    match described.operation.body:
         case "patch":
-            return list(patches.PATCH_TYPES)
+            return list(patches.types_of(described.of.resource) if described.of else patches.PATCH_TYPES)
         case "any":
             return ["*/*"]
         case _:

@@ -12,7 +12,7 @@ import jsonpointer
 import orjson
 
 from reference.apiserver import media, status, strategic_merge, writes
-from reference.apiserver.kinds import Strategy
+from reference.apiserver.kinds import Resource
 from reference.apiserver.merge_rules import ListRules
 from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
@@ -36,9 +36,9 @@ _SHOWN = 1000  # characters of an error, which may contain the whole object
 PATCH_TYPES = (JSON, MERGE, APPLY, STRATEGIC)
 
 
-def types_of(strategy: Strategy) -> tuple[str, ...]:
+def types_of(resource: Resource) -> tuple[str, ...]:
     """Return the patch types of a kind. Go has no types of custom resources, and so no strategic patches."""
-    return tuple(each for each in PATCH_TYPES if each != STRATEGIC or not strategy.resource.custom)
+    return tuple(each for each in PATCH_TYPES if each != STRATEGIC or not resource.custom)
 
 
 def patch(registry: Registry, target: ObjectRef, content_type: str, value: Any, call: Call) -> Stored:

@@ -71,9 +71,8 @@ class Routes:
         if self._known is not strategies:
             self._served = {}
             for strategy in strategies.values():
-                for place in strategy.places:
+                for place, rules in strategy.places:
                     view = place if isinstance(place, View) else None
-                    served = (strategy.rules(view), view)
-                    self._served[place.group, place.version, strategy.resource.plural] = served
+                    self._served[place.group, place.version, strategy.resource.plural] = rules, view
             self._known = strategies
         return self._served

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reference.apiserver import patches, status, writes
-from reference.apiserver.kinds import Scale, errors
+from reference.apiserver.kinds import Scale, errors, json_paths
 from reference.apiserver.registry import Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
 from reference.client import Object
@@ -25,7 +25,7 @@ def read(stored: Stored, scale: Scale) -> Object:
         "spec": {"replicas": _number(obj, scale.replicas)},
         "status": {"replicas": _number(obj, scale.status_replicas)},
     }
-    if isinstance(selector := _at(obj, scale.selector), str):
+    if scale.selector and isinstance(selector := json_paths.at(obj, scale.selector), str):
         found["status"]["selector"] = selector
     return found
 
@@ -45,28 +45,24 @@ def write(
             raise status.bad_request("the object provided is not a Scale")
         if (metadata.get("name") or target.name) != target.name:
             raise status.bad_request("the name of the object does not match the name on the URL")
-        replicas = spec.get("replicas", 0)
+        replicas, where = spec.get("replicas", 0), f".{'.'.join(scale.replicas)}"
+        resource = registry.strategy(target.resource).resource
         if type(replicas) is not int or not 0 <= replicas < _INT32:
-            where = f".{'.'.join(scale.replicas)}"
             wrong = errors.invalid(where, replicas, "should be a non-negative integer")
-            raise status.invalid(registry.strategy(target.resource).resource, target.name, [wrong])
+            raise status.invalid(resource, target.name, [wrong])
         obj = current.copy()
         obj["metadata"]["resourceVersion"] = metadata.get("resourceVersion") or ""
         *parents, last = scale.replicas
         node = obj
         for name in parents:
             node = node.setdefault(name, {})
+            if not isinstance(node, dict):
+                raise status.invalid(resource, target.name, [errors.invalid(where, node, f"{name} is not an object")])
         node[last] = replicas
         stored = writes.update(registry, target.resource, target.namespace, obj, call, name=target.name)
     return read(stored, scale)
 
 
-def _at(obj: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        obj = obj.get(name) if isinstance(obj, dict) else None
-    return obj if path else None
-
-
 def _number(obj: Object, path: tuple[str, ...]) -> int:
-    found = _at(obj, path)
+    found = json_paths.at(obj, path)
     return found if type(found) is int else 0

@@ -230,7 +230,7 @@ def _has_ended(registry: Registry, strategy: Strategy, meta: dict[str, Any]) -> 
     """Return whether an object that is being deleted can be removed now."""
     if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
         return False
-    return strategy.resource.plural != NAMESPACES or registry.is_empty(meta["name"])
+    return strategy.resource.key != NAMESPACES or registry.is_empty(meta["name"])
 
 
 def _store(registry: Registry, resource: str, obj: Object, ledger: Ledger | None) -> Stored:

@@ -58,6 +58,7 @@ class CustomResources(Strategy):
         good = [each["name"] for each in spec["versions"] if each["served"] and not each.get("deprecated")]
         self._instead = min(good, key=version_rank, default="")
         self.schema = Schema(version["schema"]["openAPIV3Schema"])
+        self._list_rules = {**merge_rules.list_rules(""), **self.schema.list_rules()}
         self.scale = _scale(subresources.get("scale"))
         self.selectable_fields = {  # type: ignore[misc]
             each["jsonPath"].removeprefix("."): functools.partial(_text, path=each["jsonPath"])
@@ -67,11 +68,11 @@ class CustomResources(Strategy):
         self.table = (columns.NAME, *(shown or [columns.AGE]))
 
     @property
-    def places(self) -> tuple[Resource | View, ...]:
-        return super().places if self.version["served"] else self.views
+    def places(self) -> tuple[tuple[Resource | View, Strategy], ...]:
+        return super().places if self.version["served"] else super().places[1:]
 
     def list_rules(self) -> merge_rules.ListRules:
-        return {**merge_rules.list_rules(""), **self.schema.list_rules()}
+        return self._list_rules
 
     def served(self, features: Features) -> Callable[[Object], Object]:
         return self._now
@@ -160,7 +161,7 @@ def _cell(value: Any, kind: str) -> Any:
         return None
     match kind:
         case "date":
-            valid = isinstance(value, str) and len(value) < 64 and shapes.is_time(value)
+            valid = isinstance(value, str) and shapes.is_time(value)
             return columns.age(value) if valid else "<invalid>"
         case "integer":
             return int(value) if type(value) in {int, float} else None

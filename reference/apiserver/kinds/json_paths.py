@@ -7,7 +7,7 @@ Supported are fields (`.spec.host`, `.metadata.labels.a\\.b`, `['a.b']`), items 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -23,16 +23,7 @@ _STEP = re.compile(f"{_FIELD}|{_ITEMS}|{_FILTER}")
 @lru_cache(maxsize=1024)
 def parse(path: str) -> tuple[Step, ...]:
     """Return the steps of a path. Raises `ValueError` if the path is not supported."""
-    steps, position = [], 0
-    while position < len(path) <= MAX_LETTERS:
-        match = _STEP.match(path, position)
-        if match is None:
-            break
-        steps.append(_step(match))
-        position = match.end()
-    if not steps or position != len(path):
-        raise ValueError("must be a simple json path of fields, items and filters by equality")
-    return tuple(steps)
+    return tuple(map(_step, _matches(path, "a simple json path of fields, items and filters by equality")))
 
 
 def find(obj: Any, path: str) -> list[Any]:
@@ -45,33 +36,49 @@ def find(obj: Any, path: str) -> list[Any]:
 
 def fields(path: str) -> tuple[str, ...]:
     """Return the names in a path of fields only (`.spec.replicas`). Raises `ValueError` for all other paths."""
-    names = [match["field"] or match["quoted"] for match in _STEP.finditer(path)]
-    if not names or None in names or "".join(match[0] for match in _STEP.finditer(path)) != path:
+    names = [_name(each) for each in _matches(path, "a json path of fields")]
+    if "" in names:
         raise ValueError("must be a json path of fields")
-    return tuple(re.sub(r"\\(.)", r"\1", each) for each in names)
+    return tuple(names)
+
+
+def at(value: Any, names: Sequence[str]) -> Any:
+    """Return the value at a path of names below a value; None if there is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _matches(path: str, wanted: str) -> list[re.Match[str]]:
+    found, position = [], 0
+    while position < len(path) <= MAX_LETTERS and (match := _STEP.match(path, position)):
+        found.append(match)
+        position = match.end()
+    if not found or position != len(path):
+        raise ValueError(f"must be {wanted}")
+    return found
+
+
+def _name(match: re.Match[str]) -> str:
+    """Return the name of a field; "" for other steps. Only a name without quotes has escaped characters."""
+    return match["quoted"] or re.sub(r"\\(.)", r"\1", match["field"] or "")
 
 
 def _step(match: re.Match[str]) -> Step:
-    if name := match["field"] or match["quoted"]:
-        return _field(re.sub(r"\\(.)", r"\1", name) if match["field"] else name)
+    if name := _name(match):
+        return lambda value: [value[name]] if isinstance(value, dict) and name in value else []
     if match["left"]:
         names, wanted = match["left"].split(".")[1:], match["right"].strip("\"'")
-        return lambda value: [each for each in _items(value) if _shown(each, names) == wanted]
+        return lambda value: [each for each in _items(value) if _shown(at(each, names)) == wanted]
     if match["every"]:
         return _items
     index = int(match["index"])
     return lambda value: value[index : index + 1] if isinstance(value, list) else []
 
 
-def _field(name: str) -> Step:
-    return lambda value: [value[name]] if isinstance(value, dict) and name in value else []
-
-
 def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
 
 
-def _shown(value: Any, names: list[str]) -> str | None:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
+def _shown(value: Any) -> str | None:
     return str(value).lower() if isinstance(value, bool) else None if value is None else str(value)

@@ -122,6 +122,11 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other) and orjson.dumps(one) == orjson.dumps(other)
 
 
+def is_of(value: Any, types: tuple[type, ...]) -> bool:
+    """Return whether a value is of one of these types. Python alone would treat a boolean as a number."""
+    return isinstance(value, types) and (bool in types or not isinstance(value, bool))
+
+
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
     """Remove nulls and unknown fields from `obj`, and return the paths of the unknown fields.
 
@@ -135,7 +140,7 @@ def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
         _conform(obj, shape, path, unknown)
     except _WrongTypeError as wrong:
         kind = obj.get("kind", "") if isinstance(obj, dict) else ""
-        said = f"json: cannot unmarshal {wrong} into Go struct field {kind}.{_dotted(path)} of type {wrong.wanted}"
+        said = f"json: cannot unmarshal {wrong} into Go struct field {kind}.{dotted(path)} of type {wrong.wanted}"
         raise ValueError(said) from None
     return unknown
 
@@ -143,9 +148,13 @@ def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)  # RFC 3339
 
 
-@functools.lru_cache(maxsize=1024)  # objects carry the same times from write to write
 def is_time(text: str) -> bool:
     """Return whether a text is a valid RFC 3339 time."""
+    return len(text) < 64 and _is_time(text)
+
+
+@functools.lru_cache(maxsize=1024)  # objects carry the same times from write to write
+def _is_time(text: str) -> bool:
     if not _TIME.fullmatch(text):
         return False
     try:
@@ -170,7 +179,7 @@ _MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """Map shapes, each with the type name of its items and a test for an item."""
 
 _OTHER_TESTS: Mapping[str, Callable[[Any], bool]] = {
-    "Time": lambda value: type(value) is str and len(value) < 64 and is_time(value),
+    "Time": lambda value: type(value) is str and is_time(value),
     "FieldsV1": _is_tree,
     "any": lambda _: True,
 }
@@ -220,7 +229,7 @@ def _conform_fields(value: dict[str, Any], shape: Mapping[str, Shape], path: Pat
             continue
         path.append(name)
         if field is None:
-            unknown.append(_dotted(path))
+            unknown.append(dotted(path))
             del value[name]
         elif each is None:
             del value[name]
@@ -239,12 +248,12 @@ def _check_leaf(value: Any, leaf: str, path: Path) -> None:
                 path.append(key)
                 raise _WrongTypeError(each, wanted_item)
     elif leaf in _PYTHON_TYPES:
-        wanted = _PYTHON_TYPES[leaf]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+        if not is_of(value, _PYTHON_TYPES[leaf]):
             raise _WrongTypeError(value, leaf)
     elif not _OTHER_TESTS[leaf](value):
         raise _WrongTypeError(value, leaf)
 
 
-def _dotted(path: Path) -> str:
+def dotted(path: Path) -> str:
+    """Return a path for messages: `spec.ports[0].name`."""
     return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path).removeprefix(".")

@@ -155,9 +155,9 @@ class Strategy:
         return names.dns_subdomain(name)
 
     @property
-    def places(self) -> tuple[Resource | View, ...]:
-        """The groups and versions that serve this kind."""
-        return self.resource, *self.views
+    def places(self) -> tuple[tuple[Resource | View, Strategy], ...]:
+        """The groups and versions that serve this kind, with the rules for each."""
+        return (self.resource, self), *((each, self.rules(each)) for each in self.views)
 
     def rules(self, view: View | None) -> Strategy:
         """Return the rules for requests through a view."""

@@ -205,6 +205,27 @@ def test_deletion_of_a_definition_waits_for_finalizers(widgets: ApiServer, http:
     assert (widgets.list(CRDS), http("GET", WIDGETS)[0]) == ([], 404)
 
 
+def test_objects_of_a_kind_with_the_plural_namespaces_are_deleted(api: ApiServer, http: Any) -> None:
+    made = json.loads(json.dumps(definition()).replace("widgets", "namespaces"))
+    api.create(CRDS, "", made)
+    path = WIDGETS.replace("widgets", "namespaces")
+    held = widget()
+    held["metadata"]["finalizers"] = ["example.com/f"]
+    http("POST", path, held)
+    http("DELETE", f"{path}/one")
+    http("PATCH", f"{path}/one", {"metadata": {"finalizers": None}}, Content_Type=MERGE)
+    assert http("GET", f"{path}/one")[0] == 404
+
+
+def test_scale_below_a_value_that_is_no_object_is_refused(api: ApiServer, http: Any) -> None:
+    made = definition()
+    made["spec"]["versions"][0]["subresources"]["scale"]["specReplicasPath"] = ".spec.free.a.replicas"
+    api.create(CRDS, "", made)
+    http("POST", WIDGETS, widget(free={"a": "text"}))
+    code, answer = http("PATCH", f"{WIDGETS}/one/scale", {"spec": {"replicas": 2}}, Content_Type=MERGE)
+    assert (code, "a is not an object" in answer["message"]) == (422, True)
+
+
 def test_deleted_namespace_takes_custom_resources_along(widgets: ApiServer) -> None:
     widgets.create("namespaces", "", {"metadata": {"name": "n"}})
     widgets.create(KEY, "n", widget())
@@ -256,7 +277,12 @@ def test_openapi_documents_describe_the_schema(widgets: ApiServer, http: Any) ->
         in each.get("x-kubernetes-group-version-kind", [])
     )
     assert described["properties"]["spec"]["properties"]["color"]["enum"] == ["red", "green"]
-    assert "/apis/example.com/v1/namespaces/{namespace}/widgets/{name}/scale" in document["paths"]
+    one = "/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"
+    assert f"{one}/scale" in document["paths"]
+    patches = document["paths"][one]["patch"]["requestBody"]["content"]
+    assert {each.partition("+")[0].removeprefix("application/") for each in patches} == {
+        "apply-patch", "json-patch", "merge-patch",
+    }  # fmt: skip
     old = http("GET", "/openapi/v2")[1]["definitions"]["example.com.v1.Widget"]
     assert old["x-kubernetes-preserve-unknown-fields"]
 

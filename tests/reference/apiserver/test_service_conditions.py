@@ -100,6 +100,11 @@ def test_malformed_condition_is_refused(api: ApiServer, wrong: dict[str, Any], s
     assert said in str(refused.value)
 
 
+def test_time_of_unbounded_length_is_refused(api: ApiServer) -> None:
+    said = "must be a time as in RFC 3339"
+    test_malformed_condition_is_refused(api, {"lastTransitionTime": f"2026-01-01T00:00:00.{'0' * 64}Z"}, said)
+
+
 def test_two_conditions_of_a_type_are_refused(api: ApiServer) -> None:
     with pytest.raises(ApiError, match=r'conditions\[1\].type: Duplicate value: "TrafficDistributionAccepted"'):
         write(api, condition(), condition(status="False"))

@@ -92,7 +92,19 @@ def test_unknown_keywords_are_removed_and_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "schema", [1, {"type": 1}, {"properties": []}, {"required": [1]}, {"maxLength": True}, {"allOf": [1]}, {"not": []}]
+    "schema",
+    [
+        1,
+        {"type": 1},
+        {"properties": []},
+        {"required": [1]},
+        {"maxLength": True},
+        {"maxItems": False},
+        {"maximum": False},
+        {"multipleOf": True},
+        {"allOf": [1]},
+        {"not": []},
+    ],
 )
 def test_keyword_of_a_wrong_type_is_refused(schema: Any) -> None:
     with pytest.raises(ValueError, match="cannot unmarshal"):
@@ -136,5 +148,6 @@ def test_other_json_paths_are_refused(path: str) -> None:
 
 def test_paths_of_scale_have_fields_only() -> None:
     assert json_paths.fields(".spec.a\\.b") == ("spec", "a.b")
+    assert json_paths.fields(".spec['a\\.b']") == ("spec", "a\\.b")
     with pytest.raises(ValueError, match="json path of fields"):
         json_paths.fields(".spec.list[0]")
