@@ -212,7 +212,7 @@ class _RewritesAtNodeEvents(EndpointSliceController):
 
     def _queue(self, event: Event) -> None:
         super()._queue(event)
-        if event.resource == "nodes" and self._loop.has_state:
+        if event.resource == "nodes" and self._has_state:
             self._node_events += 1
             for key in self._index.services:
                 self._work.add(key)

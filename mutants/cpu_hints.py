@@ -372,7 +372,7 @@ class _Rewriting(EndpointSliceController):
     def _check_nodes(self) -> None:
         super()._check_nodes()
         shares = self._index.zones.shares
-        if self._weighed is not None and self._weighed != shares and self._loop.has_state:
+        if self._weighed is not None and self._weighed != shares and self._has_state:
             for key, service in self._index.services.items():
                 if isinstance(mechanism(service, self._features), CpuHeuristic):
                     self._rewrite(key, shares)

@@ -62,7 +62,7 @@ class _EndingController(_Hanging, EndpointSliceController):
         pods = list(pods)
         if {each["spec"].get("nodeName") for each in pods} - {None, "", *nodes}:
             self._wait_if_it_hangs()
-            self._loop._events.put(None)
+            self._events.put(None)
         return plan_service(service, pods, nodes, existing, **more)
 
 
@@ -84,7 +84,7 @@ class _EndingLocators(_Hanging, PodLocatorController):
         node = node_name(self._locations._pods.get(key, {}))
         if node and node not in self._locations._nodes:
             self._wait_if_it_hangs()
-            self._loop._events.put(None)
+            self._events.put(None)
 
 
 def _of_unknown_readiness(obj: Object) -> bool:

@@ -1,6 +1,6 @@
-"""The shared parts of controllers: an event loop in a thread, and a work queue."""
+"""The shared parts of controllers: their thread, and a work queue."""
 
-from reference.controller.event_loop import EventLoop
+from reference.controller.controller import Controller
 from reference.controller.work_queue import WorkQueue, is_retriable
 
-__all__ = ["EventLoop", "WorkQueue", "is_retriable"]
+__all__ = ["Controller", "WorkQueue", "is_retriable"]

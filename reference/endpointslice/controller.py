@@ -6,14 +6,13 @@ A burst of pod changes causes only one sync, because the loop reads all queued e
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry
 
 from reference.client import ApiError, Client, Event, Key, delete_if_there, key_of
-from reference.controller import EventLoop, WorkQueue, is_retriable
+from reference.controller import Controller, is_retriable
 from reference.endpointslice.allocation import rules
 from reference.endpointslice.cpu_services import CpuServices
 from reference.endpointslice.desired import Memo
@@ -26,9 +25,6 @@ from reference.endpointslice.status import StatusKeeper
 from reference.features import Features
 from reference.heuristics import Heuristic, installed_heuristics
 
-SLICE_CHANGE_DELAY = 0.01  # seconds; so that two controllers that disagree do not keep a machine busy
-
-_RESOURCES = ("services", "pods", "nodes", "endpointslices")
 logger = logging.getLogger(__name__)
 
 
@@ -44,11 +40,10 @@ class SyncError(Exception):
         self.retriable = retriable
 
 
-class EndpointSliceController:
+class EndpointSliceController(Controller):
     """Creates and updates EndpointSlices for all Services with a selector. `features` determines the hints.
 
-    Source: KEP-0752, and for hints KEP-2433, KEP-4444 and KEP-3015. Call `start` once and `stop` at the end, from one
-    thread; `synced` and `registry` may be used in any thread.
+    Source: KEP-0752, and for hints KEP-2433, KEP-4444 and KEP-3015. Any thread may use `registry`.
     """
 
     def __init__(
@@ -69,85 +64,44 @@ class EndpointSliceController:
         (KEP-4444, Status Reporting). `node_level` is used if the gate NodeLevelTopology is on; None means manual.
         """
         self.registry = CollectorRegistry()
-        self._client = client
         self._features = features or Features()
         self._max_endpoints = max_endpoints_per_slice
         self._heuristics = installed_heuristics() if heuristics is None else heuristics
         self._node_level = node_level or NodeLevel()
         self._plan_service = plan
         self._index = ClusterIndex(self._features)
-        self._work = WorkQueue()
+        resources = ("services", "pods", "nodes", "endpointslices")
+        conditions = conditions and self._features.enabled("ServiceTrafficDistribution")  # older ones lack them
+        super().__init__(
+            "endpointslice-controller", client, self._index, ("leases", *resources) if conditions else resources
+        )
         self._memos: dict[Key, Memo] = {}
         self._recorder = Recorder(client)
         self._metrics = Metrics(self._features)
         self.registry.register(self._metrics)
-        conditions = conditions and self._features.enabled("ServiceTrafficDistribution")  # older ones lack them
         self._status = status(client, self._index, self._features, self._heuristics) if conditions else None
-        self._queues = [self._work, self._status.work] if self._status is not None else [self._work]
+        if self._status is not None:
+            self._queues.append(self._status.work)
         self._cpu_services = CpuServices(rules(self._features))
         self._counting_nodes: set[Key] = set()
         self._judged_nodes = (0, 0)  # the versions of the nodes for which all Services were looked at
         self._reported: dict[Key, str] = {}  # topic of the last failure that an Event was written for
-        self._loop = EventLoop(
-            "endpointslice-controller", take_in=self._take_in, work=self._work_on_next, queues=self._queues
-        )
 
-    def start(self) -> None:
-        """Start to watch and to write. Returns immediately. Raises `RuntimeError` when called a second time."""
-        self._loop.start(self._client, _RESOURCES if self._status is None else (*_RESOURCES, "leases"))
-
-    def stop(self) -> None:
-        """End the watch. End the thread after the sync in progress. The slices remain. Idempotent."""
-        self._loop.stop()
-
-    @property
-    def threads(self) -> tuple[threading.Thread, ...]:
-        """The thread, which runs from `start` to `stop`."""
-        return self._loop.threads
-
-    @property
-    def running(self) -> bool:
-        """True from `start` to `stop`, unless the thread crashed."""
-        return self._loop.running
-
-    def synced(self) -> bool:
-        """Return whether all delivered events are processed and the resulting slices and conditions are written.
-
-        A failed sync that can succeed on retry (a conflict, an unreachable server) counts as not processed. A failed
-        sync that first needs another change (the Node of a pod is missing, the API server refuses the slice) counts as
-        processed, because the other change will arrive as an event.
-        """
-        if not self._loop.caught_up():
-            return False
+    def _has_settled(self) -> bool:
         # The order matters: nodes queue Services, and syncs queue conditions.
-        return self._judged_nodes == self._nodes_versions() and all(queue.is_idle for queue in self._queues)
+        return self._judged_nodes == self._nodes_versions() and super()._has_settled()
 
     def _work_on_next(self) -> None:
         self._check_nodes()
-        key = self._work.pop(time.monotonic())
-        if key is not None:
-            self._work_on(key)
+        super()._work_on_next()
         if self._status is not None:
             self._status.work_on_next()
 
     def _take_in(self, event: Event) -> None:
-        """Queue the Services that an event affects."""
-        if event.type == "SYNCED":
-            for key in {*self._index.services, *self._index.slices.services()}:
-                self._work.add(key)
-        elif event.resource != "leases":
-            self._queue(event)
+        if event.resource != "leases":
+            super()._take_in(event)
         if self._status is not None:
             self._status.take_in(event)
-
-    def _queue(self, event: Event) -> None:
-        for key in self._index.apply(event):
-            if not self._loop.has_state:
-                continue
-            if event.resource == "endpointslices":
-                self._work.add_at(key, time.monotonic() + SLICE_CHANGE_DELAY)
-            else:
-                self._work.add(key)
 
     def _nodes_versions(self) -> tuple[int, int]:
         return self._index.zones.version, self._index.nodes_version
@@ -155,7 +109,7 @@ class EndpointSliceController:
     def _check_nodes(self) -> None:
         """Queue the Services whose hints may depend on nodes that have none of their endpoints."""
         versions = self._nodes_versions()
-        if versions == self._judged_nodes or not self._loop.has_state:
+        if versions == self._judged_nodes or not self._has_state:
             return
         if versions[0] != self._judged_nodes[0]:
             for key in self._cpu_services.affected(self._index.zones.shares):

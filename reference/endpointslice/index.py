@@ -53,6 +53,10 @@ class ClusterIndex:
             return self.slices.apply(event)
         return self._take[event.resource](key_of(event.object), None if event.type == "DELETED" else event.object)
 
+    def keys(self) -> Collection[Key]:
+        """Return the Services, and those that do not exist but whose names are on managed slices."""
+        return {*self.services, *self.slices.services()}
+
     def pods_of(self, service: Key) -> Iterable[Object]:
         return self._members.get(service, {}).values()
 

@@ -391,11 +391,10 @@ def run_case(make: Callable[..., EndpointSliceController], case: Case, *, counte
 
 
 def _settle(made: EndpointSliceController, events: deque[Event], clock: _Clock) -> None:
-    loop = made._loop
     for _ in range(300):
         while events:
-            loop._take_in(events.popleft())
-        loop._work()
+            made._read(events.popleft())
+        made._work_on_next()
         if events or any(queue.has_ready for queue in made._queues):
             continue
         due = [each for queue in made._queues if not queue.is_idle and (each := queue.next_due()) is not None]

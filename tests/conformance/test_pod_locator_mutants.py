@@ -109,8 +109,8 @@ def _kept(mutant: Mutant) -> Mapping[str, object]:
         step(api)
         while events or not controller._work.is_idle:
             while events:
-                controller._loop._take_in(events.popleft())
-            controller._loop._work()
+                controller._read(events.popleft())
+            controller._work_on_next()
         locators = {each["metadata"]["name"]: says(each) for each in api.list("podlocators", "default")}
         found[name] = locators, sorted(writes)
         writes.clear()

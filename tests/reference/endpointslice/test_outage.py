@@ -74,7 +74,7 @@ def test_failed_write_is_retried_after_the_outage(live: Outage) -> None:
     """The server stops after the controller has received a change and before the controller writes."""
     arrived = Event("MODIFIED", "pods", unready(live.api.get("pods", "default", "p1")))
     live.informer.disconnect()
-    live.controller._loop._deliver(arrived)
+    live.controller._deliver(arrived)
     assert not live.controller.synced()
     live.set_ready("p1", ready=False)
     live.replace(live.api)

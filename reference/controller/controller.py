@@ -1,0 +1,187 @@
+"""The base of controllers: one thread that reads all queued events before it processes objects.
+
+Events go into an unbounded queue, so a writer never waits for a controller. The thread reads all queued events before
+it processes the next object, so an object that changes five times in a burst is processed once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Sequence
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from reference.client import ApiError, Client, Event, Key, Subscription
+from reference.controller.work_queue import WorkQueue, is_retriable
+
+CHANGE_DELAY = 0.01  # seconds; so that two controllers that disagree do not keep a machine busy
+FIRST_REST = 0.01  # seconds; doubled with every further failure of `work`
+LONGEST_REST = 10.0
+
+logger = logging.getLogger(__name__)
+
+
+class Index(Protocol):
+    """The objects that a controller has received."""
+
+    def apply(self, event: Event) -> Collection[Key]:
+        """Read one event, other than SYNCED. Return the keys that may need a sync."""
+
+    def keys(self) -> Collection[Key]:
+        """Return all keys that may need a sync."""
+
+
+class Controller:
+    """Syncs one key after the other in its own thread, when all queued events have been read.
+
+    Call `start` once and `stop` at the end, from one thread. Any thread may call `synced`.
+
+    Errors do not end the thread. An unreadable event is logged and skipped, and failed work is retried after a pause.
+    """
+
+    def __init__(self, name: str, client: Client, index: Index, resources: Sequence[str]) -> None:
+        """`name` is the name of the thread. The last of the watched `resources` is the one that it writes."""
+        self._client = client
+        self._state = index
+        self._resources = resources
+        self._work = WorkQueue()
+        self._queues = [self._work]
+        self._has_state = False  # set by the thread, when the initial state has been read
+        self._events: SimpleQueue[Event | None] = SimpleQueue()
+        self._delivered = 0
+        self._taken_in = 0
+        self._broken_off = 0  # number of consecutive failures of work
+        self._subscription: Subscription | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start to watch and to write. Returns immediately. Raises `RuntimeError` when called a second time."""
+        self._thread.start()
+        self._subscription = self._client.subscribe(self._resources, self._deliver)
+
+    def stop(self) -> None:
+        """End the watch. End the thread after the work in progress. What was written remains. Idempotent."""
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
+        if self._thread.is_alive():
+            self._events.put(None)
+            self._thread.join()
+
+    @property
+    def threads(self) -> tuple[threading.Thread, ...]:
+        """The thread, which runs from `start` to `stop`."""
+        return (self._thread,)
+
+    @property
+    def running(self) -> bool:
+        """True from `start` to `stop`, unless the thread crashed."""
+        return self._thread.is_alive()
+
+    def synced(self) -> bool:
+        """Return whether all delivered events are processed and the resulting objects are written.
+
+        A failed sync that can succeed on retry (a conflict, an unreachable server) counts as not processed. A failed
+        sync that first needs another change (the API server refuses the object) counts as processed, because the other
+        change will arrive as an event.
+        """
+        delivered = self._delivered
+        return self._has_state and self._taken_in >= delivered and self._has_settled()
+
+    def _has_settled(self) -> bool:
+        """Return whether all events that were read are processed."""
+        return all(queue.is_idle for queue in self._queues)
+
+    def _take_in(self, event: Event) -> None:
+        """Queue the keys that an event affects."""
+        if event.type == "SYNCED":
+            for key in self._state.keys():  # noqa: SIM118  no mapping
+                self._work.add(key)
+        else:
+            self._queue(event)
+
+    def _queue(self, event: Event) -> None:
+        for key in self._state.apply(event):
+            if not self._has_state:
+                continue
+            if event.resource == self._resources[-1]:
+                self._work.add_at(key, time.monotonic() + CHANGE_DELAY)
+            else:
+                self._work.add(key)
+
+    def _work_on_next(self) -> None:
+        key = self._work.pop(time.monotonic())
+        if key is not None:
+            self._work_on(key)
+
+    def _work_on(self, key: Key) -> None:
+        try:
+            self._sync(key)
+        except (ApiError, OSError) as error:
+            logger.info("%s: %s/%s: %s", self._thread.name, *key, error)
+            self._work.retry(key, time.monotonic(), retriable=is_retriable(error))
+        except Exception:
+            logger.exception("%s: %s/%s: the sync failed unexpectedly", self._thread.name, *key)
+            self._work.retry(key, time.monotonic(), retriable=False)
+        else:
+            self._work.done(key)
+
+    def _sync(self, key: Key) -> None:
+        """Write what the state of a key demands. Raises `ApiError`, `OSError`."""
+        raise NotImplementedError
+
+    def _deliver(self, event: Event) -> None:
+        """Queue an event. Runs in the writer's thread while the store is locked, so the count is exact."""
+        self._delivered += 1
+        self._events.put(event)
+
+    def _run(self) -> None:
+        while self._take_in_events():
+            try:
+                self._work_on_next()
+                self._broken_off = 0
+            except Exception:
+                self._broken_off += 1
+                logger.exception("%s: work failed unexpectedly", self._thread.name)
+
+    def _take_in_events(self) -> bool:
+        """Read all queued events. If there is no work, wait for an event. Returns False when the loop should end."""
+        patience = self._patience()
+        if patience == 0 and self._events.empty():
+            return True
+        try:
+            event = self._events.get(timeout=patience)
+        except Empty:
+            return True
+        for more in range(self._events.qsize(), -1, -1):
+            if event is None:
+                return False
+            self._read(event)
+            if more:
+                event = self._events.get_nowait()
+        return True
+
+    def _patience(self) -> float | None:
+        """Return the number of seconds until work is due, if no event arrives. None means that no work is scheduled."""
+        if not self._has_state:
+            return None
+        if self._broken_off:
+            return min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._broken_off, 20))
+        if any(queue.has_ready for queue in self._queues):
+            return 0.0
+        due = [due for queue in self._queues if (due := queue.next_due()) is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _read(self, event: Event) -> None:
+        """Read one event. Count the event last, so that `synced` is not true before the resulting work is queued."""
+        try:
+            self._take_in(event)
+        except Exception:
+            metadata = event.object.get("metadata") or {}
+            name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+            logger.exception("%s: %s %s cannot be read and is skipped", self._thread.name, event.resource, name)
+        if event.type == "SYNCED":  # also when an API server is available again
+            self._has_state = True
+        self._taken_in += 1
