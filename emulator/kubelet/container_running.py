@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from emulator.kubelet.container_log import ContainerLog
 from emulator.kubelet.emulated_agnhost import EmulatedAgnhost
@@ -24,6 +24,7 @@ from harness.errors import UnavailableError
 from harness.event_loop import EventLoop
 from harness.netns.addresses import Family
 from harness.netns.namespace import Namespace
+from reference.objects.timestamps import timestamp
 
 Object = dict[str, Any]
 
@@ -57,19 +58,6 @@ class Surroundings:
     wake: Callable[[], None]
 
 
-class Running(Protocol):
-    """The process of a container."""
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-
-    def drop(self) -> None:
-        """Stop the process immediately, without a report."""
-
-
 class Restarts:
     """The restart delays of one container according to the pod's policy. The first is 0, and later delays grow."""
 
@@ -90,11 +78,6 @@ class Restarts:
         return pause
 
 
-def now() -> str:
-    """Return the time in the format of the API."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
 class RunningContainer:
     """One container. Only one thread at a time may call methods. The loop's thread only records exits and probes."""
 
@@ -106,7 +89,7 @@ class RunningContainer:
         self._state: Object = {"waiting": {"reason": waits}}
         self._last: Object = {}
         self._restarts = 0
-        self._container: Running | None = None
+        self._container: EmulatedAgnhost | RunningProgram | None = None
         self._sandbox: Sandbox | None = None
         self._environment: dict[str, str] = {}
         self._began = ""
@@ -283,7 +266,7 @@ class RunningContainer:
 
     def _run(self, programs: Mapping[str, Path], log: ContainerLog) -> None:
         """Start the process and its probes. Raises the errors that `_start` handles."""
-        around, self._began = self._around, now()
+        around, self._began = self._around, timestamp()
         given = {"PATH": f"{PATH}:{TOOLS}", "HOSTNAME": around.hostname, "HOME": "/root"}
         self._environment = environment_of(self._spec, around.fields, given)
         command = command_of(
@@ -345,7 +328,7 @@ class RunningContainer:
             "exitCode": code,
             "reason": reason or ("Completed" if code == 0 else "Error"),
             "startedAt": self._began,
-            "finishedAt": now(),
+            "finishedAt": timestamp(),
             "containerID": self._id,
             **({"message": why} if why else {}),
         }

@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 from emulator.kubelet.container_running import RunningContainer
 from emulator.kubelet.pod_running import RunningPod
@@ -36,10 +36,7 @@ _RETRY = 0.2  # seconds until a failed request is repeated
 _log = logging.getLogger(__name__)
 
 
-K = TypeVar("K", bound=Hashable)
-
-
-class WorkQueue(Generic[K]):
+class WorkQueue:
     """A queue of keys for workers. Each key is queued once and processed by one worker at a time. Thread-safe.
 
     If a key is added while a worker processes it, the key is queued again.
@@ -47,12 +44,12 @@ class WorkQueue(Generic[K]):
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._waiting: deque[K] = deque()
-        self._wanted: set[K] = set()
-        self._taken: set[K] = set()
+        self._waiting: deque[Key] = deque()
+        self._wanted: set[Key] = set()
+        self._taken: set[Key] = set()
         self._closed = False
 
-    def add(self, key: K) -> None:
+    def add(self, key: Key) -> None:
         with self._condition:
             if key not in self._wanted:
                 self._wanted.add(key)
@@ -60,7 +57,7 @@ class WorkQueue(Generic[K]):
                     self._waiting.append(key)
                     self._condition.notify()
 
-    def take(self) -> K | None:
+    def take(self) -> Key | None:
         """Return the next key, or None if the queue is closed. Blocks. The worker must call `done` afterwards."""
         with self._condition:
             self._condition.wait_for(lambda: self._closed or self._waiting)
@@ -71,7 +68,7 @@ class WorkQueue(Generic[K]):
             self._taken.add(key)
             return key
 
-    def done(self, key: K) -> None:
+    def done(self, key: Key) -> None:
         with self._condition:
             self._taken.discard(key)
             if key in self._wanted:
@@ -107,7 +104,7 @@ class Kubelet:
         self._changed = changed
         self._dns = dns
         self._loop = EventLoop("kubelet-loop")
-        self._queue: WorkQueue[Key] = WorkQueue()
+        self._queue: WorkQueue = WorkQueue()
         self._lock = threading.Lock()  # guards the next three attributes
         self._wanted: dict[Key, Object] = {}
         self._running: dict[Key, RunningPod] = {}

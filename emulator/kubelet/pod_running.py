@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from emulator.kubelet.container_running import RunningContainer, Surroundings, now
+from emulator.kubelet.container_running import RunningContainer, Surroundings
 from emulator.kubelet.environment import FieldValues
 from emulator.kubelet.pod_status import Place, status_of
 from harness.api.client import STRATEGIC_MERGE_PATCH, Api, RefusedError, path_of
@@ -18,6 +18,7 @@ from harness.event_loop import EventLoop
 from harness.netns import sysctls
 from harness.netns.addresses import Family
 from harness.netns.fabric import Host, Network, PodName
+from reference.objects.timestamps import timestamp
 
 Object = dict[str, Any]
 
@@ -55,7 +56,7 @@ class RunningPod:
         self._placed = placed
         self._dns = dns
         self._node = network.nodes[pod["spec"]["nodeName"]]
-        self._since = now()
+        self._since = timestamp()
         self._init: list[RunningContainer] = []  # containers that start before the others, including sidecars
         self._containers: list[RunningContainer] = []
         self._reported: Object = {}
@@ -204,7 +205,7 @@ class RunningPod:
         )
         states = [container.state for container in self._containers]
         init = [container.state for container in self._init]
-        status = status_of(self._pod, place, states, init=init, before=self._reported, now=now())
+        status = status_of(self._pod, place, states, init=init, before=self._reported, now=timestamp())
         if status != self._reported:
             self._patch(status)
             self._reported = status

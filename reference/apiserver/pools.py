@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 from reference.apiserver.kinds import Allocations, FieldError
 from reference.client import Object
@@ -121,14 +121,6 @@ class _Held:
     ports: frozenset[int] = frozenset()
 
 
-class Ledger(Protocol):
-    """The allocations of one write, which can be committed or undone."""
-
-    def commit(self) -> None: ...
-
-    def undo(self) -> None: ...
-
-
 class Pools:
     """The pools of a cluster. They are not thread-safe; the store's lock protects them."""
 
@@ -142,7 +134,7 @@ class Pools:
     def assign(self, new: Object, wanted: Allocations, old: Object | None, held: Allocations) -> Ledger:
         """Write addresses and ports into `new`. Those of `old` are kept. Raises `RefusedError`, `ExhaustedError`."""
         before = _holdings(old, held) if old is not None else _Held()
-        ledger = _Ledger(self, before)
+        ledger = Ledger(self, before)
         try:
             ledger.assign(new, wanted)
         except (RefusedError, ExhaustedError):
@@ -152,11 +144,13 @@ class Pools:
 
     def release(self, old: Object, held: Allocations) -> None:
         """Free all addresses and ports of a removed object."""
-        _Ledger(self, _holdings(old, held)).commit()
+        Ledger(self, _holdings(old, held)).commit()
 
 
 @dataclass(slots=True)
-class _Ledger:
+class Ledger:
+    """The allocations of one write, which can be committed or undone."""
+
     pools: Pools
     before: _Held
     _addresses: set[tuple[str, str]] = field(default_factory=set)

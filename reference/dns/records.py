@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal
 
 from reference.dns.names import OfEndpoint, OfPort, OfService
 from reference.objects.topology_keys import Labels, first_match
@@ -16,16 +16,6 @@ from reference.objects.topology_keys import Labels, first_match
 Family = Literal["IPv4", "IPv6"]
 FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 _FAMILY_OF: Mapping[str, Family] = {"A": "IPv4", "AAAA": "IPv6"}
-
-
-class _OnNode(Protocol):
-    """An object on a node. `labels` are the labels of the node; they are empty if unknown."""
-
-    @property
-    def labels(self) -> Labels: ...
-
-
-Located = TypeVar("Located", bound=_OnNode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +75,7 @@ class Alias:
 Record = Address | Target | Alias
 
 
-def select(keys: Sequence[str], client: Labels | None, endpoints: Sequence[Located]) -> Sequence[Located]:
+def select(keys: Sequence[str], client: Labels | None, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint]:
     """Return the endpoints for a client on a node with these labels, in their order. The result may be empty.
 
     If the client's node is unknown (None) or the Service has no keys, all endpoints are returned.

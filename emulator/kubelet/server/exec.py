@@ -7,10 +7,11 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 
+from emulator.kubelet.container_running import RunningContainer
 from emulator.kubelet.program import exit_code
 from emulator.kubelet.sandbox import NoProgramError, SandboxProcess
 from emulator.kubelet.server import spdy, streams
@@ -25,13 +26,6 @@ _CHANNELS = (*_STANDARD, "error", "resize")  # by number
 _STREAMS_WITHIN = 30.0  # seconds for a client to open its streams, as in Kubernetes' kubelet
 _GOODBYE = 2.0  # seconds for a client to close the connection after the Status
 _CHUNK = 1 << 16
-
-
-class Runs(Protocol):
-    """A container in which programs can be started."""
-
-    def exec(self, argv: Sequence[str], *, stdin: int, stdout: int, stderr: int, tty: bool = False) -> SandboxProcess:
-        """Start a program. See `RunningContainer.exec`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +48,14 @@ class Wanted:
         return cls(query.getall("command", []), frozenset({*streams, "error", *(("resize",) if tty else ())}), tty)
 
 
-async def serve(request: web.BaseRequest, container: Runs, wanted: Wanted) -> web.StreamResponse:
+async def serve(request: web.BaseRequest, container: RunningContainer, wanted: Wanted) -> web.StreamResponse:
     """Upgrade the connection, run the program, and finally send a Status. Raises `ConnectionError`."""
     if request.headers.get("Upgrade", "").lower() == "websocket":
         return await _by_websocket(request, container, wanted)
     return await _by_spdy(request, container, wanted)
 
 
-async def _by_websocket(request: web.BaseRequest, container: Runs, wanted: Wanted) -> web.StreamResponse:
+async def _by_websocket(request: web.BaseRequest, container: RunningContainer, wanted: Wanted) -> web.StreamResponse:
     websocket = await streams.upgrade(request, (V5, V4))
     if websocket is None:
         return web.Response(status=403, text=f"unable to upgrade: the server accepts {V5} and {V4}\n")
@@ -77,7 +71,7 @@ async def _by_websocket(request: web.BaseRequest, container: Runs, wanted: Wante
     return websocket
 
 
-async def _by_spdy(request: web.BaseRequest, container: Runs, wanted: Wanted) -> web.StreamResponse:
+async def _by_spdy(request: web.BaseRequest, container: RunningContainer, wanted: Wanted) -> web.StreamResponse:
     wire = await spdy.upgrade(request, V4)
     if isinstance(wire, web.Response):
         return wire
@@ -109,7 +103,9 @@ async def beside(reading: Coroutine[None, None, None]) -> AsyncIterator[asyncio.
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _run(container: Runs, wanted: Wanted, opened: Mapping[str, Stream], gone: asyncio.Task[None]) -> None:
+async def _run(
+    container: RunningContainer, wanted: Wanted, opened: Mapping[str, Stream], gone: asyncio.Task[None]
+) -> None:
     """Run the program, and send its Status. Raises `ConnectionError` if the client disconnects early."""
     running = asyncio.create_task(_run_to_its_end(container, wanted, opened))
     try:
@@ -122,7 +118,7 @@ async def _run(container: Runs, wanted: Wanted, opened: Mapping[str, Stream], go
     await opened["error"].write(json.dumps(running.result()).encode())
 
 
-async def _run_to_its_end(container: Runs, wanted: Wanted, opened: Mapping[str, Stream]) -> Object:
+async def _run_to_its_end(container: RunningContainer, wanted: Wanted, opened: Mapping[str, Stream]) -> Object:
     """Run a program until it has ended and all its output is sent. Return its final Status.
 
     Cancelling this coroutine kills the program. Raises `ConnectionError` if the client has disconnected.

@@ -11,7 +11,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 
@@ -19,6 +19,7 @@ from emulator.kubelet.server import spdy, streams
 from emulator.kubelet.server.exec import beside
 from emulator.kubelet.server.spdy import SpdyConnection, SpdyStream
 from emulator.kubelet.server.streams import TUNNEL, V4, Channels, Stream, WebSocketWire
+from harness.netns.namespace import Namespace
 
 PROTOCOL = "portforward.k8s.io"
 _CHUNK = 1 << 16
@@ -26,14 +27,7 @@ _DIAL_SECONDS = 30.0
 _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
-class Sockets(Protocol):
-    """The netns of a pod, in which sockets are created."""
-
-    def socket(self, family: int, kind: int) -> socket.socket:
-        """Create a socket in the netns."""
-
-
-async def serve(request: web.BaseRequest, netns: Sockets) -> web.StreamResponse:
+async def serve(request: web.BaseRequest, netns: Namespace) -> web.StreamResponse:
     """Upgrade the connection, and forward until it ends. Raises `ConnectionError`, or `ValueError` for the query."""
     if request.headers.get("Upgrade", "").lower() != "websocket":
         wire = await spdy.upgrade(request, PROTOCOL)
@@ -53,7 +47,7 @@ async def serve(request: web.BaseRequest, netns: Sockets) -> web.StreamResponse:
     return websocket
 
 
-async def _by_spdy(connection: SpdyConnection, netns: Sockets) -> None:
+async def _by_spdy(connection: SpdyConnection, netns: Namespace) -> None:
     """Forward a connection for each pair of streams that a client opens."""
     pairs: dict[str, dict[str, SpdyStream]] = {}
     tasks: set[asyncio.Task[None]] = set()
@@ -74,7 +68,7 @@ async def _by_spdy(connection: SpdyConnection, netns: Sockets) -> None:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _forward_pair(connection: SpdyConnection, data: SpdyStream, error: SpdyStream, netns: Sockets) -> None:
+async def _forward_pair(connection: SpdyConnection, data: SpdyStream, error: SpdyStream, netns: Namespace) -> None:
     with contextlib.suppress(ConnectionError):
         await forward(netns, int(data.headers.get("port", "0")), data, error)
         await error.end()
@@ -84,7 +78,7 @@ async def _forward_pair(connection: SpdyConnection, data: SpdyStream, error: Spd
         connection.forget(error)
 
 
-async def _by_channels(websocket: web.WebSocketResponse, ports: Sequence[int], netns: Sockets) -> None:
+async def _by_channels(websocket: web.WebSocketResponse, ports: Sequence[int], netns: Namespace) -> None:
     """Forward one connection to each port, until all connections have ended."""
     channels = Channels(websocket, 2 * len(ports))
     pairs = list(zip(ports, channels.every[::2], channels.every[1::2], strict=True))
@@ -95,11 +89,11 @@ async def _by_channels(websocket: web.WebSocketResponse, ports: Sequence[int], n
         await asyncio.wait([every, gone], return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _forward_all(pairs: Sequence[tuple[int, Stream, Stream]], netns: Sockets) -> None:
+async def _forward_all(pairs: Sequence[tuple[int, Stream, Stream]], netns: Namespace) -> None:
     await asyncio.gather(*(forward(netns, port, data, error) for port, data, error in pairs))
 
 
-async def forward(netns: Sockets, port: int, data: Stream, error: Stream) -> None:
+async def forward(netns: Namespace, port: int, data: Stream, error: Stream) -> None:
     """Forward one connection until it ends. Raises `ConnectionError` if the client has disconnected."""
     try:
         reader, writer = await _connect(netns, port)
@@ -145,7 +139,7 @@ async def _from_pod(reader: asyncio.StreamReader, data: Stream) -> None:
         await data.write(chunk)
 
 
-async def _connect(netns: Sockets, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(netns: Namespace, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to a port on the pod's loopback. Raises `OSError`, `TimeoutError`."""
     failed: OSError | None = None
     for family, address in _LOOPBACK:

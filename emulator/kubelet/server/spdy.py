@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from emulator.kubelet.server.streams import Stream, Wire
+from reference.apiserver.pod_access.kubelets import switched
 
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY, _HEADERS = 1, 2, 3, 6, 7, 8
 _CONTROL = 0x80030000  # a control frame of version 3, without its type
@@ -195,30 +196,7 @@ async def upgrade(request: web.BaseRequest, protocol: str) -> UpgradedWire | web
     if protocol not in offered:
         said = f"unable to upgrade: unable to negotiate protocol: server accepts [{protocol}]\n"
         return web.Response(status=403, text=said, headers={"X-Accepted-Stream-Protocol-Versions": protocol})
-    if request.transport is None:
-        raise ConnectionResetError("the client has disconnected")
-    reader = asyncio.StreamReader()
-    reader.set_transport(request.transport)
-    request.protocol.set_parser(_Feeder(reader))  # type: ignore[arg-type]  # it calls these two methods only
-    headers = {"Connection": "Upgrade", "Upgrade": _UPGRADE, _VERSION: protocol}
-    response = web.StreamResponse(status=101, headers=headers)
-    response.force_close()
-    await response.prepare(request)
-    return UpgradedWire(reader, response)
-
-
-class _Feeder:
-    """Passes received data to a reader, and applies backpressure to the client."""
-
-    def __init__(self, reader: asyncio.StreamReader) -> None:
-        self._reader = reader
-
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        self._reader.feed_data(data)
-        return False, b""  # it takes more
-
-    def feed_eof(self) -> None:
-        self._reader.feed_eof()
+    return UpgradedWire(*await switched(request, {"Connection": "Upgrade", "Upgrade": _UPGRADE, _VERSION: protocol}))
 
 
 def _control(kind: int, payload: bytes) -> bytes:

@@ -185,14 +185,7 @@ async def _carry(
     request: web.BaseRequest, headers: Mapping[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> web.StreamResponse:
     """Switch protocols as the kubelet did, and copy bytes until one side closes the connection."""
-    if request.transport is None:
-        raise ConnectionResetError("the client has disconnected")
-    client = asyncio.StreamReader()
-    client.set_transport(request.transport)
-    request.protocol.set_parser(_Feeder(client))  # type: ignore[arg-type]  # it calls these two methods only
-    response = web.StreamResponse(status=101, headers=dict(headers))
-    response.force_close()
-    await response.prepare(request)
+    client, response = await switched(request, headers)
     there, here = asyncio.create_task(_to_kubelet(client, writer)), asyncio.create_task(_to_client(reader, response))
     try:
         await asyncio.wait([there, here], return_when=asyncio.FIRST_COMPLETED)
@@ -218,6 +211,24 @@ async def _to_kubelet(client: asyncio.StreamReader, writer: asyncio.StreamWriter
 async def _to_client(reader: asyncio.StreamReader, response: web.StreamResponse) -> None:
     while data := await reader.read(_CHUNK):
         await response.write(data)
+
+
+async def switched(
+    request: web.BaseRequest, headers: Mapping[str, str]
+) -> tuple[asyncio.StreamReader, web.StreamResponse]:
+    """Switch protocols. Return what the client sends from now on, and the response, which ends with the connection.
+
+    Raises `ConnectionError` if the client has disconnected.
+    """
+    if request.transport is None:
+        raise ConnectionResetError("the client has disconnected")
+    client = asyncio.StreamReader()
+    client.set_transport(request.transport)
+    request.protocol.set_parser(_Feeder(client))  # type: ignore[arg-type]  # it calls these two methods only
+    response = web.StreamResponse(status=101, headers=dict(headers))
+    response.force_close()
+    await response.prepare(request)
+    return client, response
 
 
 class _Feeder:
