@@ -70,9 +70,11 @@ class _EndingDns(_Hanging, DnsServer):
     """Crashes on a slice of type FQDN. With `hangs`, it answers no later queries instead."""
 
     def _apply(self, event: Event) -> None:
-        if event.resource == "endpointslices" and _of_names(event.object):
+        is_odd = event.resource == "endpointslices" and _of_names(event.object)
+        if is_odd and threading.current_thread() is self._thread:  # `stop` runs what is left in its own thread
             self._wait_if_it_hangs()
-            self._running = False
+            if not self._hangs:
+                self._loop.stop()
         super()._apply(event)
 
 

@@ -5,14 +5,11 @@ One thread does both, so answers need no locks. Once `synced` is true, every lat
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import logging
-import os
-import selectors
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Self
@@ -33,44 +30,7 @@ IDLE_SECONDS = 10.0
 """The maximum time in seconds that a connection may be idle, or that a client may leave an answer unread."""
 
 MOST_CONNECTIONS = 500
-_CHUNK = 64 << 10
 _LENGTH = struct.Struct("!H")
-
-
-class _Connection:
-    """One connection, with the query bytes that were read and the answers that are not written yet."""
-
-    def __init__(self, sock: socket.socket, answer: Callable[[bytes], bytes | None]) -> None:
-        self.sock = sock
-        self._answer = answer
-        self._read = bytearray()
-        self._unsent = bytearray()
-        self._ended = False
-
-    def go_on(self, events: int) -> int:
-        """Read and write without blocking. Return the events to wait for, or 0 at the end. Raises `OSError`."""
-        if events & selectors.EVENT_READ:
-            data = self.sock.recv(_CHUNK)
-            self._ended = not data
-            self._read += data
-            self._answer_all()
-        if self._unsent:
-            with contextlib.suppress(BlockingIOError):
-                del self._unsent[: self.sock.send(self._unsent)]
-        if self._unsent:
-            # Stop reading queries from a client until it reads its answers.
-            return selectors.EVENT_WRITE
-        return 0 if self._ended else selectors.EVENT_READ
-
-    def _answer_all(self) -> None:
-        while len(self._read) >= _LENGTH.size:
-            end = _LENGTH.size + _LENGTH.unpack_from(self._read)[0]
-            if len(self._read) < end:
-                return
-            answer = self._answer(bytes(self._read[_LENGTH.size : end]))
-            del self._read[:end]
-            if answer is not None:
-                self._unsent += _LENGTH.pack(len(answer)) + answer
 
 
 class DnsServer:
@@ -98,39 +58,39 @@ class DnsServer:
         self._delivered = 0
         self._taken_in = 0
         self._has_state = False
-        self._running = True
-        self._selector = selectors.DefaultSelector()
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._selector.register(self._bell, selectors.EVENT_READ)
+        self._loop: asyncio.AbstractEventLoop  # of the thread, from `start` on
         self._sockets: SimpleQueue[socket.socket] = SimpleQueue()  # to listen on, once there is something to say
-        self._connections: dict[_Connection, float] = {}  # with the time until when; the oldest first
+        self._datagrams: list[socket.socket] = []
+        self._servers: list[asyncio.Task[asyncio.Server]] = []
+        self._connections: dict[asyncio.Task[None], None] = {}  # the one that is idle for the longest time comes first
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="dns", daemon=True)
-        self._stopped = False
 
     def start(self) -> None:
         """Start to watch, and return immediately. Queries wait until the initial state has been read."""
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         self._subscription = self._client.subscribe(self._resources, self._deliver)
 
     def stop(self) -> None:
         """End the watch and the thread, and close all sockets. Idempotent. May be called without `start`."""
-        if self._stopped:
-            return
-        self._stopped = True
         if self._subscription is not None:
             self._subscription.close()
-        self._running = False
-        if self._thread.is_alive():
-            os.eventfd_write(self._bell, 1)
-            self._thread.join()
-        self._close_all()
+            if self._thread.is_alive():
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._thread.join()
+            self._loop.run_until_complete(self._close())
+            self._loop.close()
+            self._subscription = None
+        while not self._sockets.empty():
+            self._sockets.get_nowait().close()
 
     def listen(self, sock: socket.socket) -> None:
         """Answer queries on a bound UDP socket or a listening TCP socket. `stop` closes the socket."""
         sock.setblocking(False)
         self._sockets.put(sock)
-        os.eventfd_write(self._bell, 1)
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._take_in_events)
 
     @property
     def threads(self) -> tuple[threading.Thread, ...]:
@@ -153,22 +113,11 @@ class DnsServer:
         """Queue an event. Runs in the writer's thread while the store is locked, so the count is exact."""
         self._delivered += 1
         self._events.put(event)
-        if self._delivered - self._taken_in == 1 or event.type == "SYNCED":  # else the bell has rung already
-            os.eventfd_write(self._bell, 1)
+        if self._delivered - self._taken_in == 1 or event.type == "SYNCED":  # else the thread is called already
+            self._loop.call_soon_threadsafe(self._take_in_events)
 
     def _run(self) -> None:
-        while self._running:
-            for key, events in self._selector.select(self._patience()):
-                if key.data is None:
-                    os.eventfd_read(self._bell)
-                else:
-                    key.data(events)
-            self._take_in_events()
-            self._expire()
-
-    def _patience(self) -> float | None:
-        oldest = next(iter(self._connections.values()), None)
-        return None if oldest is None else max(0.0, oldest - time.monotonic())
+        self._loop.run_forever()
 
     def _take_in_events(self) -> None:
         for _ in range(self._events.qsize()):
@@ -179,19 +128,20 @@ class DnsServer:
                 self._apply(event)
             self._taken_in += 1
         if not self._events.empty():
-            os.eventfd_write(self._bell, 1)
+            self._loop.call_soon(self._take_in_events)
         while self._has_state and not self._sockets.empty():
-            self._register(self._sockets.get_nowait())
+            sock = self._sockets.get_nowait()
+            if sock.type == socket.SOCK_STREAM:
+                self._servers.append(self._loop.create_task(asyncio.start_server(self._converse, sock=sock)))
+            else:
+                self._datagrams.append(sock)
+                self._loop.add_reader(sock, self._receive, sock)
 
     def _apply(self, event: Event) -> None:
         try:
             self._resolver.apply(event)
         except Exception:  # noqa: BLE001 - one odd object must not end the answers about all others
             _log.exception("%s %s is not understood", event.resource, event.object.get("metadata", {}).get("name"))
-
-    def _register(self, sock: socket.socket) -> None:
-        work = self._accept if sock.type == socket.SOCK_STREAM else self._receive
-        self._selector.register(sock, selectors.EVENT_READ, lambda _: work(sock))
 
     def _receive(self, sock: socket.socket) -> None:
         """Answer queued datagrams, up to a fixed number."""
@@ -215,46 +165,41 @@ class DnsServer:
             _log.exception("no answer to %s", client)
             return None
 
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            sock, sender = listener.accept()
-        except OSError:  # gone before it was accepted, or no descriptor is left for it
-            return
-        sock.setblocking(False)
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the queries of a connection. Queries are read only after the client has read its answers."""
+        task = asyncio.current_task()
+        assert task is not None
         while len(self._connections) >= MOST_CONNECTIONS:
-            self._end(next(iter(self._connections)))
-        connection = _Connection(sock, lambda packet: self._answer(packet, sender[0], over_tcp=True))
-        self._connections[connection] = time.monotonic() + IDLE_SECONDS
-        self._selector.register(sock, selectors.EVENT_READ, lambda events: self._go_on(connection, events))
-
-    def _go_on(self, connection: _Connection, events: int) -> None:
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]
+            oldest.cancel()
+        client = writer.get_extra_info("peername")[0]
+        writer.transport.set_write_buffer_limits(0)
         try:
-            wanted = connection.go_on(events)
-        except OSError:
-            wanted = 0
-        if not wanted:
-            self._end(connection)
-            return
-        self._connections.pop(connection)
-        self._connections[connection] = time.monotonic() + IDLE_SECONDS
-        if wanted != self._selector.get_key(connection.sock).events:
-            self._selector.modify(connection.sock, wanted, lambda events: self._go_on(connection, events))
+            while True:
+                self._connections.pop(task, None)
+                self._connections[task] = None
+                async with asyncio.timeout(IDLE_SECONDS):
+                    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+                    answer = self._answer(await reader.readexactly(length), client, over_tcp=True)
+                    if answer is not None:
+                        writer.write(_LENGTH.pack(len(answer)) + answer)
+                        await writer.drain()
+        except (OSError, EOFError):  # it is idle, or has ended
+            pass
+        finally:
+            writer.transport.abort()
+            self._connections.pop(task, None)
 
-    def _expire(self) -> None:
-        now = time.monotonic()
-        for connection in [each for each, until in self._connections.items() if until <= now]:
-            self._end(connection)
-
-    def _end(self, connection: _Connection) -> None:
-        if self._connections.pop(connection, None) is not None:
-            self._selector.unregister(connection.sock)
-            connection.sock.close()
-
-    def _close_all(self) -> None:
-        for key in list(self._selector.get_map().values()):
-            if isinstance(key.fileobj, socket.socket):
-                key.fileobj.close()
-        while not self._sockets.empty():
-            self._sockets.get_nowait().close()
-        self._selector.close()
-        os.close(self._bell)
+    async def _close(self) -> None:
+        for each in self._datagrams:
+            self._loop.remove_reader(each)
+            each.close()
+        for server in await asyncio.gather(*self._servers):
+            server.close()
+        await asyncio.sleep(0)  # a connection that was just accepted gets its task
+        tasks = list(self._connections)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # now the sockets are closed

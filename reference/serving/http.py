@@ -46,31 +46,40 @@ class Serving:
     """The server thread and its sockets; a context manager. Any other thread may call the methods."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop  # of the thread, from `start` on
+        self._early: dict[socket.socket, Handler] = {}  # sockets that came before
         self._servers: dict[socket.socket, asyncio.Server] = {}
         self._connections: set[asyncio.Task[None]] = set()
-        self.thread = threading.Thread(target=self._loop.run_forever, name="serving", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="serving", daemon=True)
 
     def start(self) -> None:
+        self._loop = asyncio.new_event_loop()
         self.thread.start()
+        while self._early:
+            self._order(self._listen(*self._early.popitem()))
 
     def stop(self) -> None:
         """Close all sockets and end the thread. Idempotent. May be called without `start`."""
-        if self._loop.is_closed():
-            return
+        while self._early:
+            self._early.popitem()[0].close()
         if self.thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self.thread.join()
-        self._loop.run_until_complete(self._close())
-        self._loop.close()
+            self._loop.run_until_complete(self._close())
+            self._loop.close()
 
     def listen(self, listener: socket.socket, handler: Handler) -> None:
         """Serve HTTP on a listening socket until `remove` or `stop`, which close the socket."""
-        self._order(self._listen(listener, handler))
+        if self.thread.ident is None:
+            self._early[listener] = handler
+        else:
+            self._order(self._listen(listener, handler))
 
     def remove(self, listener: socket.socket) -> None:
         """Close a listening socket. When this returns, its port is free. Does nothing if it is already closed."""
-        if listener.fileno() >= 0:
+        if self._early.pop(listener, None):
+            listener.close()
+        elif listener.fileno() >= 0:
             self._order(self._remove(listener))
 
     def __enter__(self) -> Self:
@@ -82,14 +91,14 @@ class Serving:
 
     def _order(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the server thread, and wait for it."""
-        if not self.thread.is_alive():
-            self._loop.run_until_complete(work)
-            return
         done = asyncio.run_coroutine_threadsafe(work, self._loop)
         while self.thread.is_alive():
             with contextlib.suppress(TimeoutError):
                 done.result(1)
                 return
+
+    def _run(self) -> None:
+        self._loop.run_forever()
 
     async def _listen(self, listener: socket.socket, handler: Handler) -> None:
         serve = partial(self._serve, handler)
