@@ -1,7 +1,5 @@
 """The commands `trafficdist cluster`: embedded clusters in the background, for inspection and experiments."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

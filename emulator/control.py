@@ -1,7 +1,5 @@
 """`trafficdist cluster`: start, list, enter and stop clusters that run in the background."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import dataclasses

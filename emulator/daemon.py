@@ -5,8 +5,6 @@ this process, so nothing remains however the process ends. `trafficdist cluster 
 the process writes `ready` or an error to the pipe.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

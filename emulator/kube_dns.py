@@ -4,8 +4,6 @@ Scenarios do not test this DNS server. It is an API client, so it also works wit
 `cluster up` have this server, so no scenario waits for it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import threading

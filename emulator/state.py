@@ -8,8 +8,6 @@ its start time. The next command removes the files of a killed process. The temp
 another user could create a folder with the same name there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -4,8 +4,6 @@ Every reference component takes a `Features` and reads gates by name. To test ve
 process are created with different `Features`. The table lists the gates that this project tests, and their changes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@
 A test compares the files with this module.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass

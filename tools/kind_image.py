@@ -1,7 +1,5 @@
 """The command `trafficdist kind-image`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 python -m tools.pytest_workers
 """
 
-from __future__ import annotations
-
 import math
 import sys
 

@@ -3,8 +3,6 @@
 A line consists of a UTC time, the stream, `F` (full) or `P` (partial, continued in the next line), and text.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

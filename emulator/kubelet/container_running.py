@@ -1,7 +1,5 @@
 """Run one container of a pod from start to end, with its command, state, readiness and restarts."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

@@ -9,8 +9,6 @@ emulation with the real program.
 `/dial` closes connections with RST, so that they leave no ports in TIME_WAIT. It does not resolve names.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress

@@ -3,8 +3,6 @@
 This module has no side effects. Sources: the API reference of Container (`env`, `command`, `args`) and of EnvVarSource.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 agnhost is the real program, compiled into the component cache. busybox stands for the programs of this machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +58,7 @@ class Command:
     """False for the command `pause`."""
 
     @classmethod
-    def parse(cls, arguments: Sequence[str]) -> Command:
+    def parse(cls, arguments: Sequence[str]) -> "Command":
         """Parse `netexec` with its flags, or `pause`, which is the default. Raises `CommandError`."""
         name, *flags = arguments or ("pause",)
         if name not in ("netexec", "pause"):

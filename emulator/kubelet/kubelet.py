@@ -8,8 +8,6 @@ There is no scheduler, so a pod must specify its node. Volumes, liveness probes 
 are only names (`emulator.kubelet.images`), and programs run in a sandbox.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections import deque

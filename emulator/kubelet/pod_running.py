@@ -3,8 +3,6 @@
 `look` compares the API object with the running containers, and performs the next step. Each event triggers a call.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 This module has no side effects. The conditions and reasons match Kubernetes 1.37 (pkg/kubelet/status).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """The running program of a container. The program's output is written to the container's log."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

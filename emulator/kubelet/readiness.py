@@ -1,7 +1,5 @@
 """Send the readiness probes of a container from its node until the container ends, as a kubelet does."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence

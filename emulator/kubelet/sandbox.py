@@ -7,8 +7,6 @@ the ordinary user who runs the cluster. All programs end with `close`, or with t
 `harness.netns.isolation` is for programs that configure a node. It does not hide files or drop capabilities.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

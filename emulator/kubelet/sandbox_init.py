@@ -10,8 +10,6 @@ The process ends when the other end of the socket is closed. The kernel then kil
 The root is a new tmpfs rather than the machine's root with mounts over it, so that a forgotten mount exposes nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

@@ -3,8 +3,6 @@
 The bearer of the server's token may do everything. No KEP mentions users, so roles and service accounts do not exist.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

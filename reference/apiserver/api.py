@@ -3,8 +3,6 @@
 `reference.apiserver.server` serves the same registry over HTTPS, with the same objects and events.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +38,7 @@ class ApiServer:
         self,
         features: Features | None = None,
         *,
-        predecessor: ApiServer | None = None,
+        predecessor: "ApiServer | None" = None,
         service_cidrs: Sequence[str] = SERVICE_CIDRS,
         window: int = 4096,
         store: Callable[..., Store] = Store,
@@ -96,7 +94,7 @@ class ApiServer:
         """Delete an object. An object with a grace period (a pod on a node) is only marked, unless the grace is 0."""
         deletion.delete(self.registry, ObjectRef(resource, namespace, name), DeleteOptions(grace_seconds), Call())
 
-    def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> Subscription:
+    def subscribe(self, resources: Collection[str], sink: Callable[[Event], None]) -> "Subscription":
         """See `reference.client.Client.subscribe`."""
 
         def observe(change: Change) -> None:

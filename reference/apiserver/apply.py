@@ -5,8 +5,6 @@ conflict, unless the apply is forced. A field that this manager applied before a
 another manager owns it. Lists merge by key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any

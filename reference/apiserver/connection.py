@@ -6,8 +6,6 @@ request arrives (a watch, chunks, an upgrade, a large body, unusual syntax), the
 aiohttp, together with all unanswered data.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools
@@ -46,7 +44,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         answer: Callable[[HttpRequest], Response | None],
         others: Callable[[], asyncio.Protocol],
-        connections: set[Connection],
+        connections: "set[Connection]",
     ) -> None:
         self._answer, self._others = answer, others
         self._connections = connections

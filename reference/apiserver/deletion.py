@@ -4,8 +4,6 @@ A graceful deletion only marks the object and sets `deletionTimestamp` to the en
 that runs the object (for a pod, the kubelet) then deletes it again with a grace period of 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ The server does not offer the aggregated form that clients have requested first 
 back to the documents in this module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from reference.apiserver.kinds import Strategy

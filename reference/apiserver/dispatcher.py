@@ -3,8 +3,6 @@
 The dispatcher does not depend on the type of connection: aiohttp and `connection` both call it.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter, deque
 from typing import Any

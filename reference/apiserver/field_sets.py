@@ -4,8 +4,6 @@ A path is a tuple of FieldsV1 keys: `f:NAME` for a field, `k:{"port":80}` for an
 item of a set. A list that does not merge is one field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 

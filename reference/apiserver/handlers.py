@@ -3,8 +3,6 @@
 Handlers never block, because the request body is complete and the registry answers immediately.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """An HTTP request whose body was read completely, and its record as evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

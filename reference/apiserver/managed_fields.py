@@ -4,8 +4,6 @@ Owners are tracked only after the first apply to an object. Other objects have n
 first apply, all existing fields are assigned to the manager `before-first-apply`, as in old clusters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +31,7 @@ class Owner:
     def identity(self) -> tuple[str, str, str]:
         return self.manager, self.operation, self.subresource
 
-    def without(self, fields: Iterable[FieldPath]) -> Owner:
+    def without(self, fields: Iterable[FieldPath]) -> "Owner":
         return replace(self, fields=self.fields.difference(fields))
 
 

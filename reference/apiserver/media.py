@@ -4,8 +4,6 @@ Responses are JSON: objects, Tables (for kubectl) or metadata only. Clients that
 (`application/vnd.kubernetes.protobuf, */*`), so they receive JSON. Request bodies may be protobuf.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass

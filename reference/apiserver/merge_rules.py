@@ -4,8 +4,6 @@ In Kubernetes these rules are tags of the Go types (`patchMergeKey`, `listMapKey
 apply and the OpenAPI documents use the table in this module. Lists without a rule are replaced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

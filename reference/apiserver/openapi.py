@@ -5,8 +5,6 @@ Kubernetes' OpenAPI document. Merge keys come from `merge_rules`. The models are
 request, because the import takes about half a second.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator, Mapping
@@ -184,7 +182,7 @@ def _paths(served: tuple[Served, ...]) -> Mapping[str, Mapping[str, list[_Descri
     return found
 
 
-def _operation_v2(described: _Described, models: _Models) -> Object:
+def _operation_v2(described: _Described, models: "_Models") -> Object:
     operation, schema = described.operation, models.body(described)
     parameters: list[Object] = [
         {"name": name, "in": "path", "required": True, "type": "string"} for name in operation.in_path
@@ -202,7 +200,7 @@ def _operation_v2(described: _Described, models: _Models) -> Object:
     }
 
 
-def _operation_v3(described: _Described, models: _Models) -> Object:
+def _operation_v3(described: _Described, models: "_Models") -> Object:
     operation, schema = described.operation, models.body(described)
     places = [(name, "path") for name in operation.in_path] + [(name, "query") for name in operation.query]
     parameters = [

@@ -3,8 +3,6 @@
 The OpenAPI documents use this table. A test compares the table with the responses of the server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal

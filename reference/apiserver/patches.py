@@ -3,8 +3,6 @@
 This module contains JSON patch (RFC 6902) and JSON merge patch (RFC 7386). See also `strategic_merge` and `apply`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jsonpatch

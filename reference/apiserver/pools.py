@@ -5,8 +5,6 @@ may remain. If a new Service had this address, a test could reach the old Servic
 of a kind decides which addresses and ports an object needs.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -131,7 +129,7 @@ class Pools:
         reserved = band(LAST_NODE_PORT - FIRST_NODE_PORT + 1, 32, 128) if features.at_least(28) else 0
         self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT, start=FIRST_NODE_PORT + reserved)
 
-    def assign(self, new: Object, wanted: Allocations, old: Object | None, held: Allocations) -> Ledger:
+    def assign(self, new: Object, wanted: Allocations, old: Object | None, held: Allocations) -> "Ledger":
         """Write addresses and ports into `new`. Those of `old` are kept. Raises `RefusedError`, `ExhaustedError`."""
         before = _holdings(old, held) if old is not None else _Held()
         ledger = Ledger(self, before)

@@ -5,8 +5,6 @@ field 1 contains the kind and whose field 2 contains the object. `wire.json` des
 `tests/reference/apiserver/wire_table.py` generates it.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ A continue token contains the revision of the first page and the last key that w
 for it. Pages of one list are consistent while the store remembers that revision. After that the token is Expired.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Code that reads and then writes must hold `store.lock` during both operations. A write is too short for finer locking.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -57,7 +55,7 @@ class Registry:
         if DEFINITIONS in self.strategies:
             store.observe([DEFINITIONS], self._define)
 
-    def hand_over(self, features: Features) -> Registry:
+    def hand_over(self, features: Features) -> "Registry":
         """Return the registry of the next server, with another release or other gates. This registry stops working."""
         served = {key: each.served(features) for key, each in self.strategies.items()}
         store = self.store.hand_over({key: each for key, each in served.items() if each is not None})

@@ -1,7 +1,5 @@
 """Renderer for stored objects: complete, as a Table or as metadata only, in the API group that the client requested."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

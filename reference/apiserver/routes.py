@@ -1,7 +1,5 @@
 """Maps a URL path to its resource and object."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The scale subresource of custom resources: an `autoscaling/v1` Scale, whose numbers are fields of the object."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from reference.apiserver import patches, status, writes

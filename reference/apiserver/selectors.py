@@ -4,8 +4,6 @@ A selector is parsed once and then checked for every object and event, so it is 
 Syntax and the meaning of absent keys are the same as in apimachinery's packages `labels` and `fields`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

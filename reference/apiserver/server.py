@@ -4,8 +4,6 @@ The server listens on a loopback address, and on sockets that a caller created e
 namespace. It has its own thread and event loop. A writer in another thread only queues its change.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import os

@@ -3,8 +3,6 @@
 Programs use `reason` and `code`, and people read `message`. All three are the same as in the released server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from reference.apiserver.kinds import FieldError, Resource

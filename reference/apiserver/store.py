@@ -12,8 +12,6 @@ A store outlives its server. The next server's release may lack some fields. The
 the served object, until that server writes the object.
 """
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -60,7 +58,7 @@ class Stored:
         copy: Object = orjson.loads(self.json)
         return copy
 
-    def in_full(self) -> Stored:
+    def in_full(self) -> "Stored":
         """Return the object as it was stored, including fields that this release lacks."""
         return self
 
@@ -133,7 +131,7 @@ class Store:
         self._window = window
         self._tables = {resource: _Table() for resource in resources}
 
-    def hand_over(self, served: Mapping[str, Served]) -> Store:
+    def hand_over(self, served: Mapping[str, Served]) -> "Store":
         """Return the store of the next server, with the same objects and revisions, but without history.
 
         `served` drops the fields that the next release lacks, by resource. This store then answers 503.

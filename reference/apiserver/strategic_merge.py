@@ -5,8 +5,6 @@ replace|delete|merge`, `$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD
 strategicpatch package).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import orjson

@@ -6,8 +6,6 @@ Strategies contain the rules of each kind. This module handles the common parts:
 generation, dry runs, and updates without a change, which are not written.
 """
 
-from __future__ import annotations
-
 import secrets
 import uuid
 from typing import Any

@@ -4,8 +4,6 @@ Controllers and proxies take a `Client`. The in-memory API server is a `Client` 
 only a queue operation. Objects are Kubernetes JSON as plain dicts. All readers share the objects: copy before changing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol

@@ -5,8 +5,6 @@ connection were refused. After it is connected to a server again, each subscript
 last event, like a Kubernetes controller that lists after a broken watch.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -63,7 +61,7 @@ class Informer:
         with self._connected() as server:
             server.delete(resource, namespace, name)
 
-    def subscribe(self, resources: Collection[str], sink: Sink) -> _Watch:
+    def subscribe(self, resources: Collection[str], sink: Sink) -> "_Watch":
         """See `Client.subscribe`. Without a server, the first events arrive after `connect`."""
         with self._lock:
             watch = _Watch(self, tuple(resources), sink)
@@ -72,7 +70,7 @@ class Informer:
                 watch.begin(self._server)
         return watch
 
-    def forget(self, watch: _Watch) -> None:
+    def forget(self, watch: "_Watch") -> None:
         """End a subscription. It receives no event after this returns."""
         with self._lock:
             watch.end()

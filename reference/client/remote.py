@@ -5,8 +5,6 @@ A watch that ends resumes at its last revision. If the API server was down or no
 client lists again, and subscribers receive the differences.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import http.client
@@ -64,7 +62,7 @@ class RemoteClient:
     def delete(self, resource: str, namespace: str, name: str) -> None:
         self._ask("DELETE", _path(resource, namespace, name))
 
-    def subscribe(self, resources: Collection[str], sink: Sink) -> _Subscription:
+    def subscribe(self, resources: Collection[str], sink: Sink) -> "_Subscription":
         """See `Client.subscribe`. Events may arrive shortly after the write has returned, but not before."""
         with self._lock:
             subscription = _Subscription(self, frozenset(resources), sink)
@@ -75,7 +73,7 @@ class RemoteClient:
             self._send_if_complete()
         return subscription
 
-    def forget(self, subscription: _Subscription) -> None:
+    def forget(self, subscription: "_Subscription") -> None:
         """End a subscription. It receives no event after this returns."""
         with self._lock:
             if subscription in self._subscriptions:
@@ -130,7 +128,7 @@ class RemoteClient:
             if resource in each.resources:
                 each.sink(Event(event, resource, obj))
 
-    def listed(self, reflector: _Reflector, items: Mapping[Key, Object]) -> None:
+    def listed(self, reflector: "_Reflector", items: Mapping[Key, Object]) -> None:
         """Send the differences between a list and the known objects."""
         with self._lock:
             before, reflector.known = reflector.known, dict(items)
@@ -144,7 +142,7 @@ class RemoteClient:
             reflector.complete = True
             self._send_if_complete()
 
-    def watched(self, reflector: _Reflector, event: EventType, obj: Object) -> None:
+    def watched(self, reflector: "_Reflector", event: EventType, obj: Object) -> None:
         """Send one change to the subscribers."""
         with self._lock:
             if event == "DELETED":
@@ -153,7 +151,7 @@ class RemoteClient:
                 reflector.known[key_of(obj)] = obj
             self.changed(reflector.resource, event, obj)
 
-    def _reflector(self, resource: str) -> _Reflector:
+    def _reflector(self, resource: str) -> "_Reflector":
         if resource not in self._reflectors:
             self._reflectors[resource] = _Reflector(self, resource)
             self._reflectors[resource].start()

@@ -4,8 +4,6 @@ Events go into an unbounded queue, so a writer never waits for a controller. The
 it processes the next object, so an object that changes five times in a burst is processed once.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

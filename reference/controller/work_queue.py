@@ -3,8 +3,6 @@
 The current time is passed as an argument. Only the controller's thread changes a queue; any thread may read `is_idle`.
 """
 
-from __future__ import annotations
-
 import heapq
 
 from reference.client import ApiError, Key

@@ -3,8 +3,6 @@
 An index has no locks, so only one thread may use it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

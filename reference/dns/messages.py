@@ -1,7 +1,5 @@
 """DNS messages: parsed queries, and answers as bytes. This module uses dnspython."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Iterable, Sequence

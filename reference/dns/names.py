@@ -7,8 +7,6 @@
 Source: Kubernetes, DNS-Based Service Discovery, version 1.1.0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Reads the data that DNS needs from Services, EndpointSlices and PodLocators."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Records depend on the client in only one case: for a headless Service, the clien
 DNS server changes). The name of a single endpoint has the same records for every client.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Converts a query packet from a client address to an answer packet, without using sockets, threads or clocks."""
 
-from __future__ import annotations
-
 from reference.client import Event
 from reference.dns import messages
 from reference.dns.index import ClusterIndex

@@ -3,8 +3,6 @@
 One thread does both, so answers need no locks. Once `synced` is true, every later answer includes all earlier writes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -1,7 +1,5 @@
 """The cluster's zone: the records for each name in DNS form, with TTLs, and the SOA record of the zone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

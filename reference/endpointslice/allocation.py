@@ -10,8 +10,6 @@ should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value 
 cases, which `floating_point_refuses` finds for explanations. No requirement contains such a case.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

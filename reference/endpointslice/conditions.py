@@ -6,8 +6,6 @@ means that the value is known and used. `Programmed` means that the stored slice
 others) are kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -3,8 +3,6 @@
 A burst of pod changes causes only one sync, because the loop reads all queued events before the next sync.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping

@@ -6,8 +6,6 @@ endpoints, so the result is deterministic. Source: KEP-2433, EndpointSlice Contr
 Kubernetes. The KEP adds that no zone stays below its minimum (see `allocation.Rules`).
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ With this record, a node change compares only a few numbers for each Service, an
 change. An Event is written only when hints appear, disappear, or are refused for a different reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

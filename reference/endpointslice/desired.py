@@ -3,8 +3,6 @@
 The desired state is a set of endpoints for each address family and port set. `packing` distributes the set over slices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal

@@ -4,8 +4,6 @@
 EndpointSlice JSON without hints.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable
 from functools import lru_cache

@@ -3,8 +3,6 @@
 A slice whose hints are already correct is not changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 

@@ -5,8 +5,6 @@ KEP-4444 and KEP-3015 (each endpoint is hinted for its own zone and node), a plu
 mechanism. The annotation takes precedence over the field. For heuristics see `hinters`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ pods are bucketed by label, and each event updates the pods of the affected Serv
 are immutable. An index has no locks, and only one thread may use it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 

@@ -3,8 +3,6 @@
 Source: `k8s.io/api/discovery/v1` and `k8s.io/api/core/v1`.
 """
 
-from __future__ import annotations
-
 from reference.client import Object
 
 CONTROLLER = "endpointslice-controller.k8s.io"

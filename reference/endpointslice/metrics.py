@@ -4,8 +4,6 @@ Values are plain attributes that are converted to samples on collection, so a sy
 `endpoint_slice_controller_*` of kube-controller-manager; KEP-4444, Monitoring Requirements; KEP-2433, Observability.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal

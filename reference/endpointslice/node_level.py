@@ -5,8 +5,6 @@ decides, or a combination. All approaches are implemented, and the controller's 
 are added to the hints of the mechanism (see `hints`), so they have no effect on nodes without an endpoint.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -56,7 +54,7 @@ class NodeLevel:
     daemon_set: bool = True
 
     @classmethod
-    def parse(cls, text: str) -> NodeLevel:
+    def parse(cls, text: str) -> "NodeLevel":
         """Parse an approach like "automatic", optionally with criteria like "opt-in:missing=10%,daemonset".
 
         Raises `ValueError` with a description of the syntax.

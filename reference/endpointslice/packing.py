@@ -5,8 +5,6 @@ endpoints are added first to slices that must be rewritten for other reasons, th
 the remaining endpoints, and last to new slices. Slices are never rebalanced. `hinters` sets hints afterwards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Planning is a pure function of the Service, its pods, the nodes and the existing
 all decisions of the controller. Once a plan has been applied, the next plan must be empty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ correct but have no hints, and the sync reports the plug-in and the error. Hints
 as invalid, because the API server would refuse the whole slice (`k8s.io/kubernetes/pkg/apis/discovery/validation`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

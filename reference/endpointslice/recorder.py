@@ -3,8 +3,6 @@
 Names and texts are the same as in Kubernetes' controller, so that existing alerts also work with this controller.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 

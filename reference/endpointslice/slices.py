@@ -4,8 +4,6 @@ A write is recorded here before its event arrives. So a sync never creates a sli
 controller's own write causes no sync. Any other event is a change by another client, and causes a sync.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from reference.client import Event, Key, Object, key_of

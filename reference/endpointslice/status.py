@@ -7,8 +7,6 @@ release without the field serves them in this form, and a write would delete the
 processed in small batches. Otherwise each change of hints would cost one write for each node.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Collection

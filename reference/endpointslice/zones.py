@@ -5,8 +5,6 @@ seconds, and hardly any update changes a total, so this module stores the totals
 `kube-controller-manager` 1.21 and newer for the nodes that releases count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation

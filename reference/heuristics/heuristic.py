@@ -3,8 +3,6 @@
 A heuristic never receives an EndpointSlice, because its result must not depend on how endpoints are split into slices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

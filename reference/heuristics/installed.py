@@ -4,8 +4,6 @@ Finding heuristics reads the metadata of every installed package, and loading a 
 when the first Service requests such a value, because a controller must start within milliseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points

@@ -4,8 +4,6 @@ With PreferSameZone, clients in a zone without endpoints use all endpoints of th
 the next zone that has endpoints, in cyclic alphabetical order. So its capacity can be planned in advance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from reference.heuristics.heuristic import Endpoint, Hints, Node

@@ -4,8 +4,6 @@ Proxies write the Lease and controllers read it, possibly in different versions,
 proxies may also write it. KEP-4444, Status Reporting, requires that users are informed; this project chose the form.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

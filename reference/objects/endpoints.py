@@ -3,8 +3,6 @@
 Controllers, proxies and explanations share this module. Source: `k8s.io/api/discovery/v1`, Endpoint.
 """
 
-from __future__ import annotations
-
 from reference.client import Object
 
 

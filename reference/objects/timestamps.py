@@ -3,8 +3,6 @@
 Source: `k8s.io/apimachinery` `metav1.Time` for nearly all fields, `metav1.MicroTime` for those of Leases.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 

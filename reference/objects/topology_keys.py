@@ -6,8 +6,6 @@ matches no endpoint, and an endpoint whose node is unknown matches no key. `*` m
 keys are a hard requirement, so the result may be empty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 

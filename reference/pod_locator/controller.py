@@ -1,7 +1,5 @@
 """The PodLocator controller: maintains a PodLocator for each pod (KEP-536, New PodLocator controller)."""
 
-from __future__ import annotations
-
 from reference.client import Client, Key, Object, delete_if_there
 from reference.controller import Controller
 from reference.pod_locator.index import Locations

@@ -4,8 +4,6 @@ KEP-536 requires little churn. Most events are irrelevant, because a pod's condi
 its status every few seconds. An event is ignored if it changes no relevant field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 
 from reference.client import Event, Key, Object, key_of

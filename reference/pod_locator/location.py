@@ -5,8 +5,6 @@ additional writes. A pod whose Node does not exist has no node name, whether the
 not been created yet (a case that the KEP does not mention).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from reference.client import Object

@@ -5,8 +5,6 @@ the resource version up to which its kernel is current. The controller that writ
 these Leases. Only slices with hints cause a write, at most one every 50 ms. A slow API server blocks only this thread.
 """
 
-from __future__ import annotations
-
 import threading
 
 from reference.client import ApiError, Client, Event, Object

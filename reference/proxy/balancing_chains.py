@@ -6,8 +6,6 @@ so that two concurrent first packets go to the same endpoint. If this endpoint h
 map and gets a new endpoint.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from zlib import crc32
 

@@ -8,8 +8,6 @@ entry is confirmed only when its packet passes. A packet whose endpoint is not f
 passed, its conntrack entry would prevent connections from the same client port to the Service for 30 seconds.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from functools import cache

@@ -9,8 +9,6 @@ Changes have two parts, because each packet makes two lookups, which may use two
 An increased count needs no second part: a packet that reads the new count also finds the new endpoint.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -11,8 +11,6 @@ On older kernels, and for many deletions, this module dumps the table and search
 empty table, because the kernel locks 262,144 buckets. So `Kernel` only deletes recorded connections.
 """
 
-from __future__ import annotations
-
 import errno
 import socket
 import struct

@@ -22,8 +22,6 @@ The KEPs do not state this order explicitly; it is our interpretation. While the
 only topology keys. It ignored internalTrafficPolicy and hints, also for Services without keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -121,7 +119,7 @@ class Behaviour:
     keys_alone: bool = False
 
     @classmethod
-    def of(cls, features: Features) -> Behaviour:
+    def of(cls, features: Features) -> "Behaviour":
         """Return the behaviour of a version and its gates (KEP-2433 up to 1.29, and KEP-4444 once its gate is on).
 
         Node hints are the same in the KEP-3015 texts of 2022 and 2025.

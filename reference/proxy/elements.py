@@ -4,8 +4,6 @@ A full load spends most of its time in this module. A key or a value is a concat
 multiple of 4 bytes. As in nft, addresses and ports are in network byte order, and marks are in host byte order.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import struct

@@ -3,8 +3,6 @@
 Expressions use registers. Registers 1 to 4 have 16 bytes; registers 8 to 23 are the same memory in 4-byte units.
 """
 
-from __future__ import annotations
-
 import struct
 from enum import IntEnum
 

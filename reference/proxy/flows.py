@@ -10,8 +10,6 @@ With the conntrack mark, the kernel finds UDP connections in half a millisecond,
   deleted, the reply would not reach the client, so such a connection is kept for a short time.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 from functools import lru_cache

@@ -5,8 +5,6 @@ about to be deleted, so that load balancers can remove the node in time (KEP-383
 because a restart would not help. Reads never block, so a proxy that hangs is reported as unhealthy.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -3,8 +3,6 @@
 The constructor opens the sockets in the network namespace of the calling thread.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence

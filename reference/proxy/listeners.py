@@ -6,8 +6,6 @@ externalTrafficPolicy Local. Only the number of local *ready* endpoints matters;
 The proxy's own thread must call all methods, because a socket is in the netns of the thread that creates it.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Mapping
 

@@ -5,8 +5,6 @@ would slow it down, and would expose a `_created` series that kube-proxy does no
 in Kubernetes 1.33. In earlier releases, one series covers both IP families.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal
 

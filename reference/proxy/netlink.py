@@ -5,8 +5,6 @@ classes. The kernel processes a batch during `send`. When `send` returns, the ba
 queued, so the caller does not need to wait for an acknowledgement.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """A ruleset as nft text, in the format that `nft list` prints and `nft -f` loads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from reference.proxy.balancing_chains import action_chain, chain_name, ranges_chain, ranges_name

@@ -3,8 +3,6 @@
 Messages are bytes that depend only on the ruleset and not on the node. Each node has its own socket.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence

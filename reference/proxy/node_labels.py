@@ -5,8 +5,6 @@ the labels are read from the Nodes. Only a reference to the labels is stored, an
 so a cluster without topology keys has almost no overhead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any

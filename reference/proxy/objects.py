@@ -4,8 +4,6 @@ This module applies Kubernetes' defaults (a missing `ready` means true, a missin
 module reads JSON. Objects are never changed.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence

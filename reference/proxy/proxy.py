@@ -5,8 +5,6 @@ kernel immediately. The cost does not depend on the number of other Services. Th
 thread and all its sockets are in the network namespace of the thread that calls the constructor.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import queue

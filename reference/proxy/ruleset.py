@@ -24,8 +24,6 @@ The index is passed through the packet's mark because nft 1.0.6 aborts when it l
 the result of a map into a register of a concatenation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
@@ -190,7 +188,7 @@ class Mark(NamedTuple):
     seconds: int
 
     @classmethod
-    def of(cls, mark: int) -> Mark:
+    def of(cls, mark: int) -> "Mark":
         return cls(mark & MOST_ENDPOINTS, mark & LOCAL_LIST, mark >> _AFFINITY_SHIFT)
 
 

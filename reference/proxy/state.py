@@ -3,8 +3,6 @@
 There are no side effects: the state receives objects and computes tables. An event affects only its own Service.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet

@@ -4,8 +4,6 @@ Entries belong to an owner (a service port). Changes are the differences since t
 cost of a burst of events depends only on the final differences.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar

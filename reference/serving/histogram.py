@@ -4,14 +4,10 @@ An observation increments a number in a list, without the locks and labelled chi
 buckets of Prometheus are computed on collection. Only one thread may observe values, and any thread may read.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import HistogramMetricFamily
 
 
 class Histogram:
@@ -28,7 +24,7 @@ class Histogram:
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
-    def __add__(self, other: Histogram) -> Histogram:
+    def __add__(self, other: "Histogram") -> "Histogram":
         """Return the sum of two histograms with the same bounds."""
         both = Histogram(self._bounds)
         both._counts = [one + another for one, another in zip(self._counts, other._counts, strict=True)]

@@ -6,8 +6,6 @@ embedded cluster has about twenty nodes with three ports each. Other servers wou
 Each connection carries one request without a body and is closed after the response. Handlers must not block.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

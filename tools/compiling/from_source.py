@@ -1,7 +1,5 @@
 """The source `source` for `trafficdist components`, which compiles a component from its official Go module."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from pathlib import Path
 

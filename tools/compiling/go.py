@@ -3,8 +3,6 @@
 All operations on Go modules use this command, so the user's own settings apply (GOPROXY, GONOSUMDB, credentials).
 """
 
-from __future__ import annotations
-
 import collections
 import json
 import os

@@ -13,8 +13,6 @@ in the main module. The Go version and GODEBUG settings match the release, becau
 This Python module has no side effects. It converts a parsed go.mod to text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

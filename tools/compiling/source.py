@@ -4,8 +4,6 @@ Go and its module proxy do the work: the checksum database verifies sources, and
 component of a release fast. The binary is pure Go (CGO_ENABLED=0), so it also runs in any container.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

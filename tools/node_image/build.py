@@ -5,8 +5,6 @@ again. Unfinished work is in a folder that the next build empties, and in labell
 the next build cleans up after a killed build.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Create a node image for `trafficdist kind-image`, or find an image in the engine."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 This module has no side effects. It maps names and versions to values.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

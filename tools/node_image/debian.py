@@ -1,7 +1,5 @@
 """Build the file system of a node from Debian packages with mmdebstrap, and cache it."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

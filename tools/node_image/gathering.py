@@ -1,7 +1,5 @@
 """Collect the parts of a node image: compiled programs and Debian's file system. The cache is used if possible."""
 
-from __future__ import annotations
-
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence

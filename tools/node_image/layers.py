@@ -6,8 +6,6 @@ file.
 Source: https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

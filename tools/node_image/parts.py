@@ -4,8 +4,6 @@ Each program comes from its own published module, or is a substitute in this pro
 necessary because kind publishes no module of kindnetd, and because Kubernetes implements `pause` in C.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import shutil

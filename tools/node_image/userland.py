@@ -4,8 +4,6 @@ Every file comes from the archive of the node's own file system, so nothing is d
 for installation scripts, such as debconf, are left out.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 from collections.abc import Collection, Iterator, Mapping, Sequence

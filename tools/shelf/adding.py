@@ -5,8 +5,6 @@ unreleased version made is also accepted, so that projects can view their develo
 mention this, and never show the report as verified.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 A reviewer may overlook a wrong folder, a file that does not belong to the report, or a README.md with advertising.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command group `trafficdist shelf`. It imports little, because `trafficdist --help` must not wait for it."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path

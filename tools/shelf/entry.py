@@ -1,7 +1,5 @@
 """The index entry of one report: implementation, requirements met by feature, unmet requirements, and state."""
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 from collections.abc import Callable, Mapping, Sequence

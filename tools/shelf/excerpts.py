@@ -3,8 +3,6 @@
 A run keeps up to a megabyte for each failure, mostly logs, connections and the rules of every node.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Write the index of the shelf: index.html, the section in README.md, and the cache index.json."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable, Sequence
 from pathlib import Path

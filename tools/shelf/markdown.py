@@ -3,8 +3,6 @@
 Pure functions from entries to text. Text from reports is escaped.
 """
 
-from __future__ import annotations
-
 import datetime
 import re
 import shlex

@@ -3,8 +3,6 @@
 This module has no side effects. It converts entries to texts for Markdown and HTML.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

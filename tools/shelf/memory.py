@@ -4,8 +4,6 @@ A cached entry is valid while the digest of the files is the same. A report stay
 when a later release displays more data of the report. A rejected report is verified again each time.
 """
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 from collections.abc import Callable, Iterable, Mapping, Sequence

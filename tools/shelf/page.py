@@ -3,8 +3,6 @@
 The page is a single file without scripts and network requests, in the style of a run's page.
 """
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Reports by different people about the same implementation get the same folder, so a newer report replaces an older one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath

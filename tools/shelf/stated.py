@@ -11,8 +11,6 @@ change, because the requirement is still not met.
 Anyone can propose an entry. `where` is the address of a page that the project publishes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

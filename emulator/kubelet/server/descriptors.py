@@ -1,7 +1,5 @@
 """The standard streams of a program that a client starts: pipes, or a terminal."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl

@@ -1,7 +1,5 @@
 """Run programs in containers for clients, over WebSocket or SPDY. A final Status follows the streams."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -35,7 +33,7 @@ class Wanted:
     tty: bool
 
     @classmethod
-    def parse(cls, request: web.BaseRequest) -> Wanted:
+    def parse(cls, request: web.BaseRequest) -> "Wanted":
         """Parse the query of an exec request. Raises `ValueError` with the error text of a kubelet."""
         query = request.query
         tty = query.get("tty") == "1"

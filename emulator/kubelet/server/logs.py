@@ -1,7 +1,5 @@
 """Serve the log of a container as an HTTP response. If the client follows the log, the response continues."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -29,7 +27,7 @@ class Wanted:
     stream: str
 
     @classmethod
-    def parse(cls, query: Mapping[str, str]) -> Wanted:
+    def parse(cls, query: Mapping[str, str]) -> "Wanted":
         """Parse a query. Raises `ValueError`."""
         number = {name: int(query[name]) for name in ("tailLines", "sinceSeconds", "limitBytes") if query.get(name)}
         since = None

@@ -4,8 +4,6 @@ kubectl uses SPDY, since 1.31 inside a WebSocket. Client libraries use the chann
 In every protocol, a forwarded connection has a data stream and an error stream.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -3,8 +3,6 @@
 Error texts match those of Kubernetes' kubelet, because API servers forward them to users.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

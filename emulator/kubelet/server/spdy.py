@@ -7,8 +7,6 @@ none), no settings and no pushed streams.
 https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
 """
 
-from __future__ import annotations
-
 import asyncio
 import struct
 import zlib

@@ -7,8 +7,6 @@ Each stream buffers received data up to a limit. If a client sends more to one s
 neither WebSockets nor SPDY as Kubernetes uses it can pause a single stream.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Collection

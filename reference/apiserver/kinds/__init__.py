@@ -1,7 +1,5 @@
 """One strategy for each kind that the KEPs use."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from reference.apiserver.kinds.config_maps import ConfigMaps

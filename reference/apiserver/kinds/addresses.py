@@ -1,7 +1,5 @@
 """Validation of IP addresses and CIDRs in API objects."""
 
-from __future__ import annotations
-
 import functools
 import ipaddress
 

@@ -4,8 +4,6 @@ kubectl prints the Table that the server returns. Columns, order and wording mat
 (pkg/printers/internalversion).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Released servers do not validate conditions of Services. This server rejects mal
 do for other kinds (apimachinery's ValidateConditions).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

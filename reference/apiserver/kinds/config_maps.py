@@ -1,7 +1,5 @@
 """ConfigMaps."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Not supported, and refused, is conversion by a webhook. Rules in CEL (`x-kuberne
 whoever writes such a definition is warned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ All versions of a kind have the same stored objects. A request is pruned, defaul
 own version. Between versions only `apiVersion` changes (`conversion: None`).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """EndpointSlices: the endpoints of a Service and their hints."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Clients compare these texts and paths, so both are the same as in apimachinery's field.Error.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Both forms represent the same stored objects; events.k8s.io renamed most fields. The store keeps the core form.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 

@@ -4,8 +4,6 @@ Supported are fields (`.spec.host`, `.metadata.labels.a\\.b`, `['a.b']`), items 
 (`[?(@.type=="Ready")]`), which is all that controller-gen and the published definitions use.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Leases, for leader election and proxy acknowledgements."""
 
-from __future__ import annotations
-
 from reference.apiserver.kinds import columns, errors
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import ANY, INTEGER, OTHERS, STRING, TIME, of_object

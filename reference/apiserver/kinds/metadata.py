@@ -1,7 +1,5 @@
 """Validation of `metadata`, shared by all kinds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 As in Kubernetes, each error contains the rule, an example and the regular expression, because clients print errors.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Namespaces."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from reference.apiserver.kinds import columns, names

@@ -1,7 +1,5 @@
 """Nodes. A label of each Node contains its zone."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -5,8 +5,6 @@ no API group and no feature gate. No Kubernetes release implements it. So this s
 API group of this project, with the schema of `reference/pod_locator/crd.yaml`.
 """
 
-from __future__ import annotations
-
 from reference.apiserver.kinds import addresses, columns, errors, names
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import STRING, STRING_MAP, of_object

@@ -1,7 +1,5 @@
 """The columns of `kubectl get pods`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Validation of the pod fields that routing depends on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

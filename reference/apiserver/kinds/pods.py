@@ -4,8 +4,6 @@ This server includes no scheduler and no kubelet. The client that creates a pod 
 runs the pod writes its status. Only the container fields that Services use are validated.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from reference.apiserver.kinds import metadata, pod_table, pod_validation

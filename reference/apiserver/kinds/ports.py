@@ -1,7 +1,5 @@
 """Validation of port numbers, names and protocols of Services, EndpointSlices and Pods."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from reference.apiserver.kinds import errors, names

@@ -4,8 +4,6 @@ A structural schema gives each value a type in one place; `allOf`, `anyOf`, `one
 Kubernetes, other schemas are refused, and so are keywords that cannot be enforced (`$ref`, `uniqueItems`, ...).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

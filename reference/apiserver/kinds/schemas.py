@@ -9,8 +9,6 @@ are compared with its values, the size of its defaults, and the number of letter
 have to look at. Patterns are those of Go (RE2), whose matching takes linear time.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -66,7 +64,7 @@ class Schema:
         self.document = document
         self._root = _Node(document)
 
-    def validate(self, value: Any, path: str = "", work: Work | None = None) -> list[FieldError]:
+    def validate(self, value: Any, path: str = "", work: "Work | None" = None) -> list[FieldError]:
         """Return the errors of an object, or of another value at a path. Several values may share their `work`."""
         work = work or Work()
         before = len(work.found)

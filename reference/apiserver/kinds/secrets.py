@@ -1,7 +1,5 @@
 """Secrets. Anybody who may read the API reads them, as in a cluster without encryption at rest."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """ServiceCIDRs: the ranges of cluster IPs. kube-proxy has watched them since 1.33."""
 
-from __future__ import annotations
-
 from reference.apiserver.kinds import addresses, columns, errors, metadata
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import ANY, CONDITION, OTHERS, STRING, of_object

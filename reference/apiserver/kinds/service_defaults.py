@@ -4,8 +4,6 @@
 the Service CIDRs. The registry allocates addresses and ports later.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from reference.apiserver.kinds import addresses

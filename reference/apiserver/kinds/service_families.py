@@ -3,8 +3,6 @@
 These fields overlap, so most rules check for contradictions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from reference.apiserver.kinds import addresses, errors

@@ -1,7 +1,5 @@
 """Predicates on the spec of a Service."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

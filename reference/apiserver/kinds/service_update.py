@@ -5,8 +5,6 @@ cannot have. So allocated values that a client omits are kept while the type nee
 unchanged are cleared when the type no longer needs them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Validation runs before addresses and ports are allocated, so it does not report values that are still missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

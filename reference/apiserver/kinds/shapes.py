@@ -5,8 +5,6 @@ the released server, unknown fields are dropped with a warning (or refused in st
 400. An older server drops the fields of newer releases in the same way (`versioned_fields`).
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Mapping

@@ -6,8 +6,6 @@ in order: `decode` (with the data that a client sent), `default`, `prepare_for_c
 allocates the addresses and ports that `allocations` returns. The names are those of Kubernetes' registry.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re
@@ -119,7 +117,7 @@ class View:
     version: str
     to_stored: Callable[[Object], Object]
     from_stored: Callable[[Object], Object]
-    strategy: Strategy | None = None
+    strategy: "Strategy | None" = None
 
     @property
     def api_version(self) -> str:
@@ -155,11 +153,11 @@ class Strategy:
         return names.dns_subdomain(name)
 
     @property
-    def places(self) -> tuple[tuple[Resource | View, Strategy], ...]:
+    def places(self) -> "tuple[tuple[Resource | View, Strategy], ...]":
         """The groups and versions that serve this kind, with the rules for each."""
         return (self.resource, self), *((each, self.rules(each)) for each in self.views)
 
-    def rules(self, view: View | None) -> Strategy:
+    def rules(self, view: View | None) -> "Strategy":
         """Return the rules for requests through a view."""
         return self if view is None or view.strategy is None else view.strategy
 

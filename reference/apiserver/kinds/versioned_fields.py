@@ -4,8 +4,6 @@ The table lists only fields that this project tests. A release without a field d
 serve it, and does not describe it.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Logs are plain HTTP. `exec` and `portforward` upgrade the connection. The server
 copies bytes in both directions until one side closes it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

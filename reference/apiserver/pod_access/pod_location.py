@@ -4,8 +4,6 @@ Pods are in a different network from the API server, so the caller passes a func
 network. Rules and error messages are the same as in Kubernetes' registry of pods.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 import socket

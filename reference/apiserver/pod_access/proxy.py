@@ -5,8 +5,6 @@ are not implemented. Each request uses its own connection. Pods and their addres
 kept open does not show that its pod has been deleted.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from typing import Any
