@@ -83,7 +83,7 @@ class Served:
 def document(registry: Registry, path: str) -> bytes:
     """Return the JSON at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Too slow for the event loop at first.
 
-    Version 2 is not served as protobuf, which kubectl reads only if it is older than 1.27.
+    Version 2 has the definitions only, and is not served as protobuf: kubectl reads it only if it is older than 1.27.
     """
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for
@@ -111,11 +111,7 @@ def _served(strategies: Any) -> Iterator[Served]:
 @lru_cache(maxsize=8)
 def _v2(served: tuple[Served, ...], release: Release) -> bytes:
     models = _Models(served, release, complete=False)
-    paths: Object = {}
-    for part in _paths(served).values():
-        for path, described in part.items():
-            paths[path] = {each.operation.method: _operation_v2(each, models) for each in described}
-    document = {"swagger": "2.0", "info": _info(release), "paths": paths, "definitions": models.definitions}
+    document = {"swagger": "2.0", "info": _info(release), "paths": {}, "definitions": models.definitions}
     return orjson.dumps(document)
 
 
@@ -123,7 +119,7 @@ def _v2(served: tuple[Served, ...], release: Release) -> bytes:
 def _v3(served: tuple[Served, ...], key: str, release: Release) -> bytes:
     models = _Models(tuple(each for each in served if each.prefix == key), release)
     paths = {
-        path: {each.operation.method: _operation_v3(each, models) for each in described}
+        path: {each.operation.method: _operation(each, models) for each in described}
         for path, described in _paths(served)[key].items()
     }
     document = {
@@ -132,7 +128,7 @@ def _v3(served: tuple[Served, ...], key: str, release: Release) -> bytes:
         "paths": paths,
         "components": {"schemas": models.definitions},
     }
-    return orjson.dumps(_as_v3(document))
+    return orjson.dumps(document)
 
 
 def _info(release: Release) -> Object:
@@ -145,25 +141,6 @@ class _Described:
 
     operation: Operation
     of: Served | None = None
-
-    @property
-    def common(self) -> Object:
-        """Return the parts that are the same in OpenAPI 2 and 3."""
-        operation, of = self.operation, self.of
-        if of is None:
-            called = "".join(part.strip("{}").title() for part in re.split(r"[/.]", operation.path))
-            return {"description": f"{operation.action} {operation.path}", "operationId": f"{operation.action}{called}"}
-        scope = "Namespaced" if "namespace" in operation.in_path else ""
-        path = "WithPath" if "path" in operation.in_path else ""
-        group = of.group.title().replace(".", "") or "Core"
-        # kubectl validates pods at the server only if each PATCH of this kind has the parameter fieldValidation.
-        gvk = {**of.gvk, "kind": "PodProxyOptions"} if operation.body == "any" else of.gvk
-        return {
-            "description": f"{operation.action} the specified {of.resource.kind}",
-            "operationId": f"{operation.action}{group}{of.version.title()}{scope}{of.resource.kind}{path}",
-            "x-kubernetes-action": operation.method if operation.method in _ACTIONS else operation.action,
-            _GVK: gvk,
-        }
 
 
 @lru_cache(maxsize=8)
@@ -182,25 +159,7 @@ def _paths(served: tuple[Served, ...]) -> Mapping[str, Mapping[str, list[_Descri
     return found
 
 
-def _operation_v2(described: _Described, models: "_Models") -> Object:
-    operation, schema = described.operation, models.body(described)
-    parameters: list[Object] = [
-        {"name": name, "in": "path", "required": True, "type": "string"} for name in operation.in_path
-    ]
-    parameters += [{"name": name, "in": "query", "type": type_of(name)} for name in operation.query]
-    if schema is not None:
-        parameters.append({"name": "body", "in": "body", "required": _needs_body(operation), "schema": schema})
-    answer = models.of_kind(described.of) if described.of and operation.returns_object else None
-    return {
-        **described.common,
-        "consumes": _media_of(described),
-        "produces": [media.JSON],
-        "parameters": parameters,
-        "responses": {str(operation.code): {"description": "OK"} | ({"schema": answer} if answer else {})},
-    }
-
-
-def _operation_v3(described: _Described, models: "_Models") -> Object:
+def _operation(described: _Described, models: "_Models") -> Object:
     operation, schema = described.operation, models.body(described)
     places = [(name, "path") for name in operation.in_path] + [(name, "query") for name in operation.query]
     parameters = [
@@ -210,7 +169,7 @@ def _operation_v3(described: _Described, models: "_Models") -> Object:
     answer = models.of_kind(described.of) if described.of and operation.returns_object else None
     content = {"content": {media.JSON: {"schema": answer}}} if answer else {}
     made = {
-        **described.common,
+        **_identity(described),
         "parameters": parameters,
         "responses": {str(operation.code): {"description": "OK", **content}},
     }
@@ -220,6 +179,25 @@ def _operation_v3(described: _Described, models: "_Models") -> Object:
         bodies = {each: {"schema": several if each == patches.JSON else schema} for each in _media_of(described)}
         made["requestBody"] = {"content": bodies, "required": _needs_body(operation)}
     return made
+
+
+def _identity(described: _Described) -> Object:
+    """Return the description, the id and the kind of an operation."""
+    operation, of = described.operation, described.of
+    if of is None:
+        called = "".join(part.strip("{}").title() for part in re.split(r"[/.]", operation.path))
+        return {"description": f"{operation.action} {operation.path}", "operationId": f"{operation.action}{called}"}
+    scope = "Namespaced" if "namespace" in operation.in_path else ""
+    path = "WithPath" if "path" in operation.in_path else ""
+    group = of.group.title().replace(".", "") or "Core"
+    # kubectl validates pods at the server only if each PATCH of this kind has the parameter fieldValidation.
+    gvk = {**of.gvk, "kind": "PodProxyOptions"} if operation.body == "any" else of.gvk
+    return {
+        "description": f"{operation.action} the specified {of.resource.kind}",
+        "operationId": f"{operation.action}{group}{of.version.title()}{scope}{of.resource.kind}{path}",
+        "x-kubernetes-action": operation.method if operation.method in _ACTIONS else operation.action,
+        _GVK: gvk,
+    }
 
 
 def _needs_body(operation: Operation) -> bool:
@@ -236,20 +214,6 @@ def _media_of(described: _Described) -> list[str]:
             return [media.JSON]
 
 
-def _as_v3(value: Any) -> Any:
-    """Convert OpenAPI 2 references to OpenAPI 3. A reference with a description next to it is wrapped in `allOf`."""
-    if isinstance(value, list):
-        return [_as_v3(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    target = value.get("$ref")  # a schema describes a property of this name
-    if not isinstance(target, str):
-        return {key: _as_v3(each) for key, each in value.items()}
-    converted = {key: _as_v3(each) for key, each in value.items() if key != "$ref"}
-    reference = {"$ref": target.replace("#/definitions/", "#/components/schemas/")}
-    return {**converted, "allOf": [reference]} if converted else reference
-
-
 class _Models:
     """Definitions from the client's models, for the served kinds and for all types that these kinds refer to.
 
@@ -260,6 +224,7 @@ class _Models:
     def __init__(self, served: tuple[Served, ...], release: Release, *, complete: bool = True) -> None:
         """`complete` is false for OpenAPI 2."""
         self._release, self._complete = release, complete
+        self._definitions = "#/components/schemas/" if complete else "#/definitions/"
         self._models = import_module("kubernetes.client.models")
         self.definitions: dict[str, Object] = {}
         for each in served:
@@ -267,7 +232,7 @@ class _Models:
 
     def of_kind(self, of: Served) -> Object:
         model = None if of.schema is not None else _model_name(self._models, of)
-        return {"$ref": f"#/definitions/{_unknown(of) if model is None else _name(model)}"}
+        return {"$ref": self._definitions + (_unknown(of) if model is None else _name(model))}
 
     def body(self, described: _Described) -> Object | None:
         match described.operation.body:
@@ -282,7 +247,7 @@ class _Models:
                 return self.of_kind(described.of)
             case kind:
                 self._add(f"V1{kind}")
-                return {"$ref": f"#/definitions/{_name(f'V1{kind}')}"}
+                return {"$ref": self._definitions + _name(f"V1{kind}")}
 
     def _add_kind(self, served: Served) -> None:
         if served.schema is not None:
@@ -309,7 +274,7 @@ class _Models:
     def _add_custom(self, served: Served, schema: Schema) -> None:
         """Add the schema of a custom resource. OpenAPI 2, which has fewer keywords, only shows that it exists."""
         self._add("V1ObjectMeta")
-        metadata = {"$ref": f"#/definitions/{_name('V1ObjectMeta')}"}
+        metadata = {"$ref": self._definitions + _name("V1ObjectMeta")}
         identity = {each: metadata if each == "metadata" else {"type": "string"} for each in EMBEDDED}
         described: Object = {"x-kubernetes-preserve-unknown-fields": True}
         if self._complete:
@@ -324,12 +289,15 @@ class _Models:
         type_ = getattr(self._models, model)
         definition["description"] = re.split(r"\n\s*\n", (type_.__doc__ or "").strip())[0]
         definition["properties"] = {
-            type_.attribute_map[attribute]: {
-                **self._schema(written),
-                "description": _description(type_, attribute),
-            }
+            type_.attribute_map[attribute]: self._described(self._schema(written), _description(type_, attribute))
             for attribute, written in type_.openapi_types.items()
         }
+
+    def _described(self, schema: Object, description: str) -> Object:
+        """Return a schema with a description. In OpenAPI 3, nothing stands beside a reference, so `allOf` wraps it."""
+        if self._complete and "$ref" in schema:
+            schema = {"allOf": [schema]}
+        return {**schema, "description": description}
 
     def _schema(self, written: str) -> Object:
         if match := _LIST.fullmatch(written):
@@ -338,7 +306,7 @@ class _Models:
             return {"type": "object", "additionalProperties": self._schema(match[1])}
         if hasattr(self._models, written):
             self._add(written)
-            return {"$ref": f"#/definitions/{_name(written)}"}
+            return {"$ref": self._definitions + _name(written)}
         return dict(_PLAIN.get(written, {}))
 
     def _beside(self, model: str, path: tuple[str, ...]) -> Object:
