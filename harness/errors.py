@@ -15,8 +15,6 @@ A failed requirement raises an `AssertionError`. If the failure is based on obse
 (`harness.judging.conclusion`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 

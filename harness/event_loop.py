@@ -1,7 +1,5 @@
 """An asyncio event loop in a thread of its own, which ends without leaving a task or a connection open."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

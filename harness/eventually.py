@@ -8,8 +8,6 @@ this time, even if it takes `MOST` times as long, is inconclusive for every call
 earlier if the judged programs of one room keep the machine busy themselves.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

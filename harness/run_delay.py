@@ -10,8 +10,6 @@ Waits of several threads are added, up to the time that passed, because a change
 other. So the result is an upper bound: a limit that is exceeded without this time is exceeded for certain.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading
@@ -63,7 +61,7 @@ class Sample:
     threads: Mapping[str, ThreadTimes] = field(default_factory=dict)
     programs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
-    def lost_since(self, earlier: Sample) -> float:
+    def lost_since(self, earlier: "Sample") -> float:
         """Return for how many seconds since an earlier sample some thread could not run, at most.
 
         The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable in both
@@ -84,7 +82,7 @@ class Sample:
         waited += sum(self.threads[thread].waited for thread in new) / 1e9
         return min(passed, max(waited, asleep if asleep > LATE else 0.0))
 
-    def ran_since(self, earlier: Sample) -> Counter[tuple[str, str]]:
+    def ran_since(self, earlier: "Sample") -> Counter[tuple[str, str]]:
         """Return for how many nanoseconds each program has run since an earlier sample."""
         ran: Counter[tuple[str, str]] = Counter()
         for thread, program in self.programs.items():

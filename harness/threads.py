@@ -5,8 +5,6 @@ later scenarios would blame the judged component. Threads of the judged componen
 requirement fails when they end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

@@ -7,8 +7,6 @@ This module shares no code with `reference.client`, which is a reflector for com
 The two modules share only the resource paths.
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import re
@@ -95,7 +93,7 @@ def path_of(resource: str, namespace: str = "", name: str = "", subresource: str
     return "/".join(parts)
 
 
-def log_of_pod(api: Api, namespace: str, pod: str, **options: str) -> str:
+def log_of_pod(api: "Api", namespace: str, pod: str, **options: str) -> str:
     """Return the log of a pod, with API options, or "" if the request is refused. Raises `InconclusiveError`."""
     return api.text(f"{path_of('pods', namespace, pod, 'log')}?{urlencode(options)}")
 
@@ -110,7 +108,7 @@ class Api:
 
     def __init__(
         self,
-        kubeconfig: Kubeconfig | Mapping[str, Any],
+        kubeconfig: "Kubeconfig | Mapping[str, Any]",
         *,
         timeout: float = 30.0,
         connections: int = 10,
@@ -200,7 +198,7 @@ class Api:
             shown = path.partition("?")[0]
             raise InconclusiveError(f"the API server did not respond to {method} {shown}: {error}") from error
 
-    def watch(self, resource: str, *, resource_version: str) -> Watch:
+    def watch(self, resource: str, *, resource_version: str) -> "Watch":
         """Watch all objects of a resource from a resource version on. Raises `RefusedError` and `InconclusiveError`."""
         path = path_of(resource)
         headers = {"Accept": "application/json", **self.authentication()}

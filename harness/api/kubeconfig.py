@@ -9,8 +9,6 @@ the temporary folder, where they would remain after `kill -9`. This module store
 the kernel removes with the process.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import threading

@@ -4,8 +4,6 @@ Requests are translated to the cluster's names, and responses to the topology's 
 same scenario therefore runs unchanged on every cluster.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -59,7 +57,7 @@ class Names:
 class TranslatingApi(Api):
     """Sends and returns objects with the names of the topology."""
 
-    def __init__(self, kubeconfig: Kubeconfig | Mapping[str, Any], names: Names, **options: Any) -> None:
+    def __init__(self, kubeconfig: "Kubeconfig | Mapping[str, Any]", names: Names, **options: Any) -> None:
         super().__init__(kubeconfig, **options)
         self._names = names
 

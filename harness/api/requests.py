@@ -4,8 +4,6 @@ API clients record their requests. A scenario's requests are those in its Kubern
 cluster-scoped objects.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

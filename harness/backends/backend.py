@@ -3,8 +3,6 @@
 Nodes and zones have the topology's names. A backend translates them if the cluster uses other names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

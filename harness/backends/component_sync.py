@@ -4,8 +4,6 @@ After a wait for a component has timed out, later scenarios do not wait for it a
 component's name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import time

@@ -3,8 +3,6 @@
 Such a package registers the entry point `service` in the group `trafficdist.explanations`.
 """
 
-from __future__ import annotations
-
 from harness.api.client import Api
 from harness.model.entry_points import installed
 from harness.model.release import Release

@@ -1,7 +1,5 @@
 """The judged parts of an embedded cluster: factories for the control plane, the proxies and the DNS server."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -45,9 +43,9 @@ class Parts(Protocol):
 class Implementation:
     """Creates the judged parts of a cluster. The fields in `services` are defaults for each Service."""
 
-    control_plane: MakeControlPlane
-    proxy: MakeProxy
-    dns: MakeDns
+    control_plane: "MakeControlPlane"
+    proxy: "MakeProxy"
+    dns: "MakeDns"
     services: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -57,7 +55,7 @@ def reference(parts: Parts | None = None) -> Implementation:
     The reference is imported only when a cluster boots, because the process that controls the workers boots no cluster.
     """
 
-    def control_plane(release: Release) -> ControlPlane:
+    def control_plane(release: "Release") -> "ControlPlane":
         from harness.control_planes.embedded import EmbeddedControlPlane
 
         if parts is None:
@@ -66,14 +64,14 @@ def reference(parts: Parts | None = None) -> Implementation:
             release, api_server=parts.api_server, controller=parts.controller, kinds=parts.kinds()
         )
 
-    def proxy(plane: ControlPlane, pod_cidrs: Sequence[str]) -> Proxy:
+    def proxy(plane: "ControlPlane", pod_cidrs: Sequence[str]) -> "Proxy":
         from harness.proxies.reference import ReferenceProxy
 
         if parts is None:
             return ReferenceProxy(plane, pod_cidrs=pod_cidrs)
         return ReferenceProxy(plane, pod_cidrs=pod_cidrs, proxy=parts.proxy)
 
-    def dns(plane: ControlPlane) -> ClusterDns:
+    def dns(plane: "ControlPlane") -> "ClusterDns":
         from harness.dns.reference import ReferenceDns
 
         if parts is None:

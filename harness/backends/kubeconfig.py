@@ -4,8 +4,6 @@ Servers and clients are pods of the standard test image, pinned to nodes. A serv
 requests use the API, including probes. The backend starts no command, installs nothing, and opens no port on a node.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

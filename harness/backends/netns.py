@@ -4,8 +4,6 @@ The harness acts as kubelet and cloud provider: it assigns pod CIDRs to nodes, r
 routes the load balancer and external addresses of a node to that node.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -3,8 +3,6 @@
 See `harness.probes.control`. Nodes that a scenario has disconnected, and pods that it has ended, are omitted.
 """
 
-from __future__ import annotations
-
 import copy
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -58,7 +56,7 @@ class NetnsControlTargets:
         named += [("outside", self._external)] if self._external else []
         return [(name, host) for name, host in named if host.node not in self._off]
 
-    def of_pod(self, name: str, pod: Host) -> NetnsControlTargets:
+    def of_pod(self, name: str, pod: Host) -> "NetnsControlTargets":
         """Return these control targets with only one pod, which replaces the scenarios' pods."""
         made = copy.copy(self)
         made._targets = lambda: {name: pod}

@@ -1,7 +1,5 @@
 """The pods of an embedded cluster. The harness acts as their kubelet: it runs pods and reports their state."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Mapping, Sequence

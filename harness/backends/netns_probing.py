@@ -3,8 +3,6 @@
 A backend that uses this module maps clients to netns, and sends the probes itself.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ The real controller waits for 40 to 50 s without a report (--node-monitor-grace-
 conditions to Unknown and its pods to not ready. This module does so immediately.
 """
 
-from __future__ import annotations
-
 from harness.api.client import Api, Object
 from harness.model.manifests import has_condition
 

@@ -3,8 +3,6 @@
 A scenario requests a protocol with `part_of`. If the backend lacks the protocol, the scenario's result is unavailable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar, runtime_checkable

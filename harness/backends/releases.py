@@ -6,8 +6,6 @@ A scenario starts with the releases that the cluster booted with. But while the 
 The module is pure, except that it calls the backend to replace components.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet

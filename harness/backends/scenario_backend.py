@@ -3,8 +3,6 @@
 The suite's list of needs collects them (`harness.model.needs`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Literal
 

@@ -3,8 +3,6 @@
 find("kube-proxy", "1.34")    returns the path of a binary, or raises an error with the command that fetches it
 """
 
-from __future__ import annotations
-
 from harness.binaries.cache import Cache, Entry, find, find_entry
 from harness.binaries.component import COMPONENTS
 from harness.binaries.versions import Version

@@ -11,8 +11,6 @@ its binary exists. Only one process at a time fetches a version. Other processes
 cache.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -6,8 +6,6 @@ components of a cluster, but are fetched in the same way. `e2e` runs Kubernetes'
 `e2e.go`, and `agnhost` is the program in Kubernetes' test image.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the complete file. A file with a wrong SHA-256 checksum is deleted, and download
 earlier attempt. pooch also verifies checksums, but does not resume downloads or try mirrors.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import time

@@ -1,7 +1,5 @@
 """Fetch a component into the cache, from an official release or from source."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Collection

@@ -1,7 +1,5 @@
 """Fetch, list, check and remove cached binaries, for `trafficdist components`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -9,8 +9,6 @@ A mirror has the same layout as the original. The checksum is from the same serv
 trusted. The mirror's URL determines whether https is used.
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import re

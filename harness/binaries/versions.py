@@ -1,7 +1,5 @@
 """Parse component versions: "1.34.10", "1.34" for its newest patch, or "newest" for the newest version."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -37,7 +35,7 @@ class Version:
         """The minor version, like 1.34."""
         return f"{self.major}.{self.minor}"
 
-    def __lt__(self, other: Version) -> bool:
+    def __lt__(self, other: "Version") -> bool:
         return self._key() < other._key()
 
     def _key(self) -> tuple[int, int, int, bool, list[tuple[bool, int, str]]]:

@@ -1,7 +1,5 @@
 """Show the progress of fetching a component: a bar on a terminal, or lines."""
 
-from __future__ import annotations
-
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -43,7 +41,7 @@ class Watcher:
 class Terminal(Watcher):
     """Shows a progress bar on a terminal, or a line every 15 seconds elsewhere. Used as a context manager."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: "Console") -> None:
         self._console = console
         self._bar: Progress | None = None
         self._said = 0.0  # time of the last line

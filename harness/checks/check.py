@@ -4,8 +4,6 @@ A run requires some checks and stops at the first failed one. `trafficdist docto
 Both use the same function from a subject (a machine, a cluster, settings) to findings.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

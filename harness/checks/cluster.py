@@ -3,8 +3,6 @@
 A check of write access sends a dry run, so that the API server also performs admission and allocation.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Check whether this machine can run an embedded cluster: process limits, namespaces and kernel features."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

@@ -4,8 +4,6 @@ A recipe lists names from `REQUIREMENTS`. A separate process makes the attempts.
 becomes root of a user namespace, as in a run. When it ends, its mounts and any modules it loaded are released.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools

@@ -3,8 +3,6 @@
 What they read of hints is from docs/families.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

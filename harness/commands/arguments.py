@@ -4,8 +4,6 @@ A shell starts a new process for each completion. A completer therefore uses onl
 prints nothing on failure, because an error message would appear in the middle of the command line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path

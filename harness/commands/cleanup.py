@@ -1,7 +1,5 @@
 """The command `trafficdist cleanup`. It imports little, so that `trafficdist --help` stays fast."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command group `trafficdist components`. It imports little, so that `trafficdist --help` stays fast."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal

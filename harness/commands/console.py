@@ -1,7 +1,5 @@
 """A console that prints tables and escapes control characters in text from a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook

@@ -1,7 +1,5 @@
 """The command `trafficdist doctor`. It imports little, so that `trafficdist --help` stays fast."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -75,13 +73,13 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
 class Suite:
     """The requirements to compute costs for, what each of them needs, and the profiles of the run."""
 
-    requirements: Sequence[Requirement] = ()
-    needs: Mapping[str, Needs] | None = None
-    profiles: Sequence[Profile] = ()
+    requirements: "Sequence[Requirement]" = ()
+    needs: "Mapping[str, Needs] | None" = None
+    profiles: "Sequence[Profile]" = ()
     verbose: bool = False
 
 
-def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:
+def _suite(settings: "Settings", suite: str, *, verbose: bool) -> Suite:
     """Return the requirements that a run with these settings would judge. Collecting the requirements takes seconds."""
     from harness.model import needs
     from harness.plugin.suite import catalogue
@@ -92,7 +90,7 @@ def _suite(settings: Settings, suite: str, *, verbose: bool) -> Suite:
     return Suite(judged, needs.read(place_of(suite)), sorted({each.profile for each in judged}), verbose)
 
 
-def _matters(finding: Finding, suite: Suite) -> bool:
+def _matters(finding: "Finding", suite: Suite) -> bool:
     """Return False if the finding is a missing ability that no requirement of this run needs."""
     from harness.checks.check import costs
 
@@ -102,7 +100,7 @@ def _matters(finding: Finding, suite: Suite) -> bool:
     return bool(costs([finding], suite.needs, suite.requirements, suite.profiles))
 
 
-def show(findings: Sequence[Finding], suite: Suite, console: Console) -> None:
+def show(findings: "Sequence[Finding]", suite: Suite, console: "Console") -> None:
     """Print a table of the findings with their costs and remedies, and the combined cost."""
     from rich.table import Column, Table
     from rich.text import Text
@@ -124,7 +122,7 @@ def show(findings: Sequence[Finding], suite: Suite, console: Console) -> None:
     console.print(Text(_ENDS[exit_code(findings)]))
 
 
-def _text(finding: Finding, suite: Suite) -> Text:
+def _text(finding: "Finding", suite: Suite) -> "Text":
     from rich.text import Text
 
     text = Text(finding.found)
@@ -136,7 +134,7 @@ def _text(finding: Finding, suite: Suite) -> Text:
     return text
 
 
-def _costs(findings: Sequence[Finding], suite: Suite, *, named: int | None = 0) -> Iterator[str]:
+def _costs(findings: "Sequence[Finding]", suite: Suite, *, named: int | None = 0) -> Iterator[str]:
     from harness.checks.check import costs
     from harness.model.needs import Needs
 

@@ -1,7 +1,5 @@
 """Handle the errors of all commands alike: print one line `error: …`, and exit with the code for the cause."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """The command `trafficdist list`, which lists requirements and mutants. It needs no cluster."""
 
-from __future__ import annotations
-
 import enum
 import shutil
 import sys

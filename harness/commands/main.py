@@ -1,7 +1,5 @@
 """The command `trafficdist`. Packages add subcommands through entry points of group `trafficdist.commands`."""
 
-from __future__ import annotations
-
 import click
 from click.shell_completion import get_completion_class
 

@@ -1,7 +1,5 @@
 """The commands `trafficdist proxy`, which help to write a recipe for a new proxy and to check it step by step."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import string

@@ -4,8 +4,6 @@ The steps show within seconds what works with a new proxy or recipe. For a faile
 first error in the proxy's log, the evidence, and a suggestion. `run --quick` follows.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping

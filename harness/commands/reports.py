@@ -1,7 +1,5 @@
 """The commands for runs that have ended: `trafficdist judge`, `verify`, `report` and `compare`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,7 +100,7 @@ def verify(folder: str, repo: str, suite: str) -> int:
     return 0
 
 
-def tell(place: object, refused: Sequence[Refusal]) -> int:
+def tell(place: object, refused: "Sequence[Refusal]") -> int:
     """Print why a report is refused, and return the exit code, which is 0 for an accepted report."""
     from harness.judging.exit_codes import ExitCode
 

@@ -3,8 +3,6 @@
 The command and the plugin build their options from the same definitions.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -8,8 +8,6 @@ The module reads these environment variables of Sonobuoy: SONOBUOY_RESULTS_DIR, 
 contain an options file).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -6,8 +6,6 @@ plugins are disabled because the harness does their work itself: service account
 priorities.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import secrets

@@ -13,8 +13,6 @@ There is one exception, a node of which only the CPU changed (see `Nodes.resize`
 Proxies ignore the barrier's headless Service, and topology heuristics ignore its control plane node.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Mapping

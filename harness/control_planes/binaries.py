@@ -7,8 +7,6 @@ For `cluster up` and upstream's e2e tests, a `whole` control plane also runs kub
 need no cloud.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading
@@ -66,9 +64,9 @@ class BinariesControlPlane(LocalApiServer):
         namespaces = ("namespace-controller",)  # without this controller, deleted namespaces are never removed
         self._slices: RemoteController | None = None
         if slices is not None:
-            from harness.control_planes.embedded import RemoteController  # noqa: PLC0415  it imports the reference
+            from harness.control_planes import embedded  # noqa: PLC0415  it imports the reference
 
-            self._slices = RemoteController(slices)
+            self._slices = embedded.RemoteController(slices)
         self._manager = LocalControllerManager(
             processes, self._port, controllers=namespaces, whole=whole, slices=slices is None
         )

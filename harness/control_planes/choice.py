@@ -5,8 +5,6 @@ that version. Kubernetes components are judged by the behaviour of their release
 precedence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -12,8 +12,6 @@ Images that the Docker engine already has are preferred, so the network is used 
 have no tag for the newest patch of a minor version, so this version is looked up on the release server.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """The protocol of control planes, which serve the Kubernetes API and write EndpointSlices; trust in kubelets."""
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl

@@ -6,8 +6,6 @@ for a second. If all controllers run, the barrier is not used, because a DaemonS
 node.
 """
 
-from __future__ import annotations
-
 import base64
 import copy
 import socket

@@ -5,8 +5,6 @@ HTTPS. The API server and the controller can be restarted, also as another relea
 plane.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -4,8 +4,6 @@ This combination tests a released Kubernetes controller against an API server th
 behaviour. The controller is an ordinary client of Services, Pods, Nodes, EndpointSlices and API discovery.
 """
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from urllib.parse import urlsplit

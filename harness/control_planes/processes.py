@@ -4,8 +4,6 @@ The folder contains the logs, data and secrets of the processes. It is in memory
 removes it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

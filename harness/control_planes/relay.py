@@ -8,8 +8,6 @@ refused connection, up to 30 seconds. Without a patient relay, a scenario that r
 would mostly wait for these delays.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

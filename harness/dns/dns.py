@@ -4,8 +4,6 @@ A topology-aware DNS server reads the locations of pods from PodLocators (KEP-53
 controller are judged together, because neither is useful without the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 

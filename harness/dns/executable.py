@@ -3,8 +3,6 @@
 Such a DNS server has no PodLocator controller.
 """
 
-from __future__ import annotations
-
 from harness.control_planes.control_plane import ControlPlane
 from harness.dns.dns import ZONE
 from harness.netns.fabric import Host

@@ -4,8 +4,6 @@ Only this adapter imports the reference. The server under test includes the PodL
 control plane, whose API server has PodLocators built in. Other API servers need a CustomResourceDefinition.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Mapping

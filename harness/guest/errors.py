@@ -4,8 +4,6 @@ New users see these errors in their first hour, and nested errors from three lib
 here are pure.
 """
 
-from __future__ import annotations
-
 import re
 import ssl
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The suite never changes or removes an object that has none of these labels or annotations.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import string

@@ -4,8 +4,6 @@ Two simultaneous runs would change the same nodes and components, and report eac
 acquires the Lease also removes the leftovers of earlier runs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time
@@ -51,7 +49,7 @@ def hold(
     force: bool = False,
     sweep: bool = True,
     ends: bool = False,
-) -> Iterator[Hold]:
+) -> "Iterator[Hold]":
     """Hold the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
 
     A thread renews the Lease every `every` seconds. `force` takes the Lease from a run that still holds it. `sweep`

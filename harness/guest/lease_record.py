@@ -6,8 +6,6 @@ has expired. Process ids are reused, and containers have separate ids. The name 
 machine's boot id, the pid namespace, and the start time.
 """
 
-from __future__ import annotations
-
 import getpass
 import os
 import socket

@@ -3,8 +3,6 @@
 Used both to clean up after killed runs and at the regular end of a run.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

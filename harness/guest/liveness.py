@@ -4,8 +4,6 @@ A control plane takes 40 s to detect that a kubelet does not respond, and a scen
 Lease every 10 s, so waiting for the next renewal is faster.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping

@@ -4,8 +4,6 @@ With the annotation, a cleanup can restore nodes after a run was killed. Labels 
 meantime are not changed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

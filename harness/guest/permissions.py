@@ -3,8 +3,6 @@
 The check sends SelfSubjectAccessReviews for each rule, because only the API server can combine all roles.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any

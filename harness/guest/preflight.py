@@ -4,8 +4,6 @@ One deadline covers all checks. Name resolution, dropped packets, and programs t
 limits, which may add up to minutes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

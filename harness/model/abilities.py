@@ -4,8 +4,6 @@ The embedded cluster has all abilities. If a requirement needs an ability that a
 its verdict is `unavailable`, and the report names the ability.
 """
 
-from __future__ import annotations
-
 import enum
 
 

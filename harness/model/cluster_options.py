@@ -1,7 +1,5 @@
 """Option values about clusters that several packages parse or use."""
 
-from __future__ import annotations
-
 NO_CNI = "none"
 """The value of --cni for a cluster in which the suite installs no network plugin."""
 

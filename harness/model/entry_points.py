@@ -3,8 +3,6 @@
 The wheel omits some packages that register entry points, such as `tools`. These entry points are skipped.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points

@@ -4,8 +4,6 @@ There is one function for each output format. Terminal control codes, and charac
 become Python escapes.
 """
 
-from __future__ import annotations
-
 import html
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """Optional dependencies: packages for one feature, installed by an extra of the distribution."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 from harness.errors import UnavailableError

@@ -4,8 +4,6 @@ Only regular files of limited size are read. A FIFO would block, a device may ne
 errors for invalid paths.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pause Python's garbage collector while a large history is read, because repeated collections would be slow."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 from collections.abc import Iterator

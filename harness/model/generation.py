@@ -5,8 +5,6 @@ generates numbered batches. A batch depends only on the seed and its number, so 
 any number of workers. The time limit determines how many cases run.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time
@@ -38,7 +36,7 @@ class Generation:
         """Return the name of the part, for reports."""
         return f"{self.part + 1} of {self.parts}"
 
-    def split(self, tests: int, workers: int) -> list[Generation]:
+    def split(self, tests: int, workers: int) -> "list[Generation]":
         """Return the parts of one test, if this number of tests and workers share the time or the cases."""
         if self.replay:
             return [self]

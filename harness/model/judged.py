@@ -4,8 +4,6 @@ Some data planes cannot run here, but their decision logic can. Then the rules o
 packets, and only the decisions are judged. Every report states this limitation.
 """
 
-from __future__ import annotations
-
 PACKETS, DECISIONS = "packets", "decisions"
 JUDGES = (PACKETS, DECISIONS)
 """All scopes, with the default first."""

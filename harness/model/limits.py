@@ -1,7 +1,5 @@
 """The limits of the programs of one node or control plane: memory in MB, processes and threads, and logs in MB."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Build minimal valid Kubernetes objects from the fields that a scenario needs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

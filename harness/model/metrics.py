@@ -3,8 +3,6 @@
 Names are unchanged, because some Kubernetes counters do not end in `_total`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

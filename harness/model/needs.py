@@ -4,8 +4,6 @@ The file is generated: a run on the embedded cluster, which has every ability, r
 compares the record with the file in the suite's folder.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ class Needs:
     abilities: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
 
-    def __or__(self, other: Needs) -> Needs:
+    def __or__(self, other: "Needs") -> "Needs":
         return Needs(self.abilities | other.abilities, self.nodes | other.nodes)
 
     def to_json(self) -> dict[str, list[str]]:
@@ -32,7 +30,7 @@ class Needs:
         return {name: values for name, values in both.items() if values}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Iterable[str]]) -> Needs:
+    def from_json(cls, values: Mapping[str, Iterable[str]]) -> "Needs":
         return cls(frozenset(values.get("abilities") or ()), frozenset(values.get("nodes") or ()))
 
 

@@ -8,8 +8,6 @@ tracebacks, pytest's own messages. All of them pass through this module, so it i
   `##[error]` anywhere; Azure `##vso[`; TeamCity `##teamcity[`. A `|` inside the prefix makes it ordinary text.
 """
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import io

@@ -4,8 +4,6 @@ The proxy decisions Forward / Drop / Reject appear as `Reached` / `TimedOut` / `
 never right or wrong.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 

@@ -3,8 +3,6 @@
 A locked file shows that the process is alive, because the kernel releases the lock when the process ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import shutil

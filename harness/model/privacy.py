@@ -4,8 +4,6 @@ Private data are user names and passwords in URLs, bearer tokens, environment va
 the home folder, which contains the user name.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

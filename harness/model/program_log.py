@@ -1,7 +1,5 @@
 """Read a program's log: its end, and its first error. Later lines are mostly consequences or a help text."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

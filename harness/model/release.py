@@ -1,7 +1,5 @@
 """The components of a cluster that a scenario can stop, start and change, and their releases."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A run of an old release judges the features of that release, and reports all oth
 behavior without a gate, the requirement has the version (`since`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

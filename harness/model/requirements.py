@@ -4,8 +4,6 @@ The decorator marks a test function as the test of a requirement. An id consists
 reused.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -72,7 +70,7 @@ class Requirement:
         """Return its features, and the feature whose claim makes it a MUST."""
         return self.features if self.must_if is None else (*self.features, self.must_if)
 
-    def bound(self, claims: Callable[[Feature], bool]) -> Requirement:
+    def bound(self, claims: Callable[[Feature], bool]) -> "Requirement":
         """Return the requirement at the level that it has for an implementation with these claims."""
         return self if self.must_if is None or not claims(self.must_if) else replace(self, level=MUST)
 

@@ -5,8 +5,6 @@ brackets, uses the last of two equal keys, and expands aliases without limit. Va
 colons (`10:20`) and dates remain texts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

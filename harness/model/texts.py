@@ -1,7 +1,5 @@
 """Format evidence: objects as kubectl prints them, tables, and addresses with pod names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate

@@ -4,8 +4,6 @@ The zero of each time in the texts about a scenario is the scenario's start. Tex
 tenths. Durations of tests have a thousandth of a second in files, and texts are made from this value.
 """
 
-from __future__ import annotations
-
 
 def since_start(seconds: float) -> str:
     """Format a time since the start of the scenario: `+1,645 ms`."""

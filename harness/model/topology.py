@@ -1,7 +1,5 @@
 """The zones and nodes of a cluster. A node's name contains its zone: `a1` is node 1 of zone a."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

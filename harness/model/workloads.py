@@ -1,7 +1,5 @@
 """Pods with an echo server, and the three kinds of clients."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal

@@ -8,8 +8,6 @@ A program is idle if it has read all data that was sent to it, hardly runs, and 
 disk. A timer may still wake the program, so only the program's `synced` check decides whether it is done.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Collection, Mapping
@@ -46,13 +44,13 @@ class ActivitySample:
     threads: Mapping[str, ThreadTimes]
     unread: Mapping[str, int] = field(default_factory=dict)
 
-    def hung_since(self, earlier: ActivitySample) -> bool:
+    def hung_since(self, earlier: "ActivitySample") -> bool:
         """Return whether since that sample, no thread has run or become runnable and no data was read."""
         unread = any(0 < size <= self.unread.get(each, 0) for each, size in earlier.unread.items())
         wants = self._in_state(_RUNNABLE) or self._in_state(_DISK)
         return bool(self.threads) and not wants and self._times() == earlier._times() and unread
 
-    def idle_since(self, earlier: ActivitySample, seconds: float) -> bool:
+    def idle_since(self, earlier: "ActivitySample", seconds: float) -> bool:
         """Return whether the programs have hardly run since an earlier sample, taken this many seconds ago.
 
         The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable

@@ -6,8 +6,6 @@ families look the same. All ranges are private, or reserved for benchmarks and d
 5737).
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

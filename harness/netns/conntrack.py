@@ -6,8 +6,6 @@ connections, which make every later change ten times as slow. The kernel skips t
 so each scenario flushes its connections before it deletes its pods.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

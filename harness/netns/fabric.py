@@ -12,8 +12,6 @@ File descriptors of this process keep all namespaces alive. There are no names o
 process ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import threading

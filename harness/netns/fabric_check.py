@@ -5,8 +5,6 @@ plan, not from the requests that created the fabric. Additional objects, such as
 are not faults. A link that resolves neighbours (ARP) is a fault.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from harness.errors import DistrustError

@@ -1,7 +1,5 @@
 """Sends HTTP GET requests in a netns, for health checks and metrics of programs there."""
 
-from __future__ import annotations
-
 import http.client
 import io
 import socket

@@ -5,8 +5,6 @@ use, because the import takes 0.1 s; `--help` never imports it. Its sockets are 
 that has entered the netns. No process is forked, and no socket stays open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -9,8 +9,6 @@ So every room has its own processes (a PID namespace) and mounts, and a recipe m
 ends for any reason. Then the kernel kills all processes of the room.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json
@@ -72,7 +70,7 @@ _END_SECONDS = 30.0
 class RoomProgram:
     """A program that was started in a room, as a `Handle`."""
 
-    def __init__(self, room: Room, reply: int, pid: int) -> None:
+    def __init__(self, room: "Room", reply: int, pid: int) -> None:
         self.pid = pid
         self._room, self._reply = room, reply
         self._lock = threading.Lock()

@@ -8,8 +8,6 @@ escape. The mounts of the room end with the processes. If this program is killed
 Requests arrive as JSON in memory files, with descriptors. Each has a pipe for the replies, which are lines of JSON.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -5,8 +5,6 @@ and containers hide modules. For nf_tables, this module sends a batch without an
 and then discards. pyroute2 always ends a batch, and importing it would slow down a boot.
 """
 
-from __future__ import annotations
-
 import errno
 import socket
 import struct

@@ -4,8 +4,6 @@
 per line. Only the evidence uses `details`, and comparisons ignore them.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ created.
 `unshare` and `setns` are called through ctypes, because Python provides them only since 3.12.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno
@@ -75,7 +73,7 @@ class _Place(threading.local):
     home: _OwnNetns | None = None
     depth: int = 0
     roams: bool = False
-    last: Namespace | None = None
+    last: "Namespace | None" = None
 
     def here(self) -> _OwnNetns:
         """Return the thread's original netns. It is opened only once, because opening takes as long as `setns`."""
@@ -112,7 +110,7 @@ class Namespace:
         self._fd = fd
 
     @classmethod
-    def create(cls) -> Namespace:
+    def create(cls) -> "Namespace":
         """Create an empty netns that has only a loopback device, which is down. The calling thread does not move.
 
         Raises `UnavailableError` without permission (see `harness.netns.sandbox.enter`), or if a limit is reached.
@@ -128,7 +126,7 @@ class Namespace:
             raise _refused("make a network namespace", error) from error
 
     @classmethod
-    def of(cls, process: Path) -> Namespace:
+    def of(cls, process: Path) -> "Namespace":
         """Open the netns of a process, given by the process's folder in /proc. Raises `OSError`."""
         return cls(os.open(process / "ns/net", os.O_RDONLY | os.O_CLOEXEC))
 

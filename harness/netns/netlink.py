@@ -3,8 +3,6 @@
 The module is pure, because it is used by parsers of packet traces, which must be pure.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

@@ -9,8 +9,6 @@ as long as this process, starts all programs. A launcher program sets this death
 program, because Python code between fork and exec may deadlock in a process with threads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -9,8 +9,6 @@ message contains the message's sequence number, so every error names its operati
 The constants are those of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and fib_rules.h.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

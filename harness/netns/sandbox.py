@@ -9,8 +9,6 @@ that a thread in a user namespace cannot return to a netns that the user namespa
 returns sockets that the machine's other programs can reach.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

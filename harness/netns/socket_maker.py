@@ -5,8 +5,6 @@ whichever process uses the sockets. So a helper process in that group and in the
 a container would, and passes them to this process. The helper ends with `close`, or with this process.
 """
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

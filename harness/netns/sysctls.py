@@ -4,8 +4,6 @@ All other sysctls have the kernel's defaults, including conntrack timeouts, beca
 fails to delete stale entries.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -5,8 +5,6 @@ not permitted" does not help the user. Reading the settings and choosing the tex
 easy to test.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from dataclasses import dataclass

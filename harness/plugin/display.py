@@ -3,8 +3,6 @@
 If the output is not a terminal with cursor control, a line shows the state after each period without output.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

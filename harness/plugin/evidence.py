@@ -10,8 +10,6 @@ run.
     needs() -> mapping                                 after every test: its requirements for the cluster
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping

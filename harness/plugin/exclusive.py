@@ -4,8 +4,6 @@ Workers are processes, so each test locks a file of the run. Disruptive tests ta
 shared lock.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ is emptied afterwards. The plugin loads this module in every process of a run, s
 uses the backend.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -47,7 +45,7 @@ class Backends:
         self._hint_facts: dict[str, bool] = {}  # from the first of them
         self._preliminaries: Preliminaries | None = None  # of the first of them
 
-    def __call__(self, topology: Topology, draw: Draw = PLAIN) -> Backend:
+    def __call__(self, topology: Topology, draw: Draw = PLAIN) -> "Backend":
         key = topology.name, draw[axes.NAMES]
         if key not in self._booted:
             self._booted[key] = _boot(self._run, topology, draw)
@@ -66,7 +64,7 @@ class Backends:
         """Return the other Services of a cluster, which scenarios leave for one another."""
         return self._standing.setdefault((topology.name, draw[axes.NAMES]), Standing(_prefix(self._run)))
 
-    def releases(self, topology: Topology, draw: Draw = PLAIN) -> Releases | None:
+    def releases(self, topology: Topology, draw: Draw = PLAIN) -> "Releases | None":
         """Return the record of components that scenarios changed, or None if workers share these components."""
         shared = self._run.target and self._run.worker
         return None if shared else self._releases.setdefault((topology.name, draw[axes.NAMES]), {})
@@ -85,12 +83,12 @@ class Backends:
                 self._standing[key].make(each, "none")
             each.close()
 
-    def _first_answer(self, backend: Backend) -> dict[str, bool]:
+    def _first_answer(self, backend: "Backend") -> dict[str, bool]:
         from harness.plugin.hint_smoke_test import NAMESPACE, hint_facts  # noqa: PLC0415
 
         return hint_facts(backend, f"{_prefix(self._run)}first" if self._run.target else NAMESPACE)
 
-    def _ask_preliminaries(self, backend: Backend) -> Preliminaries | None:
+    def _ask_preliminaries(self, backend: "Backend") -> "Preliminaries | None":
         from harness.plugin.preliminaries import Preliminaries, questions  # noqa: PLC0415
         from harness.scenario.cluster import Cluster  # noqa: PLC0415
 
@@ -115,7 +113,7 @@ def backends(_run: Run) -> Iterator[Backends]:
     made.close()
 
 
-def _boot(run: Run, topology: Topology, draw: Draw) -> Backend:
+def _boot(run: Run, topology: Topology, draw: Draw) -> "Backend":
     """Boot a cluster of this topology, or return this worker's share of the real cluster."""
     if run.target:
         from harness.run.real_cluster import boot  # noqa: PLC0415
@@ -162,14 +160,14 @@ def new_cluster(
     generation: Generation | None,
     _run: Run,
     _numbers: Iterator[int],
-) -> Iterator[Callable[[Topology], Cluster]]:
+) -> "Iterator[Callable[[Topology], Cluster]]":
     """Yield a function that creates clusters of any topology, each in a separate Kubernetes namespace."""
     from harness.scenario.cluster import Cluster  # noqa: PLC0415
 
     made: list[Cluster] = []
     settings = _run.settings
 
-    def make(wanted: Topology) -> Cluster:
+    def make(wanted: Topology) -> "Cluster":
         topology = settings.topology_for(wanted)
         if topology is None and _run.target:
             raise IneligibleError(f"the cluster does not have topology {wanted.name}")
@@ -206,6 +204,6 @@ def new_cluster(
 
 
 @pytest.fixture
-def three_zones(new_cluster: Callable[[Topology], Cluster]) -> Cluster:
+def three_zones(new_cluster: "Callable[[Topology], Cluster]") -> "Cluster":
     """A cluster of nodes a1, a2, b1, b2 and c1 in zones a, b and c."""
     return new_cluster(THREE_ZONES)

@@ -6,8 +6,6 @@ ignore hints when they compare endpoints, so they miss a change of hints. Dozens
 the report should state first. The result is a note and does not affect verdicts.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from harness.api.client import RefusedError
@@ -32,7 +30,7 @@ WITHIN = 3.0  # the time for a change to affect packets, in seconds before the t
 PROBES = 24  # all probes reach the same of two endpoints by chance once in 16 million
 
 
-def hint_facts(backend: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
+def hint_facts(backend: "Backend", namespace: str = NAMESPACE) -> dict[str, bool]:
     """Return whether hints keep traffic away from an endpoint in another zone, for the report. {} means that it is
     unknown.
 
@@ -56,7 +54,7 @@ def hint_facts(backend: Backend, namespace: str = NAMESPACE) -> dict[str, bool]:
             backend.forget_connections()
 
 
-def _ask(backend: Backend, namespace: str, pods: list[Pod]) -> dict[str, bool]:
+def _ask(backend: "Backend", namespace: str, pods: list[Pod]) -> dict[str, bool]:
     everybody, near = {f"{namespace}/{pod.name}" for pod in pods}, {f"{namespace}/{pods[0].name}"}
     probe = _publish(backend, namespace, "web", pods, hinted=False)
     if not _reaches(backend, probe, everybody):
@@ -73,7 +71,7 @@ def _ask(backend: Backend, namespace: str, pods: list[Pod]) -> dict[str, bool]:
 
 
 def _publish(
-    backend: Backend, namespace: str, name: str, pods: list[Pod], *, hinted: bool, asking: bool = True
+    backend: "Backend", namespace: str, name: str, pods: list[Pod], *, hinted: bool, asking: bool = True
 ) -> Probe:
     asked = "PreferClose" if asking else ""
     made = backend.api.create("services", namespace, manifests.service(name, trafficDistribution=asked))
@@ -92,7 +90,7 @@ def _endpoints(pods: list[Pod], *, hinted: bool) -> list[Endpoint]:
     ]
 
 
-def _reaches(backend: Backend, probe: Probe, wanted: set[str]) -> bool:
+def _reaches(backend: "Backend", probe: Probe, wanted: set[str]) -> bool:
     backend.settle()
 
     def seen() -> bool:

@@ -4,8 +4,6 @@ Only a failed assertion in the test itself is evidence about the implementation.
 other exception comes from the suite or the machine, and is inconclusive.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager

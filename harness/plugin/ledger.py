@@ -3,8 +3,6 @@
 Workers write the history. The controller adds the cases that have no result after a worker crash or an early end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

@@ -9,8 +9,6 @@ A question is asked only if a requirement of the run has it in `answers`, so one
     DNS                       the name of a Service with an endpoint has an address
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ pytest's own reporter prints no progress, but still writes our lines, so that ca
 usual. With -v it reports as usual, and our header and summary are added.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The plugin is an entry point, so every pytest run on the machine loads this modu
 test needs one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import functools

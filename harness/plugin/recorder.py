@@ -3,8 +3,6 @@
 Each worker writes evidence and its own part of the history. The controller reads all results from the history.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -3,8 +3,6 @@
 The repetitions never change the verdict. Their observations are not recorded, and their output is not shown.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 

@@ -4,8 +4,6 @@ The listener's own results are discarded, because they lack our verdicts and the
 attachments are written to the history instead, and `harness.report.allure` writes all results at the end of the run.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Generator
 from typing import Any

@@ -1,7 +1,5 @@
 """Run pytest on a suite, independently of the suite's location, the current folder and the user's configuration."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect
@@ -108,7 +106,7 @@ def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], Foreseeing]:
     return found.catalogue, functools.cache(lambda run: rehearse(cases, run))
 
 
-def _collected(suite: str) -> _Collector:
+def _collected(suite: str) -> "_Collector":
     arguments = ["--collect-only", "-q", "-p", "no:xdist", "-o", "td_workers="]
     with _without_options():
         return _collect(lambda collector: run_pytest(arguments, suite=suite, plugins=[collector]))
@@ -130,7 +128,7 @@ def require_selection(config: pytest.Config, settings: Settings) -> None:
         raise NothingSelectedError(f"{MEANINGS[ExitCode.NOTHING_SELECTED]}{why}")
 
 
-def _collect(start: Callable[[_Collector], int]) -> _Collector:
+def _collect(start: "Callable[[_Collector], int]") -> "_Collector":
     """Collect without output. If this fails, raise `DistrustError` with pytest's output."""
     collector, output = _Collector(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):

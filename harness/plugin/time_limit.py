@@ -5,8 +5,6 @@ failure, that is an internal error, which ends the worker and the run. So this m
 The alarm is set only while a phase of a test runs, and the limit counts only the time in which programs could run.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -36,7 +34,7 @@ class TimeLimitError(BaseException):
     """A scenario took too long. It is no `Exception`, because a scenario may ignore some of those."""
 
 
-def limit_of(item: pytest.Item) -> float:
+def limit_of(item: "pytest.Item") -> float:
     """Return the time limit of each phase of a test in seconds, or 0: of its marker, the run, or the ini file."""
     marker = item.get_closest_marker("timeout")
     if marker is not None and (marker.args or "timeout" in marker.kwargs):

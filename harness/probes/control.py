@@ -9,8 +9,6 @@ arrive, no control probes are sent, so nodes track no additional connections.
 Faults shorter than twice `EVERY` may stay unnoticed. All code in this module runs on the loop's thread.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import itertools
@@ -108,7 +106,7 @@ class Control:
         self._report = report
         self._settle()
 
-    def answered(self, each: _ClientRound) -> None:
+    def answered(self, each: "_ClientRound") -> None:
         self._running.discard(each)
         self._settle()
 

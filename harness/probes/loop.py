@@ -4,8 +4,6 @@ The thread sends up to 8,000 TCP probes per second, more than any requirement ne
 all callers get an `InconclusiveError`.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from functools import partial

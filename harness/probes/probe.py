@@ -4,8 +4,6 @@ A probe creates a socket in the client's netns, connects, reads the server's nam
 single epoll event: a TCP server sends first, and a UDP client sends its request right after connecting.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import itertools

@@ -9,8 +9,6 @@ loop that failed without notice would look like a proxy that drops packets. The 
 in which it was busy or did not run (on a paused or overloaded machine), so that this time never counts against a probe.
 """
 
-from __future__ import annotations
-
 import errno
 import heapq
 import itertools

@@ -4,8 +4,6 @@ A fixed rate allows gaps to be measured in milliseconds, because the next probe 
 has no answer. If a proxy drops packets for 200 ms, all probes sent in these 200 ms are lost, not just one.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from abc import ABC, abstractmethod

@@ -5,8 +5,6 @@ connection. The probe loop serves all sockets, which are created in the pods' ne
 descriptors and no process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import socket
@@ -153,7 +151,7 @@ class _Connection(_Part):
 
     __slots__ = ("_all", "_answer")
 
-    def __init__(self, sock: socket.socket, answer: bytes, connections: set[_Connection], reactor: Reactor) -> None:
+    def __init__(self, sock: socket.socket, answer: bytes, connections: "set[_Connection]", reactor: Reactor) -> None:
         self._socket = sock
         self._reactor = reactor
         self._answer = answer

@@ -1,7 +1,5 @@
 """A long-lived connection. It shows whether it survives a change, and which server is at its other end."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import time
@@ -26,7 +24,7 @@ from harness.probes.reactor import Reactor
 class _Deadline:
     __slots__ = ("_began", "_question", "_stream")
 
-    def __init__(self, stream: Stream, question: int) -> None:
+    def __init__(self, stream: "Stream", question: int) -> None:
         self._stream = stream
         self._question = question
         self._began = time.monotonic()

@@ -1,7 +1,5 @@
 """Run any proxy on every node from a recipe, so that a vendor writes a YAML file instead of code."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from harness.control_planes.control_plane import ControlPlane

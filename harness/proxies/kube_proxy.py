@@ -4,8 +4,6 @@ The configuration differs from the defaults only if a netns requires it, or if a
 tests. kube-proxy does not write sysctls that exist only in the initial netns, and syncs more than once per second.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re

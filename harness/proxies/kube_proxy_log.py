@@ -14,8 +14,6 @@ to 1.37 at verbosity 4 are:
 Before 1.31 the lines about syncs do not contain the IP family.
 """
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import json

@@ -3,8 +3,6 @@
 An adapter has the configuration of a proxy, and reads the proxy's progress.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable

@@ -4,8 +4,6 @@ This adapter imports the reference. The proxies of all nodes share one client, w
 plane in this process, or another control plane over HTTPS.
 """
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Callable, Sequence

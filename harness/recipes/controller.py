@@ -3,8 +3,6 @@
 The programs of the controller run once per cluster, in a separate netns with access to the API server.
 """
 
-from __future__ import annotations
-
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import UnavailableError
 from harness.model.release import Release

@@ -4,8 +4,6 @@ On the embedded cluster the suite starts the programs. On a kind cluster the kub
 manifests or an installation command. Everything is validated before the cluster is created.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

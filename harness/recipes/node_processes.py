@@ -4,8 +4,6 @@ The adapters of all programs under test use this module. The API server listens 
 the netns of each program, a socket listens on the same address and port, so that one kubeconfig works in every netns.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

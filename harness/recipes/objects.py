@@ -4,8 +4,6 @@ Objects are applied in order, like `kubectl apply --server-side`, so existing ob
 CustomResourceDefinition, the next object waits until the new resources are served.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote

@@ -5,8 +5,6 @@ like a CNI plugin or a node agent. The harness creates the pod's netns and choos
 and IPAM, and passes the interface's names and addresses to the commands.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import socket

@@ -4,8 +4,6 @@ Only the checks show when the programs have processed all writes. All checks mus
 because the latest writes may not have arrived before the first check.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import time

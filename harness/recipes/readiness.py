@@ -3,8 +3,6 @@
 Each check returns the missing condition as a text, or "". Checks are values without state. Only `missing` has effects.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

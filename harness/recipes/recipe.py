@@ -4,8 +4,6 @@ Every error names the file and the key. Commands, environment variables and file
 which are filled in for each node, or for the pod of the DNS server. The recipe is validated before any program starts.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

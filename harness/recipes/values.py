@@ -7,8 +7,6 @@ The fields of a dataclass are the allowed keys of a mapping. The field types res
 and nested keys. pydantic needs 10 MB, and 0.1 s in each process that reads a recipe.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import enum

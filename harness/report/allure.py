@@ -3,8 +3,6 @@
 Allure identifies cases by `testCaseId` and parameters. Cases with the same id and parameters count as retries.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

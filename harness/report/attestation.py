@@ -5,8 +5,6 @@ checks it, and needs a network unless the machine has its trusted root. Without 
 the result states why.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Without a terminal, a table has one unwrapped line per row, so that grep finds n
 separate line.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import textwrap

@@ -5,8 +5,6 @@ fewest that explain all failures: the one that explains most comes first, then t
 A mutant is named only as a hint, if it fails almost the same requirements.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

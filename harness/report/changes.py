@@ -4,8 +4,6 @@ The functions are pure. Their input is the loaded `report.yaml` of each run, by 
 requirement is a change only if it is not met. Requirements that a quick run omits are not changes.
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

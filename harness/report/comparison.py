@@ -3,8 +3,6 @@
 The functions are pure and convert loaded `report.yaml` files to a Markdown page.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Fields up to `succeededProvisionalTests` have the same names and order as in Gat
 that know this format. A level without tests is omitted.
 """
 
-from __future__ import annotations
-
 import datetime
 import functools
 import json

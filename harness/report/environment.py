@@ -1,7 +1,5 @@
 """Describe the environment and the suite of a run, from this machine and without network access."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

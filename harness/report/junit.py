@@ -9,8 +9,6 @@ the first line of `system-out`, because many viewers show nothing else of a skip
 this file, --junit-warnings=failure makes a SHOULD that is not met a `failure`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 The summary fits into a GitHub comment, which is limited to 65,536 characters.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """How the terminal and all reports present each outcome of a requirement."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

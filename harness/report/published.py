@@ -4,8 +4,6 @@ A published report omits the observations of passed tests, because the history a
 evidence.txt, has excerpts of the evidence for each test that did not pass, with a heading for each original file.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

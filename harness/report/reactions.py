@@ -1,7 +1,5 @@
 """Measurements of steady traffic: a list in `report.yaml`, a table in Allure, and columns in comparisons."""
 
-from __future__ import annotations
-
 import csv
 import io
 import statistics

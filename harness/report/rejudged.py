@@ -3,8 +3,6 @@
 `trafficdist verify` and the page of a run also use this module.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

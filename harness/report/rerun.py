@@ -3,8 +3,6 @@
 The command has all options of the run that can change the verdict.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any

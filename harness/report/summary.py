@@ -4,8 +4,6 @@ path.
 The functions return lines of text with styles.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

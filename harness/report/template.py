@@ -3,8 +3,6 @@
 The engine escapes all texts and shows control characters in visible form.
 """
 
-from __future__ import annotations
-
 from importlib import resources
 from typing import Any
 

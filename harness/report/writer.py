@@ -1,7 +1,5 @@
 """Write all output of a run. The conformance report comes last, because it holds digests of the other files."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from functools import reduce

@@ -4,8 +4,6 @@ At first, a client may reach any of the allowed endpoints. After that, it must a
 scenario sends one probe from each client, and expects all further answers from the same pod.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet

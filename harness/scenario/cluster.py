@@ -5,8 +5,6 @@ the nodes. Scenarios for proxies write EndpointSlices themselves (`publish`), so
 Scenarios for controllers create pods that exist in the API only (`create_pod`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time

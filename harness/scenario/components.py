@@ -1,7 +1,5 @@
 """A scenario's operations on components of its cluster. `harness.backends.releases` restores their releases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 A scenario can check hundreds of paths in the time of a single check. A failure names each `Question` that failed.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ declares, or up to `harness.eventually.FAR`, and then judges the last value. The
 A change that is late by the clock, but not without the time in which the programs could not run, is inconclusive.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable

@@ -7,8 +7,6 @@ Caches may return an old record until its time to live has expired. So a check w
 expired.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -4,8 +4,6 @@ The right answers do not depend on these events. Each event ends, and components
 A cluster that lacks an ability has no such event, so the events are not among the needs of a requirement.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 The right slices and answers do not depend on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 

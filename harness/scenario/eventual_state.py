@@ -3,8 +3,6 @@
 The compared values are JSON. They contain only what the requirement states, so that a failure message fits on one line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

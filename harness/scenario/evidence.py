@@ -3,8 +3,6 @@
 To trace the path, the failed probe is repeated after the window has been judged. The repeated probe does not count.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

@@ -1,7 +1,5 @@
 """Expectations about a controller's slices. Endpoints and hints are read from the API and compared as tables."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -5,8 +5,6 @@ measuring window opens, in which every observation counts. If the first round of
 the second round also count in the window. Sample sizes are computed from stated error rates.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

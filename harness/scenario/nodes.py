@@ -4,8 +4,6 @@ API-only nodes run no pods. They add zones to a cluster without adding machines,
 controller. `restore` deletes all API-only nodes and restores all other nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

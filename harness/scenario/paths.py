@@ -1,7 +1,5 @@
 """Paths of packets from a client to an address of a Service, with the expected outcome."""
 
-from __future__ import annotations
-
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The EndpointSlices that a scenario writes by hand. Each may stand for several slices with drawn values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 

@@ -4,8 +4,6 @@ Expectations append to the record. The report uses its numbers, `recheck` its la
 failed windows.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ EDNS. dnspython's stub resolver sends the queries one after the other, with EDNS
 dig is a third resolver if it is installed.
 """
 
-from __future__ import annotations
-
 import io
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """A Service of a scenario, and functions that convert pods to endpoints of its slices."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal

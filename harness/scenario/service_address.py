@@ -1,7 +1,5 @@
 """Addresses of Services as targets of probes, and the clients' paths to these addresses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass

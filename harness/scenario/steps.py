@@ -1,7 +1,5 @@
 """Steps of a scenario, which Allure shows with their durations. Without Allure, steps have no effect."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Surroundings are written through the same API as the scenario's own objects. The
 Services stay for the following scenarios, because writing hundreds of objects takes longer than most scenarios.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -8,8 +8,6 @@ under load. With hints by CPU, no endpoint gets much more than an equal share of
 counts of each client.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import Counter

@@ -15,8 +15,6 @@ Call `expect_traffic` inside the block to check which pods answer at a given tim
 of address can be nested.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

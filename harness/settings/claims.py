@@ -4,8 +4,6 @@ The module has the feature gate history of the reference and of kube-proxy. A ru
 only the features of that version. An explicit option always takes precedence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -142,7 +140,7 @@ def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     return _of_recipe(recipe, "dns")
 
 
-def _of_recipe(recipe: Recipe, profile: str) -> dict[str, Any]:
+def _of_recipe(recipe: "Recipe", profile: str) -> dict[str, Any]:
     return {
         "profile": (profile,),
         "converges_within": recipe.converges_within,
@@ -153,7 +151,7 @@ def _of_recipe(recipe: Recipe, profile: str) -> dict[str, Any]:
     }
 
 
-def _check_kinds(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
+def _check_kinds(recipe: "Recipe", what: str, values: Mapping[str, Any]) -> None:
     """Raise `UsageError` if a recipe defines custom resources that no API server of this run supports."""
     if recipe.defines_kinds and choose(values["control_plane"] or "", values["controller"] or "").plane == EMBEDDED:
         raise UsageError(
@@ -162,7 +160,7 @@ def _check_kinds(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
         )
 
 
-def _check_place(recipe: Recipe, what: str, values: Mapping[str, Any]) -> None:
+def _check_place(recipe: "Recipe", what: str, values: Mapping[str, Any]) -> None:
     """Raise `UsageError` if the recipe of a proxy does not support the backend of this run."""
     if values["backend"] == "kind":
         if recipe.installation is None:
@@ -214,7 +212,7 @@ def _of_kind(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**claims, "converges_within": 2 * CONVERGES_WITHIN}  # its controller and API server take part too
 
 
-def _kube_proxy(found: Version | None, mode: str, gates: Mapping[str, bool]) -> dict[str, Any]:
+def _kube_proxy(found: "Version | None", mode: str, gates: Mapping[str, bool]) -> dict[str, Any]:
     lacks = release_features.lacking(found.tag if found else "", gates, PROXY)
     return {
         "mode": mode,

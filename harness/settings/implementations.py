@@ -3,8 +3,6 @@
 Adapters are imported only when they are needed, because the dependencies of other adapters may be missing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +36,7 @@ def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
     return Implementation(control_plane, proxy, dns, services)
 
 
-def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> MakeControlPlane:
+def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> "MakeControlPlane":
     """Return the real control plane that runs together with a mutant of the reference. Raises `UsageError`."""
     if elsewhere := fault.changes & {"api_server", "kinds"}:
         raise UsageError(
@@ -53,7 +51,7 @@ def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> MakeControlPla
 
 def control_plane_of(
     settings: Settings, *, whole: bool = False, slices: Callable[..., Any] | None = None
-) -> MakeControlPlane:
+) -> "MakeControlPlane":
     """Return the control plane for the settings. Raises `UnavailableError` with a remedy."""
     chosen = settings.components
     if not chosen.real:
@@ -86,7 +84,7 @@ def control_plane_of(
     )
 
 
-def _recipe(file: str, kind: Kind) -> Recipe:
+def _recipe(file: str, kind: "Kind") -> "Recipe":
     """Return a recipe. Raises `UnavailableError` with every requirement that this machine does not satisfy."""
     from harness.checks import program_requirements
     from harness.recipes.recipe import read_recipe
@@ -96,7 +94,7 @@ def _recipe(file: str, kind: Kind) -> Recipe:
     return recipe
 
 
-def _controller_of(file: str) -> MakeControlPlane:
+def _controller_of(file: str) -> "MakeControlPlane":
     from harness.recipes.controller import DescribedControlPlane
     from harness.recipes.recipe import OF_CONTROLLER
 
@@ -104,7 +102,7 @@ def _controller_of(file: str) -> MakeControlPlane:
     return lambda release: DescribedControlPlane(release, recipe)
 
 
-def _proxy_of(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
+def _proxy_of(settings: Settings) -> "tuple[MakeProxy, Mapping[str, Any]]":
     """Return the proxy factory, and the fields that the proxy requires in Services."""
     chosen = settings.proxy
     if chosen.kind == RECIPE:
@@ -125,7 +123,7 @@ def _proxy_of(settings: Settings) -> tuple[MakeProxy, Mapping[str, Any]]:
     return reference().proxy, {}
 
 
-def _dns_of(settings: Settings) -> MakeDns:
+def _dns_of(settings: Settings) -> "MakeDns":
     if settings.dns == REFERENCE:
         return reference().dns
     from harness.dns.executable import ExecutableDns

@@ -4,8 +4,6 @@ Packages register mutants through entry points of group `trafficdist.mutants`, n
 point is a mapping from names to mutants.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Protocol

@@ -8,8 +8,6 @@ Click could read the environment and the file for the command, but pytest cannot
 to a worker. One function therefore resolves all sources, and records the source of each value for error messages.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace

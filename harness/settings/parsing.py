@@ -1,7 +1,5 @@
 """Parse option values. Each function returns a value, or raises `UsageError` with the allowed values."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

@@ -1,7 +1,5 @@
 """The settings of a run, which are the same in the xdist controller and all workers."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -126,7 +124,7 @@ class Settings:
         return dataclasses.asdict(self) | {"topology": str(self.topology), "proxy": str(self.proxy)}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Settings:
+    def from_json(cls, values: Mapping[str, Any]) -> "Settings":
         """Restore settings from the values of `to_json`. JSON may have turned tuples into lists."""
         plain: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in values.items()

@@ -1,7 +1,5 @@
 """Repeat a probe with tracing and packet capture until it has the same outcome again, and write pcap files."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

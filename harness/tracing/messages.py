@@ -4,8 +4,6 @@ The first message of a base chain contains the packet's headers at that point. T
 linux/netfilter/nf_tables.h (nft_trace_attributes) and linux/netfilter.h.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 

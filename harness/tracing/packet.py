@@ -1,7 +1,5 @@
 """Parses the headers of packets."""
 
-from __future__ import annotations
-
 import ipaddress
 import struct
 from collections.abc import Sequence

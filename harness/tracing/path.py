@@ -4,8 +4,6 @@ The path combines the kernel's trace (`messages`) with the rules that tools prin
 earlier rules of a chain that looked up a missing key. Such a rule had no effect, but may be the faulty one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ A trace identifies a rule only by its handle. The kernel lists handles and the t
 within a chain. So the position in the chain connects a handle with a text. iptables rules are shown in iptables syntax.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -8,8 +8,6 @@ commit errors.
 The constants are those of linux/netfilter/nf_tables.h and nfnetlink.h.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

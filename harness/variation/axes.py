@@ -4,8 +4,6 @@ A correct implementation behaves the same with every drawn value. The first valu
 leaves a scenario as it is written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -196,7 +194,7 @@ class Draw:
         """Return the text that `parse_draw` reads: "names=cloud,slices=each", or "plain"."""
         return ",".join(f"{axis}={value}" for axis, value in self.drawn) or "plain"
 
-    def without(self, *axes: str) -> Draw:
+    def without(self, *axes: str) -> "Draw":
         """Return this draw with plain values on these axes, or instead of these values ("client=endpoint")."""
         return Draw(tuple(each for each in self.drawn if not {each[0], "=".join(each)} & set(axes)))
 

@@ -5,8 +5,6 @@ and each pair of values of two axes occurs in some requirement, unless the requi
 values. Expensive values occur no more often than that.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections import Counter

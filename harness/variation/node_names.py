@@ -4,8 +4,6 @@ One name is a prefix of another name. Other names differ only in case or in the 
 the maximum length. Each node's hostname label differs from its name, as in some clouds.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

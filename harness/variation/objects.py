@@ -1,7 +1,5 @@
 """The effects of drawn values on the objects that a scenario writes: Services, slices, and labels of pods and nodes."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence

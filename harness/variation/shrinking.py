@@ -1,7 +1,5 @@
 """Find the smallest part of a draw with which a scenario still fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from harness.variation.axes import PLAIN, Draw

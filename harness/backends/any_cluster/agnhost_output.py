@@ -1,7 +1,5 @@
 """Converts agnhost's output into outcomes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

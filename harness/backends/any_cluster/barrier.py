@@ -9,8 +9,6 @@ the effect of a fault. If nothing else was written since the last round, the bar
 were replaced. In that case, proxies may have to restart their watches, which takes up to a minute.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence

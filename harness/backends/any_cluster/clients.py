@@ -1,7 +1,5 @@
 """The pods of a worker: a client on each node, host-network clients on demand, and endpoints of the barrier."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence

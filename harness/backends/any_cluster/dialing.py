@@ -8,8 +8,6 @@ server proves nothing. So after each request that took a second or more, the dia
 retransmitted SYNs. Each retransmitted SYN that no known timeout explains makes one answer count as late.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -16,8 +16,6 @@ flows explain, more probes are sent. Their number is so large that any fault of 
 be more frequent.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter, deque

@@ -4,8 +4,6 @@ No Kubernetes API exposes a node's rules, connections or packets, because readin
 proxy's log is read if the run has permission. The suite does not require that permission, which would cover all logs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

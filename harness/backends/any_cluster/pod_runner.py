@@ -1,7 +1,5 @@
 """Creates a run's pods, and waits until their kubelets report them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -3,8 +3,6 @@
 Host-network pods cannot satisfy this standard, so they are in a separate namespace with a weaker standard.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

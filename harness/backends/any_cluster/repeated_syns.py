@@ -6,8 +6,6 @@ either, because these attempts may remain unanswered. An attempt is in progress 
 machine, it may start seconds late.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

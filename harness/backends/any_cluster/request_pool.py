@@ -4,8 +4,6 @@ A request to a client pod takes as long as its attempts, which is up to two minu
 node is gone, a watch detects this, and pending requests are abandoned.
 """
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import threading

@@ -1,7 +1,5 @@
 """The facts about a cluster before a run: its abilities, and its nodes matched to the nodes of the topology."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -59,7 +57,7 @@ class ClusterTarget:
         return {**asdict(self), "abilities": sorted(map(str, self.abilities))}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> ClusterTarget:
+    def from_json(cls, values: Mapping[str, Any]) -> "ClusterTarget":
         topology = values["topology"]
         made = {
             "names": Names(**values["names"]),

@@ -4,8 +4,6 @@ Pods, nodes and objects are created through the API, as on any cluster. But this
 the netns of clients and pods, as on the embedded cluster. agnhost only keeps the pods running.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ kind finds an engine on its own. This module finds the same engine and passes it
 remedy.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -3,8 +3,6 @@
 If a node was switched off and on, the node and its pods have new netns, which `renew` enters.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -10,8 +10,6 @@ network, it routes each virtual address to the address's node. A node that forwa
 same network sends an ICMP redirect, which this client ignores.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

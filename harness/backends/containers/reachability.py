@@ -1,7 +1,5 @@
 """Determines whether this machine can probe a cluster with packets, and reports the reason if it cannot."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

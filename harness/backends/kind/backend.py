@@ -1,7 +1,5 @@
 """One worker's share of a kind cluster. Its components and nodes can be changed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from harness.api.client import Api, Response

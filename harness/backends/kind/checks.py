@@ -5,8 +5,6 @@ printed at the start, and again if the cluster does not start: with low limits, 
 mentions the limit.
 """
 
-from __future__ import annotations
-
 import platform
 import re
 import shutil

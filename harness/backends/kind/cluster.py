@@ -4,8 +4,6 @@ The file ~/.kube/config is not changed, because the kubeconfig is in the cluster
 with this process, even after `kill -9`. `remove_leftovers` finds the containers that kind created.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ The process that created a cluster holds the lock. The kernel releases the lock 
 cluster is a leftover if its lock is free and it is not marked as kept.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -12,8 +12,6 @@ images, or else the newest published patch, unless `patches` specifies another. 
 stopped, the other controllers of the controller manager continue.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
@@ -85,7 +83,7 @@ class KindComponents:
 
     def __init__(
         self,
-        shell: ContainerEngine,
+        shell: "ContainerEngine",
         api: Api,
         *,
         control_plane: str,

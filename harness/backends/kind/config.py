@@ -7,8 +7,6 @@ own node names (role and number) do not show which node is a1 and which is b2.
 The functions are pure. They generate both the files in `kind-configs/` and the manifests of a run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Installs a recipe's proxy on a kind cluster without kube-proxy, and waits until it is ready."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds and deletes leftover kind clusters of ended runs, for example after `kill -9`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from harness.backends.containers.engine import ContainerEngine, find_engine

@@ -1,7 +1,5 @@
 """The nodes of a kind cluster: their readiness in the API, and access by commands in their containers."""
 
-from __future__ import annotations
-
 from harness.api.client import Api, RefusedError
 from harness.backends.containers.engine import ContainerEngine
 from harness.errors import InconclusiveError

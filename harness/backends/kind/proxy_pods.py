@@ -12,8 +12,6 @@ of the affinity would restart the proxies on all other nodes.
 The functions are pure. They return changed copies of objects.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ start number causes a restart, and identifies the new pod.
 The functions are pure. They return changed manifests.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 

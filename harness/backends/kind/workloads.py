@@ -1,7 +1,5 @@
 """Reports whether the pods of a workload are ready, and why not, and detects crashes of proxies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from harness.api.client import Api, Object, log_of_pod

@@ -1,7 +1,5 @@
 """Write the page of a run that has ended, from the run's folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

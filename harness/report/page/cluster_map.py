@@ -4,8 +4,6 @@ The HTML page shows the map as nested boxes. In Markdown the map is a Mermaid di
 but removes SVG and data URLs.
 """
 
-from __future__ import annotations
-
 import enum
 import functools
 import re

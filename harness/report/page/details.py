@@ -1,7 +1,5 @@
 """The details of one requirement on the page: its cases, and each case's observation windows as diagrams."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

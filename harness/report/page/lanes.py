@@ -1,7 +1,5 @@
 """The timeline of steady traffic: each client has a lane with the answering pods, losses and gaps over time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Collapsed parts are compressed to limit the size of the page. The browser decompresses a part when a reader opens it.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import zlib
