@@ -75,8 +75,6 @@ class Response:
 
 
 class RefusedError(Exception):
-    """The API server refused a request."""
-
     def __init__(self, method: str, path: str, response: Response) -> None:
         super().__init__(f"{method} {path}: {response.code} {response.body.get('message', '')}")
         self.method = method
@@ -136,15 +134,12 @@ class Api:
 
     @property
     def server(self) -> str:
-        """Return the URL of the API server."""
         return str(self._configuration.host)
 
     def authentication(self) -> dict[str, str]:
-        """Return the headers that authenticate the client."""
         return {each["key"]: each["value"] for each in self._configuration.auth_settings().values()}
 
     def close(self) -> None:
-        """Close all connections."""
         self._pool.clear()
         self._client.close()
 
@@ -158,9 +153,7 @@ class Api:
         content_type: str = "application/json",
         timeout: float = 0.0,
     ) -> Response:
-        """Send a request, and return the response with any status code. Raises `InconclusiveError` if there is no
-        response.
-        """
+        """Send a request, and return any response. Raises `InconclusiveError` if there is none."""
         headers = {"Accept": "application/json", **self.authentication()}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -285,7 +278,6 @@ class Watch:
 
 
 def _name_in(body: object) -> str:
-    """Return the name of the object in a body, or ""."""
     metadata = body.get("metadata") if isinstance(body, dict) else None
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
@@ -312,6 +304,5 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')  # RFC 9110: a backslash stands bef
 
 
 def warning_texts(headers: urllib3.HTTPHeaderDict) -> builtins.list[str]:
-    """Return the texts of all Warning headers."""
     found = (_QUOTED.search(text) for text in headers.getlist("warning"))
     return [re.sub(r"\\(.)", r"\1", each[1]) for each in found if each]

@@ -38,10 +38,7 @@ class Kubeconfig:
     """A context in one or several kubeconfig files, with its name and its Kubernetes namespace."""
 
     def __init__(self, files: str, *, context: str = "") -> None:
-        """Read `files`, separated by ":" as in $KUBECONFIG. Missing files are skipped unless all are missing.
-
-        `context` defaults to the current context. Raises `UsageError` with the files and the error.
-        """
+        """Read `files`, separated by ":", of which some may be missing. Raises `UsageError` with the error."""
         self._files = files
         merger = self._read()
         try:
@@ -126,10 +123,7 @@ def find(
     environment: Mapping[str, str] | None = None,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Kubeconfig:
-    """Find the kubeconfig that kubectl would use: `files`, $KUBECONFIG, ~/.kube/config, or a pod's service account.
-
-    Raises `UsageError` if the kubeconfig is missing or invalid.
-    """
+    """Find the kubeconfig as kubectl does, or a pod's service account. Raises `UsageError`."""
     environment = os.environ if environment is None else environment
     files = files_of(files, environment)
     in_pod = "KUBERNETES_SERVICE_HOST" in environment

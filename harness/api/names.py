@@ -1,8 +1,4 @@
-"""Translates node names. Scenarios use nodes a1, a2, b1 … in zones a, b, c, and a cluster has its own names.
-
-Requests are translated to the cluster's names, and responses to the topology's names, by pure functions of objects. The
-same scenario therefore runs unchanged on every cluster.
-"""
+"""Translates node names, by pure functions of objects, so that scenarios run unchanged on every cluster."""
 
 import re
 from collections.abc import Mapping
@@ -50,7 +46,6 @@ class Names:
         return self.nodes.get(name, name)
 
     def path(self, path: str) -> str:
-        """Return a request's path with the cluster's names."""
         return _NODE_PATH.sub(lambda found: found[1] + self.nodes.get(found[2], found[2]), path)
 
 

@@ -22,11 +22,7 @@ _FLAGS = {"labelSelector": "-l ", "fieldSelector": "--field-selector=", "gracePe
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request, with its time (monotonic seconds), status code (0 means no response), and client ("" means this
-    process).
-
-    `name` is the object's name in the body, if the path has no name.
-    """
+    """A request: its time (monotonic seconds), status code (0: no response), and client ("": this process)."""
 
     at: float
     method: str
@@ -47,8 +43,6 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The parts of an API path."""
-
     resource: str
     namespace: str = ""
     name: str = ""
@@ -56,10 +50,7 @@ class _Place:
 
 
 def as_text(asked: Iterable[ApiRequest], namespace: str, *, zero: float) -> str:
-    """Return the requests of the scenario in `namespace` since `zero` (monotonic seconds), in order.
-
-    Consecutive equal requests share a line.
-    """
+    """Return the requests of `namespace` since `zero` (monotonic s), with equal consecutive ones on one line."""
     mine = [each for each in asked if each.at >= zero and _concerns(each, namespace)]
     mine.sort(key=lambda each: each.at)
     lines = list(_lines(mine, zero))

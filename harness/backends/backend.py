@@ -1,7 +1,4 @@
-"""The protocol of every booted cluster. `harness.backends.protocols` has the protocols of only some clusters.
-
-Nodes and zones have the topology's names. A backend translates them if the cluster uses other names.
-"""
+"""The protocol of every booted cluster. Nodes and zones have the topology's names, which a backend translates."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,16 +105,10 @@ class Backend(Protocol):
         """Delete a pod without grace period."""
 
     def await_pods(self) -> None:
-        """Wait until kubelets report the requested state of all pods. Earlier observations would prove nothing.
-
-        Raises `InconclusiveError` with the reason why a pod does not have the requested state.
-        """
+        """Wait until kubelets report the requested state of all pods. Raises `InconclusiveError` with the reason."""
 
     def settle(self) -> float:
-        """Wait until components have processed all writes so far, as far as the backend can detect this.
-
-        Returns how many seconds the components still had work, without the backend's own time, or 0.0 if unknown.
-        """
+        """Wait until components have processed all writes so far. Return how many seconds they had work, or 0.0."""
 
     def check_instruments(self) -> None:
         """Raise `DistrustError` if no observation can be trusted, `InconclusiveError` if recent ones cannot."""
@@ -126,10 +117,7 @@ class Backend(Protocol):
         """Return the facts about the cluster for the report."""
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return the components' evidence and the requests in a Kubernetes namespace, as file contents by file name.
-
-        `since` is the start time of the requests to return, in monotonic seconds.
-        """
+        """Return evidence as texts by file name. `since` is the start of the requests, in monotonic seconds."""
 
     def explain(self, namespace: str, service: str, nodes: Sequence[str]) -> str:
         """Return these nodes' known decisions for a Service, with the reasons."""

@@ -48,11 +48,9 @@ class ComponentSync:
         unresponsive: Callable[[float], str] = lambda _: "",
         hangs: Callable[[], str] = lambda: "",
     ) -> None:
-        """`synced` returns whether a component is up to date. It raises `EndedError` if the component has crashed.
+        """`synced` raises `EndedError` if the component has crashed. The other functions return a reason, or "".
 
-        `missing` returns the reason if a component is not up to date. `unresponsive` checks within this number of
-        seconds (before the time scale) whether proxies process changes, and returns evidence if they do not. `hangs`
-        immediately returns which proxies hang. It is called repeatedly while this is uncertain.
+        `unresponsive` takes a time limit in seconds before the time scale. `hangs` is called repeatedly during waits.
         """
         self._names, self._synced, self._missing, self._unresponsive = names, synced, missing, unresponsive
         self._hangs = hangs
@@ -65,10 +63,9 @@ class ComponentSync:
         self._stopped = ""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until components have processed all writes so far, and the writes that follow from these.
+        """Wait until components are done. Return the seconds until the last check that found unfinished work.
 
-        Returns the seconds until the last check that found unfinished work. Raises `EndedError` for the first component
-        that has crashed or is not done in time, and `StarvedError` if it could not run.
+        Raises `EndedError` for the first component that has crashed or is late, and `StarvedError` if it could not run.
         """
         if self._stopped:
             self.check_progress()
@@ -111,8 +108,7 @@ class ComponentSync:
     def check_progress(self) -> None:
         """Raise `EndedError` if the proxies do not process changes, even if they report that they do.
 
-        The first such check takes as long as a wait for a change. Later checks fail immediately, but test again from
-        time to time.
+        Only the first such check takes as long as a wait for a change.
         """
         if self._stopped and time.monotonic() - self._checked_at < CHECK_SECONDS * eventually.time_scale():
             raise EndedError(self._stopped, PROXY)
@@ -144,8 +140,6 @@ class ComponentSync:
 
 
 class LivenessCluster(Backend, Probing, Protocol):
-    """The cluster to check."""
-
     def remove_namespace(self, namespace: str) -> None:
         """Delete a namespace with all its objects, without waiting."""
 
@@ -153,10 +147,8 @@ class LivenessCluster(Backend, Probing, Protocol):
 class ProxyLiveness:
     """Checks whether proxies process changes at all, in a cluster in which a requirement has just failed.
 
-    A hung proxy may report that it has processed everything. Its progress reports may continue, or may always have been
-    wrong. Then each requirement would time out and report a separate fault. So the check creates a plain Service with
-    an endpoint on each node. If earlier Services were reachable but this Service is not, the node's proxy has stopped
-    working.
+    A hung proxy may report that it has processed everything. Then each requirement would time out. So the check creates
+    a plain Service. If earlier Services were reachable but this Service is not, the proxy has stopped working.
     """
 
     def __init__(self, cluster: LivenessCluster) -> None:
@@ -179,11 +171,7 @@ class ProxyLiveness:
         )
 
     def unresponsive(self, nodes: Sequence[str], within: float) -> str:
-        """Return the nodes that cannot reach a new Service within this number of seconds before the time scale.
-
-        Returns "" if the Service is reachable from all nodes. Also returns "" if the result is unknown, because no
-        Service was reached before or something else is broken.
-        """
+        """Return the nodes that cannot reach a new Service within this many seconds, or "" if none is known."""
         if not self._reached_before or not nodes:
             return ""
         self._number += 1

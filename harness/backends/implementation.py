@@ -50,10 +50,7 @@ class Implementation:
 
 
 def reference(parts: Parts | None = None) -> Implementation:
-    """Return the reference, which runs in this process. `parts` replaces some of its components.
-
-    The reference is imported only when a cluster boots, because the process that controls the workers boots no cluster.
-    """
+    """Return the reference. `parts` replaces some components. It is imported only when a cluster boots."""
 
     def control_plane(release: "Release") -> "ControlPlane":
         from harness.control_planes.embedded import EmbeddedControlPlane

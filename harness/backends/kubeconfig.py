@@ -57,10 +57,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     def __init__(
         self, target: ClusterTarget, plain_api: Api, *, worker: str = "main", release: Release | None = None
     ) -> None:
-        """`plain_api` is the client that uses the cluster's own names of nodes and zones. `close` closes it too.
-
-        `release` is the release of all components.
-        """
+        """`plain_api` uses the cluster's own names of nodes and zones. `close` closes it too."""
         self._target = target
         self._plain_api = plain_api
         self.name = target.backend
@@ -202,7 +199,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self._dialer.probe(probes, read=address_seen)
 
     def record(self, interval: float, probes: Sequence[Probe]) -> SteadyTraffic:
-        """Send probes in the background, from each client as fast as it can, but at most every `interval` seconds.
+        """Send probes in the background, from each client at most every `interval` seconds.
 
         UDP probes come from other pods on the same nodes, because their many flows would affect all later probes of the
         client's pod.
@@ -298,10 +295,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return liveness.begin_watch(self.api, lambda: self._nodes_on)
 
     def check_instruments(self) -> None:
-        """Raise `DistrustError` if a node is gone, because later observations would prove nothing about its proxy.
-
-        Raise `InconclusiveError` if a terminating pod ended early.
-        """
+        """Raise `DistrustError` if a node is gone, and `InconclusiveError` if a terminating pod ended early."""
         if why := liveness.doubt(self.api, self._nodes_on):
             raise DistrustError(why)
         self._pod_runner.require_terminating()

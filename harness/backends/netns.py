@@ -70,10 +70,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         release: Release | None = None,
         names: Names | None = None,
     ) -> None:
-        """`implementation` is judged (default: the reference). `release` is every component's release at boot.
-
-        `names` are the names of nodes and zones in API objects. The default is the topology's names.
-        """
+        """`release` is the release of all components at boot. `names` are the names of nodes in API objects."""
         super().__init__(topology, families)
         self.names = names or Names()
         self.release = release or Release()
@@ -94,10 +91,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self._hung = HungWatch({}, 0)  # no node before boot
 
     def start(self) -> Self:
-        """Boot the network, the control plane, the nodes and the proxies. Raises `UnavailableError` with the remedy.
-
-        After an error, everything that was started is closed. The error contains the logs.
-        """
+        """Boot the cluster. Raises `UnavailableError` with the remedy. After an error, everything is closed."""
         sandbox.enter()
         kernel.require(self.families)
         with contextlib.ExitStack() as begun:
@@ -214,7 +208,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             raise StartError(str(error), exited=True) from error
 
     def _threads(self) -> list[threading.Thread]:
-        """Return the threads of all parts that are not judged."""
         parts = (self._loop, self.control_plane, self.proxy, *(() if self._dns is None else (self._dns[0],)))
         return [thread for part in parts if isinstance(part, threads.ThreadOwner) for thread in part.threads()]
 
@@ -273,10 +266,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return dns
 
     def dns(self) -> dict[str, str]:
-        """Return the addresses of the cluster's DNS server by family. Raises `UnavailableError` if there is none.
-
-        The first call starts the server, with the PodLocator controller if it has one.
-        """
+        """Return the DNS server's addresses by family. The first call starts it. Raises `UnavailableError`."""
         if self._dns is None:
             made, pod = self._implementation.dns(self.control_plane), self.network.add_pod(self.topology.nodes[0].name)
             self._begun.callback(made.stop)
@@ -305,7 +295,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return self._loop.beside(probe, self._control_targets.of_pod("of the DNS server", pod))
 
     def kubeconfig(self) -> dict[str, Any]:
-        """Return the kubeconfig for kubectl and other clients."""
         return self.control_plane.kubeconfig()
 
     def change_node(self, name: str, change: NodeChange) -> None:
@@ -327,7 +316,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self._off[name].report_silence()
 
     def start_node(self, name: str) -> None:
-        """Connect a node again, and report it as its kubelet does."""
         self.network.mend(name)
         self._off.pop(name).report_again()
 
@@ -374,10 +362,9 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         """Return immediately, because this process acts as kubelet and has reported all pods."""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait until the controller and the proxies have processed all writes so far.
+        """Wait for controller and proxies. Return the seconds until the last check that found unfinished work.
 
-        Returns the seconds until the last check that found unfinished work. Raises `EndedError`, an
-        `InconclusiveError`, for a component that has crashed or is not done in time.
+        Raises `EndedError` for a component that has crashed or is not done in time.
         """
         return self._components.settle(within)
 
@@ -395,10 +382,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return reason
 
     def check_instruments(self) -> None:
-        """Raise `EndedError` if a component has crashed, or `DistrustError` if the network fabric is broken.
-
-        A proxy that does not process changes counts as crashed, whatever status it reports.
-        """
+        """Raise `EndedError` for a component that crashed or is hung, `DistrustError` for a broken fabric."""
         self._components.check()
         fabric_check.check(self.network)
         self._check_nodes()

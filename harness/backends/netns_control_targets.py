@@ -1,7 +1,4 @@
-"""The destinations of control probes in a cluster whose netns are on this machine.
-
-See `harness.probes.control`. Nodes that a scenario has disconnected, and pods that it has ended, are omitted.
-"""
+"""The destinations of control probes in a cluster whose netns are on this machine. See `harness.probes.control`."""
 
 import copy
 import socket

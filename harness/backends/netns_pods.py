@@ -70,11 +70,9 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
 
     def begin_termination(self, namespace: str, name: str) -> None:
-        """Set a pod's deletion time, without ending it."""
         self.api.delete("pods", namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def evict_pod(self, namespace: str, name: str) -> None:
-        """Evict a pod, as a drain of its node does, without ending it."""
         self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
@@ -149,10 +147,7 @@ def by_family(host: Host) -> dict[str, str]:
 
 
 def serve(loop: Loop, namespace: str, wanted: WantedPod, place: Namespace, *, families: Sequence[str]) -> list[Server]:
-    """Serve TCP and UDP on a pod's target port and container ports, in the netns `place`.
-
-    Raises `InconclusiveError` if a port is in use.
-    """
+    """Serve a pod's target port and container ports in netns `place`. Raises `InconclusiveError` if one is in use."""
     listening: dict[str, list[ServerPort]] = {}
     for protocol, port in sorted({*_ALWAYS, *((protocol, port) for _, port, protocol in wanted.container_ports)}):
         name = f"{namespace}/{wanted.name}"

@@ -1,7 +1,4 @@
-"""Probes from network namespaces that this process enters. Several backends share this module.
-
-A backend that uses this module maps clients to netns, and sends the probes itself.
-"""
+"""Probes from network namespaces that this process enters, shared by several backends."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -60,10 +57,7 @@ class NetnsProbing(ABC):
         return self._loop.every(interval, probes)
 
     def http_get(self, client: Client | Pod, address: str, port: int, path: str) -> HttpAnswer:
-        """Send a GET request from a client's netns. Raises `OSError` if the connection fails.
-
-        Raises `InconclusiveError` if the client lacks a route, a free port or a file descriptor.
-        """
+        """Send a GET request from a client's netns. Raises `OSError`, or `InconclusiveError` without a free port."""
         place = self.namespace_of(client)
         try:
             return http.get(place, address, port, path)

@@ -12,7 +12,6 @@ class ReportedNode:
     """A kubelet's reports: the conditions of its node, and the namespace and name of each ready pod."""
 
     def __init__(self, api: Api, name: str) -> None:
-        """Read the current reports about a node and its pods."""
         self._api, self._name = api, name
         self._conditions: list[Object] = api.get("nodes", "", name)["status"]["conditions"]
         self._pods = ready_pods_on(api, name)

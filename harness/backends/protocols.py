@@ -1,7 +1,4 @@
-"""The optional abilities of backends. Each has a small protocol, and names the ability that a scenario needs.
-
-A scenario requests a protocol with `part_of`. If the backend lacks the protocol, the scenario's result is unavailable.
-"""
+"""The optional abilities of backends. Each has a small protocol, which a scenario requests with `part_of`."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -49,7 +46,6 @@ def part_of(backend: Backend, protocol: type[P], *abilities: Ability) -> P:
 
 
 def lacks(backend: Backend, *abilities: str) -> UnavailableError:
-    """Return the error for abilities that a backend lacks."""
     return UnavailableError(f"backend {backend.name} has no {', '.join(abilities)} here")
 
 
@@ -58,8 +54,6 @@ def lacks(backend: Backend, *abilities: str) -> UnavailableError:
 
 @runtime_checkable
 class PodLifecycle(Protocol):
-    """Creates pods, and changes and ends their state."""
-
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
         """Create a pod that receives no traffic."""
 
@@ -75,8 +69,6 @@ class PodLifecycle(Protocol):
 
 @runtime_checkable
 class Probing(Protocol):
-    """Sends probes from pods and from nodes."""
-
     def source_of(self, client: Client | Pod, *, fresh: bool = False) -> SocketSource:
         """Return the source for a client's probes. With `fresh`, it may be a twin on the node with fewer flows."""
 
@@ -127,10 +119,7 @@ class ProxyMetrics(Protocol):
 @runtime_checkable
 class ComponentControl(Protocol):
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component by this release of it. `nodes` are the nodes whose proxies are replaced.
-
-        Raises `UnavailableError` if the release is missing.
-        """
+        """Replace a component, on `nodes` if it is a proxy. Raises `UnavailableError` if the release is missing."""
 
     def stop_component(self, component: Component, nodes: Sequence[str]) -> None:
         """Stop a component. Its objects, slices or rules remain."""
@@ -139,10 +128,7 @@ class ComponentControl(Protocol):
 @_needs(Ability.STOP_NODES)
 class NodePower(Protocol):
     def stop_node(self, name: str) -> None:
-        """Switch a node off, as a power failure would. Return when the control plane has noticed.
-
-        At that time, neither the node nor any pod on it is ready.
-        """
+        """Switch a node off. Return when the control plane has noticed, and neither it nor its pods are ready."""
 
     def start_node(self, name: str) -> None:
         """Switch a node on again, and return when its pods are ready again."""
@@ -160,10 +146,7 @@ class ControllerMetrics(Protocol):
 @_needs(Ability.API_READS)
 class RecordsReads(Protocol):
     def reads(self, component: Component, *, since: float) -> list[str]:
-        """Return a component's API reads since `since` (monotonic seconds), as in "get nodes", except of Leases.
-
-        Raises `UnavailableError` if the API server does not record reads.
-        """
+        """Return a component's API reads since `since` (monotonic s), as in "get nodes". Raises `UnavailableError`."""
 
 
 @_needs(Ability.REPORT_PODS)
@@ -227,10 +210,7 @@ class ForgetsConnections(Protocol):
 @runtime_checkable
 class DetectsIdleProxies(Protocol):
     def watch_idle(self) -> Callable[[], str]:
-        """Return a function that returns the reason to stop waiting, or "" if there is none.
-
-        The reason is that all proxies report that they are done, and have been idle since that report.
-        """
+        """Return a function that returns the reason why idle proxies need no more waiting, or ""."""
 
 
 @runtime_checkable

@@ -32,10 +32,7 @@ class ComponentReleases:
     """The releases of components in one scenario. Methods raise `UnavailableError` and `EndedError`."""
 
     def __init__(self, backend: Backend, releases: Releases | None) -> None:
-        """`releases` are the releases that the previous scenario left. It is updated for the next scenario.
-
-        Without `releases`, `end` restores all components.
-        """
+        """`releases` are those that the previous scenario left. Without them, `end` restores all components."""
         self.changes = 0  # number of operations that the scenario has started
         self._backend = backend
         self._is_last = releases is None
@@ -43,10 +40,7 @@ class ComponentReleases:
         self._left = set(self._others)  # components that must be restored after the previous scenario
 
     def take_over(self, component: Component, release: Release) -> list[str]:
-        """Return the nodes on which a component has a release other than this one, or is stopped.
-
-        If the previous scenario left this component at another release, that release is not restored first.
-        """
+        """Return the nodes on which a component has another release, or is stopped."""
         self._left.discard(component)
         return self._nodes_at_another(component, release)
 
@@ -57,7 +51,6 @@ class ComponentReleases:
         self._note(component, nodes, release)
 
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component. Its objects, slices or rules remain."""
         self.restore_left()
         control = self._control(component)
         self._note(component, nodes, None)
@@ -82,10 +75,7 @@ class ComponentReleases:
         self._restore(self._left)
 
     def end(self) -> None:
-        """Restore all components. If another scenario follows, restore only stopped components.
-
-        A crashed component counts as stopped. It does not prevent restoring the other components.
-        """
+        """Restore all components, or if another scenario follows, those that were stopped or have crashed."""
         self._restore(set(self._others), stopped=not self._is_last)
         if self._others:
             name = self._ended()
@@ -94,7 +84,6 @@ class ComponentReleases:
                 self._restore({component}, stopped=True)
 
     def _ended(self) -> str:
-        """Return the component that has crashed, or ""."""
         try:
             self._backend.check_instruments()
         except EndedError as error:

@@ -1,7 +1,4 @@
-"""The backend of one scenario. It records the scenario's needs, and returns the protocols of the backend.
-
-The suite's list of needs collects them (`harness.model.needs`).
-"""
+"""The backend of one scenario. It records the scenario's needs for the suite's list (`harness.model.needs`)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -68,10 +65,7 @@ class ScenarioBackend:
     def part(
         self, protocol: type[P], *abilities: Ability, nodes: Iterable[str] = (), client: Client | Pod | None = None
     ) -> P:
-        """Return the backend, typed as this protocol, and record the scenario's needs for the protocol.
-
-        The needs are the protocol's own ability, other `abilities`, these nodes, and the nodes of a client.
-        """
+        """Return the backend, typed as this protocol, and record the needs: its ability, `abilities` and nodes."""
         needed = [*abilities_of(protocol), *abilities]
         if isinstance(client, Client) and client.kind == "external":
             needed.append(Ability.EXTERNAL_CLIENT)
@@ -88,11 +82,7 @@ class ScenarioBackend:
         return self.restored.settle()
 
     def begin_to_write(self, stream: Stream) -> None:
-        """Settle first if the last write belongs to another stream.
-
-        Components watch each stream separately. They might process the next write first, and some outcomes depend on
-        the order. Raises `InconclusiveError`.
-        """
+        """Settle first if the last write is of another stream, because components watch each stream separately."""
         self.releases.restore_left()
         self._writes += 1
         if self._wrote not in (None, stream):

@@ -40,8 +40,6 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An installed binary."""
-
     component: str
     version: Version
     path: Path
@@ -62,8 +60,6 @@ def default_folder() -> Path:
 
 
 class Cache:
-    """The cached binaries by component and version."""
-
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or default_folder()
 
@@ -113,9 +109,7 @@ class Cache:
 
     @contextlib.contextmanager
     def locked(self, what: str, *, waiting: Callable[[], None]) -> Iterator[None]:
-        """Lock `what` for this process. Calls `waiting` if another process has the lock. The lock ends with the
-        process.
-        """
+        """Lock `what` for this process. Calls `waiting` if another process has the lock."""
         path = self.folder / "locks" / what
         with said_plainly(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,10 +127,9 @@ class Cache:
 
 
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
-    """Return the path of a component's binary.
+    """Return the path of a binary. "1.34" is its newest installed patch, and "" the newest version.
 
-    `version` is "1.34.10", or "1.34" for the newest installed patch, or "" for the newest installed version. Raises
-    `UsageError` for an invalid name or version, and `UnavailableError` with the command that fetches the binary.
+    Raises `UsageError`, and `UnavailableError` with the command that fetches the binary.
     """
     return find_entry(component, version, cache=cache).path
 
@@ -175,7 +168,6 @@ def _read_origin(folder: Path) -> Origin | None:
 
 
 def _settle(path: Path) -> None:
-    """Sync a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

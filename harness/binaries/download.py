@@ -144,7 +144,6 @@ class Fetcher:
 
 @contextlib.contextmanager
 def _plainly(url: str) -> Iterator[None]:
-    """Convert network errors into `UnavailableError`."""
     try:
         yield
     except urllib.error.HTTPError as error:

@@ -37,17 +37,12 @@ class Made:
 
 
 class Source(Protocol):
-    """A source of components."""
-
     name: str
 
     def resolve(
         self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], Made]]:
-        """Return the version for a request, and a function that creates its binary in a folder. Raises `UsageError`.
-
-        `without` lists versions that failed with `UndeliverableError`.
-        """
+        """Return a version that is not in `without`, and a function that makes its binary in a folder."""
 
 
 class FromRelease:
@@ -77,10 +72,7 @@ class FromRelease:
 def fetch(
     component: Binary, wanted: Wanted, origin: Source, cache: Cache, watcher: Watcher, *, again: bool = False
 ) -> Entry:
-    """Fetch a component unless it is cached. `again` ignores the cache. Raises `UsageError`, `UnavailableError`.
-
-    A cached version requires neither the network nor Go. A fetch of "1.34" would otherwise check for a newer patch.
-    """
+    """Fetch a component unless it is cached, which needs no network. Raises `UsageError`, `UnavailableError`."""
     known = {} if again else {entry.version: entry for entry in cache.entries(component.name)}
     if wanted.exact in known:
         return known[wanted.exact]
@@ -135,6 +127,5 @@ def _get(
 
 
 def _missing(error: UndeliverableError) -> str:
-    """Return a short description of the missing modules."""
     modules = list(dict.fromkeys(_MODULE.findall(str(error))))
     return f"{', '.join(modules) or 'a module that it needs'} is missing"

@@ -32,10 +32,7 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """The publishers of official binaries. `mirrors` replace the publisher, and are tried in order.
-
-    `listing` is the URL of a list of releases in the format of GitHub's API, or "" for GitHub's own list.
-    """
+    """The publishers of official binaries, or their `mirrors` in order. `listing` is the URL of a list of releases."""
 
     mirrors: Sequence[str] = ()
     fetcher: Fetcher = field(default_factory=Fetcher)
@@ -112,9 +109,7 @@ class Releases:
 
 
 def _paths(component: Binary, version: Version) -> tuple[str, str, str]:
-    """Return the paths of the binary and of its checksum, and the archive's name, or "" if the binary is not in an
-    archive.
-    """
+    """Return the paths of the binary and its checksum, and the name of its archive, or ""."""
     if component is ETCD:
         archive = f"etcd-{version.tag}-linux-{architecture()}.tar.gz"
         return f"download/{version.tag}/{archive}", f"download/{version.tag}/SHA256SUMS", archive

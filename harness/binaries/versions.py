@@ -61,7 +61,6 @@ class Wanted:
         return not version.pre and self.series in ("", version.series)
 
     def choose(self, versions: Iterable[Version]) -> list[Version]:
-        """Return the matching versions, newest first."""
         return sorted(filter(self.allows, versions), reverse=True)
 
 

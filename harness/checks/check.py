@@ -1,8 +1,4 @@
-"""The types of a check and of its findings.
-
-A run requires some checks and stops at the first failed one. `trafficdist doctor` shows the findings of all checks.
-Both use the same function from a subject (a machine, a cluster, settings) to findings.
-"""
+"""The types of a check and of its findings. Runs require some checks, and `trafficdist doctor` shows all."""
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -46,22 +42,19 @@ class Finding:
 
 
 def unknown(found: str, remedy: str = "") -> Finding:
-    """Return a finding for a check that was not possible."""
     return Finding(State.UNKNOWN, found, remedy)
 
 
 def unusable(found: str, remedy: str = "") -> Finding:
-    """Return a finding that makes a run impossible."""
     return Finding(State.UNUSABLE, found, remedy)
 
 
 @dataclass(frozen=True, slots=True)
 class Check(Generic[S_contra]):
-    """One check of a machine, a cluster or settings.
+    """One check of a machine, a cluster or settings. `ask` returns a text if it succeeds, and findings otherwise.
 
-    `ask` returns a text if the check succeeds, and findings otherwise. An `UnavailableError` becomes a finding whose
-    state is `fault`. Other errors of an API server become findings with state unknown. `remedy` and `costs` are
-    defaults for findings that set neither. If `gates` is true, a failure skips all later checks.
+    An `UnavailableError` becomes a finding with state `fault`, and other errors of an API server become unknown
+    findings. `remedy` and `costs` are defaults. If `gates` is true, a failure skips all later checks.
     """
 
     name: str

@@ -1,7 +1,4 @@
-"""Check a cluster through its API without changing the cluster.
-
-A check of write access sends a dry run, so that the API server also performs admission and allocation.
-"""
+"""Check a cluster through its API without changing it. A check of write access sends a dry run."""
 
 import re
 from collections import Counter
@@ -70,8 +67,8 @@ def gate_version(answer: Mapping[str, Any]) -> Version:
 def check_gates(version: Version, seen: Mapping[str, bool], given: Mapping[str, bool] | None = None) -> str | Finding:
     """Check that the feature gates are enabled.
 
-    The states in `seen` take precedence over the option `given`, and the option over the defaults. Components do not
-    report gates that have become permanent, so `seen` may lack them.
+    The states in `seen`, which lacks permanent gates, take precedence over the option `given`, and the option over the
+    defaults.
     """
     if version == (0, 0):
         return unknown("its version does not say which gates it has")

@@ -42,10 +42,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENODEV, errno.ENOSYS, errno.ENXIO, errn
 
 
 def missing(names: Iterable[str]) -> dict[str, str]:
-    """Return the reason and remedy for each unavailable requirement, by name. The result is empty if all are available.
-
-    Raises `UnavailableError` if no netns can be created.
-    """
+    """Return reason and remedy for each unavailable requirement, by name. Raises `UnavailableError`."""
     wanted = tuple(names)
     programs = {each: absent(each.removeprefix(PROGRAM)) for each in wanted if each.startswith(PROGRAM)}
     found = {**programs, **_missing(tuple(each for each in wanted if each not in programs))}
@@ -133,7 +130,6 @@ def _room(wanted: str, _: Namespace) -> None:
 
 
 def _load_bpf(_: Namespace) -> None:
-    """Load a traffic control program that does nothing."""
     code, licence = ctypes.create_string_buffer(_RETURN_0), ctypes.create_string_buffer(b"GPL")
     program = struct.pack("=IIQQ", _SCHED_CLS, 2, ctypes.addressof(code), ctypes.addressof(licence)).ljust(128, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
@@ -175,7 +171,6 @@ REQUIREMENTS: Mapping[str, Requirement] = {
         for kind in ("bridge", "dummy", "geneve", "ifb", "netkit", "vxlan", "wireguard")
     },
 }
-"""All requirements that a recipe may list, by name."""
 
 
 def main(names: Iterable[str]) -> str:

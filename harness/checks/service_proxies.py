@@ -1,7 +1,4 @@
-"""The programs that may serve Services on nodes, and how to recognise them. `doctor` and `explain` share this table.
-
-What they read of hints is from docs/families.md.
-"""
+"""The programs that may serve Services on nodes, for `doctor` and `explain`. Source: docs/families.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +13,7 @@ With "field", PreferSameNode means the nodes of endpoints, and then any endpoint
 
 @dataclass(frozen=True, slots=True)
 class ServiceProxy:
-    """A program of nodes. `workload` is part of the name of its DaemonSet, and `labels` has labels of its pods.
-
-    `when` is "always", the condition under which it serves Services, or "" for never. `does` is a sentence about hints.
-    """
+    """A program of nodes. `when` is "always", the condition under which it serves Services, or "" for never."""
 
     name: str
     workload: str
@@ -56,7 +50,6 @@ SELECTORS = (
     "component in (kube-proxy, antrea-agent)",
     "app=ovnkube-node",
 )
-"""Selectors of the pods of these programs."""
 
 
 _BY_LABEL = {label: each for each in SERVICE_PROXIES for label in each.labels}

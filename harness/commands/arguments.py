@@ -1,7 +1,6 @@
 """Options and arguments of commands, built from `harness.settings.options`, with help headings and completion.
 
-A shell starts a new process for each completion. A completer therefore uses only sources that it can read quickly. It
-prints nothing on failure, because an error message would appear in the middle of the command line.
+A completer uses only sources that it can read quickly, and prints nothing on failure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -123,7 +122,6 @@ def _files(kind: str) -> Complete:
 
 
 def mutant_names() -> Iterable[str]:
-    """Return the names of mutants and benign variants."""
     from harness.settings import mutants as installed
 
     return installed.mutants()

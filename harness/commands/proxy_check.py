@@ -1,8 +1,4 @@
-"""The steps of `trafficdist proxy check`: boot two nodes with a proxy, and run the hint smoke test on them.
-
-The steps show within seconds what works with a new proxy or recipe. For a failed step, the command shows the error, the
-first error in the proxy's log, the evidence, and a suggestion. `run --quick` follows.
-"""
+"""The steps of `trafficdist proxy check`: boot two nodes with a proxy, and run the hint smoke test on them."""
 
 import contextlib
 import time
@@ -98,7 +94,6 @@ def check(settings: Settings, say: Say) -> ExitCode:
 
 
 def _made(settings: Settings, say: Say) -> contextlib.AbstractContextManager[Backend]:
-    """Return the two-node cluster to boot."""
     if settings.backend == "kind":
         return held(replace(settings, topology=TWO_ZONES), lambda text: say(_line("", text)))
     implementation = of_settings(settings)

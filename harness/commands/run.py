@@ -1,7 +1,4 @@
-"""The command `trafficdist run`, a thin wrapper around the pytest plugin.
-
-The command and the plugin build their options from the same definitions.
-"""
+"""The command `trafficdist run`, a thin wrapper around the pytest plugin, with the same options."""
 
 import itertools
 from collections.abc import Sequence

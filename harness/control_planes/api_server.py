@@ -52,10 +52,9 @@ class LocalApiServer:
     """One etcd and one kube-apiserver. Another release of kube-apiserver can replace it on the same port."""
 
     def __init__(self, processes: Processes, *, egress: Path, whole: bool = False) -> None:
-        """`egress` is the EgressSelectorConfiguration for the API server's connections to pods and kubelets.
+        """`egress` is the configuration of connections to pods and kubelets. With `whole`, serve all API groups.
 
-        If `whole` is true, all API groups are served, and Service `kubernetes` has an unreachable endpoint. Raises
-        `UnavailableError` with the remedy if etcd is missing.
+        Raises `UnavailableError` with the remedy if etcd is missing.
         """
         self._processes = processes
         self._egress_file = egress

@@ -67,10 +67,7 @@ class ControllerBarrier:
         self._api.close()
 
     def passed(self) -> bool:
-        """Return whether the controller has processed all writes before this call.
-
-        Raises `InconclusiveError` if the controller or the API server does not respond.
-        """
+        """Return whether the controller has processed all earlier writes. Raises `InconclusiveError`."""
         revision, nodes = self._look()
         if self._revision and self._revision == revision:
             return True

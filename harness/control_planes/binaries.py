@@ -47,10 +47,9 @@ class BinariesControlPlane(LocalApiServer):
         whole: bool = False,
         slices: Callable[..., Any] | None = None,
     ) -> None:
-        """`controller` is the initial version of kube-controller-manager. By default, it is the version of the release.
+        """If `whole` is true, `slices` may create a reference controller that writes the EndpointSlices.
 
-        If `whole` is true, `slices` may create a reference controller that writes the EndpointSlices instead. Raises
-        `UnavailableError` with the remedy if etcd is missing.
+        Raises `UnavailableError` with the remedy if etcd is missing.
         """
         self.release = release or Release()
         self._controller_version = controller
@@ -101,10 +100,7 @@ class BinariesControlPlane(LocalApiServer):
         return self.port if self._server else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server by this release, and wait until a running controller is connected again.
-
-        Raises `InconclusiveError`.
-        """
+        """Replace the API server, and wait for a running controller to connect again. Raises `InconclusiveError`."""
         super().start_api_server(release)
         self._manager.await_return()
 
@@ -134,7 +130,6 @@ class BinariesControlPlane(LocalApiServer):
         return self._manager.metrics()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of the relays."""
         return (*self._egress.threads(), *self._relay.threads(), *self._manager.threads())
 
     def asked(self) -> list[ApiRequest] | None:
@@ -146,10 +141,7 @@ class BinariesControlPlane(LocalApiServer):
 
 
 def _start_scheduler(processes: Processes, version: str, kubeconfig: Mapping[str, Any]) -> Process:
-    """Run this version of kube-scheduler, and wait until it is ready. `processes` stops it.
-
-    Raises `UnavailableError` with the remedy, or `DistrustError` with the end of the log.
-    """
+    """Run this kube-scheduler, and wait until it is ready. Raises `UnavailableError`, `DistrustError`."""
     program = processes.find(_SCHEDULER, version)
     told = processes.folder / "scheduler.kubeconfig"
     told.write_text(yaml.safe_dump(dict(kubeconfig)), encoding="utf-8")

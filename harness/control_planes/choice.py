@@ -1,7 +1,6 @@
 """Parses --control-plane and --controller together, and derives the defaults of other options.
 
-The harness has the feature gate history of Kubernetes components. So a run with an old version judges the features of
-that version. Kubernetes components are judged by the behaviour of their releases. An explicit option always has
+A run with an old version judges the features and the behaviour of that release. An explicit option always has
 precedence.
 """
 
@@ -39,10 +38,7 @@ _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "NodePortAllocati
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kinds and versions of the control plane and controller. An empty version means the newest installed one.
-
-    `file` is the path of the controller's recipe, or "".
-    """
+    """The kinds and versions of the control plane and controller ("": the newest installed one). `file` is a recipe."""
 
     plane: str
     controller: str

@@ -185,7 +185,7 @@ def check(components: Sequence[tuple[str, str]]) -> None:
 
 
 def remove_leftovers(run: str = "") -> list[str]:
-    """Remove containers of killed harnesses, or only those of this run. Returns the names of removed containers.
+    """Remove containers of killed harnesses, or only those of this run. Return the names.
 
     Does nothing without an engine.
     """
@@ -250,11 +250,7 @@ def _require_listener(place: str) -> None:
 
 
 def find_image(engine: DockerClient, component: str, version: str = "") -> Program:
-    """Return the image of a component, and pull it if necessary. `harness.binaries.find` describes `version`.
-
-    The image's name has no mirror prefix. Raises `UsageError` for an invalid version, and `UnavailableError` with the
-    remedy.
-    """
+    """Return the image of a component, and pull it if necessary. Raises `UsageError`, `UnavailableError`."""
     wanted = parse_wanted(version)
     there = _there(engine, component)
     for chosen in wanted.choose(there):

@@ -18,10 +18,7 @@ _API_SERVER = "kube-apiserver-kubelet-client"
 
 
 class KubeletTrust:
-    """The certificate authority through which the API server and the kubelets of one cluster trust each other.
-
-    The certificate authority exists only in memory.
-    """
+    """The certificate authority, in memory, through which API server and kubelets of a cluster trust each other."""
 
     def __init__(self) -> None:
         self._authority = trustme.CA()
@@ -95,19 +92,13 @@ class ControlPlane(Protocol):
         """Serve on another listening socket, which the caller created in any netns. `stop` closes it."""
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
-        """Let the API server connect to pods and kubelets through sockets from `open_socket`.
-
-        A thread of the control plane may call `open_socket` at any time until `stop`.
-        """
+        """Let the API server connect to pods and kubelets through sockets from `open_socket`, in any thread."""
 
     def kubeconfig(self) -> dict[str, Any]:
         """Return a client's kubeconfig with the address, the certificate and the credentials."""
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes so far. Returns True if the controller is stopped.
-
-        Raises `EndedError` if the controller has exited unexpectedly.
-        """
+        """Return whether the controller has processed all writes, or is stopped. Raises `EndedError`."""
 
     def metrics(self) -> str:
         """Return the controller's metrics in Prometheus text format. Raises `InconclusiveError` if it is stopped."""

@@ -45,10 +45,10 @@ class LocalControllerManager:
         whole: bool = False,
         slices: bool = True,
     ) -> None:
-        """`processes` are those of this control plane. `port` returns the API server's port, or 0 during an outage.
+        """`port` returns the API server's port, or 0 during an outage. `controllers` lists further controllers.
 
-        `controllers` lists further controllers to run, as for the program's option --controllers. If `whole` is true,
-        all controllers that need no cloud run. If `slices` is false, the EndpointSlice controller does not run.
+        If `whole` is true, all controllers that need no cloud run. If `slices` is false, the EndpointSlice controller
+        does not run.
         """
         self._processes = processes
         self._whole = whole
@@ -68,10 +68,7 @@ class LocalControllerManager:
         return f"{_NAME} {self.version}".rstrip()
 
     def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
-        """Run this release, which replaces a running process, and wait until the controller is ready.
-
-        Raises `UnavailableError` with the remedy, or `DistrustError` with the end of the log.
-        """
+        """Run this release, and wait until the controller is ready. Raises `UnavailableError`, `DistrustError`."""
         if release.node_level:
             raise UnavailableError(f"{_NAME} has no node-level topology ({release.node_level})")
         program = self._processes.find(_NAME, release.version)
@@ -94,10 +91,9 @@ class LocalControllerManager:
         self._barrier = None if self._whole else ControllerBarrier(kubeconfig, self._scrape, self._process.news)
 
     def await_return(self) -> None:
-        """Wait until the controller has connected to a replaced API server.
+        """Wait until the controller has connected to a replaced API server. Raises `InconclusiveError`.
 
-        The controller doubles its delay before each new attempt, up to 30 seconds. If this takes too long, the
-        controller is restarted, as a supervisor would do. Raises `InconclusiveError` if the restart does not help.
+        It may back off for up to 30 seconds. It is restarted if it takes too long, as a supervisor would do.
         """
         try:
             eventually(self.synced, within=_RETURN, describe="the controller to reconnect")
@@ -106,7 +102,6 @@ class LocalControllerManager:
             eventually(self.synced, within=_SECONDS, describe="the controller to reconnect", error=InconclusiveError)
 
     def stop(self) -> None:
-        """Kill the process. EndpointSlices remain."""
         if self._barrier is not None:
             self._barrier.close()
             self._barrier = None

@@ -1,8 +1,7 @@
-"""Runs the reference API server and EndpointSlice controller in this process.
+"""Runs the reference API server and EndpointSlice controller in this process, and restarts them like processes.
 
 Only this adapter imports the reference. Components in this process watch the store directly, while other clients use
-HTTPS. The API server and the controller can be restarted, also as another release, like the processes of a real control
-plane.
+HTTPS.
 """
 
 import contextlib
@@ -40,10 +39,7 @@ def features_of(release: Release) -> Features:
 
 
 def node_level_of(release: Release) -> NodeLevel | None:
-    """Return how a release's reference controller selects Services for node hints, or None for the default.
-
-    Raises `UsageError`.
-    """
+    """Return how a release's controller selects Services for node hints, or None for the default."""
     try:
         return NodeLevel.parse(release.node_level) if release.node_level else None
     except ValueError as error:
@@ -170,10 +166,7 @@ class EmbeddedControlPlane:
         return self._server.kubeconfig()
 
     def synced(self) -> bool:
-        """Return whether the controller has processed all writes so far, or True if server or controller is stopped.
-
-        Raises `EndedError` if the controller has exited unexpectedly.
-        """
+        """Return whether the controller has processed all writes, or is stopped. Raises `EndedError`."""
         if self._controller is None:
             return True
         if not self._controller.running:
@@ -207,11 +200,7 @@ class EmbeddedControlPlane:
 
 
 class RemoteController:
-    """Runs at most one reference controller, or a faulty variant, which watches any API server over HTTPS.
-
-    It replaces the EndpointSlice controller of kube-controller-manager, to show how upstream's e2e tests report a
-    fault.
-    """
+    """Runs at most one reference controller, or a faulty variant, which watches any API server over HTTPS."""
 
     def __init__(self, make: Callable[..., EndpointSliceController]) -> None:
         self._make = make

@@ -1,8 +1,4 @@
-"""Runs the reference API server with kube-controller-manager instead of the reference controller.
-
-This combination tests a released Kubernetes controller against an API server that boots fast and has well-known
-behaviour. The controller is an ordinary client of Services, Pods, Nodes, EndpointSlices and API discovery.
-"""
+"""Runs the reference API server, which boots fast, with kube-controller-manager as its client."""
 
 import threading
 from dataclasses import replace
@@ -45,10 +41,7 @@ class ManagedControlPlane(EmbeddedControlPlane):
         return urlsplit(self._server.url).port or 0 if self._informer.connected else 0
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server by this release, and wait until the controller is connected again.
-
-        Raises `InconclusiveError`.
-        """
+        """Replace the API server, and wait for the controller to connect again. Raises `InconclusiveError`."""
         super().start_api_server(release)
         self._manager.await_return()
 
@@ -68,7 +61,6 @@ class ManagedControlPlane(EmbeddedControlPlane):
         return self._manager.metrics()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the threads of the server and of the relay."""
         return (*super().threads(), *self._manager.threads())
 
     def evidence(self) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Manages the processes of one control plane with their folder, ports and time limits.
 
-The folder contains the logs, data and secrets of the processes. It is in memory if there is enough space. `close`
-removes it.
+The folder, in memory if there is enough space, contains logs, data and secrets. `close` removes it.
 """
 
 import contextlib
@@ -78,10 +77,10 @@ class Processes:
         arguments: Callable[[Sequence[int]], Sequence[str | Path]],
         wait: Callable[[Process], None],
     ) -> Process:
-        """Start a program on `count` free loopback ports. If another program has taken a port, try other ports.
+        """Start a program on `count` free loopback ports, or on others if a program took one meanwhile.
 
-        `arguments` returns the arguments for these ports. `wait` returns when the process is ready. A process that does
-        not become ready is killed. Raises the errors of `wait`.
+        `wait` returns when the process is ready. A process that does not become ready is killed. Raises the errors of
+        `wait`.
         """
         for tries_left in reversed(range(_TRIES)):
             started = self.start(name, arguments(free_ports(count)))
@@ -97,13 +96,11 @@ class Processes:
         raise AssertionError("the last attempt raises")
 
     def kill(self, running: Process | None) -> None:
-        """Kill a process. Does nothing for None."""
         if running is not None:
             running.stop(grace=0)
             self._running.remove(running)
 
     def logs(self) -> dict[str, str]:
-        """Return the end of each log, by file name."""
         return {each.name: end_of(each) for each in sorted(self.folder.glob("*.log"))}
 
     def close(self) -> None:
@@ -153,11 +150,10 @@ class SecurePort:
 
 
 def wait_until_ready(starting: Process, is_ready: Callable[[], bool], *, within: float) -> None:
-    """Wait until a process is ready. `within` is in seconds before the time scale.
+    """Wait until a process is ready. An `InconclusiveError` of `is_ready` means that there is no answer yet.
 
-    An `InconclusiveError` of `is_ready` means that there is no answer yet. Raises `DistrustError` if the process exits
-    or is not ready in time, or `UnavailableError` if its release lacks a feature gate. Both errors contain text from
-    the log.
+    Raises `DistrustError` if it exits or is late, and `UnavailableError` if its release lacks a feature gate, with text
+    from the log.
     """
     begin = time.monotonic()
     while True:

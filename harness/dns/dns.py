@@ -1,7 +1,7 @@
-"""The protocol of a cluster DNS server under test. The server runs in a pod and may use the locations of pods.
+"""The protocol of a cluster DNS server under test, which runs in a pod.
 
-A topology-aware DNS server reads the locations of pods from PodLocators (KEP-536). The server and the PodLocator
-controller are judged together, because neither is useful without the other.
+A topology-aware one reads the locations of pods from PodLocators (KEP-536). It is judged together with their
+controller.
 """
 
 from collections.abc import Callable
@@ -39,10 +39,7 @@ class WritesPodLocators(Protocol):
     """A DNS server with a controller that writes PodLocators."""
 
     def locators_synced(self) -> bool:
-        """Return whether the controller has processed all writes so far. Returns True if it is stopped.
-
-        Raises `EndedError` if the controller has ended unexpectedly.
-        """
+        """Return whether the controller has processed all writes, or is stopped. Raises `EndedError`."""
 
     def start_locators(self) -> None:
         """Start a new controller, which replaces the previous controller even if that one is stopped."""
@@ -52,4 +49,3 @@ class WritesPodLocators(Protocol):
 
 
 MakeDns = Callable[["ControlPlane"], ClusterDns]
-"""Creates the DNS server of a cluster."""

@@ -1,7 +1,4 @@
-"""Run any DNS server in a pod from a recipe, so that a vendor writes a YAML file instead of code.
-
-Such a DNS server has no PodLocator controller.
-"""
+"""Run any DNS server in a pod from a recipe. It has no PodLocator controller."""
 
 from harness.control_planes.control_plane import ControlPlane
 from harness.dns.dns import ZONE
@@ -20,10 +17,7 @@ class ExecutableDns:
         self._programs = Programs(plane, recipe)
 
     def start(self, pod: Host) -> None:
-        """Create the objects of the recipe, and start its programs in a pod, in order.
-
-        Raises `StartError` with the first error of a program's log if the program does not become ready.
-        """
+        """Create the objects of the recipe, and start its programs in a pod, in order. Raises `StartError`."""
         self._programs.apply_objects()
         values = {"pod_ips": ",".join(pod.addresses.values()), "zone": ZONE}
         self._programs.start(POD, pod.namespace, pod.addresses, values)

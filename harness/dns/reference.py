@@ -1,7 +1,6 @@
 """Run the reference DNS server in this process, as the server under test or as the cluster's ordinary DNS.
 
-Only this adapter imports the reference. The server under test includes the PodLocator controller and needs the embedded
-control plane, whose API server has PodLocators built in. Other API servers need a CustomResourceDefinition.
+The server under test needs the embedded control plane, whose API server has PodLocators built in.
 """
 
 import socket

@@ -1,8 +1,4 @@
-"""Translates errors of an API server, a connection, a pod or a node into one line with the remedy.
-
-New users see these errors in their first hour, and nested errors from three libraries do not help them. All functions
-here are pure.
-"""
+"""Translates errors of an API server, a connection, a pod or a node into one line with the remedy."""
 
 import re
 import ssl
@@ -149,10 +145,7 @@ _REGISTRY = "use a registry that the nodes can reach (option image-registry)"
 
 
 def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
-    """Return the known reason why a pod is not ready, or "" if no reason is known.
-
-    `pull` is the remedy for an image that cannot be pulled.
-    """
+    """Return the known reason why a pod is not ready, or "". `pull` is the remedy for an image."""
     status = pod.get("status") or {}
     name = f"pod {pod['metadata'].get('namespace', '')}/{pod['metadata'].get('name', '')}"
     node = (pod.get("spec") or {}).get("nodeName")
@@ -168,9 +161,7 @@ def of_pod(pod: Object, *, pull: str = _REGISTRY) -> str:
 
 
 def of_kubelet(pod: Object) -> str:
-    """Return a sentence if no kubelet has started a pod. Usually the kubelet does so in less than a second. Return ""
-    if it has.
-    """
+    """Return a sentence if no kubelet has started a pod, which usually takes less than a second, or ""."""
     status, node = pod.get("status") or {}, (pod.get("spec") or {}).get("nodeName")
     if not node or status.get("startTime") or status.get("containerStatuses") or status.get("podIP"):
         return ""
@@ -221,7 +212,6 @@ def of_node(name: str, node: Object | None) -> str:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return the innermost of a client's nested errors."""
     seen: set[int] = set()
     while id(error) not in seen:
         seen.add(id(error))

@@ -1,7 +1,4 @@
-"""The labels and names that identify the suite's objects on a cluster.
-
-The suite never changes or removes an object that has none of these labels or annotations.
-"""
+"""The labels and names that identify the suite's objects on a cluster. No other object is changed or removed."""
 
 import re
 import secrets
@@ -23,7 +20,6 @@ _ID = re.compile(rf"[a-z0-9]{{{_LENGTH}}}")
 
 
 def new_run_id() -> str:
-    """Return eight random lower-case letters and digits."""
     return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_LENGTH))
 
 

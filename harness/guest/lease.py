@@ -52,10 +52,9 @@ def hold(
 ) -> "Iterator[Hold]":
     """Hold the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
 
-    A thread renews the Lease every `every` seconds. `force` takes the Lease from a run that still holds it. `sweep`
-    removes leftovers of earlier runs once the Lease is held, and reports to `say`. `ends` means that the cluster will
-    be deleted, so objects in it are not removed. Raises `DistrustError` with the remedy if another run holds the Lease
-    or the API server denies access to it.
+    `force` takes the Lease from a run that holds it. `sweep` removes leftovers of earlier runs first, and reports to
+    `say`. `ends` means that the cluster will be deleted. Raises `DistrustError` with the remedy if another run holds
+    the Lease or the API server denies access to it.
     """
     held = Hold(api, run_id, say)
     held.take(force=force)
@@ -73,9 +72,7 @@ def hold(
 
 
 def read_lease(api: Api, clock: ServerClock) -> LeaseRecord | None:
-    """Return the record of the cluster's current or last holder, unless it was released. Raises `DistrustError` if
-    unreadable.
-    """
+    """Return the current or last holder, unless it released the Lease. Raises `DistrustError`."""
     answer = clock.saw(api.request("GET", _LEASE_PATH))
     if answer.code == 404:
         return None
@@ -88,8 +85,6 @@ def is_over(record: LeaseRecord, clock: ServerClock) -> bool:
 
 
 class Hold:
-    """The Lease while this run holds it."""
-
     def __init__(self, api: Api, run_id: str, say: Say = silent) -> None:
         """Prepare the Lease. No request is sent."""
         self.run_id = run_id
@@ -116,7 +111,6 @@ class Hold:
             raise DistrustError(self.lost)
 
     def sweep(self) -> None:
-        """Remove the leftovers of other runs."""
         found = leftovers.find(self._api, not_of=self.run_id)
         if found:
             self._say(f"removing leftovers of an earlier run: {found}")
@@ -129,10 +123,7 @@ class Hold:
                 self._renew()
 
     def give_back(self) -> None:
-        """Remove this run's objects, and if this run holds the Lease, the Lease with its namespace. Reports failures.
-
-        A Lease cannot be created while its namespace is terminating. The next run removes any remaining objects.
-        """
+        """Remove this run's objects, and the Lease if this run holds it. The next run removes what remains."""
         deadline = time.monotonic() + _BACK_SECONDS
         done = bool(self.lost)
         while not done:
@@ -236,10 +227,7 @@ def _accepted(answer: Response, what: str) -> Response:
 def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) -> list[str]:
     """Remove the leftovers of a run, or of all runs, for example after `kill -9`. Return a line for each action.
 
-    The function reads before it writes, so a cluster without leftovers is not changed. It does not disturb a running
-    run: it waits half a minute until the Lease shows whether a run on another machine is dead.
-
-    Touches only objects with a run's label, and nodes with a run's annotation. Raises `RefusedError`, and raises
+    It waits half a minute until the Lease shows whether a run on another machine is dead. Raises `RefusedError`, and
     `DistrustError` during another run unless forced.
     """
     clock = ServerClock()

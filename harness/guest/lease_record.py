@@ -100,9 +100,7 @@ def _time(text: Any) -> datetime:
 
 
 class ServerClock:
-    """The API server's clock, exact to a second plus its response time. Before the first response, this machine's
-    clock.
-    """
+    """The API server's clock, exact to a second. Before the first response, this machine's clock."""
 
     def __init__(self) -> None:
         self._server_time = datetime.now(UTC)

@@ -1,7 +1,4 @@
-"""Find the leftovers of runs on a cluster by their labels, and remove them.
-
-Used both to clean up after killed runs and at the regular end of a run.
-"""
+"""Find and remove the leftovers of runs on a cluster by their labels, after killed runs and at the end of a run."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -41,10 +38,7 @@ class Leftovers:
 
 
 def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
-    """Return the objects of one run, of all runs, or of all runs except `not_of`, without the namespace of the Lease.
-
-    Raises `RefusedError`.
-    """
+    """Return the objects of these runs, without the namespace of the Lease. Raises `RefusedError`."""
 
     def counts(by: str) -> bool:
         return bool(by) and by != not_of and run in {"", by}
@@ -59,9 +53,9 @@ def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
 
 
 def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
-    """Remove leftovers, and wait until they are deleted. Return a line for each action. Missing objects are ignored.
+    """Remove leftovers, and wait until they are deleted. Return a line for each. Raises `RefusedError`.
 
-    Raises `RefusedError`, and `DistrustError` if a namespace is not deleted in time.
+    Raises `DistrustError` if a namespace is not deleted in time.
     """
     done = [f"node {name} is restored" for name in found.changed_nodes if restore_node(api, name)]
     for name in found.made_nodes:
@@ -83,9 +77,9 @@ def delete_namespace(api: Api, name: str) -> None:
 
 
 def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
-    """Wait until namespaces are deleted, and report progress. Pods are deleted by force if their node does not respond.
+    """Wait until namespaces are deleted, and report progress. Raises `DistrustError` with the reason.
 
-    Raises `DistrustError` with the reason why a namespace still exists.
+    Pods are deleted by force if their node does not respond.
     """
     begin = reported = time.monotonic()
     forced = False

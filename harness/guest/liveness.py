@@ -17,10 +17,7 @@ _NAMESPACE = "kube-node-lease"
 
 
 class NodeWatch:
-    """Checks nodes repeatedly until each has renewed its Lease, or a node may be lost.
-
-    `nodes` maps the node names in `api` to the cluster's own names. A node without a Lease counts as alive.
-    """
+    """Checks nodes repeatedly until each has renewed its Lease, or a node may be lost."""
 
     def __init__(self, api: Api, nodes: Mapping[str, str], *, within: float = RENEWED_SECONDS) -> None:
         self._api = api
@@ -30,9 +27,7 @@ class NodeWatch:
         self._silent = {name: at for name, at in renewed.items() if at}
 
     def look(self) -> str | None:
-        """Return which node is gone, not ready, or without renewal for too long. "" means that all are alive, None that
-        this is unknown.
-        """
+        """Return which node is gone, not ready or silent for too long, "" if all are alive, or None if unknown."""
         if why := not_ready(self._api, self._nodes):
             return why
         self._silent = {name: at for name, at in self._silent.items() if _renewed(self._api, self._nodes[name]) == at}

@@ -29,16 +29,12 @@ class NodeChange:
 
     @property
     def spec(self) -> Object:
-        """Return the merge patch of the node's spec."""
         spec: Object = {} if self.taints is None else {"taints": list(self.taints) or None}
         return spec if self.unschedulable is None else {**spec, "unschedulable": self.unschedulable or None}
 
 
 def change_node(api: Api, name: str, run_id: str, change: NodeChange) -> None:
-    """Change a node of the cluster, and store its former state in an annotation.
-
-    Raises `RefusedError`. Called only by runs that may disrupt the cluster.
-    """
+    """Change a node, and store its former state in an annotation. Raises `RefusedError`."""
     _over(api, name, lambda node: changed(node, run_id, change))
 
 
@@ -53,7 +49,6 @@ def run_of_node(node: Object) -> str:
 
 
 def changed(node: Object, run_id: str, change: NodeChange) -> Object:
-    """Return the merge patch for `change_node`."""
     word = _word(node) or {"run": run_id, "labels": {}, "taints": {}}
     own = node["metadata"].get("labels") or {}
     for key in change.labels:

@@ -1,7 +1,4 @@
-"""The permissions of a run on someone else's cluster. `deploy/rbac.yaml` grants them, and a run checks them.
-
-The check sends SelfSubjectAccessReviews for each rule, because only the API server can combine all roles.
-"""
+"""The permissions of a run on someone else's cluster. `deploy/rbac.yaml` grants them, and a run checks each."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +13,7 @@ from harness.guest import errors
 class Rule:
     """Verbs on resources of an API group in all namespaces, or on URL `paths`.
 
-    `why` completes the sentence "is needed to". `without` names the function lost without the rule; "" if a run is not
+    `why` completes the sentence "is needed to". `without` names what is lost without the rule; "" if a run is not
     possible.
     """
 
@@ -28,7 +25,6 @@ class Rule:
     without: str = ""
 
     def as_rbac(self) -> dict[str, Any]:
-        """Return the rule as part of a ClusterRole."""
         if self.paths:
             return {"nonResourceURLs": list(self.paths), "verbs": list(self.verbs)}
         return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}

@@ -48,10 +48,9 @@ class ReachedServer:
 def preflight(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> ReachedServer:
-    """Check the cluster within this number of seconds.
+    """Check the cluster within this number of seconds. The result lists missing optional permissions.
 
-    Raises `UnavailableError` (exit code 12) with the problem and the remedy in one line, and `UsageError` (exit code 4)
-    for a wrong kubeconfig. The result lists missing optional permissions.
+    Raises `UnavailableError` with the problem and the remedy in one line, and `UsageError` for a wrong kubeconfig.
     """
     found = reach(kubeconfig, context, rules=rules, within=within)
     needed = [str(each) for each in found.denied if not each.rule.without]
@@ -67,10 +66,7 @@ def preflight(
 def reach(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> ReachedServer:
-    """Check the cluster, and return the result, including all rules that are not granted.
-
-    Raises `UnavailableError`, and `UsageError` for a wrong kubeconfig.
-    """
+    """Check the cluster and all rules. Raises `UnavailableError`, or `UsageError` for a wrong kubeconfig."""
     asked = {"server": f"kubeconfig {kubeconfig}"}
 
     def ask() -> ReachedServer:

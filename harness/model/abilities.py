@@ -1,8 +1,4 @@
-"""Abilities of a backend in addition to creating objects, running pods, and probing Services from pods and nodes.
-
-The embedded cluster has all abilities. If a requirement needs an ability that a real cluster lacks or does not permit,
-its verdict is `unavailable`, and the report names the ability.
-"""
+"""Abilities that not every backend has. A requirement that needs a missing one has the verdict `unavailable`."""
 
 import enum
 

@@ -1,7 +1,4 @@
-"""Find entry points of packages that the harness does not import: commands, mutants, explanations.
-
-The wheel omits some packages that register entry points, such as `tools`. These entry points are skipped.
-"""
+"""Find entry points of packages that the harness does not import. The wheel omits some, which are skipped."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -10,9 +7,7 @@ from pathlib import Path
 
 
 def installed(group: str, name: str | None = None) -> Iterator[EntryPoint]:
-    """Yield the entry points of a group, optionally only those with one name, if their module is installed. Imports
-    none of them.
-    """
+    """Yield the entry points of a group, optionally with one name, if their module is installed. Imports none."""
     for each in entry_points(group=group):
         if name in (None, each.name) and _is_there(each.module):
             yield each

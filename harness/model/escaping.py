@@ -1,8 +1,4 @@
-"""Escape untrusted texts, such as node names, server messages and report fields.
-
-There is one function for each output format. Terminal control codes, and characters that change the reading order,
-become Python escapes.
-"""
+"""Escape control codes, and characters that change the reading order, in texts for each output format."""
 
 import html
 import re

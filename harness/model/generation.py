@@ -33,7 +33,6 @@ class Generation:
     parts: int = 1
 
     def __str__(self) -> str:
-        """Return the name of the part, for reports."""
         return f"{self.part + 1} of {self.parts}"
 
     def split(self, tests: int, workers: int) -> "list[Generation]":

@@ -1,8 +1,4 @@
-"""The scope of a verdict: an implementation's packets, or only its decisions.
-
-Some data planes cannot run here, but their decision logic can. Then the rules of another implementation forward the
-packets, and only the decisions are judged. Every report states this limitation.
-"""
+"""The scope of a verdict: an implementation's packets, or only its decisions if its data plane cannot run here."""
 
 PACKETS, DECISIONS = "packets", "decisions"
 JUDGES = (PACKETS, DECISIONS)

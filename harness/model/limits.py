@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MOST = 1_000_000
-"""The highest limit."""
 
 DEFAULTS = {"memory": 2048, "processes": 4096, "log": 256}
 """The limits of control planes, and of nodes whose programs have no recipe with others. The option `limits` changes

@@ -26,12 +26,10 @@ class Port:
     target: int | str = TARGET_PORT
 
     def manifest(self) -> Object:
-        """Return the entry of spec.ports."""
         named = {"name": self.name} if self.name else {}
         return {**named, "port": self.port, "protocol": self.protocol, "targetPort": self.target}
 
     def slice_manifest(self) -> Object:
-        """Return the entry of `ports` in an EndpointSlice."""
         return {"name": self.name, "protocol": self.protocol, "port": self.target}
 
 
@@ -111,10 +109,7 @@ def with_usual(obj: Mapping[str, Any], usual: Mapping[str, Any]) -> Object:
 
 
 def service_with_usual(obj: Object, usual: Mapping[str, Any]) -> Object:
-    """Return a Service with missing fields added from `usual`.
-
-    If its trafficDistribution is "", it is to request no hints: it gets neither the field nor an annotation for hints.
-    """
+    """Return a Service with missing fields of `usual`. A trafficDistribution of "" means that it requests no hints."""
     whole = with_usual(obj, usual)
     if whole.get("spec", {}).get("trafficDistribution") != "":
         return whole
@@ -178,10 +173,7 @@ def pod(
 
 
 def other_containers(container_ports: Sequence[tuple[str, int, str]]) -> list[Object]:
-    """Return an init container and a sidecar, whose ports have the names of a pod's ports.
-
-    The ports of an init container have no meaning, and a container takes precedence over a sidecar.
-    """
+    """Return an init container and a sidecar, whose ports have the names of a pod's ports."""
     ports = [{"name": name, "containerPort": 7000, "protocol": protocol} for name, _, protocol in container_ports]
     init: Object = {"name": "init", "image": IMAGE, "ports": ports}
     return [init, {**init, "name": "sidecar", "restartPolicy": "Always"}]

@@ -1,7 +1,4 @@
-"""Parse the metrics of a component, and know the releases that have each metric that the suite asks for.
-
-Names are unchanged, because some Kubernetes counters do not end in `_total`.
-"""
+"""Parse the metrics of a component, and know the releases that have each metric that the suite asks for."""
 
 import re
 from collections.abc import Mapping

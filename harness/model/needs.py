@@ -1,7 +1,6 @@
-"""The abilities and nodes that each requirement needs. They determine which requirements can be judged on a cluster.
+"""The abilities and nodes that each requirement needs, which decide where it can be judged.
 
-The file is generated: a run on the embedded cluster, which has every ability, records what scenarios use. A test
-compares the record with the file in the suite's folder.
+The file is generated: a run on the embedded cluster, which has every ability, records what scenarios use.
 """
 
 import functools
@@ -25,7 +24,6 @@ class Needs:
         return Needs(self.abilities | other.abilities, self.nodes | other.nodes)
 
     def to_json(self) -> dict[str, list[str]]:
-        """Return sorted JSON values, and omit empty lists."""
         both = {"abilities": sorted(self.abilities), "nodes": sorted(self.nodes)}
         return {name: values for name, values in both.items() if values}
 

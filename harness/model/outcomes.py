@@ -1,8 +1,4 @@
-"""The outcomes of a probe, used for both expectations and observations.
-
-The proxy decisions Forward / Drop / Reject appear as `Reached` / `TimedOut` / `Refused` at the probe. `Unknown` is
-never right or wrong.
-"""
+"""The outcomes of a probe, for expectations and observations. `Unknown` is never right or wrong."""
 
 from dataclasses import dataclass, field
 
@@ -17,11 +13,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The connection was refused immediately: by RST, an ICMP unreachable message, or a socket-level load balancer in
-    `connect`.
-
-    All refusals are equal. `how` is the name of the error.
-    """
+    """The connection was refused at once. All refusals are equal. `how` is the name of the error."""
 
     how: str = field(default="", compare=False)
 

@@ -1,7 +1,4 @@
-"""A temporary folder that is removed with its process. If the process is killed, the next process removes the folder.
-
-A locked file shows that the process is alive, because the kernel releases the lock when the process ends.
-"""
+"""A temporary folder that is removed with its process, or by the next process if it was killed."""
 
 import contextlib
 import fcntl
@@ -17,10 +14,7 @@ class OwnFolder:
     """A folder that only this user can access. `close`, or the end of the context manager, removes it."""
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:
-        """Create a folder whose name starts with `prefix`, and remove the folders of dead processes.
-
-        `place` is the parent folder, which defaults to the system's temporary folder.
-        """
+        """Create a folder whose name starts with `prefix` in `place`, and remove those of dead processes."""
         place = place or Path(tempfile.gettempdir())
         _sweep(place, prefix)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
@@ -36,7 +30,6 @@ class OwnFolder:
         self.close()
 
     def close(self) -> None:
-        """Remove the folder. Idempotent."""
         self._alive.close()
         shutil.rmtree(self.path, ignore_errors=True)
 

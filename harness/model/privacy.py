@@ -66,10 +66,7 @@ def private_values(value: Any) -> Any:
 
 
 def without_secrets(value: Any) -> Any:
-    """Return an API object without the values of fields and variables whose names suggest secrets.
-
-    The copy of the object that `kubectl apply` stores in an annotation is also removed.
-    """
+    """Return an API object without the values of secret fields, and without the copy of `kubectl apply`."""
     if isinstance(value, list):
         return [without_secrets(each) for each in value]
     if not isinstance(value, Mapping):

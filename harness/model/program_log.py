@@ -23,11 +23,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 
 def fault_in(log: str) -> str:
-    """Describe a program's fault in one line: the first error in its log, or the last line if there is no error.
-
-    A line is an error by its level, or by its words if it has no level. A Python traceback has its error in the line
-    with the exception.
-    """
+    """Return a program's fault in one line: the first error in its log, or else the last line."""
     lines = log.splitlines()
     first = next((number for number, line in enumerate(lines) if _is_error(line)), None)
     if first is not None:

@@ -9,10 +9,7 @@ from harness.errors import UsageError
 
 
 class Component(enum.StrEnum):
-    """A component that a scenario stops and starts. There is one proxy per node.
-
-    All components have a version, except the PodLocator controller, which was never part of Kubernetes.
-    """
+    """A component that a scenario stops and starts. All but the PodLocator controller have a version."""
 
     API_SERVER = "api-server"
     CONTROLLER = "endpointslice-controller"
@@ -31,9 +28,8 @@ DNS_SERVER = "dns-server"
 class Release:
     """A Kubernetes version ("1.30", or "" for the newest), and the feature gates that differ from its defaults.
 
-    `follows` is "kep" or "released": which behavior applies if a KEP text and released Kubernetes contradict each
-    other. `node_level` is how the controller chooses Services for node-level topology, like "automatic:missing=10%", or
-    "" for its default. It is used only with the gate NodeLevelTopology (KEP-3015 of 2022).
+    `follows` is "kep" or "released". `node_level` is how the controller chooses Services for node-level topology, or ""
+    for its default.
     """
 
     version: str = ""
@@ -46,7 +42,6 @@ class Release:
         return " ".join(filter(None, (self.version or "newest", set_by_hand, self.node_level)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values for the history."""
         chosen = {"nodeLevel": self.node_level} if self.node_level else {}
         return {"version": self.version, "gates": dict(self.gates), "follows": self.follows, **chosen}
 

@@ -1,8 +1,4 @@
-"""A requirement: a sentence that must be true of an implementation, with its source.
-
-The decorator marks a test function as the test of a requirement. An id consists of a document and a slug, and is never
-reused.
-"""
+"""A requirement: a sentence that must be true of an implementation, with its source, and the decorator of its test."""
 
 import enum
 import re
@@ -29,8 +25,6 @@ MUST, SHOULD, MAY = Level.MUST, Level.SHOULD, Level.MAY
 
 
 class Profile(enum.StrEnum):
-    """A group of components that is certified separately."""
-
     SERVICE_PROXY = "service-proxy"
     ENDPOINTSLICE_CONTROLLER = "endpointslice-controller"
     API_SERVER = "api-server"

@@ -25,10 +25,7 @@ def bounded(text: str, longest: int = LONGEST) -> str:
 
 
 def as_yaml(objects: Sequence[Mapping[str, Any]], what: str) -> str:
-    """Return objects as `kubectl get -o yaml` shows them, without managed fields and secrets.
-
-    Objects that exceed `LONGEST` together are left out, because YAML takes long: a client may have written anything.
-    """
+    """Return objects as `kubectl get -o yaml`, without managed fields and secrets."""
     import yaml  # noqa: PLC0415  every pytest process of a run loads this module
 
     sizes = accumulate(len(orjson.dumps(each)) for each in objects)

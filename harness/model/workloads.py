@@ -23,10 +23,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The client of a connection: in a pod on `node`, on the node itself, or outside the cluster.
-
-    Packets of an external client enter the cluster at `node`.
-    """
+    """A client: in a pod on `node`, on the node itself, or outside the cluster. Its packets enter at `node`."""
 
     kind: ClientKind
     node: str

@@ -22,11 +22,7 @@ LOOKS = 5
 """The number of consecutive samples, after the first, in which a program must seem hung."""
 
 HUNG_EVERY = 1.0
-"""The minimum time between two samples, in seconds before the time scale.
-
-A correct single-threaded program looks hung while it sleeps between two reads: with samples every 0.2 s, a program that
-batches changes for 1.5 s was reported as hung.
-"""
+"""Seconds, before the time scale, between two samples. A correct program may look hung when it sleeps between reads."""
 
 IDLE_EVERY = 0.5
 """The minimum time between two samples, in seconds before the time scale."""
@@ -51,10 +47,10 @@ class ActivitySample:
         return bool(self.threads) and not wants and self._times() == earlier._times() and unread
 
     def idle_since(self, earlier: "ActivitySample", seconds: float) -> bool:
-        """Return whether the programs have hardly run since an earlier sample, taken this many seconds ago.
+        """Return whether the programs have hardly run since an earlier sample.
 
-        The kernel adds a thread's waiting time only when the thread runs again. So a thread that is runnable
-        in both samples counts as waiting, whatever the counters say.
+        The kernel adds a thread's waiting time only when the thread runs again, so a thread that is runnable in both
+        samples counts as waiting.
         """
         if any(each.unread or not each.threads or each._in_state(_DISK) for each in (self, earlier)):
             return False
@@ -90,8 +86,6 @@ class _Watch:
 
 
 class HungWatch(_Watch):
-    """Finds programs that are hung."""
-
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         super().__init__(places, port)
         self._looked_at = 0.0
@@ -109,8 +103,6 @@ class HungWatch(_Watch):
 
 
 class IdleWatch(_Watch):
-    """Measures how long all programs have been idle."""
-
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         super().__init__(places, port)
         self._looked_at = self._since = time.monotonic()

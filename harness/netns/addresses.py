@@ -43,8 +43,6 @@ def by_family(addresses: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """The addresses of one node, whose number is 1 to 255."""
-
     number: int
 
     def __post_init__(self) -> None:

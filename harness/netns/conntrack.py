@@ -33,11 +33,7 @@ _NAMES = {
 
 
 def flush(namespace: Namespace) -> None:
-    """Delete all connections of a netns, of all families. Raises `NetlinkError`.
-
-    It sends one message itself, because every scenario does this for each node, and opening a pyroute2 socket takes a
-    hundred times as long as a deletion from an empty table.
-    """
+    """Delete all connections of a netns with one message, because every scenario does so on each node."""
     rtnetlink.execute(namespace, [_FLUSH], family=rtnetlink.NETFILTER)
 
 
@@ -57,7 +53,6 @@ class Overflow:
         self._size = 2 * len(self.read())  # leaves room for longer numbers; reads of a megabyte take six times as long
 
     def read(self) -> bytes:
-        """Return the current counters, for `since`."""
         return os.pread(self._fd, self._size, 0) if self._fd >= 0 else b""
 
     def since(self, before: bytes) -> int:
@@ -72,10 +67,7 @@ class Overflow:
 
 
 def of_no_room(text: str) -> int:
-    """Return how many connections found the table full, from /proc/net/stat/nf_conntrack (one line per processor).
-
-    If the table is full, the kernel drops a new connection, or deletes an old connection early.
-    """
+    """Return how many connections found the table full, from /proc/net/stat/nf_conntrack (a line per processor)."""
     head, *lines = [line.split() for line in text.splitlines()]
     total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
     return max(0, total.get("drop", 0) - total.get("insert_failed", 0)) + total.get("early_drop", 0)

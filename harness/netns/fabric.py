@@ -38,10 +38,7 @@ _NAME_LIMIT = 15  # IFNAMSIZ without the final NUL
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Host:
-    """A node, a pod or the external client.
-
-    `node` is the node's own name, or the name of the pod's node. The external client has none.
-    """
+    """A node, a pod or the external client. `node` is the name of the node, or "" for the external client."""
 
     name: str
     namespace: Namespace
@@ -94,10 +91,9 @@ class _Pods:
 
 
 class Network:
-    """The running network of a cluster. Its methods are thread-safe.
+    """The running network of a cluster. Thread-safe. `fabric` is the netns of the router, for diagnosis.
 
-    `families` lists the IP families in the requested order. `fabric` is the netns of the router, for diagnosis. Raises
-    `UnavailableError` if this machine or user cannot create it (see `harness.netns.sandbox`).
+    Raises `UnavailableError` if this machine or user cannot create it (see `harness.netns.sandbox`).
     """
 
     def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
@@ -134,11 +130,9 @@ class Network:
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodName | None = None) -> Host:
-        """Create a pod on a node. By default, its name and that of the node's link are the node's name and a number.
+        """Create a pod on a node, by default named after the node and a number. `of` is its identity in the API.
 
-        If the name is too long for a link (over 15 characters), the link's name is "pod" and the pod's number. `of` is
-        the pod's identity in the Kubernetes API, if any. Raises `UsageError` if there is no such node, or no free
-        address on it. Raises `InconclusiveError` if the wiring fails to attach the pod.
+        Raises `UsageError` without such a node or a free address, and `InconclusiveError` if the wiring fails.
         """
         plan = self.plan(node_name)
         with self._lock:
@@ -158,10 +152,7 @@ class Network:
             return pod
 
     def remove_pod(self, pod: Host) -> None:
-        """Remove a pod from its node. Its sockets lose their network immediately. Idempotent.
-
-        Raises `InconclusiveError` if the wiring fails to detach the pod, which is removed anyway.
-        """
+        """Remove a pod from its node. Idempotent. Raises `InconclusiveError` if the wiring fails to detach it."""
         with self._lock, contextlib.ExitStack() as then:
             for node_name, pods in self._pods.items():
                 for number in [number for number, each in pods.by_number.items() if each is pod]:
@@ -297,7 +288,6 @@ def _of_end(host_addresses: Mapping[Family, str]) -> list[Request]:
 
 
 def link_of(node_name: str, plan: NodePlan) -> str:
-    """Return the name of the fabric's link to a node."""
     return _link_name(node_name, f"node{plan.number}")
 
 

@@ -1,8 +1,7 @@
 """pyroute2 in a netns, for rare operations such as reading kernel objects and disconnecting a node.
 
-The frequent operations at boot use `harness.netns.rtnetlink`, which is much faster. pyroute2 is imported at its first
-use, because the import takes 0.1 s; `--help` never imports it. Its sockets are opened, used and closed in the thread
-that has entered the netns. No process is forked, and no socket stays open.
+It is imported at its first use, because the import takes 0.1 s. Its sockets are opened, used and closed in the thread
+that has entered the netns.
 """
 
 from collections.abc import Iterator

@@ -113,10 +113,7 @@ class Room:
         folder: Path | None = None,
         namespace: Namespace | None = None,
     ) -> None:
-        """Create a room with these parts of `OWN` and this host name. Its /sys shows `namespace`. Errors say `of`.
-
-        The keeper removes `folder` if this process ends without closing the room. Raises `OSError`.
-        """
+        """Create a room with these parts of `OWN`. The keeper removes `folder` at the end. Raises `OSError`."""
         self.of, self.limits = of, limits or Limits()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         inherited = [theirs.fileno(), *([namespace.fd] if namespace else [])]
@@ -144,10 +141,7 @@ class Room:
         self.members = f"/proc/{answer['pid']}/root/sys/fs/cgroup/cgroup.procs"
 
     def entering(self, command: Sequence[str]) -> list[str]:
-        """Return a command line for a helper of the suite that uses the mounts and the control group of the room.
-
-        The helper is outside of the PID namespace: the programs of the node neither see it nor end it.
-        """
+        """Return a command line for a helper in the mounts and control group of the room, outside its PID namespace."""
         return [*_INTERPRETER, _ENTER, *self._joined, *command]
 
     def start(
@@ -159,10 +153,7 @@ class Room:
         environment: Mapping[str, str],
         namespace: Namespace | None = None,
     ) -> RoomProgram:
-        """Start a program in the room and in a netns, and write its output to the descriptor `log`.
-
-        Raises `OSError` if the room has ended.
-        """
+        """Start a program in the room and in a netns, with `log` as output descriptor. Raises `OSError`."""
         asked = {"what": "start", "command": list(command), "folder": folder, "environment": dict(environment)}
         reply = self._ask(asked, log, *([namespace.fd] if namespace else []))
         return RoomProgram(self, reply, self._answer(reply)["pid"])
@@ -183,7 +174,6 @@ class Room:
             os.close(self._answered({"what": "clear"}))
 
     def _ask(self, asked: Mapping[str, Any], *descriptors: int) -> int:
-        """Send a request. Returns a descriptor for the replies."""
         reply, theirs = os.pipe()
         request = os.memfd_create("request")
         try:
@@ -203,7 +193,6 @@ class Room:
         return reply
 
     def _answer(self, reply: int) -> dict[str, Any]:
-        """Return the answer to a request. Raises `OSError`."""
         _readable(reply, None)
         answer = _line(reply)
         answer = {"failed": errno.ESRCH} if answer is None else answer

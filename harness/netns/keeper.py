@@ -58,10 +58,7 @@ def _mount_groups() -> None:
 
 
 def _copy_settings() -> None:
-    """Replace the settings of the machine below /proc/sys by copies, which programs can change for themselves.
-
-    The settings of a netns are not the machine's, and random numbers are not settings.
-    """
+    """Replace the settings below /proc/sys, except those of the netns, by copies that programs can change."""
     for top in (f"/proc/sys/{each}" for each in os.listdir("/proc/sys") if each != "net"):
         random = _libc.syscall(_OPEN_TREE, _HERE, f"{top}/random".encode(), 1 | os.O_CLOEXEC)  # clone; -1 without it
         folders, texts = [], {}
@@ -136,7 +133,6 @@ class Keeper:
     """The room and its programs. Everything happens in one thread."""
 
     def __init__(self, control: socket.socket, told: dict[str, Any]) -> None:
-        """Create the room. Raises `RoomError`."""
         self._control, self._limits, self._folder = control, told["limits"], told["folder"]
         self._programs: dict[int, Program] = {}
         self._orders = 0  # how often the first process has been told to kill all others, and has not answered
@@ -176,10 +172,7 @@ class Keeper:
             return [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]
 
     def _replace_sys(self, netns: int) -> None:
-        """Mount the /sys of the node's netns, because root could change the options of the machine's /sys.
-
-        An ordinary user cannot change them. The mounts below /sys stay.
-        """
+        """Mount the /sys of the node's netns, because root could change the options of the machine's /sys."""
         with open("/proc/self/uid_map", encoding="ascii") as file:
             if file.read().split()[-1] == "1":
                 return
@@ -321,7 +314,6 @@ class Keeper:
             os.close(each)
 
     def _become(self, asked: dict[str, Any], log: int, *netns: int) -> None:
-        """In a new process, run the program."""
         what = "enter the room of its node"
         try:
             os.setsid()  # only the harness handles Ctrl-C
@@ -351,10 +343,7 @@ class Keeper:
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def _signal(self, pid: int, number: int) -> None:
-        """Send a signal to a program, and SIGKILL also to its process group, which may outlive it.
-
-        A program that was started just now has no group of its own yet.
-        """
+        """Send a signal to a program, and SIGKILL also to its process group, if it has one yet."""
         with contextlib.suppress(OSError):
             if pid in self._programs:  # so the PID is not that of another process
                 os.kill(pid, number)
@@ -363,7 +352,6 @@ class Keeper:
                 os.killpg(pid, number)
 
     def _reap(self) -> None:
-        """Report the programs that have ended."""
         for pid, program in list(self._programs.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:

@@ -1,8 +1,4 @@
-"""Reads the links, addresses, routes, rules and neighbours of a netns, as values and as text in the style of `ip`.
-
-`harness.netns.fabric_check` compares the values with the expected values. The evidence of a failure contains one value
-per line. Only the evidence uses `details`, and comparisons ignore them.
-"""
+"""Reads the links, addresses, routes, rules and neighbours of a netns, as values and as text in the style of `ip`."""
 
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -118,7 +114,6 @@ def read(namespace: Namespace) -> list[Item]:
 
 
 def as_text(namespace: Namespace) -> str:
-    """Return all objects of a netns, one per line."""
     return "".join(f"{each}\n" for each in read(namespace))
 
 

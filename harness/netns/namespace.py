@@ -94,11 +94,7 @@ def move_home() -> None:
 
 
 def roam() -> None:
-    """Let the calling thread remain in the netns in which it created its last socket.
-
-    This is for threads that only create sockets. For several sockets in a row in the same netns, `setns` is called
-    once.
-    """
+    """Let the calling thread, which only creates sockets, remain in the netns of its last socket."""
     _place.roams = True
 
 
@@ -111,10 +107,7 @@ class Namespace:
 
     @classmethod
     def create(cls) -> "Namespace":
-        """Create an empty netns that has only a loopback device, which is down. The calling thread does not move.
-
-        Raises `UnavailableError` without permission (see `harness.netns.sandbox.enter`), or if a limit is reached.
-        """
+        """Create an empty netns with a loopback device that is down. Raises `UnavailableError` without permission."""
         home = _place.here()
         try:
             unshare(CLONE_NEWNET)

@@ -1,7 +1,4 @@
-"""The netlink format: messages in a datagram, and attributes in a message (linux/netlink.h).
-
-The module is pure, because it is used by parsers of packet traces, which must be pure.
-"""
+"""The netlink format: messages in a datagram, and attributes in a message (linux/netlink.h)."""
 
 import struct
 from collections.abc import Iterator

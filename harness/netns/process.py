@@ -92,15 +92,12 @@ class Process:
 
     @property
     def was_killed(self) -> bool:
-        """True if SIGKILL has ended the program."""
         return self._handle.poll() == -signal.SIGKILL
 
     def written(self) -> int:
-        """Return the length of the program's output in bytes."""
         return self.log.stat().st_size - self._begin if self.log.exists() else 0
 
     def said(self) -> str:
-        """Return the last lines of the program's log."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(self._begin, file.seek(0, os.SEEK_END) - _LETTERS))
             return "\n".join(file.read().decode(errors="replace").splitlines()[-_LINES:]).strip()
@@ -135,7 +132,6 @@ class Process:
             raise EndedError(f"{self.name} {how}; its log ends with:\n{self.said() or '(it wrote nothing)'}")
 
     def _ended(self) -> str:
-        """Return how the program ended, or "" while it runs."""
         code = self._handle.poll()
         if code is None:
             return ""
@@ -151,10 +147,7 @@ class Process:
             raise self.broken(late if code is None else self._ended(), exited=True)
 
     def result(self, within: float) -> int | None:
-        """Wait until the program exits, and kill its remaining children. `within` is in seconds before the time scale.
-
-        Returns its exit code, or None if it did not exit in time.
-        """
+        """Wait for the exit code, and kill the remaining children. None means that it did not exit in time."""
         with contextlib.suppress(NotYetError):
             eventually(lambda: not self.alive, within=within, every=_LOOK, describe="its end")
         code = self._handle.poll()
@@ -197,10 +190,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     room: Room | None = None,
 ) -> Process:
-    """Run a command, in a netns, a folder and a room if given. Its output is appended to `log`.
-
-    `name` is used in errors. A command that cannot run exits with 127, and its log contains the reason.
-    """
+    """Run a command, in a netns, a folder and a room if given. A command that cannot run exits with 127."""
 
     def run() -> Process:
         bound = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), *map(str, command)]
@@ -252,12 +242,10 @@ def run(
     files: Mapping[str, str] | None = None,
     timeout: float = 10.0,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end inside a netns. `files` (texts by path) replace the machine's files for the program.
+    """Run a program to its end inside a netns. Raises `UnavailableError` if `files` cannot be replaced.
 
-    A pod's resolver is the C library of its processes, which reads only /etc/resolv.conf. So the program runs in a
-    mount namespace with a different file at that path. The machine's own file does not change.
-
-    Raises `UnavailableError` if the program is not installed, or if files cannot be replaced.
+    The program runs in a mount namespace with these `files` (texts by path) in place of the machine's, because the
+    resolver of the C library reads only /etc/resolv.conf.
     """
     program = shutil.which(command[0], path=search_path())
     if program is None:

@@ -74,10 +74,7 @@ def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = 
 
 
 def has_route(make_socket: Callable[[int, int, int], socket.socket], address: str) -> bool:
-    """Return whether a netns has a route to an address, including a route that forbids it. Raises `OSError`.
-
-    `make_socket` creates sockets in that netns.
-    """
+    """Return whether the netns of `make_socket` has a route to an address, even one that forbids it."""
     family, packed = _packed(address)
     body = _ROUTE.pack(family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute(1, packed)  # RTA_DST
     with make_socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
@@ -88,11 +85,10 @@ def has_route(make_socket: Callable[[int, int, int], socket.socket], address: st
 
 
 def wait_until_up(namespace: Namespace, index: int) -> None:
-    """Wait until a link can send, after its other end was set up.
+    """Wait until a link can send, after its other end was set up. Raises `UnavailableError` after 5 seconds.
 
-    The kernel detects the state of the other end in a work queue (linkwatch), and drops the link's packets until then.
-    Without this wait, about one in fifteen first packets through a new cluster was lost. Linux 6.8 and newer update the
-    state when the link is queried, so one query is enough. Raises `UnavailableError` after 5 seconds.
+    The kernel detects the state of the other end in a work queue (linkwatch), and drops packets until then. One in
+    fifteen first packets was lost. Linux 6.8 and newer update the state at a query.
     """
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:
         eventually(
@@ -114,13 +110,10 @@ def pack(requests: Sequence[Request]) -> bytes:
 
 
 def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: int) -> Request:
-    """Create a veth pair. This end is up. The other end is in `peer`, and down until the pair exists.
+    """Create a veth pair. This end is up. Set the end in `peer` `up` later, and then call `wait_until_up` for this end.
 
-    Set the other end `up`, and then call `wait_until_up` for this end.
-
-    Both ends have the same hardware address and are NOARP. So each end accepts every packet from the other end,
-    gateways need no address, no lookup delays the first packet, and the machine's shared neighbour table does not fill
-    up.
+    Both ends have the same hardware address and are NOARP, so gateways need no address, and no lookup delays the first
+    packet.
     """
     ends = attribute(1, _HARDWARE_ADDRESS)  # IFLA_ADDRESS
     queues = attribute(31, _u32(1)) + attribute(32, _u32(1))  # one queue each way: creation is 15 % faster
@@ -170,11 +163,7 @@ def address(index: int, host: str) -> list[Request]:
 
 
 def _local(index: int, packed: bytes) -> Request:
-    """Return a route that accepts packets for an IPv6 address, with lower priority than the kernel's own route.
-
-    The kernel adds its own route in a work queue, after it has reported the address. Without this route, packets for
-    the address would be forwarded or lost in the meantime.
-    """
+    """Return a route that accepts packets for an IPv6 address until the kernel has added its own route."""
     body = _ROUTE.pack(socket.AF_INET6, len(packed) * 8, 0, 0, _LOCAL_TABLE, 4, _SCOPE_UNIVERSE, _LOCAL, 0)
     body += attribute(1, packed) + attribute(4, _u32(index))
     return Request(f"accept packets for an address of link {index}", _NEWROUTE, _CREATE | _EXCL, body)

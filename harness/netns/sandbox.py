@@ -73,10 +73,7 @@ def left() -> bool:
 
 
 def outside_socket() -> socket.socket:
-    """Return an unbound IPv4 TCP socket in the machine's netns, which other programs can reach.
-
-    Raises `UnavailableError` when an ordinary user's process needs more than four.
-    """
+    """Return an unbound IPv4 TCP socket in the machine's netns. An ordinary user's process can get four."""
     if not _left:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if not _outside:
@@ -92,7 +89,6 @@ def raise_descriptor_limit() -> None:
 
 
 def _leave() -> None:
-    """Move to a new user namespace and a new netns."""
     global _left  # noqa: PLW0603  where a process is, is a fact about the process
     _outside.extend(socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach() for _ in range(_OUTSIDE_SOCKETS))
     for _, step in _STEPS:

@@ -54,10 +54,7 @@ class SocketMaker:
         self._running: tuple[subprocess.Popen[str], _Control] | None = None
 
     def socket(self, family: int, kind: int = socket.SOCK_STREAM, proto: int = 0) -> socket.socket:
-        """Create a socket. Raises the kernel's `OSError`, or `InconclusiveError` if the helper process fails.
-
-        Sockets of families other than IPv4 and IPv6, such as netlink, are created in this process.
-        """
+        """Create a socket. Raises the kernel's `OSError`, or `InconclusiveError` if the helper process fails."""
         if family not in (socket.AF_INET, socket.AF_INET6):
             return self.namespace.socket(family, kind, proto)
         with self._lock:
@@ -115,10 +112,7 @@ class SocketMaker:
 
 
 class ClientGroups:
-    """The control groups of clients. Each pod has a group below its node's group, as on a real node.
-
-    Socket-level data planes need these groups. Programs attached to a node's group apply to the clients on that node.
-    """
+    """The control groups of clients: one for each pod, below its node's group, for socket-level data planes."""
 
     def __init__(self, room_of: Callable[[str], Room]) -> None:
         """`room_of` returns the room of a node."""

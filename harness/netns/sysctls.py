@@ -1,8 +1,4 @@
-"""Sets the sysctls of a netns of the embedded cluster, through /proc/sys/net of a thread in that netns.
-
-All other sysctls have the kernel's defaults, including conntrack timeouts, because the suite must detect a proxy that
-fails to delete stale entries.
-"""
+"""Sets the sysctls of a netns, through /proc/sys/net of a thread in it."""
 
 import errno
 from collections.abc import Iterable, Mapping
@@ -81,7 +77,6 @@ def apply(namespace: Namespace, settings: Settings) -> None:
 
 
 def explain(path: str, value: str, error: OSError) -> str:
-    """Return why a setting cannot be written, and the remedy."""
     foreign = "the netns does not belong to this user namespace; call harness.netns.sandbox.enter() first"
     no_ipv6 = "; is IPv6 disabled (ipv6.disable=1 on the kernel's command line)? Ask for IPv4 alone"
     reasons = {

@@ -1,7 +1,4 @@
-"""Write progress as permanent lines. On a terminal, the current state is drawn and updated below these lines.
-
-If the output is not a terminal with cursor control, a line shows the state after each period without output.
-"""
+"""Write progress as permanent lines. On a terminal, the current state is drawn below these lines."""
 
 import contextlib
 import os
@@ -109,11 +106,9 @@ class Silence:
         self._thread.start()
 
     def broken(self) -> None:
-        """Record output."""
         self._said = time.monotonic()
 
     def close(self) -> None:
-        """End the thread. Idempotent."""
         self._end.set()
         self._thread.join()
 
@@ -198,7 +193,6 @@ class Display:
         self._live.start()
 
     def stop(self) -> None:
-        """Remove the drawing. Idempotent."""
         if self._live is not None:
             live, self._live = self._live, None
             live.stop()

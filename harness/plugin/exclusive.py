@@ -1,8 +1,4 @@
-"""Run disruptive requirements last and one at a time, because they change a shared cluster or read its metrics.
-
-Workers are processes, so each test locks a file of the run. Disruptive tests take an exclusive lock, other tests a
-shared lock.
-"""
+"""Run disruptive requirements last and one at a time, because they change a shared cluster or read its metrics."""
 
 import contextlib
 import fcntl
@@ -39,9 +35,7 @@ def disrupts(needs: Needs) -> bool:
 
 @contextlib.contextmanager
 def turn(file: Path, *, exclusive: bool) -> Iterator[None]:
-    """Wait until no disruptive test runs, or with `exclusive` until no test runs. Other tests wait while the block
-    runs.
-    """
+    """Wait until no disruptive test runs, or with `exclusive` until no test runs. Others wait during the block."""
     with file.open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         yield

@@ -1,8 +1,6 @@
 """Fixtures for scenarios, such as `three_zones`, which return a `Cluster` of the named topology.
 
-Each worker keeps one booted backend per topology for the session. Each scenario has its own Kubernetes namespace, which
-is emptied afterwards. The plugin loads this module in every process of a run, so a backend is imported only when a test
-uses the backend.
+Each worker keeps one booted backend per topology for the session. A backend is imported only when a test uses it.
 """
 
 import gc

@@ -31,11 +31,9 @@ PROBES = 24  # all probes reach the same of two endpoints by chance once in 16 m
 
 
 def hint_facts(backend: "Backend", namespace: str = NAMESPACE) -> dict[str, bool]:
-    """Return whether hints keep traffic away from an endpoint in another zone, for the report. {} means that it is
-    unknown.
+    """Return whether hints keep traffic away from an endpoint in another zone, or {} if this is unknown.
 
-    If added hints have no effect, the test creates a slice with hints. `namespace` is created for the test and deleted
-    afterwards. Services request hints by the field, or by annotations on an older API server.
+    `namespace` is created for the test and deleted afterwards.
     """
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)

@@ -33,11 +33,7 @@ _SKIPPED = {UnavailableError: SkipReason.UNAVAILABLE, IneligibleError: SkipReaso
 
 @contextlib.contextmanager
 def translated(phase: str) -> Iterator[None]:
-    """Convert every exception of a phase to an exception that pytest's reporters understand.
-
-    Failed assertions are failures, skips are skips, and any other exception is an error. A lack of files, memory or
-    disk space is distrust.
-    """
+    """Convert each exception of a phase to an exception that pytest's reporters understand."""
     try:
         with _by_kind(phase):
             yield
@@ -84,11 +80,9 @@ def called(fixtures: Mapping[str, Any], limit: AbstractContextManager[None]) -> 
 
 @contextlib.contextmanager
 def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
-    """Before a failure is reported, check all threads and call `check_instruments()` of every fixture. May raise any
-    error.
+    """Before a failure is reported, check threads, and call `check_instruments()` of fixtures.
 
-    A proxy that has exited answers nothing, which is not evidence about its routing. Nor is the failure of a scenario
-    whose basic questions get no answer at all (`check_preliminaries()`).
+    A proxy that has exited answers nothing, which is not evidence about its routing. May raise any error.
     """
     try:
         yield
@@ -179,9 +173,7 @@ def logs_of(error: BaseException | None) -> Mapping[str, str]:
 
 
 def why_it_stopped(error: BaseException) -> str:
-    """Return why a process of the run cannot continue. "" means that the reason is unknown, which is a bug of the
-    suite.
-    """
+    """Return why a process of the run cannot continue, or "" for a bug of the suite."""
     if isinstance(error, EOFError):  # raised by execnet
         return "a worker exited during its start"
     return why_it_cannot_continue(error) or (sentence(error) if isinstance(error, HarnessError) else "")

@@ -1,7 +1,4 @@
-"""Read the results of all tests from the history during a run. At its end, write reports and set the exit code.
-
-Workers write the history. The controller adds the cases that have no result after a worker crash or an early end.
-"""
+"""Read the results of all tests from the history during a run. At its end, write reports and set the exit code."""
 
 import contextlib
 import signal

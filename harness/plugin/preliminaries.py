@@ -82,7 +82,6 @@ class Preliminaries:
         return {each: self._about[each] for each in sorted(self._left) if each in used}
 
     def close(self) -> None:
-        """Delete the objects of the questions. Idempotent."""
         with self._aside():
             if not self._closed:
                 self._closed = True
@@ -90,7 +89,6 @@ class Preliminaries:
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
-        """Record nothing."""
         with self._cluster.history.set_aside(), _possible():
             yield
 

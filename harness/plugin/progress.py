@@ -1,7 +1,6 @@
 """Show a run on the terminal: its settings, a line for each requirement, and the summary.
 
-pytest's own reporter prints no progress, but still writes our lines, so that capture, colour and NO_COLOR work as
-usual. With -v it reports as usual, and our header and summary are added.
+pytest's own reporter prints no progress, but still writes our lines, so that capture, colour and NO_COLOR work.
 """
 
 import os
@@ -103,10 +102,7 @@ class Progress:
     def pytest_report_teststatus(
         self, report: pytest.CollectReport | pytest.TestReport
     ) -> tuple[str, str, str | tuple[str, dict[str, bool]]] | None:
-        """Suppress pytest's progress letters and list of failures for tests of requirements.
-
-        With -v, count warnings and notes in separate categories, because pytest would count them as failures.
-        """
+        """Suppress pytest's letters and list of failures. With -v, count warnings and notes in separate categories."""
         if not isinstance(report, pytest.TestReport):
             return None
         case = self._planned().get(report.nodeid)
@@ -191,10 +187,7 @@ class Progress:
 
 
 class Eta:
-    """Estimator of the end of a run, from the expected seconds by node id. `at_once` cases run in parallel.
-
-    `ending` is the time in seconds after the last case, for closing clusters and writing reports.
-    """
+    """Estimator of the end of a run, from expected seconds by node id. `ending` is in seconds."""
 
     def __init__(self, expected: Mapping[str, float], *, at_once: int, ending: float = 0.0) -> None:
         self._ending = ending
@@ -214,11 +207,7 @@ class Eta:
             self._took += now - since
 
     def left(self, now: float) -> float:
-        """Return the estimated seconds until the end of the run.
-
-        The expected durations are scaled by the ratio of actual to expected time of all ended and running cases. The
-        ratio covers a busy machine and workers that slow each other down.
-        """
+        """Return the estimated seconds left: expected time, scaled by the ratio of actual to expected so far."""
         running, todo = self.running.copy(), self._todo.copy()  # other threads change the two mappings
         late = {each: now - since for each, since in running.items() if now - since > todo.get(each, 0.0)}
         took = _TRUST + self._took + sum(late.values())

@@ -1,7 +1,6 @@
 """The pytest plugin: its options, and the hooks that turn a pytest run into a conformance run.
 
-The plugin is an entry point, so every pytest run on the machine loads this module. Backends are imported only when a
-test needs one.
+Backends are imported only when a test needs one, because every pytest run on the machine loads this module.
 """
 
 import contextlib
@@ -199,10 +198,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _limit_scenarios(config: pytest.Config, run: Run) -> None:
-    """Set the time limit of scenarios. The limit is longer if real components can be replaced, which takes minutes.
-
-    A limit from the command line or PYTEST_TIMEOUT takes precedence.
-    """
+    """Set the time limit of scenarios, longer if real components can be replaced. --timeout takes precedence."""
     said = getattr(config.option, "timeout", 0)
     if said is not None or "PYTEST_TIMEOUT" in os.environ or not (usual := float(config.getini("timeout") or 0)):
         return
@@ -211,10 +207,7 @@ def _limit_scenarios(config: pytest.Config, run: Run) -> None:
 
 
 def _end_with_controller() -> None:
-    """Make the kernel kill this worker when its controller dies.
-
-    Otherwise the worker would run for several more seconds, and could create objects during `trafficdist cleanup`.
-    """
+    """Make the kernel kill this worker when its controller dies, before it could disturb a `trafficdist cleanup`."""
     import ctypes
     import signal
 

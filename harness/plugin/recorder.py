@@ -1,7 +1,4 @@
-"""Record tests in the process that runs them: plan at collection, judge each phase, and gather evidence.
-
-Each worker writes evidence and its own part of the history. The controller reads all results from the history.
-"""
+"""Record tests in the process that runs them: plan at collection, judge each phase, and gather evidence."""
 
 import contextlib
 import json
@@ -131,9 +128,7 @@ class Recorder:
             self._plan.quick = quick.choose(asked.values(), self._plan.seconds, self._run.settings)
 
     def _order(self, item: pytest.Item) -> tuple[Any, ...]:
-        """Return a sort key. Tests that need the same cluster run one after the other, because a change of cluster
-        costs a boot.
-        """
+        """Return a sort key. Tests of the same cluster run together, because a change of cluster costs a boot."""
         surroundings = drawing.surroundings(self._plan, requirement_of(item)) if self._run.worker else ()
         return (_is_last(item), self._disrupts(item), surroundings, self._length(item), *_document_of(item))
 
@@ -310,10 +305,7 @@ class Recorder:
         return self._lost
 
     def _witness(self, item: pytest.Item, result: CaseResult, prefix: str, logs: Mapping[str, str]) -> None:
-        """Write the fixtures' evidence and the `logs` to files whose names begin with a prefix.
-
-        The prefix ensures that the evidence of a failed tear-down does not overwrite earlier files.
-        """
+        """Write the fixtures' evidence and the `logs` to files whose names begin with `prefix`."""
         gathered = gather(
             getattr(item, "funcargs", {}),
             evidence=_is_kept(result, self._run.settings.keep),

@@ -1,7 +1,4 @@
-"""Repeat a failed test with fewer drawn values, to find the values that matter.
-
-The repetitions never change the verdict. Their observations are not recorded, and their output is not shown.
-"""
+"""Repeat a failed test with fewer drawn values, to find the values that matter. The verdict never changes."""
 
 import contextlib
 import time
@@ -42,9 +39,7 @@ class Shrinker:
 
 
 def _fails(item: pytest.Item, following: pytest.Item | None, seconds: float) -> bool | None:
-    """Run a test without reports. Return whether it failed because of an unmet expectation, or None if it neither
-    failed nor passed, or did not end within so many seconds by the clock.
-    """
+    """Run a test without reports. Return whether an expectation was unmet, or None if this is unknown."""
     state = item.session._setupstate  # pytest has no other way to repeat a test
     capture = item.config.pluginmanager.getplugin("capturemanager")
     try:

@@ -1,7 +1,6 @@
 """Record the steps, attachments and captured output of tests with allure-pytest's listener.
 
-The listener's own results are discarded, because they lack our verdicts and the tests that never ran. Its steps and
-attachments are written to the history instead, and `harness.report.allure` writes all results at the end of the run.
+The listener's own results are discarded, because they lack our verdicts and the tests that never ran.
 """
 
 import contextlib

@@ -27,10 +27,7 @@ _PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
 
 
 def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequence[object] = ()) -> int:
-    """Run pytest on a suite with our configuration, and return the exit code.
-
-    Raises `UsageError` for an unknown suite, and for unknown pytest arguments.
-    """
+    """Run pytest on a suite with our configuration, and return the exit code. Raises `UsageError`."""
     place = place_of(suite)
     root = place.parent
     configuration = resources.files("harness").joinpath("certify.ini")
@@ -92,10 +89,7 @@ class _Command:
 
 
 def catalogue(suite: str = SUITE) -> list[Requirement]:
-    """Collect a suite, and return its requirements by id. No cluster is needed.
-
-    Raises `DistrustError` with pytest's output if the suite cannot be collected.
-    """
+    """Collect a suite, and return its requirements by id. Raises `DistrustError` with pytest's output."""
     return _collected(suite).catalogue
 
 
@@ -113,11 +107,7 @@ def _collected(suite: str) -> "_Collector":
 
 
 def require_selection(config: pytest.Config, settings: Settings) -> None:
-    """Raise `NothingSelectedError` if the run would select nothing, and `UsageError` for unknown names.
-
-    Without this check, a wrong name would only be found after a kind cluster was created, which takes a minute. Raises
-    `DistrustError` if the suite cannot be collected.
-    """
+    """Raise `NothingSelectedError` or `UsageError` before a kind cluster would be created, which takes a minute."""
     arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]  # neither a run nor workers start
     found = _collect(lambda collector: int(pytest.main(arguments, plugins=[collector])))
     check_names(settings, found.known)

@@ -47,7 +47,7 @@ def limit_of(item: "pytest.Item") -> float:
 
 @contextlib.contextmanager
 def limited(seconds: float, give_up: Callable[[str], object] = lambda _: None, *, most: int = MOST) -> Iterator[None]:
-    """Raise `TimeLimitError` in this block after so many seconds in which the programs could run. 0 means no limit.
+    """Raise `TimeLimitError` in this block after so many seconds (0: never) in which the programs could run.
 
     `give_up` is called with the reason if the block ignores the error again and again. The error comes at the latest
     after `most` times the limit by the clock.

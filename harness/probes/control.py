@@ -63,10 +63,7 @@ class Control:
     def __init__(
         self, *, targets: ControlTargets | None, reactor: Reactor, missing: Callable[[], Iterable[Probe]]
     ) -> None:
-        """`missing` is called every `EVERY` seconds, and returns the unanswered probes that need control probes.
-
-        Without `targets`, there are no control probes.
-        """
+        """`missing` is called every `EVERY` seconds, and returns the probes that need control probes."""
         self._targets = targets
         self._reactor = reactor
         self._missing = missing
@@ -92,7 +89,6 @@ class Control:
         self._reactor.at(now + EVERY, self)
 
     def end(self) -> None:
-        """Stop without a result. Idempotent."""
         self.done = True
         self._sampled.close()
         for each in list(self._running):
@@ -261,7 +257,6 @@ def _named(error: OSError) -> str:
 
 
 def is_missing(observation: Observation) -> bool:
-    """Return whether the answer has not arrived."""
     return not isinstance(observation, Reached)
 
 

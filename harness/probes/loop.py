@@ -1,7 +1,6 @@
-"""The probe loop: runs all echo servers and all probes of a cluster on one thread.
+"""The probe loop: runs all echo servers and all probes of a cluster on one thread. Callers block.
 
-The thread sends up to 8,000 TCP probes per second, more than any requirement needs. Callers block. If the loop fails,
-all callers get an `InconclusiveError`.
+It sends up to 8,000 TCP probes per second. If it fails, all callers get an `InconclusiveError`.
 """
 
 import threading
@@ -44,9 +43,9 @@ class Loop:
         self._reactor.close()
 
     def serve(self, namespace: SocketSource, identity: str, ports: Sequence[ServerPort]) -> Server:
-        """Start a server that answers as `identity` on these ports. Raises `InconclusiveError` if a port is in use.
+        """Start a server that answers as `identity`. Raises `InconclusiveError` if a port is in use.
 
-        Once the loop has a server, an answer with an identity that the loop has never served is `Unknown`.
+        An answer with an identity that the loop has never served is `Unknown`.
         """
         server = Server(identity, self._reactor)
 

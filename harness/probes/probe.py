@@ -61,11 +61,10 @@ class SocketSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A request: its client's netns, its destination, and its time limit in seconds.
+    """A request: its client's netns, its destination, and its time limit in seconds. `protocol` is "TCP" or "UDP".
 
-    `protocol` is "TCP" or "UDP". `address` is an IPv4 or IPv6 address. `source` is a source address of the client. The
-    kernel retransmits a lost SYN after one second, so a longer time limit would hide a short drop. If `silent` is true,
-    no answer is expected, so the time limit counts by the clock.
+    The kernel retransmits a lost SYN after one second, so a longer time limit would hide a short drop. If `silent` is
+    true, no answer is expected, so the time limit counts by the clock.
     """
 
     namespace: SocketSource
@@ -82,19 +81,15 @@ class Probe:
         return self.timeout * (1 if self.silent else MOST)
 
     def overdue(self, began: float) -> Observation | float:
-        """Return the outcome if the time limit is over, or the seconds for which the probe still waits.
-
-        `began` is the start in monotonic seconds.
-        """
+        """Return the outcome after the time limit, or the seconds left. `began` is in monotonic seconds."""
         passed = time.monotonic() - began
         return TIMED_OUT if self.silent else without_answer(self.timeout, passed, RUN_DELAY.lost(began))
 
 
 def without_answer(limit: float, passed: float, lost: float) -> Observation | float:
-    """Return the outcome of a probe that has no answer, or the seconds for which it still waits.
+    """Return the outcome of a probe without answer, or the seconds for which it still waits.
 
-    The limit counts only the time in which the programs of the run could run, because a proxy that forwards in user
-    space, or a server, may wait for a processor. A probe that does not get this time is inconclusive.
+    Only the time in which the programs could run counts. A probe that does not get this time is inconclusive.
     """
     left, had_limit = time_left(limit, passed, lost, MOST_IF_STOPPED if RUN_DELAY.stopped else MOST)
     if had_limit:
@@ -107,8 +102,6 @@ def without_answer(limit: float, passed: float, lost: float) -> Observation | fl
 
 
 class Answers:
-    """Parses and caches the answers of servers."""
-
     def __init__(self) -> None:
         self.identities: set[str] = set()
         self._known: dict[bytes, Observation] = {}
@@ -137,10 +130,7 @@ class Answers:
 
 
 def from_error(error: OSError, probe: Probe) -> Observation:
-    """Return the outcome of a probe whose socket reported this error.
-
-    "Unreachable" and "prohibited" count as refusals if the client has a route. In that case, the path causes the error.
-    """
+    """Return the outcome for a socket's error. "Unreachable" and "prohibited" are refusals if there is a route."""
     if error.errno == errno.ETIMEDOUT:
         return TIMED_OUT
     refused = error.errno in _OF_A_SERVER
@@ -164,9 +154,8 @@ def next_nonce() -> bytes:
 def connected_socket(probe: Probe) -> socket.socket | Observation:
     """Return a non-blocking socket in the client's netns, connected or (for TCP) connecting, or a failure's outcome.
 
-    A node on this machine may reject a SYN by ICMP, as kube-proxy does, while `connect` still holds the socket. Then
-    the kernel (tcp_v4_err, tcp_v6_err) stores a soft error, which only SO_ERROR returns, and retransmits the SYN a
-    second later. Without this check, the refusal would look like a timeout.
+    A node may reject a SYN by ICMP while `connect` still holds the socket. Then the kernel (tcp_v4_err, tcp_v6_err)
+    stores a soft error, which only SO_ERROR returns, and retransmits the SYN a second later.
     """
     tcp = probe.protocol == "TCP"
     family = socket.AF_INET6 if ":" in probe.address else socket.AF_INET
@@ -197,9 +186,8 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
 def _so_far(sock: socket.socket) -> int:
     """Return the error of a TCP socket that was just connecting, or 0.
 
-    Within one machine, the socket is usually connected by now. Then quick acknowledgements are disabled: the answer is
-    read and the connection is reset before a delayed acknowledgement is due, which saves one of six segments. Disabling
-    them before the handshake would delay the handshake.
+    Within one machine, the socket is usually connected by now. Then quick acknowledgements are disabled, which saves
+    one of six segments. Before the handshake, this would delay it.
     """
     if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _ESTABLISHED:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -226,11 +214,7 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
 
 
 def send(sock: socket.socket, question: bytes) -> None:
-    """Send a request. Raises `OSError`.
-
-    EPERM means that a rule on the client's own node dropped or rejected the outgoing packet. If it was rejected, an
-    ICMP error follows.
-    """
+    """Send a request. Raises `OSError`. EPERM is a drop on the own node, or a reject if an ICMP error follows."""
     with contextlib.suppress(PermissionError):
         sock.send(question)
 
@@ -251,8 +235,7 @@ def repeats(sock: socket.socket) -> int:
 class Attempt:
     """A running probe. `report` is called once with its index and outcome, unless `begin` returned the outcome.
 
-    A TCP server sends first, so the client sends nothing. A UDP answer contains the request's nonce, so late answers to
-    other requests are ignored.
+    A TCP server sends first. A UDP answer has the request's nonce.
     """
 
     __slots__ = ("_answers", "_began", "_buffer", "_index", "_reactor", "_report", "_socket", "done", "probe")
@@ -329,10 +312,7 @@ class Attempt:
             self._report(self._index, outcome)
 
     def _of_stream(self, data: bytes) -> Observation | None:
-        """Return the outcome if these bytes complete an answer, or else None.
-
-        An answer to a retransmitted SYN is too late, even if the deadline was extended.
-        """
+        """Return the outcome if these bytes complete an answer. An answer to a retransmitted SYN is too late."""
         line, newline, _ = (self._buffer + data).partition(b"\n")
         if newline or len(line) > LONGEST_LINE:
             late = time.monotonic() - self._began >= REPEATED_SYN

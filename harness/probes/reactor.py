@@ -27,10 +27,7 @@ from harness.errors import HarnessError, InconclusiveError
 T = TypeVar("T")
 
 LATE = 0.05
-"""Seconds of delay of a timer after which the loop itself is late, and all timers move by the delay.
-
-After a pause of the machine, timers move by this time in addition, to handle the events that have accumulated.
-"""
+"""Seconds of delay of a timer after which the loop itself is late, and all timers move by the delay."""
 
 _HUNG = 60.0
 """Seconds after the time limit of a command at which the loop itself counts as hung."""
@@ -40,8 +37,6 @@ _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errn
 
 
 class Watched(Protocol):
-    """The owner of a file descriptor."""
-
     def ready(self) -> None:
         """Handle a descriptor that epoll reported as readable or in error. A read may still return no data."""
 
@@ -62,8 +57,6 @@ class Timer(Protocol):
 
 
 class Reactor:
-    """An epoll loop on its own thread."""
-
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # with which other threads wake the loop
@@ -99,10 +92,7 @@ class Reactor:
                 os.close(self._wake)
 
     def run(self, command: Callable[[Future[T]], None], *, within: float, what: str) -> T:
-        """Run `command` on the loop's thread, and return the value with which it finishes its result (`finish`).
-
-        Raises `InconclusiveError` if the loop fails, or does not finish `what` in time.
-        """
+        """Run `command` on the loop's thread, and return what it finishes with. Raises `InconclusiveError`."""
         result: Future[T] = Future()
         with self._mutex:
             if self._state != "running":
@@ -130,7 +120,6 @@ class Reactor:
         return self.run(command, within=0, what="a command")
 
     def finish(self, result: Future[T], value: T) -> None:
-        """Release a waiting caller. Idempotent."""
         if result in self._waiting:
             self._waiting.remove(result)
             result.set_result(value)

@@ -1,7 +1,7 @@
 """Sends many probes, either as fast as possible with a limited number in flight, or at a fixed rate.
 
-A fixed rate allows gaps to be measured in milliseconds, because the next probe is sent on time even if the previous one
-has no answer. If a proxy drops packets for 200 ms, all probes sent in these 200 ms are lost, not just one.
+At a fixed rate, gaps are measured in milliseconds, because the next probe is sent even if the previous one has no
+answer.
 """
 
 import itertools
@@ -45,7 +45,6 @@ class _Sending(ABC):
 
     @property
     def asked(self) -> int:
-        """The number of probes sent so far; thread-safe."""
         return len(self._outcomes)
 
     def _send(self) -> None:
@@ -97,7 +96,6 @@ class Batch(_Sending):
     """Sends probes in order, with at most `in_flight` of them unanswered at any time."""
 
     def begin(self, result: Future[list[Observation]], in_flight: int) -> None:
-        """Start the first probes. `result` gets all outcomes."""
         self._result = result
         self._in_flight = in_flight
         self._control.begin()
@@ -111,15 +109,11 @@ class Batch(_Sending):
 
 
 class Recording(_Sending):
-    """Sends each probe every `interval` seconds, evenly spaced, until it is stopped.
-
-    Because the probes are evenly spaced, even a gap shorter than `interval` is found if it affects all clients.
-    """
+    """Sends each probe every `interval` seconds. They are evenly spaced, so shorter gaps are found too."""
 
     done = False
 
     def begin(self, interval: float) -> None:
-        """Send the first probe."""
         self._step = interval / len(self._probes)
         self._times: list[float] = []
         self._seconds: list[float] = []

@@ -64,10 +64,7 @@ def bound(
     address: str = "",
     options: Iterable[SocketOption] = (),
 ) -> socket.socket:
-    """Return a non-blocking socket on this port, by default on all addresses of the family. A TCP socket also listens.
-
-    `protocol` is "TCP" or "UDP"; `family` is "IPv4" or "IPv6". Raises `OSError`, also for an invalid port.
-    """
+    """Return a non-blocking socket on this port, by default on all addresses. A TCP socket also listens."""
     if not 0 <= port <= 65535:
         raise OSError(errno.EINVAL, f"address {port}: invalid port")
     tcp, six = protocol == "TCP", family == "IPv6"
@@ -90,10 +87,7 @@ def bound(
 
 
 def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int) -> Iterator[tuple[socket.socket, Any]]:
-    """Accept up to `most` pending connections. Yields each with the client's address.
-
-    The reactor fails if the server `who` runs out of descriptors or memory. Raises `OSError`.
-    """
+    """Accept up to `most` pending connections. Yields each with the client's address. Raises `OSError`."""
     for _ in range(most):
         try:
             yield listening.accept()
@@ -144,7 +138,7 @@ class _Listener(_Part):
 
 
 class _Connection(_Part):
-    """An accepted connection of a TCP server. It sends the answer immediately, and again for each line received.
+    """An accepted connection of a TCP server, which answers immediately, and again for each line.
 
     The socket is in blocking mode, which saves a system call per connection, but every call on it is non-blocking.
     """
@@ -187,10 +181,7 @@ class _Connection(_Part):
 
 
 class _Datagrams(_Part):
-    """A UDP socket that answers "<nonce>" with "<nonce> <identity> <client address>".
-
-    The answer's source is the request's destination address, even on a node, which has several addresses.
-    """
+    """A UDP socket that answers "<nonce>" with "<nonce> <identity> <client>" from the same address."""
 
     def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
         super().__init__(sock, reactor)
@@ -245,7 +236,6 @@ class Server:
             raise
 
     def shut(self) -> None:
-        """Close all sockets, on the loop's thread."""
         parts, self._parts = self._parts, []
         for part in parts:
             part.drop()

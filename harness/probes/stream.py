@@ -38,11 +38,7 @@ class _Deadline:
 
 
 class Stream:
-    """A long-lived TCP connection, or a UDP socket that keeps its source port.
-
-    `opened` is the outcome of opening the connection. After a reset, every request ends as `Refused`. While a request
-    has no answer, control probes are sent.
-    """
+    """A long-lived TCP connection or UDP socket. `opened` is the outcome of opening the connection."""
 
     def __init__(self, probe: Probe, *, reactor: Reactor, answers: Answers, targets: ControlTargets | None) -> None:
         self.probe = probe
@@ -64,7 +60,6 @@ class Stream:
         return self._reactor.run(self._ask, within=self.probe.longest, what="a request")
 
     def close(self) -> None:
-        """Reset the connection. Idempotent."""
         with contextlib.suppress(InconclusiveError):  # a loop that has ended has already closed the connection
             self._reactor.call(lambda: self._end(Unknown("this stream is closed")))
 

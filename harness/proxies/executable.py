@@ -37,10 +37,7 @@ class ExecutableProxy:
         self._programs.apply_objects()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the programs of a node. The cluster programs start before the first node's programs.
-
-        Raises `UnavailableError` for another release, because the programs have only one version.
-        """
+        """Start the programs of a node. Raises `UnavailableError` for another release."""
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
             raise UnavailableError(f"{self.name} has one version only, which is not release {release}")

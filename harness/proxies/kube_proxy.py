@@ -58,10 +58,7 @@ class KubeProxy:
         version: str = "",
         booted: str = "",
     ) -> None:
-        """`version` is the initial version on all nodes. `booted` is the corresponding release of all components.
-
-        Raises `UnavailableError` if the binary, a program that it runs, or a kernel feature is missing.
-        """
+        """`version` is the initial version. Raises `UnavailableError` for a missing program or feature."""
         self.mode = mode
         self._asked, self._booted = version, booted
         self._pod_cidrs = pod_cidrs
@@ -118,10 +115,9 @@ class KubeProxy:
         return "" if code == 200 else f"/healthz: {code}"
 
     def _knows_its_zone(self, node: str) -> bool:
-        """Return whether the proxy has received the labels of its node. Also true for a node without zone.
+        """Return whether the proxy has received the labels of its node, if it has a zone.
 
-        Since 1.34, kube-proxy starts its node watch before it registers the label handlers. If it receives the node in
-        between, the proxy has no zone until the labels change.
+        Since 1.34, kube-proxy starts its node watch before it registers the label handlers, and may miss the zone.
         """
         if not zone_of(self._connections.api.get("nodes", "", node)):
             return True
@@ -142,8 +138,7 @@ class KubeProxy:
     def synced(self) -> bool:
         """Return whether every running proxy has processed all Services and slices written so far.
 
-        kube-proxy watches nodes separately. Among node changes, this method covers only the zone of the proxy's node,
-        which it reads from the log. The call takes up to a second. Raises `EndedError` if a proxy has exited.
+        Among node changes, this covers only the zone of the proxy's node. Takes up to a second. Raises `EndedError`.
         """
         self._processes.check()
         if self._revision and self._barrier_objects.revision() == self._revision:

@@ -45,10 +45,7 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6, "us": 1e-6,
 
 @dataclass(slots=True)
 class Syncs:
-    """The syncs of one IP family, or of both families if the log does not distinguish them.
-
-    `under_way` is the number of running syncs. `began` and `ended` are the last start and end times (Unix).
-    """
+    """The syncs of one IP family, or of both. `began` and `ended` are the last start and end times (Unix)."""
 
     under_way: int = 0
     began: float = 0.0
@@ -56,8 +53,6 @@ class Syncs:
 
 
 class Follower:
-    """Reads a growing log, starting at its current end."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = path.stat().st_size if path.exists() else 0
@@ -69,7 +64,6 @@ class Follower:
         self.labels_at = 0.0  # when the proxy first logged the labels (Unix time); it then queues syncs
 
     def update(self) -> None:
-        """Read the new lines of the log."""
         with self._path.open("rb") as file:
             file.seek(self._offset)
             new = file.read()
@@ -80,7 +74,6 @@ class Follower:
             self._take(found)
 
     def forget_barrier_objects(self) -> None:
-        """Forget the objects that were seen."""
         self.services.clear()
         self.slices.clear()
 
@@ -118,11 +111,9 @@ def _seconds(duration: str) -> float:
 
 
 class BarrierObjects:
-    """Writes new Services and EndpointSlices, and deletes the previous ones.
+    """Writes new Services and EndpointSlices, which change no rule, and deletes the previous ones.
 
-    A proxy watches Services and EndpointSlices separately, each in order. A Service without cluster IP and an
-    EndpointSlice without Service change no rule. Once they appear in a proxy's log, the proxy has received all earlier
-    writes.
+    Once both appear in a proxy's log, it has received all earlier writes, because it watches each kind in order.
     """
 
     def __init__(self, api: Api) -> None:

@@ -1,7 +1,4 @@
-"""The protocol of service proxies under test. A proxy runs on nodes and reports when it has processed all writes.
-
-An adapter has the configuration of a proxy, and reads the proxy's progress.
-"""
+"""The protocol of service proxies under test: a proxy runs on nodes, and reports when it has processed all writes."""
 
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -36,11 +33,7 @@ class Proxy(Protocol):
     """The kernel mechanism that the proxy programs: nftables, iptables, ipvs, ebpf, or unknown."""
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start a node's proxy, or replace it if it is running, and wait until it is ready.
-
-        Raises `StartError` with the first error in the log if the proxy does not become ready, and `UnavailableError`
-        if the proxy cannot run as this release.
-        """
+        """Start or replace a node's proxy, and wait until it is ready. Raises `StartError`, `UnavailableError`."""
 
     def stop(self, node: str) -> None:
         """Stop a node's proxy if it is running. The rules remain."""
@@ -75,9 +68,7 @@ MakeProxy = Callable[["ControlPlane", Sequence[str]], Proxy]
 
 
 def rules_of(node: str, namespace: Namespace, mode: str) -> dict[str, str]:
-    """Return the rules of a node by file name, with one text per tool of the mode. If a tool is missing, its text says
-    so.
-    """
+    """Return the rules of a node by file name, with one text per tool of the mode."""
     commands = _LISTINGS.get(mode, [_NFT, *_IPTABLES])
     return {f"rules-{node}-{command[0]}.txt": _listed(namespace, command) for command in commands}
 

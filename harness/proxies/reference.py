@@ -69,10 +69,7 @@ class ReferenceProxy:
             self._remote.close()
 
     def synced(self) -> bool:
-        """Return whether the kernel has the rules for all writes so far, on every node with a running proxy.
-
-        Raises `EndedError` if a proxy has ended unexpectedly.
-        """
+        """Return whether the kernel has the rules for all writes so far, on every node. Raises `EndedError`."""
         for node, proxy in self._running.items():
             if not proxy.running:
                 raise EndedError(f"the proxy on {node} has ended: {proxy.last_error or 'the reason is unknown'}")
@@ -101,10 +98,7 @@ class ReferenceProxy:
         return "\n\n".join(told or ["no Service is handled by this proxy"]) + "\n"
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the intended rules of a node, and the rules that the kernel lists.
-
-        While a node's proxy is stopped, only the kernel's rules are returned. They remain in effect.
-        """
+        """Return the intended rules of a node (unless stopped), and the rules that the kernel lists."""
         proxy = self._running.get(node)
         can_list = shutil.which("nft", path=search_path())
         texts = rules_of(node, self._namespaces[node], self.mode) if can_list else {}

@@ -1,7 +1,4 @@
-"""Run any EndpointSlice controller from a recipe, with the reference API server.
-
-The programs of the controller run once per cluster, in a separate netns with access to the API server.
-"""
+"""Run any EndpointSlice controller from a recipe, once per cluster in its own netns, with the reference API server."""
 
 from harness.control_planes.embedded import EmbeddedControlPlane
 from harness.errors import UnavailableError
@@ -56,10 +53,7 @@ class DescribedControlPlane(EmbeddedControlPlane):
             self._place.close()
 
     def synced(self) -> bool:
-        """Return whether all checks succeed for `quiet_seconds`. During an outage the result is True.
-
-        Raises `EndedError` if a program has exited unexpectedly.
-        """
+        """Return whether all checks succeed for `quiet_seconds`, or there is an outage. Raises `EndedError`."""
         if self._programs is None or not self._programs.running:
             return True
         return not self._informer.connected or self._programs.synced()

@@ -48,10 +48,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The steps that replace kube-proxy on a kind cluster, in the order images, objects, command.
-
-    `cni` is the default of --cni: the path of a file, or "none" if the proxy has its own pod network.
-    """
+    """The steps that replace kube-proxy: images, objects, command. `cni` is the default of --cni."""
 
     objects: Annotated[tuple[Object, ...], Mark.READ] = ()
     install: Command = ()

@@ -36,10 +36,7 @@ _LOOK = 0.01  # seconds between two checks of a starting program
 
 
 class Connections:
-    """Connects programs in any netns to the API server. The file `kubeconfig` in `folder` works for all programs.
-
-    The programs of one node share a room, which outlives them as a machine does.
-    """
+    """Connects programs in any netns to the API server with one kubeconfig. The programs of a node share a room."""
 
     def __init__(self, plane: ControlPlane, isolation: Collection[str] = (), limits: Limits | None = None) -> None:
         """`isolation` lists what a node has of its own besides network, processes and mounts."""
@@ -121,8 +118,6 @@ class Connections:
 
 
 class NodeProcesses:
-    """One program that runs on each node."""
-
     def __init__(self, connections: Connections, name: str) -> None:
         """`name` identifies the program in errors."""
         self._connections = connections
@@ -141,9 +136,7 @@ class NodeProcesses:
     def start(
         self, node: str, namespace: Namespace, command: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> Process:
-        """Run a command on a node, and stop a command that already runs there. Does not wait until the program is
-        ready.
-        """
+        """Run a command on a node, in place of a running one. Does not wait until it is ready."""
         self.stop(node)
         self._connections.open(node, namespace)
         self._running[node] = process.start(
@@ -157,7 +150,7 @@ class NodeProcesses:
         return self._running[node]
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
-        """Wait until `missing` returns "", which means that no condition is missing. `within` is in unscaled seconds.
+        """Wait until `missing` returns "", for up to `within` unscaled seconds.
 
         Stops a program that exits or is not ready in time, and raises `StartError` with the first error in its log.
         """

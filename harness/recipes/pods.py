@@ -47,10 +47,7 @@ Show = Callable[[str, Namespace, str], Path]
 
 @dataclass(frozen=True, slots=True)
 class PodCommands:
-    """The commands of a recipe. Without `detach`, the interface is deleted together with the pod's netns.
-
-    Each command must end within `seconds`. A data plane that compiles programs for its first pod needs more of them.
-    """
+    """The commands of a recipe. Without `detach`, the interface is deleted together with the pod's netns."""
 
     attach: Command
     detach: Command = ()
@@ -61,7 +58,6 @@ class PodInterfaces:
     """Attaches and detaches pods with commands. A pod is attached when it replies to its node."""
 
     def __init__(self, commands: PodCommands, run: Run, namespace_of: Callable[[str], Namespace], show: Show) -> None:
-        """`namespace_of` returns the netns of a node."""
         self._commands, self._run_there, self._namespace_of, self._show = commands, run, namespace_of, show
         self._attached: dict[Host, Port] = {}
 
@@ -86,7 +82,6 @@ class PodInterfaces:
         self._path(port).unlink()  # otherwise the room keeps the netns
 
     def close(self) -> None:
-        """Try to detach all pods. Idempotent."""
         for pod in list(self._attached):
             with contextlib.suppress(HarnessError):
                 self.detach(pod)

@@ -1,7 +1,6 @@
 """Run the programs of a recipe, in one or several network namespaces, with their files, checks and logs.
 
-Only the checks show when the programs have processed all writes. All checks must succeed continuously for some time,
-because the latest writes may not have arrived before the first check.
+Only the checks show when all writes are processed: they must succeed for some time, because writes may arrive late.
 """
 
 import contextlib
@@ -70,9 +69,7 @@ class _Part:
         return ""
 
     def evidence(self, where: str, folder: Path) -> dict[str, str]:
-        """Return the program's log and files, as texts by file name. The result is empty if the program has not run in
-        this place.
-        """
+        """Return the program's log and files by file name, or nothing if it has not run in this place."""
         files = [name for name, _ in self.program.files] if where in self._places else []
         texts = {f"{self.program.name}-{where}-{name}": (folder / name).read_text("utf-8") for name in files}
         return texts | self.processes.evidence(where)
@@ -106,7 +103,6 @@ class Programs:
         apply(self.api, self._recipe.objects, self._recipe.name)
 
     def start_of_cluster(self, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
-        """Start the cluster programs. See `start`."""
         self._start(CLUSTER, self._of_cluster, namespace, {**values, **self._values(CLUSTER, namespace, families)})
 
     def start(self, where: str, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
@@ -159,10 +155,7 @@ class Programs:
         return [each for part in self._all for each in part.processes.remarks]
 
     def synced(self) -> bool:
-        """Return whether all checks succeed in all places for `quiet_seconds`. This takes up to one second longer.
-
-        Raises `EndedError` if a program has exited unexpectedly.
-        """
+        """Return whether all checks succeed in all places for `quiet_seconds`. Raises `EndedError`."""
         deadline = time.monotonic() + BARRIER_SECONDS + self._recipe.quiet_seconds
         since = time.monotonic()
         while True:

@@ -1,7 +1,4 @@
-"""Check whether a program is ready and whether it has processed all changes.
-
-Each check returns the missing condition as a text, or "". Checks are values without state. Only `missing` has effects.
-"""
+"""Check whether a program is ready and has processed all changes. Each check returns the missing condition, or ""."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,6 @@
 """Read and validate a recipe: a YAML file that describes how to run a proxy, DNS server or controller.
 
-Every error names the file and the key. Commands, environment variables and files may contain placeholders in braces,
-which are filled in for each node, or for the pod of the DNS server. The recipe is validated before any program starts.
+Every error names the file and the key. Placeholders in braces are filled in for each node, or for the DNS server's pod.
 """
 
 import os
@@ -153,10 +152,9 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A proxy, DNS server or controller: one or more programs that start in order.
+    """A proxy, DNS server or controller: programs that start in order, after the cluster's `objects` and programs.
 
-    Before the programs start, the `objects` are applied and the `cluster_programs` are started, once per cluster. On a
-    kind cluster the `installation` replaces the objects and all programs. A recipe may have only an `installation`.
+    On a kind cluster the `installation` replaces all of these. A recipe may have only an `installation`.
     """
 
     name: Name

@@ -39,10 +39,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class OneKey:
-    """A mapping with exactly one of these keys. The dataclass of each key describes its value.
-
-    If the dataclass has only one field, the value is that field's value.
-    """
+    """A mapping with exactly one of these keys. A dataclass with one field stands for that field's value."""
 
     kinds: Mapping[str, type]
 
@@ -111,10 +108,7 @@ _WORDS: Mapping[Any, str] = {str: "one text", int: "a whole number", float: "a n
 
 
 def read(value: Any, kind: Any, where: str, allowed: Mapping[str, str] | None = None) -> Any:
-    """Convert the YAML value at key `where` to a type. `allowed` lists the placeholders that templates may use.
-
-    A number is accepted as a text of its digits. Raises `UsageError`.
-    """
+    """Convert the YAML value at key `where`. `allowed` are the placeholders of templates. Raises `UsageError`."""
     allowed = allowed or {}
     marks = getattr(kind, "__metadata__", ())
     base = kind.__origin__ if marks else kind

@@ -88,9 +88,7 @@ def _result(result: Result, case: CaseResult, settings: Settings, cause: str) ->
 
 
 def _parameters(case: CaseResult, settings: Settings) -> dict[str, str]:
-    """Return the parameters that distinguish the results of one requirement, even if several runs share an Allure
-    report.
-    """
+    """Return what distinguishes the results of one requirement, if several runs share an Allure report."""
     own = {"case": case.parameters} if case.parameters else {}
     return {
         **own,

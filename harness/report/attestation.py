@@ -1,8 +1,6 @@
 """The attestation of a report by GitHub: proof that a workflow of a repository made `report.yaml`.
 
-The report lists the digests of all other files, so the attestation covers the whole folder. `gh attestation verify`
-checks it, and needs a network unless the machine has its trusted root. Without gh, the attestation is not checked, and
-the result states why.
+The report lists the digests of all other files. `gh attestation verify` checks it. Without gh, it is not checked.
 """
 
 import re
@@ -26,10 +24,7 @@ def repository_of(report: Mapping[str, Any]) -> str:
 
 
 def check(folder: Path, repository: str) -> tuple[bool | None, str]:
-    """Return whether a workflow of the repository attested the report, or None if this is unknown, and a sentence.
-
-    The sentence is empty for a folder without attestation.
-    """
+    """Return whether a workflow of the repository attested the report (None if unknown), and a sentence or ""."""
     if not (folder / FILE).is_file():
         return None, ""
     if not repository:

@@ -1,7 +1,6 @@
 """Format requirements, or mutants with the requirements that kill them, as JSON or as a table.
 
-Without a terminal, a table has one unwrapped line per row, so that grep finds names. On a terminal, each name is on a
-separate line.
+Without a terminal, a table has one unwrapped line per row, so that grep finds names.
 """
 
 import fnmatch
@@ -47,10 +46,9 @@ def as_text(requirements: Sequence[Requirement], *, width: int) -> str:
 def mutants(
     requirements: Sequence[Requirement], patterns: Sequence[str], *, only_killed: bool, form: str, width: int
 ) -> str:
-    """Return all mutants and benign variants, or those that match a pattern, as JSON or as a table.
+    """Return the mutants and benign variants that match, as JSON or as a table. Raises `UsageError`.
 
-    `only_killed` omits mutants that no requirement kills. Raises `UsageError` for a pattern without a match, and
-    `NothingSelectedError` if the result is empty.
+    `only_killed` omits mutants that no requirement kills. Raises `NothingSelectedError`.
     """
     from harness.settings import mutants as known  # noqa: PLC0415  mutants import the reference
 

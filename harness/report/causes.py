@@ -31,8 +31,7 @@ _rank = list(Level).index  # MUST is first
 class Cause:
     """Requirements that fail in the same way. `mutants` are pairs of name and fault, and only a hint.
 
-    `levels` has the level of each requirement, and `level` is the highest. `rerun` is the command for the smallest of
-    the requirements. `fails_with` are drawn values that all of them need.
+    `rerun` is the command for the smallest of the requirements. `fails_with` are drawn values that all of them need.
     """
 
     headline: str
@@ -237,10 +236,7 @@ def _headline(candidate: _Candidate, drawn: Draw) -> str:
 def with_mutants(
     causes: Sequence[Cause], results: Sequence[Result], faults: Mapping[str, tuple[str, str]]
 ) -> list[Cause]:
-    """Add to each cause the mutants that show the same failures, if there are any.
-
-    `faults` maps the name of a mutant to its sentence and its symptom, a pattern for the first line of a failure.
-    """
+    """Add to each cause the mutants that show the same failures. `faults` has their sentences and symptoms."""
     killers: dict[str, list[Result]] = {}
     for each in results:
         for name in each.requirement.kills if each.verdict in (Verdict.PASSED, Verdict.FAILED) else ():

@@ -1,7 +1,6 @@
 """Find verdicts that changed between two nightly runs, and write an issue for each requirement.
 
-The functions are pure. Their input is the loaded `report.yaml` of each run, by place (the name of the run). A new
-requirement is a change only if it is not met. Requirements that a quick run omits are not changes.
+A new requirement is a change only if it is not met. Requirements that a quick run omits are not changes.
 """
 
 import textwrap
@@ -97,9 +96,7 @@ def _ids(report: Report) -> set[str]:
 def as_markdown(
     found: Sequence[VerdictChange], news: Sequence[str] = (), refused: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """Return Markdown with a table of all changes, the ids of new requirements, and each refused report with its
-    reason.
-    """
+    """Return Markdown with all changes, new requirements, and refused reports with their reasons."""
     blocks = [_table(found) if found else "No verdict changed."]
     if news:
         more = f" and {len(news) - MOST_ROWS} more" if len(news) > MOST_ROWS else ""

@@ -1,7 +1,4 @@
-"""Compare several conformance reports in a table of features and a table of verdicts that differ.
-
-The functions are pure and convert loaded `report.yaml` files to a Markdown page.
-"""
+"""Compare several conformance reports in a table of features and a table of verdicts that differ."""
 
 import re
 from collections import Counter

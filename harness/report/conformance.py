@@ -113,10 +113,7 @@ def check(report: Any) -> None:
 
 
 def read_report(place: str) -> dict[str, Any]:
-    """Read a report file, or the report in a run's folder. Check its schema, times, ids and paths.
-
-    Raises `UsageError` with the file and the key.
-    """
+    """Read a report file, or the report in a run's folder. Raises `UsageError` with the file and the key."""
     path = Path(place) / "report.yaml" if Path(place).is_dir() else Path(place)
     report = strict_yaml.read(path, what="report", most=MOST_BYTES)
     try:
@@ -154,10 +151,7 @@ def with_levels(catalogue: Sequence[Requirement], report: Mapping[str, Any]) -> 
 
 
 def read_reports(place: str) -> dict[str, dict[str, Any]]:
-    """Return the reports in a folder of runs, by name of the run. The name is "" for a single run or file.
-
-    Raises `UsageError` if there is no report, or for the first invalid report.
-    """
+    """Return the reports in a folder of runs, by name of the run ("" for a single one). Raises `UsageError`."""
     if not Path(place).is_dir() or (Path(place) / "report.yaml").exists():
         return {"": read_report(place)}
     found = {path.parent.name: read_report(str(path)) for path in sorted(Path(place).glob("*/report.yaml"))}
@@ -173,10 +167,7 @@ def schema() -> dict[str, Any]:
 
 
 def profiles(results: Sequence[Result], features: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the profiles that have selected requirements, by name, each with its levels.
-
-    `features` is the report's list of features.
-    """
+    """Return the profiles that have selected requirements, by name. `features` is the report's list."""
     declared = {each["name"] for each in features if each["declared"]}
     found = []
     for profile in sorted(Profile, key=lambda each: each.upper()):

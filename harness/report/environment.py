@@ -30,10 +30,7 @@ def suite_version() -> str:
 
 @functools.cache
 def suite_revision() -> str:
-    """Return the git commit of the suite, plus "-dirty" if the checkout has changes, or "" without a checkout.
-
-    Raises `OSError` and `subprocess.SubprocessError`.
-    """
+    """Return the suite's git commit with "-dirty" if it has changes, or "". Raises `OSError`, `SubprocessError`."""
     git = shutil.which("git")
     if git is None or not (_ROOT / ".git").exists():
         return ""
@@ -53,10 +50,7 @@ def suite_revision() -> str:
 
 
 def suite_of(place: Path, requirements: Iterable[Requirement], revision: str) -> dict[str, str]:
-    """Return the suite block: name, version, and the digest of the catalogue.
-
-    The published suite has a revision. For a custom suite, the version of trafficdist takes its place.
-    """
+    """Return the suite block. The published suite has a revision, and a custom suite the version of trafficdist."""
     if place != place_of():
         more = {"harness": suite_version()}
     elif revision:

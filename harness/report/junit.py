@@ -1,12 +1,8 @@
 """Write the JUnit XML of a run as a single file, in pytest's newest schema (xunit2).
 
-The class name is the document and the name is the slug. Together they form the requirement's id. Requirements that
-options excluded are omitted, as in the report.
-
 JUnit has no warnings. A SHOULD or MAY that is not met is `skipped`, like an expected failure in pytest, so CI systems
-show the test neither as passed nor as failed. The type of the element names the outcome, and so do two properties and
-the first line of `system-out`, because many viewers show nothing else of a skipped test. For CI systems that read only
-this file, --junit-warnings=failure makes a SHOULD that is not met a `failure`.
+show the test neither as passed nor as failed. Many viewers show nothing else of a skipped test, so two properties and
+the first line of `system-out` name the outcome too.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Write the summary of a run as Markdown for a pull request. Failures come first, each with a map of its connections.
-
-The summary fits into a GitHub comment, which is limited to 65,536 characters.
-"""
+"""Write the summary of a run as Markdown for a pull request, failures first. It fits into a GitHub comment."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """The form in which `trafficdist shelf add` publishes a report: small enough to store many reports in a repository.
 
-A published report omits the observations of passed tests, because the history also records them. One file,
-evidence.txt, has excerpts of the evidence for each test that did not pass, with a heading for each original file.
+It omits the observations of passed tests, which the history also has. evidence.txt has excerpts of the evidence for
+each other test, with a heading for each original file.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Derive the verdicts of a run again from its history, without a cluster or network, for `trafficdist judge`.
-
-`trafficdist verify` and the page of a run also use this module.
-"""
+"""Derive the verdicts of a run again from its history, for `trafficdist judge`, `verify` and the page of a run."""
 
 import json
 from collections import Counter

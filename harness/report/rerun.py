@@ -1,7 +1,4 @@
-"""The command at the end of a failure message, which runs one requirement again with the same settings.
-
-The command has all options of the run that can change the verdict.
-"""
+"""The command at the end of a failure message, which runs one requirement again with all options that matter."""
 
 import shlex
 from collections.abc import Mapping, Sequence

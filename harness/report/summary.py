@@ -1,8 +1,4 @@
-"""Format the header and the summary of a run: counts, failures with reasons, skipped requirements, and the report's
-path.
-
-The functions return lines of text with styles.
-"""
+"""Format the header and the summary of a run as lines with styles."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -54,10 +50,7 @@ class Line:
 def header(
     settings: Settings, *, version: str, reasons: Sequence[str], folder: str, workers: str = "none", quick: str = ""
 ) -> list[Line]:
-    """Return the settings of a run as lines.
-
-    `reasons` explain why the run cannot be certified. `quick` describes the selection of a quick run.
-    """
+    """Return the settings of a run. `reasons` explain why the run cannot be certified."""
     nodes = " ".join(node.name for node in settings.topology.nodes)
     features = "all" if settings.claims_everything else ", ".join(["core", *settings.supported_features])
     if settings.exempt_features:
@@ -100,10 +93,9 @@ def summary(
     missing: Sequence[str] = (),
     found: Sequence[Cause] | None = None,
 ) -> list[Line]:
-    """Return the summary. `reasons` explain why the run cannot be certified. `distrust` lists faults of the suite
-    itself, and `missing` what the report lacks. `found` are the causes, if they are known.
+    """Return the summary. `reasons` explain why the run cannot be certified. `report` is its path, or "".
 
-    `report` is the path of the report, or "" if it could not be written.
+    `distrust` lists faults of the suite itself, and `missing` what the report lacks.
     """
     chosen = [result for result in results if not result.left_out]
     found = causes.of(chosen) if found is None else found

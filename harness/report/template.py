@@ -1,7 +1,4 @@
-"""The template engine of HTML pages, and their common style.
-
-The engine escapes all texts and shows control characters in visible form.
-"""
+"""The template engine of HTML pages, which escapes texts and shows control characters, and their common style."""
 
 from importlib import resources
 from typing import Any
@@ -32,5 +29,4 @@ def style(*more: str) -> Markup:
 
 
 def _shown(value: Any) -> Any:
-    """Return the text of a value without control characters."""
     return for_terminal(value) if type(value) is str else value

@@ -25,10 +25,9 @@ from harness.run.run import Run
 
 @gc_paused()
 def write_reports(run: Run, results: Sequence[Result], judged: Judged, recorded: Recorded) -> tuple[Path, list[Cause]]:
-    """Write the history, JUnit XML, Allure results, page and report. Return the report's path, and the causes.
+    """Write all reports. `judged` derives from `recorded`. Return the report's path, and the causes.
 
-    `recorded` holds the records of the run's processes, and `judged` the results derived from them. Raises
-    `DistrustError` for the first file that cannot be written.
+    Raises `DistrustError` for the first file that cannot be written.
     """
     duration = time.monotonic() - run.started_at
     about = private_values(conformance.describe(run, results, duration))

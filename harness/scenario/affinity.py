@@ -1,8 +1,4 @@
-"""Expectations about session affinity.
-
-At first, a client may reach any of the allowed endpoints. After that, it must always reach the same endpoint. A
-scenario sends one probe from each client, and expects all further answers from the same pod.
-"""
+"""Expectations about session affinity: after a first answer, a client must always reach the same endpoint."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -28,10 +24,7 @@ SPREAD = 24  # number of clients; they all miss the same one of two endpoints on
 def expect_affinity(
     cluster: Cluster, service: Service, allowed: Mapping[ClientRef, AbstractSet[Pod]], **address: Any
 ) -> dict[ClientRef, Pod]:
-    """Expect each client to get answers from only one of its allowed pods. Returns the pod of each client.
-
-    `address` holds arguments of `expect_traffic`. Raises `AssertionError` with the grid.
-    """
+    """Expect each client to get answers from only one of its allowed pods. Return the pod of each client."""
     cluster.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
     expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
@@ -56,10 +49,7 @@ def _first(
 def answering_pods(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], **address: Any
 ) -> dict[ClientRef, str]:
-    """Send one probe from each client. Returns the name of the pod that answered, or the outcome without an answer.
-
-    Raises `InconclusiveError` if an outcome is unknown.
-    """
+    """Return the pod that answers each client's probe, or the outcome. Raises `InconclusiveError` if it is unknown."""
     seen = _ask(cluster, service, clients, **address)
     for who, each in zip(clients, seen, strict=True):
         if isinstance(each, Unknown):
@@ -100,9 +90,9 @@ def expect_affinity_expires(
     seconds: float,
     **address: Any,
 ) -> None:
-    """Expect all these pods to answer clients that pause for longer than the affinity time-out of `seconds`.
+    """Expect all these pods to answer clients that pause for longer than the time-out of `seconds`.
 
-    Each probe renews the affinity, so each pause must be longer than the previous pause. Raises `AssertionError`.
+    Each probe renews the affinity, so each pause must be longer than the previous pause.
     """
     seen: dict[ClientRef, str] = {}
     for away in AWAY:

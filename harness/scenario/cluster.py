@@ -58,8 +58,6 @@ _FEW_PORTS = 8  # every cluster can run a server with this number of ports, each
 
 
 class Cluster(ComponentOperations, Observations):
-    """The cluster of one scenario."""
-
     def __init__(
         self,
         backend: Backend,
@@ -109,10 +107,7 @@ class Cluster(ComponentOperations, Observations):
         self._bystanders = Bystanders(self.backend, namespace, draw)
 
     def close(self) -> None:
-        """Restore components (see `ComponentReleases.end`), then delete all objects of the scenario.
-
-        Components that have ended do not interrupt the clean-up. The next scenario reports them.
-        """
+        """Restore components, then delete all objects. The next scenario reports components that have ended."""
         self._forget_connections()  # otherwise proxies search all entries, and so does the kernel for each pod
         self.backend.releases.end()
         with contextlib.suppress(EndedError):
@@ -440,10 +435,7 @@ class Cluster(ComponentOperations, Observations):
     # Time
 
     def settle(self) -> float:
-        """Wait until all components have processed all writes. Returns the result of `Backend.settle`.
-
-        Raises `InconclusiveError` if the components do not settle.
-        """
+        """Wait until all components have processed all writes (see `Backend.settle`). Raises `InconclusiveError`."""
         begin = time.monotonic()
         busy = self.backend.settle()
         self.took(SETTLED, time.monotonic() - begin)
@@ -492,10 +484,7 @@ class Cluster(ComponentOperations, Observations):
 def virtual_addresses(
     backend: ScenarioBackend, kinds: Collection[AddressKind], number: int, *, drawn: bool = False
 ) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
-    """Return addresses of these kinds for all nodes. The addresses repeat after 254 values of `number`.
-
-    They are needs of the scenario unless they are drawn.
-    """
+    """Return addresses of these kinds for all nodes. They repeat after 254 numbers."""
     last, nodes = (number - 1) % VIRTUAL_ADDRESSES + 1, [node.name for node in backend.booted.topology.nodes]
     found: dict[tuple[AddressKind, str], Mapping[str, str]] = {}
     for kind in kinds:

@@ -23,7 +23,6 @@ class ComponentOperations:
 
     @property
     def api(self) -> Api:
-        """The client of the cluster's API."""
         return self.backend.api
 
     @property
@@ -69,7 +68,7 @@ class ComponentOperations:
         self.backend.releases.start(component, wanted, nodes)
 
     def start_if_ended(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Wait until components have settled. Restart a component that has exited, as a kubelet would.
+        """Wait until components have settled, and restart one that has exited, as a kubelet would.
 
         Raises `EndedError` if a component still runs but has stopped processing changes.
         """

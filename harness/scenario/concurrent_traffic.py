@@ -1,7 +1,4 @@
-"""Expectations about the traffic of many addresses at once. They share one wait, but are judged separately.
-
-A scenario can check hundreds of paths in the time of a single check. A failure names each `Question` that failed.
-"""
+"""Expectations about the traffic of many addresses at once, which share one wait, but are judged separately."""
 
 import contextlib
 from collections import Counter

@@ -111,15 +111,11 @@ def patience(cluster: Cluster) -> float:
 
 
 def limit(cluster: Cluster) -> str:
-    """Return the time limit for a change in words."""
     return f"{'the declared ' if cluster.converges_within else ''}{patience(cluster):g} s"
 
 
 def delayed(begin: float, until: float, within: float) -> str:
-    """Return why a change is not proven to have taken longer than its limit, or "" if it has, or if it was in time.
-
-    The change took from `begin` to `until` (monotonic seconds). `within` is in seconds before the time scale.
-    """
+    """Return why a change is not proven to have taken longer than `within`, or "". Times are in seconds."""
     seconds, most, lost = until - begin, within * eventually.time_scale(), RUN_DELAY.lost(begin, until)
     if seconds <= most or seconds - lost > most:
         return ""

@@ -128,7 +128,7 @@ def _is_malformed(error: Exception) -> bool:
 def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Message:
     """Return the answer to a query. Ask again if it is malformed, or if the programs could not run meanwhile.
 
-    Raises `dns.exception.Timeout` if there is no answer although they could, or else `StarvedError`.
+    Raises `dns.exception.Timeout` or `StarvedError`.
     """
     begin = time.monotonic()
     again = False
@@ -220,8 +220,7 @@ def _expect_eventually(
 ) -> None:
     """Wait until `look` returns `expected` and the answers. The first time to live extends the time limit.
 
-    A malformed first answer is judged immediately, because servers do not have to process changes to avoid it.
-    Raises `AssertionError` with the last value, or `InconclusiveError` if the last value may be a cached answer.
+    A malformed first answer is judged immediately. Raises `InconclusiveError` if the last value may be a cached answer.
     """
     cluster.settle()
     seen, first = look()
@@ -321,10 +320,7 @@ def locator_of(cluster: Cluster, pod: str) -> Object | None:
 
 
 def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
-    """Expect exactly these PodLocators in the scenario's namespace, by name and with these field values.
-
-    The field `ips` is compared as a sorted list of addresses. Raises `AssertionError`.
-    """
+    """Expect exactly these PodLocators in the scenario's namespace, by name. `ips` is a sorted list of addresses."""
     cluster.backend.part(ServesDns).dns()
     fields = sorted({field for each in expected.values() for field in each})
 
@@ -345,5 +341,4 @@ def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
 
 
 def addresses_of(pods: Sequence[Pod]) -> list[str]:
-    """Return the sorted addresses of all these pods."""
     return sorted(address for pod in pods for address in pod.addresses.values())

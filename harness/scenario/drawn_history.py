@@ -1,7 +1,7 @@
 """The drawn history of a scenario: what happens to its Service, to nodes and to components around its first objects.
 
-The right answers do not depend on these events. Each event ends, and components settle, before the scenario continues.
-A cluster that lacks an ability has no such event, so the events are not among the needs of a requirement.
+The right answers do not depend on these events, which end before the scenario continues. A cluster that lacks an
+ability has no such event.
 """
 
 import contextlib
@@ -95,10 +95,7 @@ class DrawnHistory:
 
     @contextlib.contextmanager
     def change(self, component: Component, *, observed: bool = False) -> Iterator[None]:
-        """Let the drawn events of components happen around this block, which changes objects for a component.
-
-        `observed` is true if the scenario has already observed something.
-        """
+        """Let the drawn events happen around this block. `observed` is true if the scenario has observed something."""
         first, self._has_objects = not self._has_objects, True
         again = observed and not self._disconnected_again
         disconnects = self.backend.find(Disconnects)
@@ -159,10 +156,7 @@ class DrawnHistory:
         return zones
 
     def _make_bare(self) -> Object:
-        """Restart the proxy of the last node while the Node lacks addresses and podCIDR. Return the complete Node.
-
-        In most scenarios, the last node has clients and no endpoints.
-        """
+        """Restart the last node's proxy while the Node lacks addresses and podCIDR. Return the complete Node."""
         name = self.backend.booted.topology.nodes[-1].name
         self.backend.begin_to_write("nodes")
         self.history.change("create node without addresses", node=name)

@@ -1,7 +1,4 @@
-"""The drawn form of a scenario's pods and of the Services that select them: labels, named ports and network.
-
-The right slices and answers do not depend on it.
-"""
+"""The drawn form of a scenario's pods and of the Services that select them. The right answers do not depend on it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,7 +36,6 @@ class DrawnPods:
     _hosts: set[str] = field(default_factory=set)  # nodes with a pod in the host network
 
     def __post_init__(self) -> None:
-        """Create the labels in the same form."""
         self.labels = DrawnLabels(self.draw)
 
     def service(self, obj: Object) -> Object:

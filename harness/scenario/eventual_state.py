@@ -1,7 +1,4 @@
-"""Expectations about metrics, health checks, conditions, Events and API reads. Scenarios wait for the expected value.
-
-The compared values are JSON. They contain only what the requirement states, so that a failure message fits on one line.
-"""
+"""Expectations about metrics, health checks, conditions, Events and API reads. Compared values are JSON, and short."""
 
 import contextlib
 import json
@@ -40,9 +37,9 @@ def expect_eventually(
     unless: Callable[[], str] = str,
     stays: bool = False,
 ) -> None:
-    """Wait until `look` returns `expected`. With `stays`, also check that the value is stable. Raises `AssertionError`.
+    """Wait until `look` returns `expected`. With `stays`, also check that the value is stable.
 
-    Raises `InconclusiveError` instead if `unless` returns a reason why the last value proves nothing.
+    Raises `InconclusiveError` if `unless` returns a reason why the last value proves nothing.
     """
     cluster.settle()
     wait = wait_for_stable_value if stays else partial(wait_for_value, every=0.02)

@@ -255,10 +255,7 @@ def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_fl
 def probe_all(
     cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT
 ) -> dict[Path, list[Observation]]:
-    """Send these numbers of probes along each path, and return the outcomes.
-
-    Probes that expect no answer are all sent concurrently, because each of them waits for its time limit.
-    """
+    """Send these numbers of probes along each path. Those that expect no answer are all sent concurrently."""
     seen: dict[Path, list[Observation]] = {path: [] for path in counts}
     for silent in (False, True):
         chosen = {path: count for path, count in counts.items() if count and path.silent is silent}

@@ -25,10 +25,7 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 
 class Nodes:
     def __init__(self, backend: ScenarioBackend, history: History, drawn: DrawnLabels) -> None:
-        """`drawn` is the form of labels that are not Kubernetes' own.
-
-        Methods raise `UnavailableError` if the cluster lacks an ability.
-        """
+        """`drawn` is the form of labels that are not Kubernetes' own. Methods raise `UnavailableError`."""
         self._backend = backend
         self._need = backend.need
         self._history = history
@@ -88,10 +85,7 @@ class Nodes:
         self._backend.settle()
 
     def create_anew(self, name: str, *, zone: str) -> None:
-        """Delete the Node object of a running node and recreate it in a zone, as a restarted kubelet would.
-
-        This method does not wait, because a proxy may exit when its Node is deleted (`Cluster.start_if_ended`).
-        """
+        """Recreate the Node of a running node in a zone, as a restarted kubelet would. Does not wait."""
         self._unregister(name)
         self._register(name, zone)
 
@@ -167,10 +161,7 @@ class Nodes:
         self._backend.part(NodeControl).change_node(name, NodeChange(unschedulable=True))
 
     def stop(self, name: str) -> None:
-        """Switch a node off, as a power failure would. Wait until the control plane has noticed.
-
-        Until then, the node's endpoints remain in slices and do not answer. Afterwards, its pods are not ready.
-        """
+        """Switch a node off, as a power failure would. Wait until its pods are not ready in the API."""
         self._need(Ability.STOP_NODES)
         if name in self._stopped:
             raise UsageError(f"node {name} is off already")
@@ -179,10 +170,7 @@ class Nodes:
         self._backend.part(NodePower, nodes=[name]).stop_node(name)
 
     def start(self, name: str) -> None:
-        """Switch a node on again, and wait until its pods are ready. The pods' addresses may change.
-
-        Raises `UsageError` for a node that is not switched off.
-        """
+        """Switch a node on again, and wait until its pods are ready. Their addresses may change."""
         if name not in self._stopped:
             raise UsageError(f"node {name} is not off")
         self._begin("start node", node=name)
@@ -195,10 +183,7 @@ class Nodes:
         self._history.change(what, **facts)
 
     def restore(self) -> None:
-        """Restore the nodes to their state before the scenario, and wait until components have seen the changes.
-
-        Without the wait, components might process the changes during the next scenario. Raises `InconclusiveError`.
-        """
+        """Restore the nodes, and wait until components have seen the changes. Raises `InconclusiveError`."""
         changed = bool(self._stopped or self._before or self._made)
         for name in sorted(self._unregistered):
             self.register(name)
@@ -224,11 +209,7 @@ class Nodes:
         return self._before[name]
 
     def _report_again(self, name: str, before: Mapping[str, Any]) -> None:
-        """Restore the reported status of a node. The node is briefly reported as not ready (see `resize`).
-
-        Otherwise, a controller would not notice the restored CPU, and the next scenario would see this scenario's
-        values.
-        """
+        """Restore a reported status. The node is briefly not ready, so that controllers notice (see `resize`)."""
         self._report(name, {**before, **_status(None, False)})
         self._report(name, before)
 

@@ -32,7 +32,6 @@ class Path:
 
     @property
     def speaks(self) -> bool:
-        """True if the client should get an answer."""
         return not isinstance(self.expected, TimedOut | Refused | NoAnswer)
 
     @property

@@ -35,15 +35,11 @@ class PublishedSlices:
     _number: int = 0  # of slices since the last `forget`
 
     def forget(self) -> None:
-        """Begin anew, after all slices have been deleted."""
         self._known.clear()
         self._number = 0
 
     def write(self, service: Service, wanted: Object) -> None:
-        """Create or replace the slices that represent one slice of the scenario, and delete outdated ones.
-
-        Like a controller, this method does not write a slice that has not changed.
-        """
+        """Create or replace the slices that represent one slice of the scenario. Like a controller, skip equal ones."""
         name = wanted["metadata"]["name"]
         known = self._known.get(name) or _Published(service, self._draw_of_new(service), wanted, {})
         owner = self.surroundings.owner_of_slices(known.draw)

@@ -1,8 +1,4 @@
-"""The record of one scenario, with all its observations and measurements.
-
-Expectations append to the record. The report uses its numbers, `recheck` its last observations, and `evidence` its
-failed windows.
-"""
+"""The record of one scenario, with all its observations and measurements. Expectations append to the record."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,7 +46,6 @@ class Record:
     windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)
     """The measuring windows with their titles and paths. The report shows the final counts."""
     measured: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    """Numbers for the report."""
     slowest: float = 0.0
     """The longest time that a change took to become visible, in seconds."""
 
@@ -96,10 +91,7 @@ class Observations:
         self.record.slowest = max(self.record.slowest, seconds)
 
     def window(self, title: str, paths: Sequence[Path], rates: Rates = DEFAULT_RATES) -> Window:
-        """Open a measuring window for these paths, which all lead to one address of a Service.
-
-        From now on, every observation counts and is written to the history.
-        """
+        """Open a measuring window for paths to one address of a Service. Every observation from now on counts."""
         expectation = {path.label: path.expected for path in paths}
         window = self.history.window(self.record.test, expectation, rates, of=paths[0].of if paths else ("", ""))
         self.record.windows.append((title, window, paths))
@@ -112,10 +104,7 @@ class Observations:
     def expect_equal(
         self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
     ) -> None:
-        """Compare two JSON values, and record both. `unknown` is the reason if nothing could be observed.
-
-        Raises `AssertionError`, or `InconclusiveError` if `unknown` is not empty.
-        """
+        """Compare two JSON values, and record both. `unknown` is the reason if nothing could be observed."""
         judgement = self.history.compare(self.record.test, what, expected=expected, observed=observed, unknown=unknown)
         self._raise_unless_passed(judgement, what, observed, explanation)
 
@@ -129,10 +118,7 @@ class Observations:
         explanation: str = "",
         unknown: str = "",
     ) -> None:
-        """Expect a number, or each number of a mapping, to lie between two bounds. `None` means no upper bound.
-
-        Raises `AssertionError`, or `InconclusiveError` if `unknown` is not empty.
-        """
+        """Expect a number, or each number of a mapping, to lie between two bounds. `None` means no upper bound."""
         judgement = self.history.compare(
             self.record.test, what, expected=[fewest, most], observed=observed, relation="within", unknown=unknown
         )

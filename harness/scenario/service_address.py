@@ -96,7 +96,6 @@ class ServiceAddress:
 
 
 def label(who: ClientRef) -> str:
-    """Return the name of a client in windows."""
     return f"pod {who.name}" if isinstance(who, Pod) else str(who)
 
 

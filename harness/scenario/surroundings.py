@@ -1,7 +1,7 @@
 """The drawn surroundings of a scenario: Services of the same name elsewhere or earlier, and other Services and pods.
 
-Surroundings are written through the same API as the scenario's own objects. They never change the right answers. Other
-Services stay for the following scenarios, because writing hundreds of objects takes longer than most scenarios.
+They never change the right answers. Other Services stay for the following scenarios, because writing hundreds of
+objects takes longer than most scenarios.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,6 @@ NUMBERS = {"many": 30, "crowd": 300}
 """The number of other Services by drawn value. The first 30 have endpoints."""
 
 CHANGES = 200
-"""The number of changes of a slice in a busy history."""
 
 MOST_TWINS = 40
 """The number of objects in the twin namespace at which the next scenario begins with an empty one."""
@@ -198,10 +197,7 @@ def _decoy_service(name: str, ports: Sequence[Port], families: Sequence[str]) ->
 
 
 class Bystanders:
-    """What a controller sees beside the objects of a scenario: nodes that do not count, and other pods and slices.
-
-    None of them changes the right slices. Their names begin with `PREFIX`, and expectations do not see them.
-    """
+    """What a controller sees beside a scenario: nodes that do not count, and other pods and slices (`PREFIX`)."""
 
     def __init__(self, backend: ScenarioBackend, namespace: str, draw: Draw) -> None:
         self._backend = backend

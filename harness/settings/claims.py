@@ -1,7 +1,6 @@
 """The default claims of an implementation: features, source (KEP or released), profile and mode.
 
-The module has the feature gate history of the reference and of kube-proxy. A run of an old version therefore judges
-only the features of that version. An explicit option always takes precedence.
+A run of an old version judges only the features of that version. An explicit option always takes precedence.
 """
 
 from collections.abc import Mapping
@@ -51,14 +50,12 @@ class ChosenProxy:
 
 
 def check_dns(text: str) -> str:
-    """Validate a value of --dns. Raises `UsageError`."""
     if text != REFERENCE and not text.endswith(RECIPE_FILES):
         raise UsageError(f"unknown DNS server {text!r}; allowed: {REFERENCE}, or a file whose name ends in .yaml")
     return text
 
 
 def parse_proxy(text: str) -> ChosenProxy:
-    """Parse a value of --proxy. Raises `UsageError`."""
     if text.endswith(RECIPE_FILES):
         return ChosenProxy(RECIPE, file=text)
     kind, sign, version = text.partition(":")
@@ -71,10 +68,7 @@ def parse_proxy(text: str) -> ChosenProxy:
 
 
 def proxy_claims(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the default claims for the proxy, by option key.
-
-    Raises `UsageError` for options that exclude each other. If a binary is missing, the newest version is assumed.
-    """
+    """Return the default claims for the proxy. Raises `UsageError` for options that exclude each other."""
     proxy: ChosenProxy = values["proxy"]
     kind, gates = proxy.kind, parse_gates(values["feature_gates"])
     if kind != REFERENCE and values["mutant"]:

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 def of_settings(settings: Settings, *, whole: bool = False) -> Implementation:
-    """Return the implementation. Raises `UsageError`, and `UnavailableError` with a remedy.
-
-    If `whole` is true, a control plane of real components includes a scheduler and all controllers.
-    """
+    """Return the implementation, with all controllers if `whole`. Raises `UsageError`, `UnavailableError`."""
     if settings.mutant:
         fault = mutants()[settings.mutant]
         faulty = reference(fault)

@@ -1,8 +1,4 @@
-"""Load mutants and benign variants.
-
-Packages register mutants through entry points of group `trafficdist.mutants`, named `mutants` or `benign`. Each entry
-point is a mapping from names to mutants.
-"""
+"""Load mutants and benign variants, from entry points `mutants` and `benign` of group `trafficdist.mutants`."""
 
 import functools
 from collections.abc import Mapping
@@ -43,7 +39,6 @@ class Mutant(Parts, Protocol):
 
 
 def mutants() -> Mapping[str, Mutant]:
-    """Return all mutants and benign variants by name."""
     return {**_of_entry_point("mutants"), **benign_variants()}
 
 

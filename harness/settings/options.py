@@ -40,7 +40,6 @@ from harness.settings.settings import Settings
 ENVIRONMENT_PREFIX = "TRAFFICDIST_"
 
 LONGEST = 4096
-"""The maximum length of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +64,10 @@ class Option:
 
     @property
     def key(self) -> str:
-        """The name as a Python identifier."""
         return self.name.replace("-", "_")
 
     @property
     def environment(self) -> str:
-        """The name of the corresponding environment variable."""
         return ENVIRONMENT_PREFIX + self.key.upper()
 
     def convert(self, value: Any, place: str) -> Any:
@@ -242,7 +239,6 @@ _GROUPS: Mapping[str, tuple[Option, ...]] = {
     "Execution": _EXECUTION,
     "Output": _OUTPUT,
 }
-"""The options under each heading of `--help`."""
 
 OPTIONS: tuple[Option, ...] = tuple(replace(each, group=group) for group, some in _GROUPS.items() for each in some)
 
@@ -273,7 +269,7 @@ def resolve(
     ini: Mapping[str, Any] | None = None,
     backend: str = "",
 ) -> Settings:
-    """Combine all sources into settings. `given` and `ini` map option names to values; None and () mean "not set".
+    """Combine all sources into settings. `given` and `ini` map names to values; None and () mean "not set".
 
     `backend` is the default backend. Raises `UsageError` with the value, its source, and the allowed values.
     """
@@ -302,7 +298,6 @@ def resolve_some(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace None with ""."""
     return {key: "" if value is None else value for key, value in values.items()}
 
 

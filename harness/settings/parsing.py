@@ -13,10 +13,8 @@ from harness.model.limits import DEFAULTS, MOST
 from harness.model.release import parse_gates
 
 FEW = 8
-"""The maximum number of names in an error message."""
 
 LONG = 100
-"""The maximum length of a name in an error message."""
 
 MOST_WORKERS = 512
 """The maximum number of workers. Each worker is a process."""

@@ -93,7 +93,6 @@ class Settings:
 
     @property
     def release(self) -> Release:
-        """The release of the reference's components."""
         return Release(self.kubernetes_version, parse_gates(self.feature_gates), self.follow)
 
     @property
@@ -109,9 +108,8 @@ class Settings:
     def topology_for(self, wanted: Topology) -> Topology | None:
         """Return the topology to boot for a scenario that requires `wanted`, or None if the scenario cannot run.
 
-        Scenarios for the default topology run on any topology that has at least the same nodes in the same zones. On a
-        real cluster they also run with fewer nodes, if the table of needs permits this. A scenario for a special
-        topology gets that topology if the backend creates clusters for scenarios.
+        Scenarios for the default topology run on any topology that has at least its nodes, and on a real cluster with
+        fewer, if the table of needs permits this.
         """
         if self.backend in REAL_CLUSTERS:
             return self.topology if wanted.name in (THREE_ZONES.name, self.topology.name) else None

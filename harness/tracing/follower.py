@@ -42,10 +42,10 @@ def follow(
     ask: Callable[[Probe], Observation],
     is_same: Callable[[Observation], bool],
 ) -> Followed:
-    """Repeat a probe up to `MOST` times or for `SECONDS`, until its outcome is the same. Trace the last repetition.
+    """Repeat a probe with `ask` until its outcome is the same, and trace that repetition in the netns `node`.
 
-    `node` is the netns of the traced rules. `places` maps names to the netns in which packets are captured. `ask` sends
-    the probe. If the kernel cannot trace, the result has only the captured packets.
+    `places` maps names to the netns in which packets are captured. If the kernel cannot trace, the result has only
+    captured packets.
     """
     short = replace(probe, timeout=min(probe.timeout, SILENCE * time_scale()))
     seen: list[Observation] = []
@@ -79,10 +79,7 @@ def _tracer(watched: contextlib.ExitStack, node: Namespace, probe: Probe) -> tup
 
 @contextlib.contextmanager
 def capturing(places: Mapping[str, Namespace]) -> Iterator[Callable[[], list[Frame]]]:
-    """Capture packets on all links of these netns until the block ends. Raises `OSError`.
-
-    Yields a function that returns the IP packets captured since its last call, ordered by time.
-    """
+    """Yield a function that returns the IP packets on all links since its last call, by time. Raises `OSError`."""
     with contextlib.ExitStack() as opened:
         sockets = {}
         for where, namespace in places.items():

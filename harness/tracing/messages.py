@@ -32,8 +32,7 @@ _FAMILY_BYTES = 4  # struct nfgenmsg
 class Traced:
     """The effect of one rule on the packet, or of the end of a chain (`ends` is "return" or "policy", handle 0).
 
-    `table` is family and name, as in "ip nat". `verdict` uses nft's words, as in "goto lb-2". `packet` has the
-    addresses if the message contains them. `into` and `out` are link indexes, or 0 for no link.
+    `table` is as in "ip nat", and `verdict` in nft's words, as in "goto lb-2". `into` and `out` are link indexes, or 0.
     """
 
     table: str
@@ -48,7 +47,6 @@ class Traced:
 
 
 def traced(body: bytes) -> Traced:
-    """Parse the body of a message of type `TRACE`."""
     found = dict(attributes(body[_FAMILY_BYTES:]))
     ends = _ENDS.get(_number(found, _TYPE), "")
     verdict = _VERDICTS.get(_number(found, _POLICY), "?") if ends == "policy" else _verdict(found.get(_VERDICT, b""))

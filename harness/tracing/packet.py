@@ -12,7 +12,6 @@ _FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 _FLAGS = ((_SYN, "SYN"), (_FIN, "FIN"), (_RST, "RST"), (_ACK, "ACK"))
 
 End = tuple[str, int]
-"""An address and a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,7 @@ class Frame:
 
 
 def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list[Frame]:
-    """Return the frames of a flow, with ICMP errors about it. `first` is its first packet as sent by the client.
-
-    `last` is the same packet after the rules. Without a trace, frames with a translated source are not found.
-    """
+    """Return the frames of a flow, with ICMP errors. `last` is the packet `first` after the rules."""
     known = {each.ends for each in (first, last) if each}
     client = (first.source, first.source_port)
     return [
@@ -73,10 +69,7 @@ def about(packet: Packet, data: bytes) -> Packet | None:
 
 
 def packet_of(network: bytes, transport: bytes | None = None) -> Packet | None:
-    """Return the packet with this IP header, or None. Without `transport`, the transport header follows the IP header.
-
-    IPv6 extension headers are not supported, because probes do not send any.
-    """
+    """Return the packet with this IP header, or None. Without `transport`, the transport header follows."""
     read = {4: _ipv4, 6: _ipv6}.get(network[0] >> 4) if network else None
     if read is None or len(network) < (20 if read is _ipv4 else 40):
         return None

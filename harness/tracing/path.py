@@ -1,7 +1,7 @@
 """Show the path of one packet as a numbered list: the client, the node's rules in order, and the endpoint.
 
-The path combines the kernel's trace (`messages`) with the rules that tools print (`rules`). The list also includes
-earlier rules of a chain that looked up a missing key. Such a rule had no effect, but may be the faulty one.
+Combines the kernel's trace (`messages`) with the rules that tools print (`rules`). Earlier rules of a chain that looked
+up a missing key are listed too: such a rule may be the faulty one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +19,14 @@ MOST_FRAMES = 16
 """The maximum number of captured packets in the list."""
 
 RuleName = tuple[str, str, int]
-"""The table, chain and handle of a rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A probe that was repeated with tracing on a node: the outcomes of all repetitions, and the trace of the last one.
+    """A probe that was repeated with tracing on a node: all outcomes, and the trace of the last one.
 
-    `rules` are the node's rules in the order of their chains. `links` maps link indexes to names. `frames` are the
-    captured packets. `connection` is the node's conntrack entry. `missing` lists evidence that is not available. `to`
-    is the probe's destination.
+    `rules` are in the order of their chains, `connection` is the conntrack entry, and `missing` lists evidence that is
+    not available.
     """
 
     seen: Sequence[Observation] = ()
@@ -109,7 +107,6 @@ class _Walk:
             self._handles.setdefault((table, chain), []).append(handle)
 
     def steps(self) -> Iterator[list[str]]:
-        """Yield the steps, each with its lines."""
         trace = self._followed.trace
         yield [self._asks()]
         for each in trace:

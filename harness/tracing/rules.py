@@ -39,11 +39,7 @@ class Lookup:
 
 
 def rules_of(texts: Mapping[str, str], node: str) -> Rules:
-    """Return the rules of a node from its evidence files `rules-NODE.nft` and `rules-NODE-TOOL.txt`.
-
-    The kernel's rules override the proxy's own listing. If iptables and nft both list a table, the iptables text is
-    used.
-    """
+    """Return the rules in a node's evidence files. The kernel's rules override the proxy's own listing."""
     chains: dict[Place, Sequence[str]] = {}
     elements: dict[Place, Sequence[str]] = {}
     for file in (f"rules-{node}.nft", f"rules-{node}-nft.txt"):
@@ -56,7 +52,6 @@ def rules_of(texts: Mapping[str, str], node: str) -> Rules:
 
 
 def from_nft(text: str) -> Rules:
-    """Parse the output of `nft list ruleset`."""
     chains: dict[Place, list[str]] = {}
     elements: dict[Place, list[str]] = {}
     table, block = "", ("", "")

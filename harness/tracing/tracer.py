@@ -42,10 +42,7 @@ _SYN_AND_ACK, _SYN = b"\x12", b"\x02"
 
 @contextlib.contextmanager
 def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Iterator[Take]:
-    """Trace packets to this address and port ("TCP" or "UDP") during the block. Raises `UnavailableError`.
-
-    Yields a function that returns the messages since its last call, in order.
-    """
+    """Trace packets to this address. Yields a function that returns the messages since its last call."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.bind((0, 0))
         sock.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)

@@ -39,7 +39,6 @@ BYSTANDERS = "bystanders"
 
 
 Value = tuple[str, str]
-"""An axis and one of its values."""
 
 
 AXES: Mapping[str, Mapping[str, str]] = {
@@ -187,7 +186,6 @@ class Draw:
     drawn: tuple[tuple[str, str], ...] = ()
 
     def __getitem__(self, axis: str) -> str:
-        """Return the value of an axis."""
         return dict(self.drawn).get(axis, plain(axis))
 
     def __str__(self) -> str:

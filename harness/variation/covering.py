@@ -20,18 +20,13 @@ _RARE = 400
 """The weight of a feature of one requirement, compared with a pair of values. Few requirements meet such a feature."""
 
 Combination = frozenset[Value] | tuple[str, Value]
-"""Two values, or a feature and a value."""
 
 Row = Mapping[str, Any]
-"""The chosen values, by axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The data about a requirement that the algorithm uses.
-
-    `fixed` are the axes that its sentence or test fixes, and single values that it excludes ("client=endpoint").
-    """
+    """The data about a requirement that the algorithm uses. `fixed` are axes, or single values ("client=endpoint")."""
 
     id: str
     profile: str
@@ -101,20 +96,17 @@ class RowBuilder:
     def __init__(
         self, gain: Callable[[Row, str, Any], int], shares: Mapping[tuple[str, Any], float] | None = None
     ) -> None:
-        """`gain` is the number of missing combinations that a value would add to a row.
-
-        `shares` are the shares of values relative to the other values of their axis, if they are not 1.
-        """
+        """`gain` is the number of combinations that a value would add. `shares` are relative, by default 1."""
         self._gain, self._shares = gain, shares or {}
         self._used: Counter[tuple[str, Any]] = Counter()
 
     def build(
         self, begin: Row, axes: Iterable[tuple[str, Callable[[Row], Iterable[Any]]]], *, passes: int = 1
     ) -> dict[str, Any]:
-        """Return a row with the values of `begin`, and one value for each other axis.
+        """Return a row with the values of `begin`, and one for each other axis. The order of axes breaks ties.
 
-        `axes` maps an axis to a function that returns the possible values of the row so far. The order breaks ties. A
-        further pass chooses each value again, with knowledge of all others.
+        `axes` maps an axis to a function that returns the possible values of the row so far. A further pass chooses
+        each value again.
         """
         row = dict(begin)
         for name, possible in [each for each in axes if each[0] not in begin] * passes:

@@ -15,7 +15,6 @@ MAX_ZONE = 63  # characters: a label value
 
 
 def cloud_names(topology: Topology) -> Names:
-    """Return names for all nodes and zones of a topology."""
     nodes = dict(zip([node.name for node in topology.nodes], _nodes(), strict=False))
     hostnames = {name: f"host-{number}.example" for number, name in enumerate(nodes, 1)}
     if len(nodes) > 2:  # the hostname label of one node is the name of another

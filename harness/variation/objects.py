@@ -88,10 +88,9 @@ def slices(
     before: Mapping[str, Object] = MappingProxyType({}),
     owner: Object | None = None,
 ) -> list[Object]:
-    """Return the EndpointSlices that represent one slice of a scenario. Their names begin with that slice's name.
+    """Return the EndpointSlices that represent one slice of a scenario, with names that begin with its name.
 
-    `before` are the slices so far, by name: an endpoint remains in its slice, as with a controller. `owner` is an
-    object that exists as long as the slices.
+    `before` are the slices so far: an endpoint remains in its slice. `owner` exists as long as the slices.
     """
     family, endpoints = obj["addressType"], [*obj["endpoints"]]
     endpoints += _unready(endpoints, family, min(_UNREADY.get(draw[axes.ENDPOINTS], 0), _MOST - len(endpoints)))
@@ -108,10 +107,7 @@ def slices(
 
 
 def _unready(endpoints: Sequence[Object], family: str, count: int) -> list[Object]:
-    """Return endpoints that are not ready.
-
-    They have the places and hints of the scenario's endpoints, because some proxies require hints of all endpoints.
-    """
+    """Return endpoints that are not ready, with hints, because some proxies require hints of all endpoints."""
     places: list[Object] = [{key: each[key] for key in _PLACE if key in each} for each in endpoints] or [{}]
     return [
         {"addresses": [_FURTHER[family].format(number)], "conditions": _NOT_READY, **places[number % len(places)]}

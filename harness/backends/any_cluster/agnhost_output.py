@@ -56,10 +56,7 @@ def connected(response: Response) -> Observation:
 
 
 def outcomes_of(response: Response, tries: int, read: Reader, client: ClientPod) -> list[Observation]:
-    """Return an outcome for each attempt. If the last attempt failed, agnhost omits the other attempts' answers.
-
-    Raises `UnavailableError` if a rule on the node blocks packets, because agnhost cannot distinguish drop from reject.
-    """
+    """Return an outcome for each attempt. Raises `UnavailableError` if a rule on the client's node blocks packets."""
     answers = list(response.body.get("responses") or ())
     errors = list(response.body.get("errors") or ())
     if any(_NOT_PERMITTED in each for each in errors):

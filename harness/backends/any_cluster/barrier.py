@@ -96,10 +96,7 @@ class Barrier:
         within: float | None,
         when_unable: Callable[[], None],
     ) -> None:
-        """Wait until all clients see the barrier's next change. `endpoints` are hostnames with addresses by family.
-
-        `when_unable` is called when a client cannot send. Raises `InconclusiveError` and the errors of `when_unable`.
-        """
+        """Wait until all clients see the barrier's next change. `when_unable` is called if a client cannot send."""
         if self._api.writes == self._written:
             return
         self._round += 1
@@ -126,11 +123,7 @@ class Barrier:
         self._written = self._api.writes
 
     def hear_from_controller(self, pod: str, *, within: float) -> None:
-        """Wait until the EndpointSlice controller receives Services and pods again, in separate streams.
-
-        This method labels a pod and creates a Service that selects the label. Then the Service's slice must receive an
-        endpoint. Raises `InconclusiveError`.
-        """
+        """Wait until the EndpointSlice controller receives Services and pods again, in separate streams."""
         self._services += 1
         label, name = {LABEL: str(self._services)}, f"{OF_CONTROLLER}-{self._services}"
         self._api.patch("pods", self._namespace, pod, {"metadata": {"labels": label}})
@@ -182,13 +175,9 @@ def _places(probes: set[Probe]) -> str:
 class ZoneCanary:
     """Shows which zone a node's proxy uses after the node's zone label has changed.
 
-    The barrier shows that a proxy has processed Services and slices. A proxy watches Nodes separately, and may receive
-    a label later. So a canary Service has one endpoint with a hint for the label's zone, and one with hints for all
-    other zones. The endpoint that answers shows the zone. For a proxy that ignores hints, the canary does not wait. If
-    the proxy never uses the new zone, the scenario continues, because scenarios must detect a proxy that does not
-    reread its Node.
-
-    Each worker has one canary Service at a time. Its endpoints are two pods of the barrier.
+    A proxy watches Nodes separately from Services and slices. So a canary Service has one endpoint with a hint for the
+    label's zone, and one with hints for all other zones. If the proxy never uses the new zone, the scenario continues,
+    because scenarios must detect this.
     """
 
     def __init__(self, api: Api, dialer: ProbeSender, namespace: str, labels: Mapping[str, str]) -> None:
@@ -234,11 +223,7 @@ class ZoneCanary:
         return False
 
     def _create(self, *endpoints: Endpoint) -> str:
-        """Create a Service with these endpoints, delete the previous Service, and return the new address.
-
-        A change of the previous Service would be wrong: its old rules would answer until the proxy has processed the
-        change. If answers came from both old and new rules, the proxy would seem to ignore hints.
-        """
+        """Create a Service with these endpoints in place of the previous one, whose old rules might still answer."""
         before, name = f"{CANARY}-{self._made}", f"{CANARY}-{self._made + 1}"
         port = (Port(PORT, name="zone"),)
         wanted = manifests.service(name, labels=self._labels, ports=port, trafficDistribution="PreferClose")
@@ -257,11 +242,7 @@ class ZoneCanary:
 
 
 class StableSlices:
-    """Waits until slices stop changing, because controllers of a real cluster do not report when they are done.
-
-    Otherwise a late write for an earlier change would count as the controller's response to the next change. Only the
-    slices of scenarios that judge a controller count.
-    """
+    """Waits until slices stop changing: a late write would count as the response to the next change."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -269,11 +250,9 @@ class StableSlices:
         self._written = 0
 
     def begin(self, namespace: str) -> None:
-        """Watch the slices of this namespace from now on."""
         self._namespaces.add(namespace)
 
     def end(self, namespace: str) -> None:
-        """Ignore the slices of this namespace from now on."""
         self._namespaces.discard(namespace)
 
     def wait(self) -> None:

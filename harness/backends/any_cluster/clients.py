@@ -33,10 +33,7 @@ class Clients:
         port: int = TARGET_PORT,
         enter: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> None:
-        """`worker` is the worker's number, which determines the ports of its host-network clients.
-
-        `port` is the server port of clients in pods. `enter` is called with the pods when they are running.
-        """
+        """`worker` is the worker's number. `enter` is called with the pods when they are running."""
         self._port = port
         self._enter = enter
         self._api = api
@@ -84,10 +81,7 @@ class Clients:
         return known[family]
 
     def in_turn(self, pod: ClientPod) -> ClientPod:
-        """Return the client's pod and its twins on the same node by turns, to spread flows over several pods.
-
-        Host-network clients have no twins.
-        """
+        """Return the client's pod and its twins by turns, to spread flows. Host-network clients have no twins."""
         return next(self._turns[self._nodes_of[pod]]) if self.twins_of(pod) else pod
 
     def for_many_flows(self, pod: ClientPod) -> ClientPod:

@@ -58,10 +58,7 @@ class Dialer:
     def __init__(
         self, api: Api, watch: BeginWatch, *, bypass: Bypass | None = None, neighbours: Neighbours = lambda _: ()
     ) -> None:
-        """`watch` checks the nodes while answers are late. `bypass` is used when the API server does not answer.
-
-        `neighbours` returns the pods that repeat a probe if a client's earlier attempts got no answer.
-        """
+        """`watch` checks nodes while answers are late. `neighbours` returns pods that repeat an unanswered probe."""
         self._bypass = bypass
         self._neighbours = neighbours
         self._api = api
@@ -77,10 +74,7 @@ class Dialer:
         self._pool.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """Send probes, and return their outcomes, those of equal probes in any order. Raises `UnavailableError`.
-
-        Outcomes that an earlier flow explains are replaced (see `earlier_flows`).
-        """
+        """Send probes, and return their outcomes without those that an earlier flow explains."""
         begin = time.monotonic()
         outcomes = self._probe(probes, read)
         for probe, indices in _by_probe(probes).items():
@@ -259,11 +253,7 @@ class Dialer:
         return dialed
 
     def _confirmed(self, probe: Probe, outcomes: list[Observation], seconds: float) -> list[Observation]:
-        """Replace refusals that may have a different cause.
-
-        A client that never got an answer may lack a route. Also, the lookup of an unreachable neighbour's link address
-        fails after 3 s.
-        """
+        """Replace refusals if the client may lack a route, or a neighbour's link address was not found in 3 s."""
         family = _client(probe), ":" in probe.address
         if any(isinstance(each, Reached) for each in outcomes):
             self._routed.add(family)
@@ -291,10 +281,7 @@ class Dialer:
         return self._bypass(client, f"{path}?{urlencode(query)}", limit)
 
     def _counted(self, probe: Probe, seen: Sequence[Dialed], doubted: Collection[ClientPod]) -> list[Observation]:
-        """Return all outcomes. An answer to a retransmitted SYN counts as a timeout.
-
-        On a host network, another client may have sent the SYN, so late outcomes of `doubted` clients become `Unknown`.
-        """
+        """Return all outcomes. An answer to a retransmitted SYN is a timeout, or on a host network unknown."""
         outcomes = [outcome for each in seen for outcome in each.outcomes]
         if not _are_late(probe, seen):
             return outcomes

@@ -58,10 +58,7 @@ class TcpFlows(Generic[T]):
             return sum(in_vain for begin, _, in_vain in known if begin < before)
 
     def doubtful(self, path: T, begin: float, tries: int) -> int:
-        """Return the number of unanswered attempts since then if earlier attempts can explain all of them, else 0.
-
-        If several attempts in a row are all unanswered, earlier attempts cannot be the explanation.
-        """
+        """Return the number of unanswered attempts since `begin` if earlier attempts can explain all, else 0."""
         with self._lock:
             in_vain = sum(count for at, _, count in self._known.get(path, ()) if at >= begin)
         return in_vain if in_vain < max(tries, 2) and in_vain <= self.earlier(path, begin) else 0
@@ -94,10 +91,7 @@ def of_new_flows(
     ports: int,
     ask: Callable[[int], Sequence[Observation]],
 ) -> list[Observation]:
-    """Return as many outcomes as in `seen`, but none that earlier flows explain. `ask` sends more probes.
-
-    `ports` is the number of source ports of a client. Doubtful outcomes are `Unknown`.
-    """
+    """Return as many outcomes as in `seen`, but none that earlier flows explain. `ask` sends more probes."""
     shares: dict[Observation, float] = {
         each: min(count / ports, 0.99) for each, count in earlier.items() if not isinstance(each, Unknown)
     }

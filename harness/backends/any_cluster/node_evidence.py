@@ -51,10 +51,7 @@ def proxy_logs(api: Api, nodes: Sequence[str], place: ProxySelector = KUBE_PROXY
 
 
 def missing(probe: Probe, node: str, root: str, log: ProxyLog) -> Iterator[str]:
-    """Yield each missing part of a probe's path, with the command that provides it.
-
-    `node` is the cluster's name of the node whose rules the probe passes. `root` describes how to become root there.
-    """
+    """Yield each missing part of a probe's path, with the command for it. `root` is how to become root on the node."""
     capture = f"`tcpdump -ni any host {probe.address} and port {probe.port}`"
     entry = f"conntrack -L -d {probe.address} -p {probe.protocol.lower()} --dport {probe.port}"
     where = f"on node {node}, as root ({root})"

@@ -32,10 +32,7 @@ class PodRunner:
         *,
         server: Callable[[WantedPod, str, Mapping[str, str], str], Object] = pods.server,
     ) -> None:
-        """`kubelet_patience` is the time in seconds in which a kubelet's problem may resolve itself.
-
-        `server` returns the manifest of a server pod, with the arguments of `pods.server`.
-        """
+        """`kubelet_patience` is in seconds. `server` returns the manifest of a server pod, like `pods.server`."""
         self._server = server
         self._api = api
         self._labels = dict(labels)
@@ -67,10 +64,7 @@ class PodRunner:
         *,
         before_ready: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> list[Object]:
-        """Create all pods, and wait until each has the requested state. Raises the errors of `wait`.
-
-        `before_ready` is called with the created pods before any of them can become ready.
-        """
+        """Create pods, and wait for their state. `before_ready` is called before one of them can become ready."""
         before_ready(self._create(namespace, [self._made(each, namespace) for each in wanted]))
         list(self._pool.map(lambda each: self.open_gate(namespace, each.name, each.ready), wanted))
         return self.wait(namespace, {each.name: each.ready for each in wanted})
@@ -106,10 +100,7 @@ class PodRunner:
             self.wait(namespace, wanted, all_exist=False)
 
     def wait(self, namespace: str, wanted: Mapping[str, bool], *, all_exist: bool = True) -> list[Object]:
-        """Return these pods once each runs with the requested readiness. Without `all_exist`, omit missing pods.
-
-        Raises `InconclusiveError` with the reason why a pod does not run.
-        """
+        """Return these pods once they are as wanted. Raises `InconclusiveError` with the reason if one is not."""
         troubled: dict[str, float] = {}
 
         def look() -> list[Object]:
@@ -172,7 +163,6 @@ class PodRunner:
         return self._api.request("GET", path_of("pods", namespace, name)).code == 404
 
     def begin_to_delete(self, namespace: str, name: str) -> None:
-        """Start to delete a pod."""
         self._awaited.pop((namespace, name), None)
         self._terminating.discard((namespace, name))
         self._api.delete("pods", namespace, name, grace_seconds=END_GRACE)

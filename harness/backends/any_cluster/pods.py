@@ -1,7 +1,4 @@
-"""The pods of a run, which use agnhost as server and as client. They satisfy the restricted pod security standard.
-
-Host-network pods cannot satisfy this standard, so they are in a separate namespace with a weaker standard.
-"""
+"""The pods of a run, which use agnhost as server and as client, and satisfy the restricted security standard."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -36,7 +33,6 @@ class ClientPod:
     on_host: bool = False  # host network, where other clients retransmit SYNs too
 
     def socket(self, family: int, kind: int, proto: int = 0, /) -> socket.socket:  # noqa: ARG002
-        """Raises `UnavailableError`."""
         raise UnavailableError(f"pod {self.namespace}/{self.name} is on another machine: no socket can be made in it")
 
 
@@ -58,10 +54,7 @@ def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registr
 
 
 def vacant(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registry: str) -> Object:
-    """Return a pod like `server`, but with free ports, because the harness itself serves them in the pod's netns.
-
-    agnhost keeps the pod running, also while it terminates, and listens only on ports that probes do not use.
-    """
+    """Return a pod like `server`, but with free ports: the harness itself serves them in the pod's netns."""
     declared = [{"name": name, "containerPort": port, "protocol": way} for name, port, way in wanted.container_ports]
     container = _container(CONTAINER, VACANT_PORT, VACANT_PORT + 1, declared, registry)
     del container["readinessProbe"]  # the readiness gate opens once the harness serves the pod
@@ -124,7 +117,6 @@ def addresses(pod: Object) -> dict[str, str]:
 
 
 def cidrs_of(node: Object) -> list[str]:
-    """Return the pod CIDRs of a node, if it has any."""
     return [str(each) for each in (node.get("spec") or {}).get("podCIDRs") or ()]
 
 

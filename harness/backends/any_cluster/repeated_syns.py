@@ -31,10 +31,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(eq=False, slots=True)
 class Sent:
-    """A request to a client: its start, the number of attempts that are or may be unanswered, and the time they end.
-
-    SYNs that the request's other attempts retransmit are lost packets.
-    """
+    """A request to a client, and its number of attempts that are or may be unanswered (`in_vain`)."""
 
     begin: float
     in_vain: int
@@ -70,10 +67,7 @@ class RepeatedSyns(Generic[T]):
         self._reading, self._lock = threading.Lock(), threading.Lock()
 
     def begin(self, client: T, *, alone: bool = True) -> None:
-        """Prepare for judged attempts. The count is read again unless it is current.
-
-        A client that is not `alone` shares its count with other clients, so its count is always read again.
-        """
+        """Read the count again, unless it is current. A client that is not `alone` shares its count with others."""
         with self._reading:
             with self._lock:
                 known = self._clients[client]

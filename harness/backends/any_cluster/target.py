@@ -69,10 +69,7 @@ class ClusterTarget:
 
 
 def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
-    """Choose a ready, schedulable node of the cluster for each node of the topology, zone by zone.
-
-    Equal names are matched first, then the zones with the most nodes. Unmatched nodes of the topology are omitted.
-    """
+    """Choose a ready node of the cluster for each node of the topology, zone by zone, and equal names first."""
     by_zone: dict[str, list[str]] = {}
     for node in nodes:
         zone = zone_of(node)
@@ -87,10 +84,7 @@ def match_nodes(topology: Topology, nodes: Sequence[Object]) -> Names:
 
 
 def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
-    """Return whether the schedulable nodes match the topology's nodes and relative CPU.
-
-    Controllers allocate endpoints by each zone's share of all CPU, so absolute numbers do not matter.
-    """
+    """Return whether the schedulable nodes match the topology's nodes and relative CPU."""
     working = {str(each["metadata"]["name"]): each for each in nodes if takes_pods(each)}
     if topology != THREE_ZONES or working.keys() != {names.nodes.get(node.name) for node in topology.nodes}:
         return False

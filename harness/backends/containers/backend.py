@@ -157,11 +157,7 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
         return seen
 
     def virtual_addresses(self, kind: str, node: str, number: int) -> dict[str, str]:
-        """Return 254 addresses of a kind that the external client routes to `node`.
-
-        The addresses differ between scenarios, because Services are removed some seconds after their scenario has
-        ended.
-        """
+        """Return addresses routed to `node`. They differ between scenarios, because Services are removed late."""
         chosen = self._plans[node].virtual(kind, (number + self._scenarios * STEP) % VIRTUAL_ADDRESSES + 1)
         return {str(family): each for family, each in chosen.items() if family in self.families}
 

@@ -1,8 +1,4 @@
-"""The container engine under kind: docker or podman. It is used through its command, as kind does.
-
-kind finds an engine on its own. This module finds the same engine and passes its name to kind. Errors include the
-remedy.
-"""
+"""The container engine under kind: docker or podman, the same that kind finds. It is used through its command."""
 
 import json
 import os
@@ -34,8 +30,6 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class ContainerEngine:
-    """An installed engine."""
-
     name: str
     path: str
 

@@ -49,7 +49,6 @@ class _EnteredPod:
             each.close()
 
     def leave(self) -> None:
-        """Close the pod's servers and its netns."""
         self.end_servers()
         self.host.namespace.close()
 
@@ -60,10 +59,7 @@ class EnteredNetns:
     def __init__(
         self, places: NetnsLookup, nodes: Mapping[str, Collection[str]], cidrs: Mapping[str, Sequence[str]]
     ) -> None:
-        """`nodes` are the addresses of each node, and `cidrs` are the address ranges behind it.
-
-        Raises `UnavailableError` if a node cannot be entered.
-        """
+        """`cidrs` are the address ranges behind each node. Raises `UnavailableError` if a node cannot be entered."""
         self._places = places
         self._lock = threading.RLock()
         self._pods: dict[PodKey, _EnteredPod] = {}
@@ -112,7 +108,6 @@ class EnteredNetns:
         self._put(key, replace(entered, host=replace(entered.host, addresses=_by_family(addresses))))
 
     def leave(self, is_meant: Callable[[PodKey], bool]) -> None:
-        """Close the servers and netns of these pods."""
         with self._lock:
             ended = [self._pods.pop(key) for key in list(self._pods) if is_meant(key)]
             for key in [key for key in self.running if is_meant(key)]:
@@ -177,7 +172,6 @@ class EnteredNetns:
 
 
 def _has_all_addresses(host: Host) -> bool:
-    """Return whether a netns has all addresses of its host."""
     return all(holds(host.namespace, each) for each in host.addresses.values())
 
 
@@ -193,10 +187,8 @@ def fits_pool(wanted: WantedPod) -> bool:
 class PodPool:
     """One worker's pods that remain running between scenarios, because a kubelet needs a second to start a pod.
 
-    They are in a separate Kubernetes namespace. A scenario gets pooled pods where it needs only an address with a
-    server: a ready pod without labels, in its own netns. Earlier scenarios leave no state behind, because servers end
-    with their scenario and each probe uses a new port. A pod does not return to the pool if a scenario deleted, evicted
-    or terminated it, or made it unready.
+    A scenario gets pooled pods where it needs only an address with a server (`fits_pool`). Earlier scenarios leave no
+    state behind, because servers end with their scenario and each probe uses a new port.
     """
 
     def __init__(self, runner: PodRunner, entered: EnteredNetns, namespace: str) -> None:
@@ -216,10 +208,7 @@ class PodPool:
                 self._runner.delete_namespace(self._namespace)
 
     def lend(self, namespace: str, wanted: Sequence[WantedPod], serves: Sequence[Serve]) -> list[Host]:
-        """Serve a pooled pod for each requested pod, and return the pods. Missing pods are created.
-
-        Raises the errors of `PodRunner.run_servers`.
-        """
+        """Serve a pooled or new pod for each wanted pod. Raises the errors of `PodRunner.run_servers`."""
         with self._lock:
             found = [self._take(each.node) for each in wanted]
         missing = iter(self._make([each.node for each, key in zip(wanted, found, strict=True) if key is None]))
@@ -270,7 +259,6 @@ class PodPool:
         self._runner.begin_to_delete(*own)
 
     def _make(self, nodes: Sequence[str]) -> list[PodKey]:
-        """Run one new pod on each of these nodes."""
         if not nodes:
             return []
         with self._lock:

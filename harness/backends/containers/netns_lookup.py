@@ -67,10 +67,7 @@ class NetnsLookup:
 
     @contextlib.contextmanager
     def outside(self, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> Iterator[Host]:
-        """Run a container on the network of the nodes. Yield it with routes to the `cidrs` of nodes.
-
-        Raises `UnavailableError`.
-        """
+        """Run a container on the nodes' network. Yield it with routes to the `cidrs`. Raises `UnavailableError`."""
         engine, name = self._engine, self._who
         model = _inspect(engine, next(iter(self._containers.values())))
         network, image = next(iter(model["NetworkSettings"]["Networks"])), str(model["Image"])

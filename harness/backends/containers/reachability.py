@@ -30,8 +30,6 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """How a cluster is probed, and the reason."""
-
     probes: str
     why: str
 
@@ -46,10 +44,7 @@ class Reachability:
 
 
 def choose(wanted: str, nodes: Sequence[Object], names: Mapping[str, str]) -> Reachability:
-    """Return how to probe these nodes: as `wanted`, or if that is "", with packets where this is possible.
-
-    `names` are the nodes' names in the cluster. Raises `UnavailableError` if packets are requested but impossible.
-    """
+    """Return how to probe these nodes. Raises `UnavailableError` if packets are `wanted` but impossible."""
     if wanted == AGNHOST:
         return Reachability(AGNHOST, "as set by option probes")
     try:

@@ -77,11 +77,9 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             super().close()
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component. Raises `UnavailableError` if it cannot be started.
+        """Replace a component. Proxies and kubelets may reconnect late, and later steps wait for them.
 
-        Proxies and kubelets take up to a minute to reconnect after the API server was unavailable. Later steps wait for
-        them where necessary: for proxies before an observation or a replacement, and for kubelets before they run a
-        pod.
+        Raises `UnavailableError` if it cannot be started.
         """
         self._components.start(component, release, nodes)
         if component is Component.PROXY:
@@ -144,7 +142,6 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
         return bool(liveness.not_ready(self.api, [node])) and not self._ready_pods_on(node)
 
     def _ready_pods_on(self, node: str) -> list[tuple[str, str]]:
-        """Return the ready pods on a node, of all workers of this run."""
         mine = ",".join(f"{key}={value}" for key, value in self._labels.items())
         return ready_pods_on(self.api, node, label_selector=mine)
 

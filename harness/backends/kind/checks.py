@@ -1,8 +1,6 @@
 """Checks that this machine can create a kind cluster: the command, the container engine, and resources.
 
-A problem that prevents a cluster is an error with the remedy. A problem that may be harmless is a note. Notes are
-printed at the start, and again if the cluster does not start: with low limits, nodes never become ready, and no message
-mentions the limit.
+A problem that may be harmless is a note, which is printed again if the cluster does not start.
 """
 
 import platform

@@ -1,7 +1,7 @@
 """Creates one kind cluster, waits until it is ready, and always deletes it at the end.
 
-The file ~/.kube/config is not changed, because the kubeconfig is in the cluster's own folder. The kind command ends
-with this process, even after `kill -9`. `remove_leftovers` finds the containers that kind created.
+The kind command ends with this process, even after `kill -9`. `remove_leftovers` finds the containers that kind
+created.
 """
 
 import contextlib
@@ -56,10 +56,7 @@ _NO_IMAGE = re.compile(r'failed to pull image "([^"]+)"')
 
 
 class KindCluster:
-    """A cluster of one topology. A cluster is started only once. `close` deletes it unless it is kept.
-
-    `node_names` maps the topology's nodes to kind's names: `{"a1": "trafficdist-…-worker", …}`.
-    """
+    """A cluster of one topology, which is started only once. `node_names` maps its nodes to kind's names."""
 
     def __init__(
         self,
@@ -75,11 +72,10 @@ class KindCluster:
         proxy: Recipe | None = None,
         say: Say = silent,
     ) -> None:
-        """`image` is the node image of all nodes or of each role (see `parse_images`). The default is kind's own image.
+        """`cni` is a manifest file that replaces kind's network plugin, or "none". Raises `UsageError`.
 
-        `cni` is a manifest file that replaces kind's network plugin. If it is "none", the recipe installs a plugin.
-        `proxy` is a recipe that is installed in place of kube-proxy, and then `mode` is a mode of that proxy. `say`
-        receives progress messages. Raises `UsageError`.
+        `image` is described in `parse_images`. `proxy` is installed in place of kube-proxy, and `mode` is a mode of
+        that proxy.
         """
         images = parse_images(image) if isinstance(image, str) else dict(image)
         of_kube_proxy = WITHOUT_PROXY if proxy else mode
@@ -106,10 +102,7 @@ class KindCluster:
         return self
 
     def start(self) -> Self:
-        """Create the cluster, and return when every node is ready. Raises `UnavailableError` with the remedy.
-
-        A cluster that does not become ready is deleted, unless clusters are kept.
-        """
+        """Create the cluster, and return when every node is ready. Raises `UnavailableError` with the remedy."""
         self._tools = tools = require(self.wanted)
         if self._proxy:
             require_images(tools, self._proxy)
@@ -157,7 +150,6 @@ class KindCluster:
         )
 
     def proxy_places(self, api: Api) -> tuple[ProxySelector, ...]:
-        """Return the selectors of the pods of the cluster's proxies."""
         ready = self._installation.ready if self._installation else ()
         found = [ProxySelector(each.name, each.namespace, selector_of(api, each)) for each in ready]
         return tuple(found) or (KUBE_PROXY,)
@@ -170,7 +162,6 @@ class KindCluster:
 
     @property
     def services(self) -> Mapping[str, Any]:
-        """The fields that are added to each Service of the run."""
         return self._proxy.services if self._proxy else {}
 
     @property
@@ -205,7 +196,6 @@ class KindCluster:
             installer.wait()
 
     def _network(self) -> tuple[Object, ...]:
-        """Return the objects of the network plugin."""
         return parse_objects([str(self._cni.absolute())], Path("/")) if self._cni else ()
 
     def _load_images(self, tools: Tools) -> None:

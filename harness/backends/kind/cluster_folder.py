@@ -55,19 +55,16 @@ class ClusterFolder:
         return True
 
     def let_go(self) -> None:
-        """Release the lock. Idempotent."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def remove(self) -> None:
-        """Remove the folder, and release the lock."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.let_go()
 
 
 def known() -> list[str]:
-    """Return the names of the clusters that have a folder."""
     with contextlib.suppress(OSError):
         return sorted(each.name for each in root().iterdir() if each.is_dir())
     return []

@@ -94,10 +94,7 @@ class KindComponents:
         stays: bool = False,
         own_proxies: ProxyPods | None = None,
     ) -> None:
-        """`booted` is the release of all components at boot. `patches` maps minor versions to patches.
-
-        If `stays`, the cluster is kept after the run. `own_proxies` replace kube-proxy.
-        """
+        """`patches` maps minor versions to patches. If `stays`, the cluster is kept after the run."""
         self._shell = shell
         self._control_plane = control_plane
         self._node_names = dict(node_names)
@@ -115,17 +112,13 @@ class KindComponents:
         self._off: set[str] = set()  # nodes that are switched off
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component by this release of it, and return when the new component is ready.
-
-        `nodes` are the topology's names of the nodes whose proxies are replaced.
-        """
+        """Replace a component, on the proxies' `nodes`, and return when the new component is ready."""
         if component is Component.PROXY:
             self._start_proxies(release, nodes)
         else:
             self._start_static(component, release)
 
     def stop(self, component: Component, nodes: Sequence[str]) -> None:
-        """Stop a component. Its objects, slices or rules remain."""
         match component:
             case Component.API_SERVER:
                 self._prepare_nodes()
@@ -148,11 +141,10 @@ class KindComponents:
         self._off.discard(node)
 
     def close(self) -> None:
-        """Restore kubeadm's manifests on a cluster that is kept. Other clusters are deleted anyway.
+        """Restore kubeadm's manifests on a cluster that is kept: scenarios restore releases, but not grace periods.
 
-        Scenarios restore releases, but some changes would remain: the control plane's pods have a short grace period,
-        the controller manager runs without leader election, and kube-proxy's DaemonSet replaces pods only when they are
-        deleted.
+        The controller manager also runs without leader election, and kube-proxy's DaemonSet replaces pods only when
+        they are deleted.
         """
         if not self._stays:
             return
@@ -173,10 +165,7 @@ class KindComponents:
             raise InconclusiveError(f"the metrics of {Component.CONTROLLER} cannot be read: {error}") from error
 
     def ask_pod(self, node: str, url: str, seconds: float) -> Response:
-        """Send a GET request to a pod from its node, and return the response. The request does not need the API server.
-
-        Raises `InconclusiveError`.
-        """
+        """Send a GET request to a pod from its node, without the API server. Raises `InconclusiveError`."""
         command = ("curl", "-sS", "--globoff", "--max-time", f"{seconds:.1f}", "--write-out", "\n%{http_code}", url)
         try:
             output = self._shell.execute(self._node_names[node], *command, seconds=seconds + _ENTER_SECONDS)
@@ -241,7 +230,6 @@ class KindComponents:
         return True
 
     def _run(self, wanted: Mapping[str, Object]) -> None:
-        """Replace the static pods with these names."""
         start = time.time_ns() // 1000  # unique over all workers of a run
         for name, pod in wanted.items():
             self._write(name, yaml.safe_dump(static_pods.with_start(pod, start), sort_keys=False))
@@ -337,10 +325,7 @@ class KindComponents:
     # Both
 
     def _tag(self, release: Release, booted: str) -> str:
-        """Return the image tag of a release: its newest patch on the nodes, or else its newest published patch.
-
-        `booted` is kubeadm's image. Raises `UnavailableError` and `UsageError`.
-        """
+        """Return the image tag of a release. `booted` is kubeadm's image. Raises `UnavailableError`, `UsageError`."""
         wanted = parse_wanted(self._patches.get(release.version, release.version))
         tag = static_pods.tag_at(booted)
         version = parse_version(tag)

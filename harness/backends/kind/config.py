@@ -1,10 +1,7 @@
-"""Returns the manifest from which kind creates a cluster with a topology.
+"""Returns the manifest from which kind creates a cluster with a topology, for `kind-configs/` and for runs.
 
-The cluster has one control plane node, which has no zone and runs no pods of scenarios, and a worker for each node of
-the topology. A worker has its zone as a label. It has its topology name in label `trafficdist.dev/node`, because kind's
-own node names (role and number) do not show which node is a1 and which is b2.
-
-The functions are pure. They generate both the files in `kind-configs/` and the manifests of a run.
+The control plane node has no zone and runs no pods of scenarios. Each node of the topology has a worker, with its
+topology name in label `trafficdist.dev/node`, because kind's own names do not show which node is a1.
 """
 
 import re
@@ -33,11 +30,7 @@ _NFTABLES_WITHOUT_GATE = Version(1, 31, 0)  # in this version, the gate is beta 
 
 @dataclass(frozen=True, slots=True)
 class KindConfig:
-    """The description of a kind cluster.
-
-    `images` are node images by role ("control-plane" or "worker"). The default is kind's own image. `gates` are set in
-    all components. Without `default_cni`, kind installs no network plugin. Raises `UsageError`.
-    """
+    """The description of a kind cluster. `images` are by role. Raises `UsageError`."""
 
     topology: Topology
     families: Sequence[str] = ("IPv4",)
@@ -104,9 +97,9 @@ def version_of_image(image: str) -> Version | None:
 
 
 def parse_images(text: str) -> dict[str, str]:
-    """Parse "IMAGE" for all nodes, "ROLE=IMAGE" for one role, or a comma-separated list of these. Later entries win.
+    """Parse "IMAGE" for all nodes, "ROLE=IMAGE", or a comma-separated list, in which later entries win.
 
-    "" selects no image. Raises `UsageError`.
+    Raises `UsageError`.
     """
     images: dict[str, str] = {}
     for word in filter(None, text.split(",")):
@@ -125,5 +118,4 @@ def node_names(topology: Topology, cluster: str) -> dict[str, str]:
 
 
 def control_plane_name(cluster: str) -> str:
-    """Return kind's name of the control plane node."""
     return f"{cluster}-{CONTROL_PLANE}"

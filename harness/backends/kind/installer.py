@@ -26,10 +26,7 @@ _SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """A recipe, and the cluster to install it on. `nodes` maps kind's names of nodes to readable names.
-
-    The first entry of `nodes` is the control plane node.
-    """
+    """A recipe, and its cluster. `nodes` maps kind's names to readable names, first the control plane node."""
 
     api: Api
     recipe: Recipe
@@ -97,10 +94,7 @@ class Installer:
 
 
 def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Say) -> None:
-    """Load image archives, and the images that the engine has, on all nodes. The nodes pull all other images.
-
-    Raises `StartError` with the first error of kind's output.
-    """
+    """Load image archives, and the images that the engine has, on all nodes. Raises `StartError`."""
     archives = [each for each in named if each.endswith(".tar")]
     here = [each for each in dict.fromkeys(named) if each not in archives and tools.engine.has_image(each)]
     with OwnFolder("trafficdist-images-") as own:

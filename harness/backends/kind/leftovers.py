@@ -14,11 +14,9 @@ _DELETE_SECONDS = 120.0
 
 
 def remove_leftovers(run_id: str = "", *, say: Say = silent) -> list[str]:
-    """Delete clusters of ended runs, and return their names. `say` receives the reasons not to delete a cluster.
+    """Delete clusters of ended runs, and return their names. `say` receives the reasons not to delete one.
 
-    Without `run_id`, delete all clusters of this user whose process has ended, except clusters marked as kept. With
-    `run_id`, delete that run's cluster, even if it is kept, unless the run's process still runs. Without an engine,
-    there is nothing to delete. Raises `UnavailableError` if the engine does not answer.
+    Without `run_id`, clusters marked as kept remain. Raises `UnavailableError` if the engine does not answer.
     """
     try:
         found = find_engine()

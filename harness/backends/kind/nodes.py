@@ -37,11 +37,7 @@ def ready_nodes(api: Api) -> set[str]:
 
 
 def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:
-    """Remove the rate limit of a node's ICMP errors, so that it can refuse every connection. Raises `UnavailableError`.
-
-    By default, the node's kernel sends one ICMP error per second to each client. The setting ends with the node's
-    netns.
-    """
+    """Let a node refuse every connection: by default, its kernel sends one ICMP error per second to a client."""
     shell.execute(
         node, "sh", "-ec", "; ".join(f"[ ! -e {file} ] || echo {kinds} > {file}" for file, kinds in _LIMITED.items())
     )
@@ -50,14 +46,9 @@ def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:
 def silence_port(shell: ContainerEngine, node: str, port: int, *, silent: bool) -> None:
     """Drop SYNs of other nodes to a TCP port of a node, or accept them again. Idempotent. Raises `UnavailableError`.
 
-    While an API server is replaced, a refused client backs off for up to 30 to 60 s, so kubelets and proxies would
-    reconnect late. A client that gets no answer retransmits its SYN after a second or more (TCP), and connects as soon
-    as the server is back.
-
-    The rule covers every address of a node, because on dual-stack networks, clients immediately try the other family if
-    the first does not answer. The suite's own connections are refused as before, because they come from the gateway of
-    the engine's network or from the node itself. Clients on the server's own node are refused too: its kubelet deletes
-    mirror pods while it starts static pods, and would wait for each answer.
+    While an API server is replaced, a refused client backs off for up to 60 s. A client that gets no answer retransmits
+    its SYN after a second, and connects as soon as the server is back. Clients on the server's own node are still
+    refused: its kubelet deletes mirror pods while it starts static pods, and would wait for each answer.
     """
     unless, change = ("yes", "--insert") if silent else ("no", "--delete")
     shell.execute(node, "sh", "-ec", _SILENCE.format(families=_FAMILIES, port=port, unless=unless, change=change))

@@ -20,10 +20,7 @@ _SLICES = "endpointslice"  # the controller's name up to 1.27, and an alias sinc
 
 
 def with_start(pod: Object, start: int) -> Object:
-    """Return the pod with label `START_LABEL` and a short grace period.
-
-    An API server waits until all watches end. Otherwise each replacement would take its full grace period of 30 s.
-    """
+    """Return the pod with label `START_LABEL`, and a short grace period: an API server waits for all watches."""
     changed = copy.deepcopy(pod)
     changed["spec"]["terminationGracePeriodSeconds"] = _GRACE
     changed["metadata"].setdefault("labels", {})[START_LABEL] = str(start)
@@ -41,22 +38,14 @@ def of_release(pod: Object, tag: str, gates: Mapping[str, bool]) -> Object:
 
 
 def without_election(pod: Object) -> Object:
-    """Return the controller manager's pod without leader election.
-
-    There is only one controller manager. With leader election, its successor would wait until the old lease expires,
-    and a controller manager would exit when the API server is unavailable for ten seconds.
-    """
+    """Return the controller manager's pod without leader election: a successor would wait for the lease."""
     changed = copy.deepcopy(pod)
     _set(_container(changed)["command"], _ELECT, "false")
     return changed
 
 
 def without_slices(pod: Object) -> Object:
-    """Return the controller manager's pod without the EndpointSlice controller.
-
-    The other controllers continue. Without them, pods of DaemonSets would not be replaced and namespaces would not be
-    deleted.
-    """
+    """Return the controller manager's pod without the EndpointSlice controller. The others must continue."""
     changed = copy.deepcopy(pod)
     command = _container(changed)["command"]
     chosen = _value(command, _CONTROLLERS) or _EVERYTHING

@@ -18,7 +18,6 @@ _LINES = "20"
 
 
 def url_of(workload: Workload) -> str:
-    """Return the URL path of a workload."""
     return f"/apis/apps/v1/namespaces/{workload.namespace}/{_PLURAL[workload.kind]}/{workload.name}"
 
 
@@ -30,7 +29,6 @@ def selector_of(api: Api, workload: Workload) -> str:
 
 
 def is_serving(pod: Object) -> bool:
-    """Return whether a pod is ready and not terminating."""
     return has_condition(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]
 
 
@@ -53,10 +51,7 @@ def lacking(api: Api, workload: Workload) -> str:
 
 
 def trouble(api: Api, workload: Workload, nodes: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return why a workload is not ready, and the log of its unready pod by file name.
-
-    `nodes` maps the cluster's names of nodes to readable names.
-    """
+    """Return why a workload is not ready, and the log of its unready pod by file name. `nodes` has readable names."""
     summary = f"{workload}: {lacking(api, workload) or 'it was too slow'}"
     selector = selector_of(api, workload)
     pods = api.list("pods", workload.namespace, label_selector=selector) if selector else []
@@ -89,8 +84,8 @@ def _log(api: Api, pod: Object) -> str:
 class ProxyExits:
     """Detects crashes of proxies, which a kubelet of a real cluster restarts immediately.
 
-    A kubelet reports how each container last ended. Changes by scenarios do not count as crashes: a replaced proxy has
-    a new pod, and if a node was switched off, its kubelet does not know how the proxy ended.
+    Changes by scenarios do not count: a replaced proxy has a new pod, and if a node was switched off, its kubelet does
+    not know how the proxy ended.
     """
 
     def __init__(self, api: Api, places: Sequence[ProxySelector]) -> None:
@@ -100,10 +95,7 @@ class ProxyExits:
         self.latest()
 
     def latest(self) -> str:
-        """Return which proxy has crashed since the last call or waits for its restart, or "" if none has.
-
-        Returns "" while the API server is unavailable.
-        """
+        """Return which proxy has crashed since the last call, or "". Also returns "" without an API server."""
         found = []
         try:
             for place in self._places:

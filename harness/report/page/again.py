@@ -39,10 +39,7 @@ def write(run: str, catalogue: Sequence[Requirement], out: Path | None = None) -
 
 @dataclass(frozen=True, slots=True)
 class FormerRun:
-    """A run that has ended, with its folder, its report, and the results from its history.
-
-    `evidence` returns the text of an evidence file by path, or None if the file does not exist.
-    """
+    """A run that has ended. `evidence` returns the text of an evidence file by path, or None."""
 
     folder: Path
     report: Mapping[str, Any]

@@ -1,7 +1,6 @@
-"""The map of a cluster: zones with their nodes, the clients and pods on each node, and the connections between them.
+"""The map of a cluster: zones with their nodes, clients and pods, and the connections between them.
 
-The HTML page shows the map as nested boxes. In Markdown the map is a Mermaid diagram, because GitHub renders Mermaid
-but removes SVG and data URLs.
+In Markdown the map is a Mermaid diagram, because GitHub renders Mermaid but removes SVG and data URLs.
 """
 
 import enum
@@ -75,10 +74,7 @@ class ClusterMap:
 
 
 def place_of_client(label: str, nodes: Sequence[str], pods: Sequence[str] = ()) -> tuple[str, str]:
-    """Return the node and kind of a client from its label, or `NOWHERE` if the node is unknown.
-
-    A label is `str(Client)` or "pod NAME", optionally followed by " in " and the name of a query.
-    """
+    """Return the node and kind of the client with this label (`str(Client)` or "pod NAME"), or `NOWHERE`."""
     known = _clients_on(tuple(nodes))
     for name in (label, label.partition(" in ")[0]):
         pod = name.removeprefix("pod ")

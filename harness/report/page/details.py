@@ -32,10 +32,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One case of a requirement. `numbers` holds rows of `reactions.COLUMNS` for each steady traffic.
-
-    `why` is the explanation without the parts that the page shows separately.
-    """
+    """One case of a requirement. `why` is the explanation without the parts that the page shows separately."""
 
     result: CaseResult
     outcome: Outcome

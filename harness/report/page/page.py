@@ -1,7 +1,4 @@
-"""Create the page of a run from its report, its results, and the recorded cases in its history.
-
-Collapsed parts are compressed to limit the size of the page. The browser decompresses a part when a reader opens it.
-"""
+"""Create the page of a run. Collapsed parts are compressed, and the browser decompresses them."""
 
 import base64
 import hashlib
