@@ -1,8 +1,4 @@
-"""Show a scenario's API requests in the style of kubectl: `+1,645 ms  create endpointslice web-1 -n td-3`.
-
-API clients record their requests. A scenario's requests are those in its Kubernetes namespace, and changes of
-cluster-scoped objects.
-"""
+"""Show a scenario's API requests in the style of kubectl: `+1,645 ms  create endpointslice web-1 -n td-3`."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence

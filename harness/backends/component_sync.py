@@ -1,8 +1,4 @@
-"""Wait for the judged components of a cluster. Report which component has crashed or stopped processing changes.
-
-After a wait for a component has timed out, later scenarios do not wait for it again. They fail immediately with the
-component's name.
-"""
+"""Wait for the judged components of a cluster. Report which component has crashed or stopped processing changes."""
 
 import contextlib
 import ipaddress
@@ -106,10 +102,7 @@ class ComponentSync:
             self._check(name)
 
     def check_progress(self) -> None:
-        """Raise `EndedError` if the proxies do not process changes, even if they report that they do.
-
-        Only the first such check takes as long as a wait for a change.
-        """
+        """Raise `EndedError` if the proxies do not process changes, even if they report that they do."""
         if self._stopped and time.monotonic() - self._checked_at < CHECK_SECONDS * eventually.time_scale():
             raise EndedError(self._stopped, PROXY)
         reason = self._unresponsive(AGAIN if self._stopped else eventually.FAR)

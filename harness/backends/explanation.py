@@ -1,7 +1,4 @@
-"""Explains the routing that a Service's objects require, if a package that provides explanations is installed.
-
-Such a package registers the entry point `service` in the group `trafficdist.explanations`.
-"""
+"""Explains a Service's routing with a package that registers `service` in group `trafficdist.explanations`."""
 
 from harness.api.client import Api
 from harness.model.entry_points import installed

@@ -48,10 +48,7 @@ _NODES = re.compile(r"/api/v1/nodes(/[^/]+)?")
 BOOT_SECONDS = 15.0  # seconds before the time scale, for controller and proxies to process the first objects
 RECONNECTED = 40.0  # the same after an API server was unavailable, because client-go may back off for 30 s
 IDLE_SECONDS = 5.0
-"""Seconds, before the time scale, that a proxy which reports no pending work must be idle until a wait for it ends.
-
-This is the limit declared for the reference and kube-proxy. It also covers work outside of the proxy's process.
-"""
+"""Seconds, before the time scale, that a proxy without pending work must be idle until a wait for it ends."""
 
 
 class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
@@ -362,10 +359,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         """Return immediately, because this process acts as kubelet and has reported all pods."""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait for controller and proxies. Return the seconds until the last check that found unfinished work.
-
-        Raises `EndedError` for a component that has crashed or is not done in time.
-        """
+        """Wait for controller and proxies. Return the seconds until the last check that found unfinished work."""
         return self._components.settle(within)
 
     def watch_idle(self) -> Callable[[], str]:

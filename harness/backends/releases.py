@@ -2,8 +2,6 @@
 
 A scenario starts with the releases that the cluster booted with. But while the scenario only sets releases with
 `take_over`, other releases that the previous scenario left remain, because one of them may be the requested release.
-
-The module is pure, except that it calls the backend to replace components.
 """
 
 import contextlib

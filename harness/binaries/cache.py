@@ -127,10 +127,7 @@ class Cache:
 
 
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
-    """Return the path of a binary. "1.34" is its newest installed patch, and "" the newest version.
-
-    Raises `UsageError`, and `UnavailableError` with the command that fetches the binary.
-    """
+    """Return the path of a binary. "1.34" is its newest installed patch, and "" the newest version."""
     return find_entry(component, version, cache=cache).path
 
 

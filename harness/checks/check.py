@@ -26,11 +26,7 @@ class State(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of a check, as a sentence without a full stop.
-
-    `lacks` lists missing abilities and nodes of the topology. `features` lists the features whose requirements cannot
-    be judged. `costs` describes any other loss. A finding without a `name` has the name of its check.
-    """
+    """The result of a check, as a sentence without a full stop. Requirements of `features` cannot be judged."""
 
     state: State
     found: str

@@ -1,7 +1,4 @@
-"""Options and arguments of commands, built from `harness.settings.options`, with help headings and completion.
-
-A completer uses only sources that it can read quickly, and prints nothing on failure.
-"""
+"""Options and arguments of commands, built from `harness.settings.options`, with help headings and completion."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby

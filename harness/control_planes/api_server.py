@@ -52,10 +52,7 @@ class LocalApiServer:
     """One etcd and one kube-apiserver. Another release of kube-apiserver can replace it on the same port."""
 
     def __init__(self, processes: Processes, *, egress: Path, whole: bool = False) -> None:
-        """`egress` is the configuration of connections to pods and kubelets. With `whole`, serve all API groups.
-
-        Raises `UnavailableError` with the remedy if etcd is missing.
-        """
+        """`egress` is the configuration of connections to pods and kubelets. With `whole`, serve all API groups."""
         self._processes = processes
         self._egress_file = egress
         self._whole = whole

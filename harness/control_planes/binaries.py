@@ -47,10 +47,7 @@ class BinariesControlPlane(LocalApiServer):
         whole: bool = False,
         slices: Callable[..., Any] | None = None,
     ) -> None:
-        """If `whole` is true, `slices` may create a reference controller that writes the EndpointSlices.
-
-        Raises `UnavailableError` with the remedy if etcd is missing.
-        """
+        """If `whole` is true, `slices` may create a reference controller that writes the EndpointSlices."""
         self.release = release or Release()
         self._controller_version = controller
         processes = self._make_processes()

@@ -185,10 +185,7 @@ def check(components: Sequence[tuple[str, str]]) -> None:
 
 
 def remove_leftovers(run: str = "") -> list[str]:
-    """Remove containers of killed harnesses, or only those of this run. Return the names.
-
-    Does nothing without an engine.
-    """
+    """Remove containers of killed harnesses, or only those of this run. Return the names."""
     try:
         engine = connect()
     except UnavailableError:

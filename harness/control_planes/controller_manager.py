@@ -91,10 +91,7 @@ class LocalControllerManager:
         self._barrier = None if self._whole else ControllerBarrier(kubeconfig, self._scrape, self._process.news)
 
     def await_return(self) -> None:
-        """Wait until the controller has connected to a replaced API server. Raises `InconclusiveError`.
-
-        It may back off for up to 30 seconds. It is restarted if it takes too long, as a supervisor would do.
-        """
+        """Wait until the controller has connected to a replaced API server. Raises `InconclusiveError`."""
         try:
             eventually(self.synced, within=_RETURN, describe="the controller to reconnect")
         except NotYetError:
@@ -109,10 +106,7 @@ class LocalControllerManager:
         self._process = None
 
     def synced(self) -> bool:
-        """Return whether all writes so far are processed. Returns True if the process is stopped or has no barrier.
-
-        Raises `EndedError` with the end of the log if the process has exited unexpectedly.
-        """
+        """Return whether all writes are processed, or the process is stopped. Raises `EndedError` with its log."""
         if self._process is None:
             return True
         self._process.expect_alive()

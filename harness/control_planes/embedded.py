@@ -1,8 +1,4 @@
-"""Runs the reference API server and EndpointSlice controller in this process, and restarts them like processes.
-
-Only this adapter imports the reference. Components in this process watch the store directly, while other clients use
-HTTPS.
-"""
+"""Runs the reference API server and EndpointSlice controller in this process, and restarts them like processes."""
 
 import contextlib
 import socket
@@ -130,10 +126,7 @@ class EmbeddedControlPlane:
 
     @contextlib.contextmanager
     def disconnected(self) -> Iterator[None]:
-        """Disconnect components during a block, and replace the API server by an equal one at its end.
-
-        HTTPS clients watch again at once, and may receive the changes of the block before the replacement.
-        """
+        """Disconnect components during a block, and replace the API server by an equal one at its end."""
         if not self._informer.connected:  # the API server is stopped
             yield
             return

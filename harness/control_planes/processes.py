@@ -1,7 +1,4 @@
-"""Manages the processes of one control plane with their folder, ports and time limits.
-
-The folder, in memory if there is enough space, contains logs, data and secrets. `close` removes it.
-"""
+"""Manages the processes of one control plane with their folder, ports and time limits."""
 
 import contextlib
 import os
@@ -77,11 +74,7 @@ class Processes:
         arguments: Callable[[Sequence[int]], Sequence[str | Path]],
         wait: Callable[[Process], None],
     ) -> Process:
-        """Start a program on `count` free loopback ports, or on others if a program took one meanwhile.
-
-        `wait` returns when the process is ready. A process that does not become ready is killed. Raises the errors of
-        `wait`.
-        """
+        """Start a program on `count` free loopback ports, or on others if a program took one meanwhile."""
         for tries_left in reversed(range(_TRIES)):
             started = self.start(name, arguments(free_ports(count)))
             try:
@@ -150,11 +143,7 @@ class SecurePort:
 
 
 def wait_until_ready(starting: Process, is_ready: Callable[[], bool], *, within: float) -> None:
-    """Wait until a process is ready. An `InconclusiveError` of `is_ready` means that there is no answer yet.
-
-    Raises `DistrustError` if it exits or is late, and `UnavailableError` if its release lacks a feature gate, with text
-    from the log.
-    """
+    """Wait until a process is ready. Raises `DistrustError`, or `UnavailableError` for a missing feature gate."""
     begin = time.monotonic()
     while True:
         with contextlib.suppress(InconclusiveError):

@@ -1,8 +1,4 @@
-"""The protocol of a cluster DNS server under test, which runs in a pod.
-
-A topology-aware one reads the locations of pods from PodLocators (KEP-536). It is judged together with their
-controller.
-"""
+"""The protocol of a cluster DNS server under test, which runs in a pod."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable

@@ -1,7 +1,4 @@
-"""Run the reference DNS server in this process, as the server under test or as the cluster's ordinary DNS.
-
-The server under test needs the embedded control plane, whose API server has PodLocators built in.
-"""
+"""Run the reference DNS server in this process, as the server under test or as the cluster's ordinary DNS."""
 
 import socket
 import threading

@@ -1,8 +1,4 @@
-"""The Lease `trafficdist/run`, which a run holds so that only one run uses a cluster at a time.
-
-Two simultaneous runs would change the same nodes and components, and report each other's changes as faults. A run that
-acquires the Lease also removes the leftovers of earlier runs.
-"""
+"""The Lease `trafficdist/run`, which a run holds so that only one run uses a cluster at a time."""
 
 import contextlib
 import threading

@@ -53,10 +53,7 @@ def find(api: Api, *, run: str = "", not_of: str = "") -> Leftovers:
 
 
 def remove(api: Api, found: Leftovers, say: Say) -> list[str]:
-    """Remove leftovers, and wait until they are deleted. Return a line for each. Raises `RefusedError`.
-
-    Raises `DistrustError` if a namespace is not deleted in time.
-    """
+    """Remove leftovers, and wait until they are deleted. Return a line for each. Raises `RefusedError`."""
     done = [f"node {name} is restored" for name in found.changed_nodes if restore_node(api, name)]
     for name in found.made_nodes:
         api.delete("nodes", "", name)
@@ -77,10 +74,7 @@ def delete_namespace(api: Api, name: str) -> None:
 
 
 def wait_until_gone(api: Api, names: Sequence[str], say: Say) -> None:
-    """Wait until namespaces are deleted, and report progress. Raises `DistrustError` with the reason.
-
-    Pods are deleted by force if their node does not respond.
-    """
+    """Wait until namespaces are deleted, and report progress. Raises `DistrustError` with the reason."""
     begin = reported = time.monotonic()
     forced = False
     while left := [each for each in api.list("namespaces") if _name(each) in names] if names else []:

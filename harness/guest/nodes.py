@@ -1,8 +1,4 @@
-"""Change nodes of someone else's cluster. An annotation holds a node's former state until the node is restored.
-
-With the annotation, a cleanup can restore nodes after a run was killed. Labels and taints that others set in the
-meantime are not changed.
-"""
+"""Change nodes of someone else's cluster. An annotation holds a node's former state until the node is restored."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -48,10 +48,7 @@ class ReachedServer:
 def preflight(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> ReachedServer:
-    """Check the cluster within this number of seconds. The result lists missing optional permissions.
-
-    Raises `UnavailableError` with the problem and the remedy in one line, and `UsageError` for a wrong kubeconfig.
-    """
+    """Check the cluster within this number of seconds. The result lists missing optional permissions."""
     found = reach(kubeconfig, context, rules=rules, within=within)
     needed = [str(each) for each in found.denied if not each.rule.without]
     if needed:
@@ -87,10 +84,7 @@ def reach(
 
 
 def lost(kubeconfig: str, context: str = "", *, within: float = _BACK_SECONDS) -> str:
-    """Return in one line why the run's cluster is unreachable now, or "" if the API server responds to this user.
-
-    The limit counts only the time in which this run could run. On a busy machine, a cluster on it is slow too.
-    """
+    """Return why the run's cluster is unreachable, or "". The limit counts only time in which this run could run."""
     begin = time.monotonic()
     with RUN_DELAY.watched():
         while True:

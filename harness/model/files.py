@@ -1,7 +1,4 @@
-"""Read files that users name. Errors contain the file's name. Only regular files of limited size are read.
-
-A FIFO would block, a device may never end, and system calls raise various errors for invalid paths.
-"""
+"""Read files that users name. Errors contain the file's name. Only regular files of limited size are read."""
 
 import os
 import stat

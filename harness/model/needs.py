@@ -1,7 +1,4 @@
-"""The abilities and nodes that each requirement needs, which decide where it can be judged.
-
-The file is generated: a run on the embedded cluster, which has every ability, records what scenarios use.
-"""
+"""The abilities and nodes that each requirement needs, which decide where it can be judged."""
 
 import functools
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,4 @@
-"""Remove private data from texts before they are written to a file.
-
-Private data are user names and passwords in URLs, bearer tokens, environment variables whose names suggest secrets, and
-the home folder, which contains the user name.
-"""
+"""Remove private data, such as credentials, secrets and the home folder, from texts before they are written."""
 
 import functools
 import json

@@ -1,8 +1,4 @@
-"""The features that a Kubernetes release lacks, by its version and feature gates.
-
-A run of an old release judges the features of that release, and reports all others as unsupported. If a release changed
-behavior without a gate, the requirement has the version (`since`).
-"""
+"""The features that a Kubernetes release lacks, by its version and feature gates. A run does not judge them."""
 
 import re
 from collections.abc import Mapping
@@ -95,10 +91,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
 
 
 def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> tuple[str, ...]:
-    """Return the features, sorted, that a release of these components, or of a whole cluster, lacks.
-
-    `version` is like "1.31" or "v1.31.2". An empty or invalid text means the newest version.
-    """
+    """Return the features that a release of these components lacks. An empty or invalid version is the newest."""
     minor = minor_of(version)
     return tuple(
         sorted(

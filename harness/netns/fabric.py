@@ -91,10 +91,7 @@ class _Pods:
 
 
 class Network:
-    """The running network of a cluster. Thread-safe. `fabric` is the netns of the router, for diagnosis.
-
-    Raises `UnavailableError` if this machine or user cannot create it (see `harness.netns.sandbox`).
-    """
+    """The running network of a cluster. Thread-safe. `fabric` is the netns of the router, for diagnosis."""
 
     def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
         self.families = addresses.families_of(families)
@@ -130,10 +127,7 @@ class Network:
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodName | None = None) -> Host:
-        """Create a pod on a node, by default named after the node and a number. `of` is its identity in the API.
-
-        Raises `UsageError` without such a node or a free address, and `InconclusiveError` if the wiring fails.
-        """
+        """Create a pod on a node, by default named after the node and a number. `of` is its identity in the API."""
         plan = self.plan(node_name)
         with self._lock:
             if not self._open:

@@ -1,8 +1,4 @@
-"""pyroute2 in a netns, for rare operations such as reading kernel objects and disconnecting a node.
-
-It is imported at its first use, because the import takes 0.1 s. Its sockets are opened, used and closed in the thread
-that has entered the netns.
-"""
+"""pyroute2 in a netns, for rare operations. It is imported at its first use, because the import takes 0.1 s."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -151,10 +151,7 @@ def remove_link(index: int) -> Request:
 
 
 def address(index: int, host: str) -> list[Request]:
-    """Add a host address (/32 or /128) to a link, usable immediately, without duplicate address detection.
-
-    The first request is enough on a further link of a netns that has the address already.
-    """
+    """Add a host address to a link, without duplicate address detection. Further links need only the first."""
     family, packed = _packed(host)
     body = _ADDRESS.pack(family, len(packed) * 8, 0x02, _SCOPE_UNIVERSE, index)  # IFA_F_NODAD
     body += attribute(2, packed) + attribute(1, packed)

@@ -1,8 +1,6 @@
 """Explains why an ordinary user's process cannot create a user namespace, and names the remedy.
 
-Distributions forbid user namespaces in four ways, and the kernel returns EPERM for most of them. The message "Operation
-not permitted" does not help the user. Reading the settings and choosing the text are separate, so that the texts are
-easy to test.
+Distributions forbid user namespaces in four ways, and the kernel returns EPERM for most of them.
 """
 
 import errno

@@ -1,7 +1,4 @@
-"""Fixtures for scenarios, such as `three_zones`, which return a `Cluster` of the named topology.
-
-Each worker keeps one booted backend per topology for the session. A backend is imported only when a test uses it.
-"""
+"""Fixtures for scenarios, such as `three_zones`, which return a `Cluster` of the named topology."""
 
 import gc
 import itertools

@@ -31,10 +31,7 @@ PROBES = 24  # all probes reach the same of two endpoints by chance once in 16 m
 
 
 def hint_facts(backend: "Backend", namespace: str = NAMESPACE) -> dict[str, bool]:
-    """Return whether hints keep traffic away from an endpoint in another zone, or {} if this is unknown.
-
-    `namespace` is created for the test and deleted afterwards.
-    """
+    """Return whether hints keep traffic away from an endpoint in another zone, or {} if this is unknown."""
     near = backend.topology.nodes[0]
     far = next((node for node in backend.topology.nodes if node.zone != near.zone), None)
     if far is None:

@@ -80,10 +80,7 @@ def called(fixtures: Mapping[str, Any], limit: AbstractContextManager[None]) -> 
 
 @contextlib.contextmanager
 def with_instruments_checked(fixtures: Mapping[str, Any]) -> Iterator[None]:
-    """Before a failure is reported, check threads, and call `check_instruments()` of fixtures.
-
-    A proxy that has exited answers nothing, which is not evidence about its routing. May raise any error.
-    """
+    """Before a failure is reported, check threads, and call `check_instruments()` of fixtures."""
     try:
         yield
     except (AssertionError, pytest.fail.Exception, TimeLimitError) as error:

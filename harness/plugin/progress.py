@@ -1,7 +1,4 @@
-"""Show a run on the terminal: its settings, a line for each requirement, and the summary.
-
-pytest's own reporter prints no progress, but still writes our lines, so that capture, colour and NO_COLOR work.
-"""
+"""Show a run on the terminal: its settings, a line for each requirement, and the summary."""
 
 import os
 import time

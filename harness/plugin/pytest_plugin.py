@@ -1,7 +1,4 @@
-"""The pytest plugin: its options, and the hooks that turn a pytest run into a conformance run.
-
-Backends are imported only when a test needs one, because every pytest run on the machine loads this module.
-"""
+"""The pytest plugin: its options, and the hooks that turn a pytest run into a conformance run."""
 
 import contextlib
 import errno

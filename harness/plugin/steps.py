@@ -1,7 +1,4 @@
-"""Record the steps, attachments and captured output of tests with allure-pytest's listener.
-
-The listener's own results are discarded, because they lack our verdicts and the tests that never ran.
-"""
+"""Record the steps, attachments and captured output of tests with allure-pytest's listener."""
 
 import contextlib
 from collections.abc import Generator

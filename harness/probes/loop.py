@@ -1,7 +1,4 @@
-"""The probe loop: runs all echo servers and all probes of a cluster on one thread. Callers block.
-
-It sends up to 8,000 TCP probes per second. If it fails, all callers get an `InconclusiveError`.
-"""
+"""The probe loop: runs all echo servers and all probes of a cluster on one thread. Callers block."""
 
 import threading
 from collections.abc import Sequence
@@ -43,10 +40,7 @@ class Loop:
         self._reactor.close()
 
     def serve(self, namespace: SocketSource, identity: str, ports: Sequence[ServerPort]) -> Server:
-        """Start a server that answers as `identity`. Raises `InconclusiveError` if a port is in use.
-
-        An answer with an identity that the loop has never served is `Unknown`.
-        """
+        """Start a server that answers as `identity`. Raises `InconclusiveError` if a port is in use."""
         server = Server(identity, self._reactor)
 
         def opened() -> None:

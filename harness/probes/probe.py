@@ -87,10 +87,7 @@ class Probe:
 
 
 def without_answer(limit: float, passed: float, lost: float) -> Observation | float:
-    """Return the outcome of a probe without answer, or the seconds for which it still waits.
-
-    Only the time in which the programs could run counts. A probe that does not get this time is inconclusive.
-    """
+    """Return the outcome of a probe without answer, or the seconds for which it still waits."""
     left, had_limit = time_left(limit, passed, lost, MOST_IF_STOPPED if RUN_DELAY.stopped else MOST)
     if had_limit:
         return TIMED_OUT
@@ -233,10 +230,7 @@ def repeats(sock: socket.socket) -> int:
 
 
 class Attempt:
-    """A running probe. `report` is called once with its index and outcome, unless `begin` returned the outcome.
-
-    A TCP server sends first. A UDP answer has the request's nonce.
-    """
+    """A running probe. `report` is called once with its index and outcome, unless `begin` returned the outcome."""
 
     __slots__ = ("_answers", "_began", "_buffer", "_index", "_reactor", "_report", "_socket", "done", "probe")
 

@@ -138,10 +138,7 @@ class _Listener(_Part):
 
 
 class _Connection(_Part):
-    """An accepted connection of a TCP server, which answers immediately, and again for each line.
-
-    The socket is in blocking mode, which saves a system call per connection, but every call on it is non-blocking.
-    """
+    """An accepted connection of a TCP server, which answers immediately, and again for each line."""
 
     __slots__ = ("_all", "_answer")
 

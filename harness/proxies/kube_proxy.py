@@ -136,10 +136,7 @@ class KubeProxy:
         self._connections.close()
 
     def synced(self) -> bool:
-        """Return whether every running proxy has processed all Services and slices written so far.
-
-        Among node changes, this covers only the zone of the proxy's node. Takes up to a second. Raises `EndedError`.
-        """
+        """Return whether every running proxy has processed all Services and slices written so far."""
         self._processes.check()
         if self._revision and self._barrier_objects.revision() == self._revision:
             return True

@@ -1,8 +1,4 @@
-"""Run the reference proxy of every node in this process.
-
-This adapter imports the reference. The proxies of all nodes share one client, which watches the store of a control
-plane in this process, or another control plane over HTTPS.
-"""
+"""Run the reference proxy of every node in this process."""
 
 import shutil
 import threading

@@ -1,8 +1,4 @@
-"""Parse key `kind` of a recipe: how to install a proxy on a kind cluster, and which workloads must become ready.
-
-On the embedded cluster the suite starts the programs. On a kind cluster the kubelets start them, so the recipe has
-manifests or an installation command. Everything is validated before the cluster is created.
-"""
+"""Parse key `kind` of a recipe: how to install a proxy on a kind cluster, and which workloads must become ready."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -150,10 +150,7 @@ class NodeProcesses:
         return self._running[node]
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
-        """Wait until `missing` returns "", for up to `within` unscaled seconds.
-
-        Stops a program that exits or is not ready in time, and raises `StartError` with the first error in its log.
-        """
+        """Wait until `missing` returns "", for up to `within` unscaled seconds."""
         starting, deadline = self._running[node], time.monotonic() + within * time_scale()
         while lacking := missing():
             if not starting.alive or time.monotonic() > deadline:

@@ -1,8 +1,4 @@
-"""Create the API objects of a recipe before its programs start, such as CustomResourceDefinitions and ConfigMaps.
-
-Objects are applied in order, like `kubectl apply --server-side`, so existing objects are changed. After a
-CustomResourceDefinition, the next object waits until the new resources are served.
-"""
+"""Create the API objects of a recipe in order, like `kubectl apply --server-side`, before its programs start."""
 
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,4 @@
-"""Run the programs of a recipe, in one or several network namespaces, with their files, checks and logs.
-
-Only the checks show when all writes are processed: they must succeed for some time, because writes may arrive late.
-"""
+"""Run the programs of a recipe, in one or several network namespaces, with their files, checks and logs."""
 
 import contextlib
 import shlex
@@ -106,11 +103,7 @@ class Programs:
         self._start(CLUSTER, self._of_cluster, namespace, {**values, **self._values(CLUSTER, namespace, families)})
 
     def start(self, where: str, namespace: Namespace, families: Iterable[Family], values: Mapping[str, str]) -> None:
-        """Replace the programs in a netns. Each program starts when the previous program is ready.
-
-        `values` fills placeholders of this kind of recipe. If a program fails to start, all stop. Raises `StartError`
-        with the first error in a log.
-        """
+        """Replace the programs in a netns, one by one. If one fails to start, all stop. Raises `StartError`."""
         self._filled[where] = {**values, **self._values(where, namespace, families)}
         self._start(where, self._parts, namespace, self._filled[where])
 
@@ -216,10 +209,7 @@ class Programs:
         return self._connections.namespace(where)
 
     def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:
-        """Fill in a command, including the values in `more`, and wait until it ends. All pods of a place share one log.
-
-        `within` is in unscaled seconds. Raises `InconclusiveError` with the first error in the log.
-        """
+        """Fill in a command with `more` values, and run it within unscaled seconds. Raises `InconclusiveError`."""
         values = {**self._filled[where], **more}
         filled = [fill(part, values) for part in command]
         who, log = f"{self._recipe.name} on {where}, to {what},", self._log_of_pods(where)

@@ -1,7 +1,4 @@
-"""Read and validate a recipe: a YAML file that describes how to run a proxy, DNS server or controller.
-
-Every error names the file and the key. Placeholders in braces are filled in for each node, or for the DNS server's pod.
-"""
+"""Read and validate a recipe: a YAML file that describes how to run a proxy, DNS server or controller."""
 
 import os
 import re
@@ -152,10 +149,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A proxy, DNS server or controller: programs that start in order, after the cluster's `objects` and programs.
-
-    On a kind cluster the `installation` replaces all of these. A recipe may have only an `installation`.
-    """
+    """A proxy, DNS server or controller: programs that start in order, after the cluster's `objects` and programs."""
 
     name: Name
     programs: Annotated[tuple[Program, ...], Mark.READ] = ()

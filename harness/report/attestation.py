@@ -1,7 +1,4 @@
-"""The attestation of a report by GitHub: proof that a workflow of a repository made `report.yaml`.
-
-The report lists the digests of all other files. `gh attestation verify` checks it. Without gh, it is not checked.
-"""
+"""The attestation of a report by GitHub: proof that a workflow of a repository made `report.yaml`."""
 
 import re
 import subprocess

@@ -1,7 +1,4 @@
-"""Format requirements, or mutants with the requirements that kill them, as JSON or as a table.
-
-Without a terminal, a table has one unwrapped line per row, so that grep finds names.
-"""
+"""Format requirements, or mutants with the requirements that kill them, as JSON or as a table."""
 
 import fnmatch
 import json
@@ -46,10 +43,7 @@ def as_text(requirements: Sequence[Requirement], *, width: int) -> str:
 def mutants(
     requirements: Sequence[Requirement], patterns: Sequence[str], *, only_killed: bool, form: str, width: int
 ) -> str:
-    """Return the mutants and benign variants that match, as JSON or as a table. Raises `UsageError`.
-
-    `only_killed` omits mutants that no requirement kills. Raises `NothingSelectedError`.
-    """
+    """Return the mutants and benign variants that match, as JSON or as a table. Raises `UsageError`."""
     from harness.settings import mutants as known  # noqa: PLC0415  mutants import the reference
 
     every, benign = known.mutants(), known.benign_variants()

@@ -29,10 +29,7 @@ _rank = list(Level).index  # MUST is first
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Requirements that fail in the same way. `mutants` are pairs of name and fault, and only a hint.
-
-    `rerun` is the command for the smallest of the requirements. `fails_with` are drawn values that all of them need.
-    """
+    """Requirements that fail in the same way. `mutants` are pairs of name and fault, and only a hint."""
 
     headline: str
     requirements: tuple[str, ...]

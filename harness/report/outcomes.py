@@ -52,11 +52,7 @@ SHOWN: Mapping[Outcome, Shown] = {
         ids="skippedTests", always=True, junit_type="pytest.skip",
     ),
 }  # fmt: skip
-"""The presentations, with the worst outcome first.
-
-Allure has five statuses, but no status for warnings. It shows "unknown" separately from passes, failures and skips, and
-categories distinguish warnings from notes. JUnit shows warnings and notes like pytest's expected failures.
-"""
+"""The presentations, with the worst outcome first. Allure has no status for warnings, and shows "unknown"."""
 
 UNMET = tuple(each for each in SHOWN if each not in (Outcome.MET, Outcome.NOT_RUN))
 """Outcomes that need attention, with the worst outcome first."""

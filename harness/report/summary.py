@@ -93,10 +93,7 @@ def summary(
     missing: Sequence[str] = (),
     found: Sequence[Cause] | None = None,
 ) -> list[Line]:
-    """Return the summary. `reasons` explain why the run cannot be certified. `report` is its path, or "".
-
-    `distrust` lists faults of the suite itself, and `missing` what the report lacks.
-    """
+    """Return the summary. `reasons` explain why the run cannot be certified. `report` is its path, or ""."""
     chosen = [result for result in results if not result.left_out]
     found = causes.of(chosen) if found is None else found
     return [

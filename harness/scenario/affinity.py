@@ -90,10 +90,7 @@ def expect_affinity_expires(
     seconds: float,
     **address: Any,
 ) -> None:
-    """Expect all these pods to answer clients that pause for longer than the time-out of `seconds`.
-
-    Each probe renews the affinity, so each pause must be longer than the previous pause.
-    """
+    """Expect all these pods to answer clients that pause for longer than the time-out of `seconds`."""
     seen: dict[ClientRef, str] = {}
     for away in AWAY:
         time.sleep(away * seconds)  # the pause of the clients

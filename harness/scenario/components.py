@@ -53,10 +53,7 @@ class ComponentOperations:
             self.restart(component, replace(self.release, gates={**self.release.gates, gate: True}))
 
     def bring_to(self, component: Component, release: Release) -> None:
-        """Replace a component by this release on all nodes where the component has a different release.
-
-        If the previous scenario left a component at this release, the component is not restarted.
-        """
+        """Replace a component where its release differs, unless the previous scenario left it at this release."""
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
         if nodes := self.backend.releases.take_over(component, wanted):
@@ -68,10 +65,7 @@ class ComponentOperations:
         self.backend.releases.start(component, wanted, nodes)
 
     def start_if_ended(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Wait until components have settled, and restart one that has exited, as a kubelet would.
-
-        Raises `EndedError` if a component still runs but has stopped processing changes.
-        """
+        """Wait until components have settled, and restart one that has exited, as a kubelet would."""
         self.backend.need_component(component, self.release, on)
         try:
             self.backend.settle()

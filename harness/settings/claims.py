@@ -1,7 +1,4 @@
-"""The default claims of an implementation: features, source (KEP or released), profile and mode.
-
-A run of an old version judges only the features of that version. An explicit option always takes precedence.
-"""
+"""The default claims of an implementation: features, source (KEP or released), profile and mode."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Create the implementation under test from settings: control plane, proxy and DNS server.
-
-Adapters are imported only when they are needed, because the dependencies of other adapters may be missing.
-"""
+"""Create the implementation under test from settings: control plane, proxy and DNS server."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any

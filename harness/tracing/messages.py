@@ -1,8 +1,4 @@
-"""Parses the kernel's trace messages, one for each rule that a packet matches and for each end of a chain.
-
-The first message of a base chain contains the packet's headers at that point. The constants are those of
-linux/netfilter/nf_tables.h (nft_trace_attributes) and linux/netfilter.h.
-"""
+"""Parses the kernel's trace messages, one for each rule that a packet matches and for each end of a chain."""
 
 import struct
 from dataclasses import dataclass

@@ -36,10 +36,7 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A captured packet: its time (Unix time in nanoseconds), netns, link and direction.
-
-    `data` begins with the IP header. `concerns` is the packet that an ICMP error reports, or else the same as `packet`.
-    """
+    """A captured packet at a Unix time (ns). `concerns` is the packet that an ICMP error reports, or `packet`."""
 
     at: int
     where: str

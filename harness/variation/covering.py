@@ -88,10 +88,7 @@ def _shuffled(seed: int, *parts: str) -> bytes:
 
 
 class RowBuilder:
-    """Builds the rows of a covering array one by one, greedily, like AETG (Cohen et al., 1997).
-
-    Each row gets the values that cover the most missing combinations. Among equal values, it gets the rarest so far.
-    """
+    """Builds the rows of a covering array one by one, greedily, like AETG (Cohen et al., 1997)."""
 
     def __init__(
         self, gain: Callable[[Row, str, Any], int], shares: Mapping[tuple[str, Any], float] | None = None

@@ -1,8 +1,4 @@
-"""Names of nodes and zones that differ from those in scenarios, and that careless components may confuse.
-
-One name is a prefix of another name. Other names differ only in case or in the last character, contain dots, or have
-the maximum length. Each node's hostname label differs from its name, as in some clouds.
-"""
+"""Names of nodes and zones that differ from those in scenarios, and that careless components may confuse."""
 
 import itertools
 from collections.abc import Iterator

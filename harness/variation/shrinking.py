@@ -6,10 +6,7 @@ from harness.variation.axes import PLAIN, Draw
 
 
 def shrunk(draw: Draw, fails: Callable[[Draw], bool | None]) -> Draw | None:
-    """Return the smallest draw with which `fails` is true, or None if a repetition could not tell.
-
-    The search tries all plain values, then each drawn value alone, then the draw without each value.
-    """
+    """Return the smallest draw with which `fails` is true, or None if a repetition could not tell."""
     single = [Draw((each,)) for each in draw.drawn] if len(draw.drawn) > 1 else []
     for each in (PLAIN, *single):
         found = fails(each)

@@ -1,8 +1,4 @@
-"""Sends many requests concurrently, in threads that never delay the end of a run.
-
-A request to a client pod takes as long as its attempts, which is up to two minutes if nothing answers. If the pod's
-node is gone, a watch detects this, and pending requests are abandoned.
-"""
+"""Sends many requests concurrently, in threads that never delay the end of a run, and abandons those to lost nodes."""
 
 import contextlib
 import queue

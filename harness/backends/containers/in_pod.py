@@ -1,7 +1,4 @@
-"""The netns of a cluster's nodes and pods, which this process keeps open, with an echo server in each pod's netns.
-
-If a node was switched off and on, the node and its pods have new netns, which `renew` enters.
-"""
+"""The netns of a cluster's nodes and pods, which this process keeps open, with an echo server in each pod's netns."""
 
 import contextlib
 import threading

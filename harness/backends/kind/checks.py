@@ -1,7 +1,4 @@
-"""Checks that this machine can create a kind cluster: the command, the container engine, and resources.
-
-A problem that may be harmless is a note, which is printed again if the cluster does not start.
-"""
+"""Checks that this machine can create a kind cluster: the command, the container engine, and resources."""
 
 import platform
 import re

@@ -97,10 +97,7 @@ def version_of_image(image: str) -> Version | None:
 
 
 def parse_images(text: str) -> dict[str, str]:
-    """Parse "IMAGE" for all nodes, "ROLE=IMAGE", or a comma-separated list, in which later entries win.
-
-    Raises `UsageError`.
-    """
+    """Parse "IMAGE", "ROLE=IMAGE", or a comma-separated list, in which later entries win. Raises `UsageError`."""
     images: dict[str, str] = {}
     for word in filter(None, text.split(",")):
         role, sign, image = word.partition("=")

@@ -2,8 +2,6 @@
 
 A kubelet runs the manifests in /etc/kubernetes/manifests, and treats a changed file as a new pod. So a label with the
 start number causes a restart, and identifies the new pod.
-
-The functions are pure. They return changed manifests.
 """
 
 import copy
