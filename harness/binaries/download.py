@@ -1,9 +1,4 @@
-"""Download a file over HTTP from the first mirror that has it, and resume interrupted downloads.
-
-The partial file remains on disk, and the next request is for the remaining bytes. A server without range support sends
-the complete file. A file with a wrong SHA-256 checksum is deleted, and downloaded again if a part of it was from an
-earlier attempt. pooch also verifies checksums, but does not resume downloads or try mirrors.
-"""
+"""Download a file over HTTP from the first mirror that has it, and check its SHA-256 checksum."""
 
 import contextlib
 import http.client
@@ -36,9 +31,7 @@ class FileMissingError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Downloads files. `timeout` is the number of seconds without data. `attempts` limits consecutive attempts without
-    progress.
-    """
+    """Downloads files. `timeout` is the number of seconds without data."""
 
     timeout: float = 30.0
     attempts: int = 4
@@ -69,75 +62,33 @@ class Fetcher:
             return answer.read(_SMALL).decode("utf-8", errors="replace")
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
-        """Download from one mirror. If the checksum of a resumed file is wrong, download it again from the start."""
-        part = target.with_suffix(".part")
-        joined = part.exists()
-        while True:
-            joined = self._complete(url, part, watcher) or joined
-            found = sha256_of(part)
-            if found == sha256:
-                part.rename(target)
-                return url
-            part.unlink()
-            if not joined:
-                raise UnavailableError(
-                    f"{url} differs from the publisher's file: its SHA-256 sum is {found}, not {sha256}"
-                )
-            watcher.say("the partial file does not match; downloading the complete file")
-            joined = False
-
-    def _complete(self, url: str, part: Path, watcher: Watcher) -> bool:
-        """Download the remaining bytes of a file over several connections. Return whether the file was joined from
-        parts.
-
-        If a server sends no data, it is not tried again, because another mirror may respond.
-        """
-        idle, came = 0, False
-        while True:
-            before = _size_of(part)
+        """Download from one mirror. If a server sends no data, another mirror may respond."""
+        for left in reversed(range(self.attempts)):
             try:
-                with _plainly(url):
-                    self._continue(url, part, watcher)
-                return came
+                with _plainly(url), self._open(url) as answer:
+                    _write(answer, url, target, watcher)
+                break
             except ConnectionLostError as error:
-                progress = _size_of(part) > before
-                came, idle = came or progress, 0 if progress else idle + 1
-                if not came or idle >= self.attempts:
+                if not left or not target.exists() or not target.stat().st_size:
                     raise
-                watcher.say(f"interrupted after {_size_of(part) / 1e6:.1f} MB ({error}); resuming")
-                self.pause(min(2.0**idle, 10.0))
-
-    def _continue(self, url: str, part: Path, watcher: Watcher) -> None:
-        """Download the remaining bytes over one connection."""
-        have = _size_of(part)
-        with self._open(url, have) as answer:
-            if answer.status == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return  # nothing follows: the checksum decides
-            if not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-                have = 0
-            length = answer.headers.get("Content-Length")
-            total = have + int(length) if length else 0
-            watcher.begin(url, total, unit="bytes", done=have)
-            try:
-                done = have + _write(answer, part, append=have > 0, watcher=watcher)
-            finally:
-                watcher.end()
-        if done < total:
-            raise ConnectionError(f"the connection ended at {done} of {total} bytes")
+                watcher.say(f"interrupted after {target.stat().st_size / 1e6:.1f} MB ({error}); trying again")
+                self.pause(1.0)
+        found = sha256_of(target)
+        if found == sha256:
+            return url
+        target.unlink()
+        raise UnavailableError(f"{url} differs from the publisher's file: its SHA-256 sum is {found}, not {sha256}")
 
     @contextlib.contextmanager
-    def _open(self, url: str, start: int = 0) -> Iterator[http.client.HTTPResponse]:
+    def _open(self, url: str) -> Iterator[http.client.HTTPResponse]:
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"mirror {url!r}: expected a URL that begins with http:// or https://")
-        headers = {"User-Agent": "trafficdist"} | ({"Range": f"bytes={start}-"} if start else {})
+        request = urllib.request.Request(url, headers={"User-Agent": "trafficdist"})  # noqa: S310  the scheme is checked
         try:
-            request = urllib.request.Request(url, headers=headers)  # noqa: S310  the scheme is checked above
             answer = urllib.request.urlopen(request, timeout=self.timeout)  # noqa: S310  the same
         except urllib.error.HTTPError as error:
-            if error.code != http.client.REQUESTED_RANGE_NOT_SATISFIABLE or not start:
-                error.close()
-                raise
-            answer = error
+            error.close()
+            raise
         with answer:
             yield answer
 
@@ -155,18 +106,19 @@ def _plainly(url: str) -> Iterator[None]:
         raise ConnectionLostError(f"{url}: {reason or type(error).__name__}") from None
 
 
-def _write(answer: http.client.HTTPResponse, part: Path, *, append: bool, watcher: Watcher) -> int:
-    written = 0
-    with said_plainly(part):
-        file = part.open("ab" if append else "wb")
-    with file:
-        while chunk := answer.read1(_CHUNK):
-            with said_plainly(part):
-                file.write(chunk)
-            written += len(chunk)
-            watcher.advance(len(chunk))
-    return written
-
-
-def _size_of(part: Path) -> int:
-    return part.stat().st_size if part.exists() else 0
+def _write(answer: http.client.HTTPResponse, url: str, target: Path, watcher: Watcher) -> None:
+    total, done = int(answer.headers.get("Content-Length") or 0), 0
+    with said_plainly(target):
+        file = target.open("wb")
+    watcher.begin(url, total, unit="bytes")
+    try:
+        with file:
+            while chunk := answer.read1(_CHUNK):
+                with said_plainly(target):
+                    file.write(chunk)
+                done += len(chunk)
+                watcher.advance(len(chunk))
+    finally:
+        watcher.end()
+    if done < total:
+        raise ConnectionError(f"the connection ended at {done} of {total} bytes")

@@ -28,7 +28,7 @@ class Watcher:
     def say(self, text: str) -> None:
         """Print a line."""
 
-    def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
+    def begin(self, what: str, total: int, *, unit: str) -> None:
         """Begin a task. `unit` is "bytes" or the name of the counted items. `total` is 0 if it is unknown."""
 
     def advance(self, by: int, detail: str = "") -> None:
@@ -57,7 +57,7 @@ class Terminal(Watcher):
     def say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
+    def begin(self, what: str, total: int, *, unit: str) -> None:
         self.end()
         shown: tuple[ProgressColumn, ...] = (MofNCompleteColumn(), TextColumn(unit))
         if unit == "bytes":
@@ -72,7 +72,7 @@ class Terminal(Watcher):
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._bar.add_task(what, total=total or None, completed=done, detail="", unit=unit)
+        self._bar.add_task(what, total=total or None, detail="", unit=unit)
         self._bar.start()
         self._say_progress(self._bar)
 

@@ -29,9 +29,8 @@ class Mirror:
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
     break_off: dict[str, list[int]] = field(default_factory=dict)  # path → bytes sent before each connection closes
-    ranges: bool = True
     moved: dict[str, str] = field(default_factory=dict)  # path → the URL that it redirects to
-    requests: list[tuple[str, str]] = field(default_factory=list)  # (path, Range header)
+    requests: list[str] = field(default_factory=list)  # paths
 
     def publish(self, component: str, version: str, content: bytes | None = None, sha256: str = "") -> str:
         """Publish a release of a Kubernetes component. Return the path of its binary."""
@@ -63,17 +62,12 @@ class Mirror:
         self.files |= {path: content, f"{path}.sha256sum": sum_and_name.encode()}
         return path
 
-    def asked(self, path: str) -> list[str]:
-        """Return the Range headers of the requests for a path, in order. A request for the whole file has ""."""
-        return [header for asked, header in self.requests if asked == path]
-
 
 class Handler(BaseHTTPRequestHandler):
     mirror: Mirror
 
     def do_GET(self) -> None:
-        asked = self.headers.get("Range") or ""
-        self.mirror.requests.append((self.path, asked))
+        self.mirror.requests.append(self.path)
         if self.path in self.mirror.moved:
             self.send_response(302)
             self.send_header("Location", self.mirror.moved[self.path])
@@ -84,20 +78,11 @@ class Handler(BaseHTTPRequestHandler):
         if content is None:
             self.send_error(404)
             return
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and self.mirror.ranges else 0
-        if start and start >= len(content):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(content)}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - start))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         limits = self.mirror.break_off.get(self.path)
-        self.wfile.write(content[start : start + limits.pop(0)] if limits else content[start:])
+        self.wfile.write(content[: limits.pop(0)] if limits else content)
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -114,11 +99,6 @@ class Heard(Watcher):
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.begun: list[tuple[int, int]] = []
 
     def say(self, text: str) -> None:
         self.lines.append(text)
-
-    def begin(self, what: str, total: int, *, unit: str, done: int = 0) -> None:
-        """Record the total size and the size of the part that already existed."""
-        self.begun.append((total, done))

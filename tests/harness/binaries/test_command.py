@@ -103,17 +103,7 @@ def test_concurrent_processes_download_once(mirror: Mirror, cache: Cache) -> Non
     printed = {process.communicate()[0] for process in processes}
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert len(printed) == 1
-    assert mirror.asked(path) == [""]
-    assert components("check").exit_code == 0
-
-
-def test_a_download_that_was_killed_is_continued(mirror: Mirror, cache: Cache) -> None:
-    path = mirror.publish("kube-proxy", "1.34.2")
-    partial = cache.folder / "partial" / "kube-proxy-v1.34.2-release"
-    partial.mkdir(parents=True)
-    (partial / "kube-proxy.part").write_bytes(mirror.files[path][:100_000])
-    assert components("fetch", "kube-proxy", "1.34.2").exit_code == 0
-    assert mirror.asked(path) == ["bytes=100000-"]
+    assert mirror.requests.count(path) == 1
     assert components("check").exit_code == 0
 
 
@@ -137,4 +127,4 @@ def test_second_process_waits_and_finds_the_file(mirror: Mirror, cache: Cache) -
             cache.put(component_named("kube-proxy"), version, binary, Origin("source", "here", sha256_of(binary), ""))
         assert later.result(10).origin.at == "here"
     assert second.lines == ["kube-proxy 1.34.2: waiting for another process to fetch it"]
-    assert mirror.asked(path) == []
+    assert path not in mirror.requests

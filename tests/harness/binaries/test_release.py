@@ -64,9 +64,9 @@ def test_cached_version_is_not_downloaded_again(mirror: Mirror, cache: Cache) ->
     path = mirror.publish("kube-proxy", "1.34.2")
     get("kube-proxy", "1.34.2", releases(mirror), cache)
     get("kube-proxy", "1.34", releases(mirror), cache)
-    assert len(mirror.asked(path)) == 1
+    assert mirror.requests.count(path) == 1
     get("kube-proxy", "1.34.2", releases(mirror), cache, again=True)
-    assert len(mirror.asked(path)) == 2
+    assert mirror.requests.count(path) == 2
 
 
 def test_cached_version_is_used_when_the_newest_is_unknown(mirror: Mirror, closed_port: str, cache: Cache) -> None:
