@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-EVERY = 0.1
-"""Seconds between two samples."""
+EVERY = 0.1  # seconds between two samples
 
 LATE = 0.5
 """Seconds without running after which this process counts as stopped. Shorter delays are part of `run_delay`."""

@@ -41,8 +41,7 @@ _PREFIXES = {
     "leases": "/apis/coordination.k8s.io/v1",
     "podlocators": "/apis/trafficdist.dev/v1alpha1",
 }
-_TRIES = 10
-"""The maximum number of attempts for a request that gets status 429 with Retry-After, as in client-go."""
+_TRIES = 10  # maximum number of attempts for a request that gets status 429 with Retry-After, as in client-go
 
 _FULL = 507  # only the embedded API server, when a client has filled its storage
 _REMEMBERED = 10_000  # number of requests in the evidence of a failure
@@ -65,7 +64,6 @@ class Response:
 
     @property
     def outcome(self) -> str:
-        """Return "accepted", or the message of the refusal."""
         return str(self.body.get("message") or "accepted") if self.code >= 400 else "accepted"
 
     def named(self, field: str) -> str:
@@ -203,7 +201,6 @@ class Api:
         return Watch(answer)
 
     def get(self, resource: str, namespace: str, name: str) -> Object:
-        """Read one object. Raises `RefusedError`."""
         return self._expect("GET", path_of(resource, namespace, name))
 
     def list(self, resource: str, namespace: str = "", *, label_selector: str = "") -> builtins.list[Object]:
@@ -217,7 +214,6 @@ class Api:
         return self._expect("POST", path_of(resource, namespace), whole)
 
     def replace(self, resource: str, namespace: str, obj: Object) -> Object:
-        """Replace an object. Raises `RefusedError`."""
         return self._expect("PUT", path_of(resource, namespace, obj["metadata"]["name"]), obj)
 
     def patch(self, resource: str, namespace: str, name: str, patch: Object, *, subresource: str = "") -> Object:

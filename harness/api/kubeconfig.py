@@ -56,7 +56,6 @@ class Kubeconfig:
         self._merged = merger.config
 
     def client(self) -> Any:
-        """Return the official client for the context's API server and credentials. Raises `UsageError`."""
         try:
             return _client(self._merged, self.context)
         except Exception as error:  # the client's errors have no common base class
@@ -142,7 +141,6 @@ def _named(contexts: Iterable[str]) -> str:
 
 
 def client_of(kubeconfig: Mapping[str, Any]) -> Any:
-    """Return the official client for the content of a kubeconfig."""
     client = _client(copy.deepcopy(dict(kubeconfig)))
     client.configuration.refresh_api_key_hook = None  # otherwise the client reads the environment for each request
     return client

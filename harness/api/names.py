@@ -16,8 +16,6 @@ _NODE_PATH = re.compile(r"(/api/v1/nodes/)([^/?]+)")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The cluster's name for each node and zone of the topology."""
-
     nodes: Mapping[str, str] = field(default_factory=dict)
     zones: Mapping[str, str] = field(default_factory=dict)
     hostnames: Mapping[str, str] = field(default_factory=dict)
@@ -25,11 +23,9 @@ class Names:
 
     @property
     def trivial(self) -> bool:
-        """Return whether the cluster uses the topology's names."""
         return all(ours == theirs for each in (self.nodes, self.zones, self.hostnames) for ours, theirs in each.items())
 
     def as_text(self) -> str:
-        """Return a table with the topology's names and the cluster's names."""
         kinds = (("node", self.nodes), ("zone", self.zones), ("hostname", self.hostnames))
         return "".join(f"{kind} {ours}: {theirs}\n" for kind, names in kinds for ours, theirs in names.items())
 
@@ -42,7 +38,6 @@ class Names:
         return _translated(value, Names(_inverse(self.nodes), _inverse(self.zones), _inverse(self.hostnames)))
 
     def node(self, name: str) -> str:
-        """Return the cluster's name for a node of the topology."""
         return self.nodes.get(name, name)
 
     def path(self, path: str) -> str:
@@ -50,8 +45,6 @@ class Names:
 
 
 class TranslatingApi(Api):
-    """Sends and returns objects with the names of the topology."""
-
     def __init__(self, kubeconfig: "Kubeconfig | Mapping[str, Any]", names: Names, **options: Any) -> None:
         super().__init__(kubeconfig, **options)
         self._names = names

@@ -15,8 +15,7 @@ from harness.tracing.path import Followed
 
 TERMINATION_SECONDS = 30  # seconds that a pod still serves after a graceful deletion
 
-ContainerPorts = Sequence[tuple[str, int, str]]
-"""The name, number and protocol of each port."""
+ContainerPorts = Sequence[tuple[str, int, str]]  # name, number and protocol of each port
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,6 @@ class WantedPod:
 
 
 class OpenConnection(Protocol):
-    """A long-lived connection."""
-
     opened: Observation
 
     def ask(self) -> Observation:
@@ -52,8 +49,6 @@ class OpenConnection(Protocol):
 
 
 class SteadyTraffic(Protocol):
-    """Probes that are sent in the background at a steady rate."""
-
     @property
     def asked(self) -> int:
         """The number of probes sent so far."""
@@ -63,8 +58,6 @@ class SteadyTraffic(Protocol):
 
 
 class Backend(Protocol):
-    """A booted cluster."""
-
     @property
     def name(self) -> str:
         """The backend's name, as in `--backend`."""

@@ -27,8 +27,7 @@ AGAIN = 1.0
 CHECK_SECONDS = 10.0
 """Seconds, before the time scale, between two checks of proxies that have stopped processing changes."""
 
-CHAIN = 1.5
-"""The factor by which the wait for all changes is longer, because a component also processes its own writes."""
+CHAIN = 1.5  # factor by which the wait for all changes is longer, because a component also processes its own writes
 
 _VIRTUAL = [ipaddress.ip_network(each) for each in SERVICE_CIDRS.values()]
 

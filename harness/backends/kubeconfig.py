@@ -133,7 +133,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._pod_runner.create_namespace(namespace)
 
     def delete_namespace(self, namespace: str) -> None:
-        """Start to delete a namespace, without waiting until it is gone."""
         self._slices.end(namespace)
         self._pod_runner.delete_namespace(namespace)
 
@@ -159,7 +158,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self.api.evict(*pod, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """Delete a pod, and wait until it no longer exists."""
         self._pod_runner.delete(*self._begin_to_change(namespace, name))
 
     def create_pod(self, namespace: str, wanted: WantedPod) -> None:
@@ -218,7 +216,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Addresses
 
     def free_addresses(self) -> dict[str, str]:
-        """Return addresses from the ranges reserved for documentation."""
         both = {"IPv4": "192.0.2.77", "IPv6": "2001:db8::77"}
         return {family: both[family] for family in self.families}
 
@@ -324,7 +321,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return {}
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Return the node names, the requests of this run, and the logs of proxies."""
         names = self._target.names
         nodes = [each.name for each in self.topology.nodes]
         logs = {place.name: proxy_logs(self.api, nodes, place) for place in self._target.proxies}

@@ -317,7 +317,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self._off.pop(name).report_again()
 
     def delete_namespace(self, namespace: str) -> None:
-        """Delete a namespace with all its objects, and wait until the controller and proxies have processed this."""
         self.remove_namespace(namespace)
         self.settle()
 

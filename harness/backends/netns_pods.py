@@ -19,8 +19,6 @@ _ALWAYS = (("TCP", manifests.TARGET_PORT), ("UDP", manifests.TARGET_PORT))
 
 
 class NetnsPods(PodLifecycle, PodReports):
-    """Kubernetes namespaces and their pods. Each running pod has a netns with an echo server."""
-
     api: Api
     network: Network
     _loop: Loop
@@ -64,7 +62,6 @@ class NetnsPods(PodLifecycle, PodReports):
     def report_pod(
         self, namespace: str, name: str, node: str, pod_addresses: Mapping[str, str], *, ready: bool
     ) -> None:
-        """Set a pod's status, as its kubelet would."""
         host_ip = next(iter(self.network.nodes[node].addresses.values()))
         status = manifests.pod_status(pod_addresses, host_ip, ready=ready)
         self.api.patch("pods", namespace, name, {"status": status}, subresource="status")
@@ -76,7 +73,6 @@ class NetnsPods(PodLifecycle, PodReports):
         self.api.evict(namespace, name, grace_seconds=TERMINATION_SECONDS)
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """Delete a pod immediately: its API object, its server and its netns."""
         self.api.delete("pods", namespace, name, grace_seconds=0)
         self._end(namespace, name)
 
@@ -116,7 +112,6 @@ class NetnsPods(PodLifecycle, PodReports):
         return by_family(self.network.nodes[node])
 
     def host_of(self, client: Client | Pod) -> Host:
-        """Return the host of a client. The client pod of a node is created on first use."""
         with self._lock:
             if isinstance(client, Pod):
                 return self._hosts[client.namespace, client.name][0]

@@ -84,7 +84,6 @@ class NetnsProbing(ABC):
 
 
 def kernel_evidence(nodes: Mapping[str, Host]) -> dict[str, str]:
-    """Return the kernel state and tracked connections of each node, by file name."""
     texts = {}
     for name, host in nodes.items():
         texts[f"network-{name}.txt"] = gathered(partial(kernel_state.as_text, host.namespace))

@@ -19,7 +19,6 @@ class ReportedNode:
             self._report_pod(namespace, pod, ready=False)
 
     def report_again(self) -> None:
-        """Report the node and its remaining pods as before."""
         self._report_node(self._conditions)
         there = {_key(each) for each in self._api.list("pods")}
         for namespace, pod in self._pods:
@@ -38,7 +37,6 @@ class ReportedNode:
 
 
 def ready_pods_on(api: Api, node: str, *, label_selector: str = "") -> list[tuple[str, str]]:
-    """Return the ready pods on a node, as (namespace, name)."""
     listed = api.list("pods", label_selector=label_selector)
     return [_key(each) for each in listed if each["spec"].get("nodeName") == node and has_condition(each, "Ready")]
 

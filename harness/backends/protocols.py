@@ -173,8 +173,7 @@ class HttpRequests(Protocol):
         """Send a GET request from a client's netns. Raises `OSError` if the connection fails."""
 
 
-VIRTUAL_ADDRESSES = 254
-"""The number of addresses of each kind that are routed to a node."""
+VIRTUAL_ADDRESSES = 254  # number of addresses of each kind that are routed to a node
 
 VIRTUAL = {"load-balancer": Ability.LOAD_BALANCER, "external-ip": Ability.EXTERNAL_IPS}
 """The ability that a scenario needs for addresses of a kind."""

@@ -43,7 +43,6 @@ class ComponentReleases:
         return self._nodes_at_another(component, release)
 
     def start(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Start a component, and record its release."""
         self._note(component, nodes, None)  # None until the component has started
         self._control(component).start_component(component, release, nodes)
         self._note(component, nodes, release)

@@ -41,12 +41,10 @@ class ScenarioBackend:
 
     @property
     def needs(self) -> Needs:
-        """The needs of the scenario up to now."""
         return Needs(frozenset(map(str, self._abilities)), frozenset(self._nodes))
 
     @property
     def changes(self) -> int:
-        """The number of changes that the scenario has started: changes of objects, nodes and components."""
         return self._writes + self.releases.changes
 
     def need(self, *abilities: Ability, nodes: Iterable[str] = ()) -> None:
@@ -77,7 +75,6 @@ class ScenarioBackend:
         return self.booted if isinstance(self.booted, protocol) else None
 
     def settle(self) -> float:
-        """Wait until components have processed all writes so far (see `Backend`)."""
         self._wrote = None
         return self.restored.settle()
 

@@ -51,7 +51,6 @@ class Entry:
 
 
 def default_folder() -> Path:
-    """Return the folder of the cache, as configured by environment variables."""
     chosen = os.environ.get(ENVIRONMENT)
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -72,7 +71,6 @@ class Cache:
         return found
 
     def get(self, component: str, version: Version) -> Entry | None:
-        """Return the binary of a version, or None if it is missing."""
         folder = self._home(component) / version.tag
         binary = folder / component
         return Entry(component, version, binary, _read_origin(folder)) if binary.is_file() else None

@@ -19,8 +19,6 @@ _ASK_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A binary: its name, its Go module, and the package of its command."""
-
     name: str
     module: str
     package: str
@@ -28,14 +26,12 @@ class Binary:
     """A regular expression that finds the version in the output of the binary. The group is the version."""
     staging: str = ""
     """A staging module of Kubernetes with the same tags. Go module proxies often list more versions of it."""
-    asked: tuple[str, ...] = ("--version",)
-    """The arguments that make the binary print its version."""
+    asked: tuple[str, ...] = ("--version",)  # arguments that make the binary print its version
     program: str = ""
     """The Go source of the command, if the module contains no command for its packages. `package` is then "."."""
 
     @property
     def kubernetes(self) -> bool:
-        """Return whether the binary is released as a part of Kubernetes."""
         return self.module == KUBERNETES_MODULE
 
 

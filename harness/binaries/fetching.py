@@ -28,8 +28,6 @@ class UndeliverableError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A new binary for the cache, with its origin and additional files."""
-
     binary: Path
     at: str
     made_with: str = ""
@@ -46,8 +44,6 @@ class Source(Protocol):
 
 
 class FromRelease:
-    """Official release binaries."""
-
     name = "release"
 
     def __init__(self, releases: Releases) -> None:

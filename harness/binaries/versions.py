@@ -27,12 +27,10 @@ class Version:
 
     @property
     def tag(self) -> str:
-        """The version as it appears in tags and modules, like v1.34.10."""
         return f"v{self}"
 
     @property
     def series(self) -> str:
-        """The minor version, like 1.34."""
         return f"{self.major}.{self.minor}"
 
     def __lt__(self, other: "Version") -> bool:
@@ -65,7 +63,6 @@ class Wanted:
 
 
 def parse_version(text: str) -> Version | None:
-    """Parse a full version, or return None for any other text."""
     found = _VERSION.fullmatch(text)
     return Version(int(found[1]), int(found[2]), int(found[3]), found[4] or "") if found else None
 

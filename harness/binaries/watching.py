@@ -23,8 +23,6 @@ _EVERY = 15.0  # seconds between progress lines without a terminal
 
 
 class Watcher:
-    """Receives progress reports and ignores them."""
-
     def say(self, text: str) -> None:
         """Print a line."""
 

@@ -108,8 +108,6 @@ def exit_code(findings: Iterable[Finding]) -> ExitCode:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The number of a profile's requirements that cannot be judged."""
-
     profile: Profile
     lost: tuple[str, ...]
     of: int

@@ -118,7 +118,6 @@ _NAME_PROXY = "name it with keys project and version in an options file"
 
 
 def check_proxy(daemon_sets: Iterable[Object]) -> str | Finding:
-    """Check that a known proxy serves Services on the nodes."""
     found = []
     for each in daemon_sets:
         name = str(each["metadata"]["name"])
@@ -240,7 +239,6 @@ _ABILITIES: tuple[tuple[str, str, frozenset[Ability]], ...] = (
 
 
 def check_abilities(offered: frozenset[Ability]) -> Iterator[str | Finding]:
-    """Yield a finding for each group with missing abilities."""
     missing = EVERYTHING - offered
     if not missing:
         yield "all that scenarios use"

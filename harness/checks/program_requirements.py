@@ -26,8 +26,7 @@ from harness.netns.namespace import Namespace
 from harness.netns.netlink import attribute, message, messages
 from harness.netns.process import search_path
 
-PROGRAM = "program "
-"""The first word of a requirement that is the name of a program."""
+PROGRAM = "program "  # first word of a requirement that is the name of a program
 
 PACKAGES: Mapping[str, str] = {"nft": "nftables", "ip6tables": "iptables", "ip": "iproute2", "tc": "iproute2"}
 """The packages of programs on Debian and Ubuntu, where the name of the package differs."""
@@ -85,7 +84,6 @@ class Requirement:
     try_: Callable[[Namespace], object]
 
     def fault(self, namespace: Namespace) -> str:
-        """Return the reason why the requirement is unavailable, or "" if it is available."""
         try:
             self.try_(namespace)
         except (OSError, rtnetlink.NetlinkError) as error:

@@ -56,7 +56,6 @@ _BY_LABEL = {label: each for each in SERVICE_PROXIES for label in each.labels}
 
 
 def recognise(workload: str, labels: Mapping[str, str] | None = None) -> ServiceProxy | None:
-    """Return the program of a DaemonSet or pod, by its name or labels."""
     by_name = next((each for each in SERVICE_PROXIES if each.workload in workload), None)
     pairs = (f"{key}={value}" for key, value in (labels or {}).items())
     return by_name or next((_BY_LABEL[each] for each in pairs if each in _BY_LABEL), None)

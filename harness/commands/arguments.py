@@ -56,7 +56,6 @@ class GroupedCommand(click.Command):
 
 
 def with_options(options: Sequence[Option]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds options of a run to a command."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
@@ -81,7 +80,6 @@ def _shown(default: Any) -> str:
 
 
 def by_name(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the option values that click passed to a command, with the keys that `resolve` expects."""
     return {key.replace("_", "-"): value for key, value in options.items()}
 
 
@@ -107,7 +105,6 @@ def completing(names: Names) -> Complete:
 
 
 def completer_of(option: Option) -> Complete | None:
-    """Return the completer of an option, or None if the option accepts any text."""
     if option.metavar in ("FILE", "FOLDER"):
         return _files(option.metavar.lower().replace("folder", "dir"))
     names = _NAMES.get(option.name)

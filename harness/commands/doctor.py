@@ -71,8 +71,6 @@ def doctor(*, suite: str, verbose: bool, **options: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """The requirements to compute costs for, what each of them needs, and the profiles of the run."""
-
     requirements: "Sequence[Requirement]" = ()
     needs: "Mapping[str, Needs] | None" = None
     profiles: "Sequence[Profile]" = ()
@@ -101,7 +99,6 @@ def _matters(finding: "Finding", suite: Suite) -> bool:
 
 
 def show(findings: "Sequence[Finding]", suite: Suite, console: "Console") -> None:
-    """Print a table of the findings with their costs and remedies, and the combined cost."""
     from rich.table import Column, Table
     from rich.text import Text
 

@@ -29,7 +29,6 @@ class Front(click.Group):
     """The command `trafficdist`. Its subcommands raise errors of the harness, or return an exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command, and end the process with the command's exit code."""
         with neutral_streams():
             self._run(*args, **kwargs)
 
@@ -70,7 +69,6 @@ def _say(text: str, code: ExitCode) -> ExitCode:
 
 
 def tell(text: str) -> None:
-    """Write a progress message to standard error."""
     click.echo(for_terminal(text), err=True)
 
 

@@ -22,8 +22,7 @@ from harness.run.real_cluster import held
 from harness.settings.implementations import of_settings
 from harness.settings.settings import Settings
 
-TWO_ZONES = grid("two_zones", {"a": 1, "b": 1})
-"""The smallest topology in which hints have an effect."""
+TWO_ZONES = grid("two_zones", {"a": 1, "b": 1})  # smallest topology in which hints have an effect
 
 STARTS, READY, SYNCED = "the program starts", "it is ready", "all changes are applied"
 INSTALLED = "it is installed"
@@ -56,8 +55,6 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A failed step, with its evidence as texts by file name."""
-
     title: str
     error: str
     texts: Mapping[str, str]

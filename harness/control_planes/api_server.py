@@ -44,8 +44,7 @@ _NOT_ASKED = (  # admission plugins for tasks of the harness, and for groups tha
     "ServiceAccount",
     "TaintNodesByCondition",
 )
-_FORWARDED = "localhost"
-"""The host name in the certificate, for clients that do not connect over loopback."""
+_FORWARDED = "localhost"  # host name in the certificate, for clients that do not connect over loopback
 
 
 class LocalApiServer:
@@ -87,7 +86,6 @@ class LocalApiServer:
         self.version = program.version
 
     def stop_api_server(self) -> None:
-        """Kill the API server. etcd keeps the stored objects."""
         self._processes.kill(self._server)
         self._server = None
 

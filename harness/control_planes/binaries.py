@@ -34,8 +34,6 @@ _READY = 30.0  # seconds for kube-scheduler to become ready, before the time sca
 
 
 class BinariesControlPlane(LocalApiServer):
-    """Three processes on loopback, which run as an ordinary user."""
-
     name = "binaries"
     _make_processes: type[Processes] = Processes
 

@@ -15,11 +15,9 @@ from harness.model.requirements import Profile
 
 EMBEDDED, BINARIES, CONTAINERS = "embedded", "binaries", "containers"
 REFERENCE, MANAGER, RECIPE = "reference", "kube-controller-manager", "recipe"
-RECIPE_FILES = (".yaml", ".yml", ".json")
-"""The file name extensions of recipes."""
+RECIPE_FILES = (".yaml", ".yml", ".json")  # file name extensions of recipes
 
-CONVERGES_WITHIN = 10.0
-"""The seconds in which kube-controller-manager processes a change with the harness's configuration."""
+CONVERGES_WITHIN = 10.0  # seconds in which kube-controller-manager processes a change with the harness's configuration
 
 _NEWEST = (1, 1000)
 _CONTROLLER_HAS = (

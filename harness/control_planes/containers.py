@@ -132,8 +132,6 @@ class ContainersControlPlane(BinariesControlPlane):
 
 
 class _Container:
-    """A running container. A thread copies its output to a log file."""
-
     def __init__(self, container: DockerContainer, log: Path, limits: Limits) -> None:
         self._container, self._limits = container, limits
         self.reason = ""

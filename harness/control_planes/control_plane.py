@@ -30,7 +30,6 @@ class KubeletTrust:
 
     @property
     def client_pem(self) -> bytes:
-        """The API server's private key and certificate."""
         return self._client.private_key_and_cert_chain_pem.bytes()
 
     def of_api_server(self) -> ssl.SSLContext:
@@ -59,8 +58,7 @@ class ControlPlane(Protocol):
     """One API server and one EndpointSlice controller. Methods raise `UnavailableError` with the remedy."""
 
     name: str
-    kubelets: KubeletTrust
-    """The certificate authority through which the API server and kubelets trust each other."""
+    kubelets: KubeletTrust  # certificate authority through which the API server and kubelets trust each other
 
     @property
     def version(self) -> str:
@@ -110,5 +108,4 @@ class ControlPlane(Protocol):
         """Return the logs as texts by file name."""
 
 
-MakeControlPlane = Callable[[Release], ControlPlane]
-"""Creates the control plane of a cluster for a release."""
+MakeControlPlane = Callable[[Release], ControlPlane]  # creates the control plane of a cluster for a release

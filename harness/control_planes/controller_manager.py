@@ -34,8 +34,6 @@ _NAME = "kube-controller-manager"
 
 
 class LocalControllerManager:
-    """Runs at most one process, which is a client of the API server in a kubeconfig."""
-
     def __init__(
         self,
         processes: Processes,
@@ -64,7 +62,6 @@ class LocalControllerManager:
 
     @property
     def title(self) -> str:
-        """The name and version of the controller, for reports."""
         return f"{_NAME} {self.version}".rstrip()
 
     def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:

@@ -64,8 +64,6 @@ class _Client:
 
 
 class EmbeddedControlPlane:
-    """Serves the Kubernetes API on a loopback port, protected by a token, and writes EndpointSlices."""
-
     name = "embedded"
 
     def __init__(
@@ -200,7 +198,6 @@ class RemoteController:
         self._running: tuple[EndpointSliceController, RemoteClient] | None = None
 
     def start(self, release: Release, kubeconfig: Mapping[str, Any]) -> None:
-        """Run the controller as this release. It replaces a running controller."""
         self.close()
         client = RemoteClient(kubeconfig)
         controller = self._make(

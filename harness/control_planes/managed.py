@@ -11,8 +11,6 @@ from harness.model.release import Release
 
 
 class ManagedControlPlane(EmbeddedControlPlane):
-    """The embedded control plane with a separate process that writes EndpointSlices."""
-
     def __init__(self, release: Release | None = None, *, version: str = "") -> None:
         """`version` is the controller's initial version. It also applies to a release without a version."""
         super().__init__(release)

@@ -40,8 +40,6 @@ class Program:
 
 
 class Processes:
-    """All processes of one control plane, and their folder."""
-
     def __init__(self) -> None:
         self._own = OwnFolder("trafficdist-processes-", _roomy())
         self.folder = self._own.path
@@ -110,7 +108,6 @@ class SecurePort:
     """The port of a Kubernetes component. It is closed to other machines, and open to every client on this machine."""
 
     def __init__(self, key: Path) -> None:
-        """Write the component's private key and certificate to the file `key`."""
         ca = trustme.CA()
         key.write_bytes(ca.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
         context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())

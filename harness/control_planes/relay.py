@@ -41,7 +41,6 @@ class Relay:
         self._servers: list[asyncio.Server] = []
 
     def listen(self, listening: socket.socket) -> None:
-        """Accept connections on another listening socket, which `close` closes."""
         if self._loop is None:
             self._loop = EventLoop("relay")
             self._loop.start()
@@ -49,7 +48,6 @@ class Relay:
         self._loop.run(self._listen(listening))
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the relay's thread, if the relay is listening."""
         return () if self._loop is None else (self._loop.thread,)
 
     def close(self) -> None:

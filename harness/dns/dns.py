@@ -32,8 +32,6 @@ class ClusterDns(Protocol):
 
 @runtime_checkable
 class WritesPodLocators(Protocol):
-    """A DNS server with a controller that writes PodLocators."""
-
     def locators_synced(self) -> bool:
         """Return whether the controller has processed all writes, or is stopped. Raises `EndedError`."""
 

@@ -10,8 +10,6 @@ POD = "dns"
 
 
 class ExecutableDns:
-    """A DNS server that consists of a recipe's programs, in a pod of the cluster."""
-
     def __init__(self, plane: ControlPlane, recipe: Recipe) -> None:
         self.name = recipe.name
         self._programs = Programs(plane, recipe)

@@ -21,8 +21,6 @@ _BACKLOG = 64
 
 
 class ReferenceDns:
-    """The reference DNS server under test, in a pod of the cluster."""
-
     name = "reference"
 
     def __init__(
@@ -60,7 +58,6 @@ class ReferenceDns:
             self._controller = None
 
     def synced(self) -> bool:
-        """Return whether the server has processed all writes so far."""
         return self._server.synced()
 
     def locators_synced(self) -> bool:
@@ -97,7 +94,6 @@ class PlainDns:
         self._client.close()
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the server's threads, which run from `start` to `stop`."""
         return (*self._server.threads, *self._client.threads)
 
 

@@ -27,12 +27,10 @@ def of(error: BaseException, *, server: str = "") -> str:
 
 
 def is_of_connection(error: BaseException) -> bool:
-    """Return whether an error means that the API server did not respond."""
     return isinstance(error.__cause__, http.HTTPError)
 
 
 def is_of_credentials(error: BaseException) -> bool:
-    """Return whether an error means that the API server does not accept the user's credentials."""
     if isinstance(error, RefusedError):
         return error.response.code == 401 or _is_anonymous(error.response)
     return isinstance(error.__cause__, http.HTTPError) and _is_refused_certificate(_innermost(error.__cause__))
@@ -100,7 +98,6 @@ def _server_error(code: int, text: str, trying: str) -> str:
 
 
 def of_connection(error: http.HTTPError, *, server: str = "") -> str:
-    """Return why there was no response. `server` is its URL for the message."""
     reason = _innermost(error)
     where = server or _address(error) or "the API server"
     return f"{where}: {_why_no_answer(reason)}"
@@ -196,7 +193,6 @@ def _unscheduled(name: str, conditions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def of_node(name: str, node: Object | None) -> str:
-    """Return why a node cannot run pods, or "" if it can."""
     if node is None:
         return f"node {name} was removed from the cluster: start the run again when the cluster's nodes do not change"
     conditions = {each.get("type"): each for each in (node.get("status") or {}).get("conditions") or ()}

@@ -31,5 +31,4 @@ def checked_run_id(text: str) -> str:
 
 
 def run_labels(run_id: str) -> dict[str, str]:
-    """Return the labels of an object that this run creates."""
     return {RUN_LABEL: run_id}

@@ -200,7 +200,6 @@ class Hold:
 
 
 def in_use(record: LeaseRecord, clock: ServerClock) -> str:
-    """Return one line with the run that holds the cluster, and the remedy."""
     return (
         f"the cluster is in use by {record.described(clock.now())}; wait until that run ends, "
         f"or, if it was killed, until {record.expires:%H:%M:%S} UTC, when its Lease expires"

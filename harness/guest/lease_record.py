@@ -21,8 +21,7 @@ from harness.api.client import Response
 from harness.guest.labels import LEASE, NAMESPACE, RUN_LABEL
 from harness.netns.process import start_time
 
-SECONDS = 30
-"""The seconds without renewal after which a Lease has expired."""
+SECONDS = 30  # seconds without renewal after which a Lease has expired
 
 PROCESS_ANNOTATION = "trafficdist.dev/process"
 
@@ -43,7 +42,6 @@ class LeaseRecord:
 
     @property
     def expires(self) -> datetime:
-        """The time at which the Lease expires, unless it is renewed."""
         try:
             return self.renewed + timedelta(seconds=self.seconds)
         except OverflowError:
@@ -68,7 +66,6 @@ class LeaseRecord:
         return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
     def described(self, now: datetime) -> str:
-        """Return who holds the Lease, since when, and the time of the last renewal."""
         ago = max(0, round((now - self.renewed).total_seconds()))
         return f"run {self.run} of {self.holder}, since {self.since:%Y-%m-%d %H:%M:%S} UTC, last renewed {ago} s ago"
 
@@ -88,7 +85,6 @@ def lease_record_of(lease: Mapping[str, Any]) -> LeaseRecord:
 
 
 def moment(text: Any) -> datetime | None:
-    """Return the time in a field of a Lease, or None if it is missing or invalid."""
     try:
         return datetime.fromisoformat(str(text)).astimezone(UTC)
     except (ValueError, OverflowError):
@@ -122,7 +118,6 @@ class ServerClock:
 
 
 def identity() -> str:
-    """Return a readable name: "alice@laptop pid 4711"."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a uid without a name, as in containers

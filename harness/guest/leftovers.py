@@ -19,8 +19,6 @@ _PROGRESS_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """The names of namespaces, of nodes that exist only in the API, and of changed nodes."""
-
     namespaces: tuple[str, ...] = ()
     made_nodes: tuple[str, ...] = ()
     changed_nodes: tuple[str, ...] = ()

@@ -61,7 +61,6 @@ def changed(node: Object, run_id: str, change: NodeChange) -> Object:
 
 
 def restored(node: Object) -> Object | None:
-    """Return the merge patch for `restore_node`, or None if there is nothing to restore."""
     word = _word(node)
     if not word:
         return None

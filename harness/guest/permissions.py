@@ -30,7 +30,6 @@ class Rule:
         return {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
 
     def questions(self) -> Iterator[dict[str, Any]]:
-        """Yield the specs of the rule's access reviews, one spec for each verb and resource."""
         for verb in self.verbs:
             for path in self.paths:
                 yield {"nonResourceAttributes": {"path": path, "verb": verb}}
@@ -77,8 +76,6 @@ DISRUPTIVE: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """A rule that is not fully granted, and its missing parts."""
-
     rule: Rule
     what: tuple[str, ...]
 

@@ -1,13 +1,10 @@
 """Option values about clusters that several packages parse or use."""
 
-NO_CNI = "none"
-"""The value of --cni for a cluster in which the suite installs no network plugin."""
+NO_CNI = "none"  # value of --cni for a cluster in which the suite installs no network plugin
 
 OF_BOTH_FAMILIES = frozenset({"IPv6", "DualStack"})
 """Features that can only be observed on a cluster with both IPv4 and IPv6."""
 
-AGNHOST = "agnhost"
-"""agnhost sends probes from pods, as requested through the API server."""
-PACKETS = "packets"
-"""Probes are sent from the clients' network namespaces, on the machine that runs the cluster."""
+AGNHOST = "agnhost"  # agnhost sends probes from pods, as requested through the API server
+PACKETS = "packets"  # probes are sent from the clients' network namespaces, on the machine that runs the cluster
 WAYS = (PACKETS, AGNHOST)

@@ -11,12 +11,10 @@ _PUNCTUATION = re.compile(r"([\\`*~|\[\]#!])|(?<!\w)_|_(?!\w)")
 
 
 def for_terminal(text: str) -> str:
-    """Escape a text of one or several lines."""
     return text.translate({ord(each): _visible(each) for each in {*text} - {*"\n\t"} if not each.isprintable()})
 
 
 def for_line(text: str) -> str:
-    """Escape a text for a single line."""
     return text if text.isprintable() else "".join(map(_visible, text))
 
 

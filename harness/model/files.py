@@ -42,7 +42,6 @@ def content(path: str | Path, *, what: str, most: int) -> bytes:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 checksum of a regular file, in hex."""
     import hashlib  # noqa: PLC0415  the same
 
     with path.open("rb") as file:
@@ -50,12 +49,10 @@ def sha256_of(path: Path) -> str:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Return all files in a folder and its subfolders, without following symbolic links."""
     return sorted(Path(root, name) for root, _, names in os.walk(folder) for name in names)
 
 
 def links_in(folder: Path) -> list[Path]:
-    """Return all symbolic links in a folder and its subfolders."""
     found = (Path(root, name) for root, folders, names in os.walk(folder) for name in (*folders, *names))
     return sorted(path for path in found if path.is_symlink())
 
@@ -74,7 +71,6 @@ def _open(path: str, flags: int) -> int:
 
 
 def fault_of_path(text: str) -> str:
-    """Return why a text is not a valid path, or ""."""
     name = os.fsencode(text)
     if b"\0" in name:
         return "a path must not contain a NUL byte"

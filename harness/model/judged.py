@@ -1,12 +1,10 @@
 """The scope of a verdict: an implementation's packets, or only its decisions if its data plane cannot run here."""
 
 PACKETS, DECISIONS = "packets", "decisions"
-JUDGES = (PACKETS, DECISIONS)
-"""All scopes, with the default first."""
+JUDGES = (PACKETS, DECISIONS)  # all scopes, with the default first
 
 KEY = "(decisions): rules of another implementation carried out its decisions; its own data plane was not judged."
 
 
 def mark(judges: str) -> str:
-    """Return the suffix for an implementation's name, or "" if packets are judged."""
     return "" if judges == PACKETS else f"({judges})"

@@ -45,7 +45,6 @@ class Hints:
     nodes: tuple[str, ...] = ()
 
     def manifest(self) -> Object:
-        """Return the `hints` field with the lists that are not empty."""
         zones = {"forZones": [{"name": zone} for zone in self.zones]} if self.zones else {}
         nodes = {"forNodes": [{"name": node} for node in self.nodes]} if self.nodes else {}
         return {**zones, **nodes}
@@ -203,7 +202,6 @@ def pod_status(addresses: Mapping[str, str], host_ip: str | None, *, ready: bool
 
 
 def node(place: Node, addresses: Sequence[str], pod_cidrs: Sequence[str]) -> Object:
-    """Return a Node with its zone label and its pod CIDRs."""
     zone = {ZONE_LABEL: place.zone} if place.zone else {}
     return {
         "apiVersion": "v1",
@@ -220,7 +218,6 @@ def cpu(milli: int) -> str:
 
 
 def node_status(place: Node, addresses: Sequence[str], *, ready: bool = True) -> Object:
-    """Return the status that a kubelet would report for a node."""
     others = {"memory": "8Gi", "pods": "110"}
     return {
         "addresses": [

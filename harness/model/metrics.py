@@ -10,7 +10,6 @@ _GATE = re.compile(r'^kubernetes_feature_enabled\{[^}]*?name="(?P<name>[^"]+)"[^
 
 
 def enabled_gates(metrics: str) -> dict[str, bool]:
-    """Return whether each feature gate in a component's metrics is on."""
     return {found["name"]: found["value"] == "1" for found in _GATE.finditer(metrics)}
 
 

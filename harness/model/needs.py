@@ -52,7 +52,6 @@ def table_for(folder: Path) -> dict[str, Needs]:
 
 
 def as_yaml(needs: Mapping[str, Needs]) -> str:
-    """Return the text of the file, sorted, with one line per requirement."""
     import yaml  # noqa: PLC0415  the same
 
     table = {name: needs[name].to_json() for name in sorted(needs)}

@@ -28,13 +28,10 @@ _COLOURS = re.compile(f"({_COLOUR})")
 
 
 class Neutral:
-    """Neutralises a text that arrives in pieces."""
-
     def __init__(self) -> None:
         self._line = ""  # the end of the line so far, where a command may have begun; blanks are left out
 
     def __call__(self, text: str) -> str:
-        """Return the next piece in a form that nothing obeys."""
         return "".join(map(self._shown, _BREAKS.split(text)))
 
     def _shown(self, part: str) -> str:
@@ -52,7 +49,6 @@ class Neutral:
 
 
 def neutral(text: str) -> str:
-    """Return a whole text in a form that no terminal and no runner of CI jobs obeys."""
     return Neutral()(text)
 
 

@@ -53,7 +53,6 @@ def _may_be_private(text: str, words: Sequence[str]) -> bool:
 
 
 def private_values(value: Any) -> Any:
-    """Return a JSON value with `private` applied to all texts in it."""
     if isinstance(value, str):
         return private(value)
     if isinstance(value, Mapping):

@@ -20,8 +20,7 @@ class Component(enum.StrEnum):
 API_SERVER, CONTROLLER, PROXY = Component.API_SERVER, Component.CONTROLLER, Component.PROXY
 LOCATOR_CONTROLLER = Component.LOCATOR_CONTROLLER
 
-DNS_SERVER = "dns-server"
-"""The name of the cluster's DNS server, which scenarios observe but do not restart."""
+DNS_SERVER = "dns-server"  # name of the cluster's DNS server, which scenarios observe but do not restart
 
 
 @dataclass(frozen=True, slots=True)

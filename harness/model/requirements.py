@@ -14,8 +14,6 @@ _ASIDE = re.compile(r" \((?!\d{4}\))[^()]*\)")  # text in brackets, except a yea
 
 
 class Level(enum.StrEnum):
-    """The level of a requirement, in the sense of RFC 2119."""
-
     MUST = "MUST"
     SHOULD = "SHOULD"
     MAY = "MAY"
@@ -70,7 +68,6 @@ class Requirement:
 
     @property
     def document(self) -> str:
-        """Return the part of the id before the slash, for example KEP-4444."""
         return self.id.partition("/")[0]
 
     @property

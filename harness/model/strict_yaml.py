@@ -82,7 +82,6 @@ class _Reader:
         self._scalars: Any = yaml.SafeLoader("")
 
     def documents(self, most: int) -> list[Any]:
-        """Return the values of up to `most` documents."""
         found: list[Any] = []
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):

@@ -9,8 +9,7 @@ import orjson
 
 from harness.model.privacy import without_secrets
 
-LONGEST = 400_000
-"""The maximum number of characters of one text of the evidence."""
+LONGEST = 400_000  # maximum number of characters of one text of the evidence
 
 _ADDRESS = re.compile(r"(?<![\w.:])[0-9a-f]*[.:][0-9a-f.:]*[0-9a-f](?![\w.:])")
 
@@ -41,7 +40,6 @@ def _without_managed_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_table(rows: Sequence[Sequence[str]], *, between: str = "  ") -> str:
-    """Return rows of cells as lines with aligned columns."""
     widths = column_widths(rows)
     return "\n".join(between.join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
@@ -51,7 +49,6 @@ def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def paragraphs(*texts: str) -> str:
-    """Join the texts that are not blank, separated by empty lines."""
     return "\n\n".join(text.strip("\n") for text in texts if text.strip())
 
 

@@ -25,5 +25,4 @@ def thousandths(seconds: float) -> float:
 
 
 def brief(seconds: float) -> str:
-    """Format the duration of a test in seconds: `4.6`."""
     return f"{thousandths(seconds):.1f}"

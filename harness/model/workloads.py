@@ -9,8 +9,6 @@ ClientKind = Literal["pod", "node", "external"]
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A running pod, with its node, its zone, and its address by family ("IPv4", "IPv6")."""
-
     name: str
     namespace: str
     node: str

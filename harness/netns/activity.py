@@ -18,14 +18,12 @@ from harness.eventually import time_scale
 from harness.netns.namespace import Namespace, processes_by_netns
 from harness.run_delay import RUN_DELAY, ThreadTimes, threads_of
 
-LOOKS = 5
-"""The number of consecutive samples, after the first, in which a program must seem hung."""
+LOOKS = 5  # number of consecutive samples, after the first, in which a program must seem hung
 
 HUNG_EVERY = 1.0
 """Seconds, before the time scale, between two samples. A correct program may look hung when it sleeps between reads."""
 
-IDLE_EVERY = 0.5
-"""The minimum time between two samples, in seconds before the time scale."""
+IDLE_EVERY = 0.5  # minimum time between two samples, in seconds before the time scale
 
 _HARDLY = 0.1  # the largest share of the time for which an idle program runs or waits for a processor
 _RUNNABLE, _DISK = "R", "D"  # states of a thread: running or waiting for a processor; waiting for a disk
@@ -68,8 +66,6 @@ class ActivitySample:
 
 
 class _Watch:
-    """Watches the programs in some netns that read from a server at a TCP port."""
-
     def __init__(self, places: Mapping[str, Namespace], port: int) -> None:
         self._places, self._port = places, port
         self._last: dict[str, ActivitySample] = {}

@@ -25,8 +25,7 @@ SERVICE_CIDRS: Mapping[Family, str] = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:
 EXTERNAL_CLIENT: Mapping[Family, str] = {"IPv4": "192.0.2.10", "IPv6": "fd00:192:2::10"}
 EVERYTHING: Mapping[Family, str] = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 
-_VIRTUAL = {"load-balancer": 18, "external-ip": 19}
-"""The number in the ranges of virtual addresses, by kind."""
+_VIRTUAL = {"load-balancer": 18, "external-ip": 19}  # number in the ranges of virtual addresses, by kind
 
 # The next hop of every default route. No device has this address or needs it (see `rtnetlink.veth`).
 GATEWAY: Mapping[Family, str] = {"IPv4": "169.254.1.1", "IPv6": "fe80::1"}
@@ -37,7 +36,6 @@ def family_of(address: str) -> Family:
 
 
 def by_family(addresses: Iterable[str]) -> dict[str, str]:
-    """Return the last address of each family."""
     return {family_of(each): each for each in addresses}
 
 
@@ -65,7 +63,6 @@ class NodePlan:
         return [pattern.format(kind) for pattern in patterns for kind in _VIRTUAL.values()]
 
     def pod(self, number: int) -> dict[Family, str]:
-        """Return the addresses of the node's pod with this number (2 to 254)."""
         return {"IPv4": f"10.244.{self.number}.{number}", "IPv6": f"fd00:10:244:{self.number}::{number}"}
 
     def virtual(self, kind: str, number: int) -> dict[Family, str]:

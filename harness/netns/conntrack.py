@@ -56,7 +56,6 @@ class Overflow:
         return os.pread(self._fd, self._size, 0) if self._fd >= 0 else b""
 
     def since(self, before: bytes) -> int:
-        """Return the number of connections since the counters had the values `before`."""
         now = self.read()
         return of_no_room(now.decode("ascii")) - of_no_room(before.decode("ascii")) if now else 0
 
@@ -74,7 +73,6 @@ def of_no_room(text: str) -> int:
 
 
 def as_text(namespace: Namespace) -> str:
-    """Return up to `MOST` connections of a netns, one per line, as `conntrack -L` prints them."""
     with iproute.tracking(namespace, "read connections") as connections:
         there = connections.count()
         shown = [_line(each) for each in itertools.islice(connections.dump_entries(), MOST)]

@@ -77,8 +77,6 @@ class Wiring(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Pods:
-    """The pods of a node by number, and the last assigned number. A number is reused as late as possible."""
-
     by_number: dict[int, Host]
     last: int = 1
 
@@ -110,7 +108,6 @@ class Network:
             raise
 
     def plan(self, node_name: str) -> NodePlan:
-        """Return the addresses of a node. Raises `UsageError`."""
         if node_name not in self._plans:
             raise UsageError(f"no node {node_name!r}: the cluster has {', '.join(self._plans)}")
         return self._plans[node_name]
@@ -161,11 +158,9 @@ class Network:
                         )
 
     def cut(self, node_name: str) -> None:
-        """Drop all packets from a node and its pods, as if the node were switched off."""
         self._silence("add", node_name, f"cut {node_name} off")
 
     def mend(self, node_name: str) -> None:
-        """Undo `cut`."""
         self._silence("del", node_name, f"repair the link of {node_name}")
 
     def _silence(self, command: str, node_name: str, what: str) -> None:

@@ -47,7 +47,6 @@ def faults(wanted: Fabric, there: Fabric) -> list[str]:
 
 
 def expected(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> dict[str, list[Item]]:
-    """Return the fabric of nodes with these plans, without pods."""
     hosts = {f"node {name}": {family: plan.addresses[family] for family in families} for name, plan in plans.items()}
     hosts["the external client"] = {family: EXTERNAL_CLIENT[family] for family in families}
     found = {"the fabric": _router(plans, families)} | {name: _end(each) for name, each in hosts.items()}
@@ -57,7 +56,6 @@ def expected(plans: Mapping[str, NodePlan], families: Sequence[Family]) -> dict[
 
 
 def seen(network: Network) -> dict[str, set[Item]]:
-    """Return the objects that the kernel actually has in the same places."""
     places = {"the fabric": network.fabric, "the external client": network.external.namespace}
     places |= {f"node {name}": host.namespace for name, host in network.nodes.items()}
     return {name: set(kernel_state.read(namespace)) for name, namespace in places.items()}

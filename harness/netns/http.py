@@ -16,8 +16,6 @@ MOST = 16 << 20  # bytes of an answer, which is more than the metrics of any pro
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """The status code, the headers by lower-case name, and the body."""
-
     code: int
     headers: Mapping[str, str]
     text: str

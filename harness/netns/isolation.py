@@ -68,8 +68,6 @@ _END_SECONDS = 30.0
 
 
 class RoomProgram:
-    """A program that was started in a room, as a `Handle`."""
-
     def __init__(self, room: "Room", reply: int, pid: int) -> None:
         self.pid = pid
         self._room, self._reply = room, reply
@@ -101,8 +99,6 @@ class RoomProgram:
 
 
 class Room:
-    """The room of one node. The room ends with `close`, or with this process."""
-
     def __init__(
         self,
         name: str,

@@ -35,8 +35,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class RoomError(Exception):
-    """A step that the kernel refuses, with its error number."""
-
     def __init__(self, what: str, number: int) -> None:
         super().__init__(what)
         self.number = number
@@ -84,8 +82,6 @@ def _copy_settings() -> None:
 
 
 class Group:
-    """The control group of the room."""
-
     def __init__(self) -> None:
         _mount_groups()
         with open("/proc/self/cgroup", encoding="ascii") as file:
@@ -123,8 +119,6 @@ def _remove_groups(name: str, above: int) -> None:
 
 
 class Program:
-    """A running program of the room, and the descriptors for replies and for its log."""
-
     def __init__(self, reply: int, log: int) -> None:
         self.reply, self.log = reply, log
 

@@ -55,7 +55,6 @@ def require(families: Sequence[Family] = FAMILIES) -> None:
 
 
 def explain(absent: Sequence[KernelFeature]) -> str:
-    """Return a text for each missing feature, with its remedy."""
     load = "load it with `modprobe {}`, as root of the machine"
     remedies = [load.format(each.module) if each.module else "use another kernel" for each in absent]
     texts = (f"this kernel has no {each.name} ({each.option})" for each in absent)

@@ -35,8 +35,6 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address of a link, with its prefix length."""
-
     address: str
     link: str
 
@@ -65,8 +63,6 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule of policy routing, for packets that arrive on `iif`, or for all packets."""
-
     family: Family
     priority: int
     iif: str
@@ -98,7 +94,6 @@ def blackhole(family: Family, to: str) -> Route:
 
 
 def read(namespace: Namespace) -> list[Item]:
-    """Return all objects of a netns, from one dump per kind, in the kernel's order within a kind."""
     with iproute.routing(namespace, "read links and routes") as ip:
         links = list(ip.get_links())
         names = {each["index"]: str(each.get("ifname")) for each in links}

@@ -102,7 +102,6 @@ class Namespace:
     """A network namespace that this process created or keeps open. It ends with `close`, or with this process."""
 
     def __init__(self, fd: int) -> None:
-        """Take ownership of `fd`, an open descriptor of a netns."""
         self._fd = fd
 
     @classmethod

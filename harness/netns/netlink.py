@@ -8,12 +8,10 @@ _ATTRIBUTE = struct.Struct("=HH")
 
 
 def message(kind: int, flags: int, number: int, body: bytes) -> bytes:
-    """Return a message with this sequence number. `flags` are NLM_F_…."""
     return HEADER.pack(HEADER.size + len(body), kind, flags, number, 0) + body
 
 
 def messages(datagram: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """Yield type, flags, sequence number and body of each message in a datagram."""
     offset = 0
     while offset + HEADER.size <= len(datagram):
         length, kind, flags, number, _ = HEADER.unpack_from(datagram, offset)
@@ -22,7 +20,6 @@ def messages(datagram: bytes) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the kind (without flags) and the value of each attribute."""
     offset = 0
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)
@@ -31,5 +28,4 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """Return an attribute, padded to four bytes."""
     return _ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)

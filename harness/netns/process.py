@@ -76,8 +76,6 @@ class Handle(Protocol):
 
 
 class Process:
-    """A started program, and the part of a log file that contains its output."""
-
     def __init__(self, name: str, handle: Handle, log: Path, *, begin: int, pid: int = 0) -> None:
         """`begin` is the offset of the program's output in the log. `pid` is 0 without a process on this machine."""
         self.name = name
@@ -104,7 +102,6 @@ class Process:
         return ""
 
     def news(self) -> str:
-        """Return the complete lines that were added to the program's log since the last call."""
         with self.log.open("rb") as file:
             file.seek(self._heard)
             lines = file.read().rpartition(b"\n")[0]
@@ -160,8 +157,6 @@ class Process:
 
 
 class _Child:
-    """A process that leads its own session."""
-
     reason = ""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:

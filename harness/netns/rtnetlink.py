@@ -23,8 +23,7 @@ from harness.netns.addresses import NUMBERS, Family
 from harness.netns.namespace import Namespace
 from harness.netns.netlink import HEADER, attribute, attributes, message, messages
 
-ROUTE, NETFILTER = 0, 12
-"""Netlink families, from linux/netlink.h."""
+ROUTE, NETFILTER = 0, 12  # netlink families, from linux/netlink.h
 
 LOOPBACK = 1  # the index of `lo` in every netns
 MAIN_TABLE = 254
@@ -48,8 +47,6 @@ _HARDWARE_ADDRESS = bytes.fromhex("027464000001")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An operation, and its name in error messages."""
-
     what: str
     kind: int
     flags: int
@@ -57,8 +54,6 @@ class Request:
 
 
 class NetlinkError(HarnessError):
-    """The kernel refused an operation. `number` is the errno."""
-
     def __init__(self, what: str, number: int, why: str = "") -> None:
         super().__init__(f"cannot {what}: {os.strerror(number)}{f' ({why})' if why else ''}")
         self.number = number
@@ -136,7 +131,6 @@ def veth(name: str, index: int, peer: Namespace, *, peer_name: str, peer_index: 
 
 
 def link(kind: str, name: str) -> Request:
-    """Create a link of a kind that needs only a name."""
     body = _LINK.pack(0, 0, 0, 0, 0) + attribute(3, _name(name)) + attribute(18, attribute(1, kind.encode()))
     return Request(f"make the {kind} link {name}", _NEWLINK, _CREATE | _EXCL, body)
 
@@ -189,7 +183,6 @@ def blackhole(to: str) -> Request:
 
 
 def rule(family: Family, from_link: str, *, table: int, priority: int) -> Request:
-    """Make packets from a link use the routes in `table` first."""
     body = _ROUTE.pack(NUMBERS[family], 0, 0, 0, min(table, 255), 0, 0, 1, 0)  # 1: FR_ACT_TO_TBL
     body += attribute(3, _name(from_link)) + attribute(6, _u32(priority)) + attribute(15, _u32(table))
     return Request(f"add the rule for packets from {from_link} ({family})", _NEWRULE, _CREATE | _EXCL, body)

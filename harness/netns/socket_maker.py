@@ -17,8 +17,7 @@ from harness.netns.isolation import Room
 from harness.netns.namespace import Namespace
 
 OF_PODS = "pods"
-SECONDS = 10.0
-"""The time limit for the helper process to start or to create a socket, on a busy machine."""
+SECONDS = 10.0  # time limit for the helper process to start or to create a socket, on a busy machine
 
 _Control = socket.socket  # the method `socket` of the class hides the module
 
@@ -106,7 +105,6 @@ class SocketMaker:
         return (said.strip().splitlines() or [""])[-1]
 
     def close(self) -> None:
-        """Stop the helper process. Its sockets stay open. Idempotent."""
         with self._lock:
             self._end()
 
@@ -115,7 +113,6 @@ class ClientGroups:
     """The control groups of clients: one for each pod, below its node's group, for socket-level data planes."""
 
     def __init__(self, room_of: Callable[[str], Room]) -> None:
-        """`room_of` returns the room of a node."""
         self._room_of = room_of
         self._lock = threading.Lock()
         self._makers: dict[Host, SocketMaker] = {}
@@ -125,7 +122,6 @@ class ClientGroups:
         return self._room_of(node).members
 
     def of(self, host: Host) -> SocketMaker:
-        """Return the socket maker of a node, or of a pod on the node."""
         with self._lock:
             for gone in [each for each in self._makers if each.namespace.closed]:
                 self._makers.pop(gone).close()

@@ -26,7 +26,6 @@ class Readings:
 
 
 def read(step: str, number: int) -> Readings:
-    """Return this machine's settings, for a step that failed with that errno."""
     status = _text("/proc/self/status").splitlines()
     return Readings(
         step,

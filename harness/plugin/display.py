@@ -21,8 +21,7 @@ from harness.model.neutral_output import neutral
 from harness.report.outcomes import Style
 from harness.report.summary import Line
 
-SILENCE = 3.0
-"""The longest time without output, in seconds."""
+SILENCE = 3.0  # longest time without output, in seconds
 
 _LOOK = 0.5
 _MOST_SHOWN = 8
@@ -50,7 +49,6 @@ class Status:
 
     @property
     def summed_up(self) -> str:
-        """Return the state in a few words, without the running tests."""
         if not self.total:
             return self.phase
         left = "" if self.left is None else f", {spoken(self.left)} left"
@@ -63,7 +61,6 @@ class Status:
 
 
 def spoken(seconds: float) -> str:
-    """Return a rounded duration for humans."""
     return f"about {seconds:.0f} s" if seconds < 100 else f"about {seconds / 60:.0f} min"
 
 
@@ -96,8 +93,6 @@ class _Unwrapped:
 
 
 class Silence:
-    """Thread that calls `say` after each period without output."""
-
     def __init__(self, say: Callable[[], None]) -> None:
         self._say = say
         self._said = time.monotonic()
@@ -160,7 +155,6 @@ class Display:
             return int(self._terminal._tw.fullwidth)
 
     def can_write(self, text: str) -> bool:
-        """Return whether the output encoding supports these characters."""
         try:
             text.encode(getattr(self._file, "encoding", None) or "utf-8")
         except (UnicodeEncodeError, LookupError):

@@ -21,8 +21,7 @@ import pytest
 
 from harness.model.texts import bounded, not_gathered
 
-SECONDS = 10.0
-"""The time limit for a fixture's evidence."""
+SECONDS = 10.0  # time limit for a fixture's evidence
 
 
 @dataclass(slots=True)

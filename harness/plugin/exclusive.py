@@ -25,8 +25,7 @@ DISRUPTIVE = frozenset(
 )
 """Abilities that disturb the scenarios of other workers, or are disturbed by them. Metrics count all traffic."""
 
-GROUP = "disruptive"
-"""The group of pytest-xdist that sends all disruptive tests to one worker."""
+GROUP = "disruptive"  # group of pytest-xdist that sends all disruptive tests to one worker
 
 
 def disrupts(needs: Needs) -> bool:

@@ -30,8 +30,6 @@ COLLECTIONS = (10_000, 20, 20)
 
 
 class Backends:
-    """The booted backends of a session, by topology. Each backend boots at its first use."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self._booted: dict[tuple[str, str], Backend] = {}
@@ -56,7 +54,6 @@ class Backends:
         return self._booted[key]
 
     def standing(self, topology: Topology, draw: Draw = PLAIN) -> Standing:
-        """Return the other Services of a cluster, which scenarios leave for one another."""
         return self._standing.setdefault((topology.name, draw[axes.NAMES]), Standing(_prefix(self._run)))
 
     def releases(self, topology: Topology, draw: Draw = PLAIN) -> "Releases | None":

@@ -23,8 +23,7 @@ from harness.model.texts import bounded
 from harness.plugin.time_limit import TimeLimitError
 from harness.run.shortage import shortage, why_it_cannot_continue
 
-PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}
-"""The project's names for pytest's outcomes."""
+PHASES = {"setup": "set-up", "call": "call", "teardown": "teardown"}  # project's names for pytest's outcomes
 
 _LONGEST = 20_000  # letters of the message of an exception, which may quote a judged component
 

@@ -44,7 +44,6 @@ PORTS = {each.protocol: each for each in (Port(name="tcp"), Port(name="udp", pro
 
 
 def questions(plan: Plan, families: Sequence[str]) -> dict[str, set[str]]:
-    """Return the basic questions of a run, each with the requirements that are about it."""
     found: dict[str, set[str]] = {}
     judged = {each.requirement for each in plan.cases if each.reason == ""}
     for each in (plan.requirements[name] for name in sorted(judged)):
@@ -56,8 +55,6 @@ def questions(plan: Plan, families: Sequence[str]) -> dict[str, set[str]]:
 
 
 class Preliminaries:
-    """The basic questions of one cluster, and those that have had no answer yet."""
-
     def __init__(self, cluster: Cluster, about: Mapping[str, Collection[str]]) -> None:
         """Ask each question of `about` until it has an answer, for a limited time."""
         self._cluster = cluster

@@ -71,7 +71,6 @@ class Recorder:
             config.hook.pytest_deselected(items=left_out)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Record tests that -k, -m or --deselect excluded, because the report counts them."""
         planned = {case.nodeid for case in self._plan.cases}
         self._deselected.extend(
             item for item in items if requirement_of(item) is not None and item.nodeid not in planned
@@ -356,7 +355,6 @@ def _document_of(item: pytest.Item) -> tuple[bool, str, int]:
 
 
 def parameters_of(item: pytest.Item) -> str:
-    """Return the text in brackets after the name of a parametrized test."""
     return item.callspec.id if hasattr(item, "callspec") else ""
 
 

@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 AGAIN = 30.0
 """Seconds until the error is raised again, if the scenario does not end. It may have caught the error."""
 
-SOON = 0.001
-"""The shortest time in seconds until the next alarm."""
+SOON = 0.001  # shortest time in seconds until the next alarm
 
-LAST = 3
-"""The number of the alarm at which the scenario is given up."""
+LAST = 3  # number of the alarm at which the scenario is given up
 
 
 class TimeLimitError(BaseException):

@@ -28,19 +28,15 @@ from harness.run_delay import RUN_DELAY
 
 EVERY = 0.05
 """Seconds between rounds. The first round for a missing answer starts at most two such intervals later."""
-LIMIT = 0.25
-"""Seconds, before the time scale, after which an unanswered control probe counts as lost."""
+LIMIT = 0.25  # seconds, before the time scale, after which an unanswered control probe counts as lost
 MOST = 64
 """The maximum number of control probes in one round. If there are more pairs of clients and pods, they take turns."""
 _LISTED = 3  # lost control probes to list in a sentence
 
-Pair = tuple[str, str]
-"""The names of a client and a pod."""
+Pair = tuple[str, str]  # names of a client and a pod
 
 
 class ControlTargets(Protocol):
-    """The clients, pods and nodes between which control probes are sent."""
-
     def who(self, client: SocketSource) -> str:
         """Return the name of the client with this netns, or "" if it was deleted or disconnected on purpose."""
 

@@ -32,7 +32,6 @@ class Loop:
         self._reactor.call(roam)
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        """Return the loop's thread, which runs from `start` to `close`."""
         return (self._reactor.thread,)
 
     def close(self) -> None:
@@ -67,7 +66,6 @@ class Loop:
         return self._reactor.run(begin, within=within, what=f"{len(probes)} probes")
 
     def connect(self, probe: Probe) -> Stream:
-        """Open a long-lived connection. `Stream.opened` is the outcome."""
         _check([probe])
         stream = Stream(probe, reactor=self._reactor, answers=self._answers, targets=self._targets)
         self._reactor.run(stream.begin, within=probe.longest, what="connecting")

@@ -24,14 +24,12 @@ from harness.netns.rtnetlink import has_route
 from harness.probes.reactor import Reactor
 from harness.run_delay import RUN_DELAY, time_left
 
-LONGEST_LINE = 512
-"""The longest answer of an echo server in bytes."""
+LONGEST_LINE = 512  # longest answer of an echo server in bytes
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """With SO_LINGER 0, closing sends RST: conntrack entries last 10 s, not 120 s, and no TIME_WAIT socket is left."""
 
-REPEATED_SYN = 1.0
-"""Seconds after which the kernel retransmits a SYN."""
+REPEATED_SYN = 1.0  # seconds after which the kernel retransmits a SYN
 
 MOST, MOST_IF_STOPPED = 5, 2
 """The numbers by which the time limit of a probe is multiplied at most, if the programs of the run could not run."""
@@ -109,7 +107,6 @@ class Answers:
         self._known.clear()
 
     def read(self, line: bytes) -> Observation:
-        """Return the outcome of the answer "<identity> <client address>"."""
         known = self._known.get(line)
         if known is None:
             if len(self._known) > 10_000:
@@ -144,7 +141,6 @@ def cannot_tell(error: OSError) -> Unknown:
 
 
 def next_nonce() -> bytes:
-    """Return a nonce that is unique among all requests of all runs."""
     return b"%x" % next(_nonces)
 
 
@@ -254,7 +250,6 @@ class Attempt:
         self._socket: socket.socket
 
     def begin(self) -> Observation | None:
-        """Open the socket and send the request. Return the outcome if it is already known."""
         sock = connected_socket(self.probe)
         if not isinstance(sock, socket.socket):
             self.done = True

@@ -26,11 +26,9 @@ from harness.errors import HarnessError, InconclusiveError
 
 T = TypeVar("T")
 
-LATE = 0.05
-"""Seconds of delay of a timer after which the loop itself is late, and all timers move by the delay."""
+LATE = 0.05  # seconds of delay of a timer after which the loop itself is late, and all timers move by the delay
 
-_HUNG = 60.0
-"""Seconds after the time limit of a command at which the loop itself counts as hung."""
+_HUNG = 60.0  # seconds after the time limit of a command at which the loop itself counts as hung
 
 _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """EADDRNOTAVAIL means that the netns has no free port left."""
@@ -125,7 +123,6 @@ class Reactor:
             result.set_result(value)
 
     def watch(self, fd: int, owner: Watched) -> None:
-        """Call `owner.ready` while `fd` is readable or in error, until the descriptor is closed."""
         self._watched[fd] = owner
         self._epoll.register(fd, select.EPOLLIN)
 

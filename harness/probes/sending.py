@@ -122,7 +122,6 @@ class Recording(_Sending):
         self.expired(self._due)
 
     def stop(self) -> list[Sample]:
-        """Stop sending, wait for the last answers, and return all samples in order."""
 
         def command(result: Future[list[Observation]]) -> None:
             self.done = True

@@ -17,8 +17,7 @@ from harness.errors import InconclusiveError, UsageError
 from harness.probes.probe import RESET_ON_CLOSE, SocketSource
 from harness.probes.reactor import Reactor, starved
 
-_AT_ONCE = 64
-"""The number of connections or datagrams that a socket handles before other sockets get a turn."""
+_AT_ONCE = 64  # number of connections or datagrams that a socket handles before other sockets get a turn
 
 _IN_PKTINFO = struct.Struct("@i4s4s")  # interface, local address, destination in the header; ip(7)
 _IN6_PKTINFO = struct.Struct("@16sI")  # address, interface; ipv6(7)
@@ -29,8 +28,7 @@ _FLAGS = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _GONE = {errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
 """Errors of accept(2) that the client causes: it closed the connection early, or its network failed."""
 
-SocketOption = tuple[int, int, int | bytes]
-"""Arguments of setsockopt(2): level, name, value."""
+SocketOption = tuple[int, int, int | bytes]  # arguments of setsockopt(2): level, name, value
 
 
 @dataclass(frozen=True, slots=True)

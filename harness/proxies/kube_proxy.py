@@ -72,7 +72,6 @@ class KubeProxy:
         self._revision = ""  # resource version up to which the proxies have processed all writes
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start a node's proxy, or replace it if it is running, and wait until it is ready."""
         of_release = release.version if release.version != self._booted else ""
         entry = find_entry("kube-proxy", of_release or self._asked)
         require(self.mode, entry.version)
@@ -203,7 +202,6 @@ class KubeProxy:
         return all(known[family].began >= when for family, when in queued.items() if family in known)
 
     def explain(self, node: str, namespace: str, service: str) -> str:
-        """Return the last log lines about a Service."""
         about = f"{namespace}/{service}"
         return self._processes.explain(node, re.escape(about), about)
 
@@ -212,7 +210,6 @@ class KubeProxy:
         return ""
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the node's rules, and the proxy's configuration and log."""
         texts = self._processes.evidence(node)
         if texts:
             texts |= rules_of(node, self._connections.namespace(node), self.mode)

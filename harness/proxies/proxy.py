@@ -27,10 +27,8 @@ class Proxy(Protocol):
     """One implementation on the nodes of one cluster. Methods raise `UnavailableError` with a remedy."""
 
     name: str
-    version: str
-    """The version for reports, or "" if it equals the version of the release."""
-    mode: str
-    """The kernel mechanism that the proxy programs: nftables, iptables, ipvs, ebpf, or unknown."""
+    version: str  # version for reports, or "" if it equals the version of the release
+    mode: str  # kernel mechanism that the proxy programs: nftables, iptables, ipvs, ebpf, or unknown
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
         """Start or replace a node's proxy, and wait until it is ready. Raises `StartError`, `UnavailableError`."""

@@ -19,8 +19,6 @@ _SERVICES = 50  # number of Services whose decisions are in the evidence
 
 
 class ReferenceProxy:
-    """Runs one `ServiceProxy` per node, with sockets in the node's netns."""
-
     name = "reference"
     version = ""
     mode = "nftables"
@@ -83,7 +81,6 @@ class ReferenceProxy:
         return f"{node}: the proxy has stopped" if proxy is None else proxy.explain(namespace, service)
 
     def decisions(self, node: str) -> str:
-        """Return the decisions for the first Services as sentences."""
         proxy = self._running.get(node)
         if proxy is None:
             return f"{node}: the proxy has stopped; its rules stay in force\n"

@@ -32,8 +32,6 @@ _WORKLOADS = {"daemonset": "DaemonSet", "deployment": "Deployment", "statefulset
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An object that creates pods and must become ready."""
-
     kind: str
     namespace: str
     name: str
@@ -92,7 +90,6 @@ def parse_installation(given: Any, folder: Path) -> Installation:
 
 
 def images_in(objects: tuple[Object, ...]) -> list[str]:
-    """Return the distinct images of all pods in these objects."""
     found: dict[str, None] = {}
     for each in objects:
         spec = each.get("spec") or {}

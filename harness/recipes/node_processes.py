@@ -52,7 +52,6 @@ class Connections:
         self._namespaces: dict[str, Namespace] = {}
 
     def namespace(self, node: str) -> Namespace:
-        """Return the netns of a node. Raises `KeyError` if no program has run on the node."""
         return self._namespaces[node]
 
     def open(self, node: str, namespace: Namespace) -> None:
@@ -119,7 +118,6 @@ class Connections:
 
 class NodeProcesses:
     def __init__(self, connections: Connections, name: str) -> None:
-        """`name` identifies the program in errors."""
         self._connections = connections
         self._name = name
         self._running: dict[str, Process] = {}
@@ -200,7 +198,6 @@ class NodeProcesses:
         return f"{node}: the last log lines of {self._name} about {about}:{shown or ' none'}"
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the log of a node, as text by file name. The result is empty if no program has run on the node."""
         if not self.log(node).exists():
             return {}
         return {f"{self._name}-{node}.log": end_of(self.log(node))}

@@ -24,8 +24,7 @@ BARRIER_SECONDS = 1.0
 COMMAND_SECONDS = 5.0  # time limit for the command of `explain` or of a check, in seconds
 LINES = 40  # maximum number of output lines of a command in an explanation
 SERVICES = 10  # maximum number of Services for which the evidence has the output of the `explain` command
-CLUSTER = "cluster"
-"""The place of the cluster programs in file names and errors, where other programs have a node's name."""
+CLUSTER = "cluster"  # place of the cluster programs in file names and errors, where other programs have a node's name
 
 _LOOK = 0.01
 
@@ -59,14 +58,12 @@ class _Part:
         return {name: fill(template, values) for name, template in self.program.environment}
 
     def lacking(self) -> str:
-        """Return the first failing check and its place, or "" if all checks succeed."""
         for where in self.processes.running:
             if text := missing(self.program.synced, self._places[where]):
                 return f"{self.program.name} on {where}: {text}"
         return ""
 
     def evidence(self, where: str, folder: Path) -> dict[str, str]:
-        """Return the program's log and files by file name, or nothing if it has not run in this place."""
         files = [name for name, _ in self.program.files] if where in self._places else []
         texts = {f"{self.program.name}-{where}-{name}": (folder / name).read_text("utf-8") for name in files}
         return texts | self.processes.evidence(where)
@@ -128,7 +125,6 @@ class Programs:
         }
 
     def stop(self, where: str) -> None:
-        """Stop the programs in a place, in reverse order of start."""
         for part in reversed(self._all):
             part.processes.stop(where)
         self._connections.clear(where)
@@ -205,7 +201,6 @@ class Programs:
         return self._parts[0].environment({**self._filled[where], "log_file": log})
 
     def namespace(self, where: str) -> Namespace:
-        """Return the netns of a place where programs have run."""
         return self._connections.namespace(where)
 
     def run(self, where: str, what: str, command: tuple[str, ...], more: Mapping[str, str], within: float) -> None:

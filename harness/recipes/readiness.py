@@ -19,8 +19,6 @@ Run = Callable[[Sequence[str]], tuple[int | None, str]]
 
 @dataclass(frozen=True, slots=True)
 class ProgramPlace:
-    """The netns in which a program runs, and the program's log since its start."""
-
     namespace: Namespace
     log: Path
     log_begin: int = 0  # length of the output of earlier programs on the same node, in bytes
@@ -88,8 +86,6 @@ class MetricsCheck:
 
 @dataclass(frozen=True, slots=True)
 class LogCheck:
-    """Check that the log has a line that matches a regular expression."""
-
     pattern: Pattern
 
     def missing(self, place: ProgramPlace) -> str:

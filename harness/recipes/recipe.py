@@ -67,8 +67,6 @@ _OF_REQUIREMENTS = ("clusterIP", "clusterIPs", "externalName", "ports", "selecto
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of recipe: its name, and its specific keys and placeholders."""
-
     name: str
     own_keys: tuple[str, ...]
     own_placeholders: Mapping[str, str]
@@ -79,7 +77,6 @@ class Kind:
 
     @property
     def placeholders(self) -> Mapping[str, str]:
-        """All placeholders that this kind of recipe accepts, with their meanings."""
         return {**self.own_placeholders, **_PLACEHOLDERS}
 
     def placeholders_with(self, more: Mapping[str, str]) -> dict[str, str]:

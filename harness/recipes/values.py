@@ -19,11 +19,9 @@ from typing import Annotated, Any
 
 from harness.errors import UsageError
 
-PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
-"""Matches a doubled brace, or a name in braces, which is the group."""
+PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")  # matches a doubled brace, or a name in braces, which is the group
 
-LONG = 100
-"""The maximum length of a name, and of an invalid value in an error message."""
+LONG = 100  # maximum length of a name, and of an invalid value in an error message
 
 _LONGEST_FILE = 200  # maximum length of a file name in bytes; evidence adds the node's name as a prefix
 _LONGEST_PATTERN = 1000
@@ -189,7 +187,6 @@ def refuse_unknown(given: Mapping[Any, Any], allowed: Sequence[str], prefix: str
 
 
 def one_key(value: Any, allowed: Sequence[str], where: str) -> tuple[str, Any]:
-    """Return the key and the value of a mapping that must have exactly one of these keys."""
     if not isinstance(value, dict) or len(value) != 1:
         raise UsageError(f"key {where}: expected {' or '.join(allowed)}, not {shown(value)}")
     refuse_unknown(value, allowed, f"key {where}: ")
@@ -198,7 +195,6 @@ def one_key(value: Any, allowed: Sequence[str], where: str) -> tuple[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """Format an invalid value for an error message, on one line."""
     text = repr(value) if isinstance(value, str) else str(value)
     return ascii(text[:LONG]) if not text.isprintable() else text if len(text) <= LONG else f"{text[:LONG]}…"
 
@@ -213,7 +209,6 @@ def _refuse_unknown_placeholder(text: str, where: str, allowed: Mapping[str, str
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """Fill in the placeholders of a template. {{ and }} become single braces."""
 
     def value(found: re.Match[str]) -> str:
         return found[0][0] if found[1] is None else values[found[1]]

@@ -126,7 +126,6 @@ def _labels(requirement: Requirement, case: CaseResult, settings: Settings) -> l
 
 
 def link(requirement: Requirement) -> str:
-    """Return a link to the KEP of a requirement, or "" if the source is not a KEP."""
     kep = re.search(r"KEP-(\d+)", requirement.source)
     return f"https://kep.k8s.io/{kep[1]}" if kep else ""
 

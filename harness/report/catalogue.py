@@ -17,8 +17,7 @@ from harness.settings.parsing import unknown_name
 _WIDEST = 100
 _INDENT = "    "
 
-Row = tuple[str, str, tuple[str, ...]]
-"""A name, a short qualifier such as the level, and sentences."""
+Row = tuple[str, str, tuple[str, ...]]  # name, a short qualifier such as the level, and sentences
 
 
 def as_json(requirements: Sequence[Requirement], *, of: Sequence[Requirement], suite: Path) -> str:

@@ -50,7 +50,6 @@ class Cause:
 
     @property
     def hint(self) -> str:
-        """A sentence about the mutants that show the same failures, or ""."""
         names = " or ".join(f"{name}: {fault.rstrip('.')}" for name, fault in self.mutants)
         return f"The same requirements detect mutant {names}." if names else ""
 
@@ -73,8 +72,6 @@ def counted(number: int, noun: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A possible cause: a text, and conditions that all its failures have in common."""
-
     text: str
     conditions: frozenset[str]
 
@@ -105,7 +102,6 @@ class _Failure:
 
 
 def of(results: Sequence[Result]) -> list[Cause]:
-    """Return the causes of all failures, with the installed mutants as hints."""
     found = grouped(results)
     if not found:
         return []
@@ -115,7 +111,6 @@ def of(results: Sequence[Result]) -> list[Cause]:
 
 
 def grouped(results: Sequence[Result]) -> list[Cause]:
-    """Return the causes of all failures, those of a MUST first, and then by the number of requirements."""
     failures = {each.requirement.id: _failure(each) for each in results if each.verdict is Verdict.FAILED}
     left = {
         each: {name for name, failure in failures.items() if failure.is_explained_by(each)}
@@ -133,7 +128,6 @@ def grouped(results: Sequence[Result]) -> list[Cause]:
 
 
 def headlines(causes: Iterable[Cause]) -> dict[str, str]:
-    """Return the headline of the cause of each failed requirement, by id."""
     return {name: cause.headline for cause in causes for name in cause.requirements}
 
 
@@ -171,8 +165,7 @@ def _conditions(draw: str, asked: frozenset[str]) -> frozenset[str]:
     return frozenset(shown.get(each, each) for each in _values(draw))
 
 
-_SHOWN = {f"{FAMILY}=second": seen.IPV6, f"{PROTOCOL}=udp": seen.UDP}
-"""Drawn values that windows show in other words."""
+_SHOWN = {f"{FAMILY}=second": seen.IPV6, f"{PROTOCOL}=udp": seen.UDP}  # drawn values that windows show in other words
 
 
 def _values(draw: str) -> list[str]:

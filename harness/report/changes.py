@@ -84,7 +84,6 @@ def _suite(report: Report) -> str:
 
 
 def new_ones(old: Mapping[str, Report], new: Mapping[str, Report]) -> list[str]:
-    """Return the ids of requirements that are new in some place, whatever their verdict."""
     both = [(old[where], report) for where, report in new.items() if where in old and not _is_quick(old[where])]
     return sorted({name for before, now in both for name in _ids(now) - _ids(before)})
 

@@ -32,7 +32,6 @@ def judged_by(report: Report) -> str:
 
 
 def mode_of(report: Report) -> str:
-    """Return the mode of the proxy, or "" if no proxy was judged."""
     profiles = {each["name"].lower() for each in report.get("profiles") or ()}
     return "" if profiles and not profiles & _WITH_A_PROXY else str(report.get("mode") or "")
 
@@ -92,7 +91,6 @@ def _reactions(heads: Sequence[str], found: Sequence[Mapping[str, tuple[float, f
 
 
 def key_of_decisions(judges: Iterable[str]) -> list[str]:
-    """Return the explanation of "(decisions)" if a table uses the term."""
     return [judged.KEY, ""] if judged.DECISIONS in judges else []
 
 
@@ -136,7 +134,6 @@ def _by_number(version: str) -> list[int]:
 
 
 def by_feature(report: Report) -> dict[str, dict[str, str]]:
-    """Return the row of each feature that ran, by profile and name."""
     found: dict[str, dict[str, str]] = {}
     for profile, name in sorted({(each["profile"], name) for each in report["tests"] for name in each["features"]}):
         cell = _feature((each for each in report["tests"] if each["profile"] == profile), name)

@@ -211,8 +211,7 @@ def _level(results: Sequence[Result]) -> dict[str, Any]:
     return level
 
 
-_COUNTED = (Outcome.MET, Outcome.NOT_RUN, *UNMET)
-"""Outcomes in the order of Gateway API's reports."""
+_COUNTED = (Outcome.MET, Outcome.NOT_RUN, *UNMET)  # outcomes in the order of Gateway API's reports
 
 
 def _features(results: Sequence[Result], declared: Collection[str]) -> dict[str, list[str]]:

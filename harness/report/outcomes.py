@@ -57,8 +57,7 @@ SHOWN: Mapping[Outcome, Shown] = {
 UNMET = tuple(each for each in SHOWN if each not in (Outcome.MET, Outcome.NOT_RUN))
 """Outcomes that need attention, with the worst outcome first."""
 
-COLUMNS = (Outcome.MET, *UNMET, Outcome.NOT_RUN)
-"""Outcomes in the order of the columns of counts."""
+COLUMNS = (Outcome.MET, *UNMET, Outcome.NOT_RUN)  # outcomes in the order of the columns of counts
 
 MARKS = {outcome: shown.mark for outcome, shown in SHOWN.items()}
 PLAIN_MARKS = {outcome: shown.plain_mark for outcome, shown in SHOWN.items()}

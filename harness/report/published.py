@@ -12,15 +12,13 @@ from typing import Any
 from harness.judging.verdict import Verdict
 
 EVIDENCE = "evidence.txt"
-MOST_BYTES = 100_000
-"""The size limit of evidence.txt, in characters."""
+MOST_BYTES = 100_000  # size limit of evidence.txt, in characters
 
 _MARK = "==== "
 _HEADING = re.compile(rf"^{_MARK}(evidence/.+)\n", re.MULTILINE)
 
 
 def test_values(test: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a test's values in a published report. `test` holds the values in the original report."""
     if test["verdict"] == Verdict.PASSED:
         cases = {"cases": [_without(case, "observed") for case in test["cases"]]} if "cases" in test else {}
         return {**_without(test, "observed"), "evidence": [], **cases}
@@ -32,7 +30,6 @@ def _without(values: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def heading(path: str) -> str:
-    """Return the heading above an excerpt, including its newline."""
     return f"{_MARK}{path}\n"
 
 
@@ -42,7 +39,6 @@ def as_excerpt(text: str) -> str:
 
 
 def excerpts(folder: Path) -> dict[str, str]:
-    """Return the excerpts in a published report's folder, by file path. An unpublished run has no excerpts."""
     _, *found = _HEADING.split(_text(folder))
     return dict(zip(found[::2], found[1::2], strict=True))
 

@@ -16,12 +16,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
-Numbers = Mapping[Key, Sequence[Mapping[str, Any]]]
-"""The measurements of all steady traffic, by case."""
+Numbers = Mapping[Key, Sequence[Mapping[str, Any]]]  # measurements of all steady traffic, by case
 
 
 def by_case(judged: Judged) -> dict[Key, list[dict[str, Any]]]:
-    """Return the measurements of each case with steady traffic."""
     found = {key: transitions(story) for key, story in judged.stories.items()}
     return {key: each for key, each in sorted(found.items()) if each}
 
@@ -57,7 +55,6 @@ def as_csv(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def by_kind(report: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return the median and the longest reaction time for each kind of change, in ms."""
     found: dict[str, list[float]] = defaultdict(list)
     for transition in report.get("transitions", ()):
         for client in transition["clients"]:

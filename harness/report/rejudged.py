@@ -20,8 +20,7 @@ from harness.report.conformance import read_report, test_values
 from harness.report.summary import Line, summary
 from harness.run.folder import DEFAULT_PARENT
 
-HISTORIES = ("run.jsonl", "run.jsonl.xz")
-"""The possible names of the history file in a run's folder."""
+HISTORIES = ("run.jsonl", "run.jsonl.xz")  # possible names of the history file in a run's folder
 
 _COLOURS = {"green": "green", "red": "red", "yellow": "yellow"}
 

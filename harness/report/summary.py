@@ -250,7 +250,6 @@ def _unmet(level: Level, ids: Sequence[str]) -> str:
 def conclusion(
     results: Sequence[Result], code: ExitCode, report: str, reasons: Sequence[str], found: Sequence[Cause]
 ) -> Iterator[Line]:
-    """Yield the conclusion of the run. `report` is the report's path, or "" if there is none."""
     chosen = [result for result in results if result.selected]
     style: Style = "green" if code == ExitCode.PASSED else "yellow" if code >= ExitCode.INCONCLUSIVE else "red"
     yield Line(verdict_of(chosen, code, found), style)

@@ -19,11 +19,9 @@ from harness.scenario.record import SeenValue
 
 V = TypeVar("V")
 
-STAYS = 0.5
-"""Seconds, before the time scale, for which a value must stay unchanged after all components have settled."""
+STAYS = 0.5  # seconds, before the time scale, for which a value must stay unchanged after all components have settled
 
-QUIET = 0.1
-"""The time without a change by the scenario before `recheck` reads values, in seconds before the time scale."""
+QUIET = 0.1  # time without a change by the scenario before `recheck` reads values, in seconds before the time scale
 
 
 def wait_for_value(

@@ -31,13 +31,11 @@ from harness.tracing.rules import rules_of
 SECONDS = 0.7
 """The time limit for tracing, in seconds. Later windows are only listed. Tracing a window takes a second at most."""
 
-ENDS = 3
-"""The maximum number of servers at which packets are captured."""
+ENDS = 3  # maximum number of servers at which packets are captured
 
 _SERVICES = 10  # decisions are derived from objects if proxies do not report their decisions
 
-LINES = 60
-"""The maximum number of lines of a log."""
+LINES = 60  # maximum number of lines of a log
 
 _KLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
 

@@ -63,8 +63,7 @@ def expect_first_answers(cluster: Cluster, paths: Sequence[Path], what: str, awa
     )
 
 
-Observed = Mapping[Path, Sequence[Observation]]
-"""The observations of each path."""
+Observed = Mapping[Path, Sequence[Observation]]  # observations of each path
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,7 @@ class Record:
     windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)
     """The measuring windows with their titles and paths. The report shows the final counts."""
     measured: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    slowest: float = 0.0
-    """The longest time that a change took to become visible, in seconds."""
+    slowest: float = 0.0  # longest time that a change took to become visible, in seconds
 
     @property
     def has_observed(self) -> bool:

@@ -23,8 +23,7 @@ NUMBERS = {"many": 30, "crowd": 300}
 
 CHANGES = 200
 
-MOST_TWINS = 40
-"""The number of objects in the twin namespace at which the next scenario begins with an empty one."""
+MOST_TWINS = 40  # number of objects in the twin namespace at which the next scenario begins with an empty one
 
 _DECOYS = {"IPv4": "192.0.2.7", "IPv6": "2001:db8::7"}
 """Addresses of endpoints that must never receive a packet. They are documentation addresses, which no node routes."""
@@ -42,8 +41,7 @@ _NODES: Mapping[str, Sequence[tuple[str, str, Mapping[str, str], int]]] = {
 }
 """The zone, readiness, labels and millicores of nodes by drawn value. 0 means that the CPU is unknown."""
 
-_MOST_COMPANY = 4
-"""The number of pods and Services of a scenario that have company."""
+_MOST_COMPANY = 4  # number of pods and Services of a scenario that have company
 
 _ELSEWHERE = {"IPv4": "198.51.100.7", "IPv6": "2001:db8:1::7"}
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:  # every pytest run on the machine loads this module
 
 REFERENCE, KUBE_PROXY, INSTALLED, RECIPE = "reference", "kube-proxy", "installed", "recipe"
 
-REAL_CLUSTERS = ("kubeconfig", "kind")
-"""The backends whose clusters include a control plane and a proxy."""
+REAL_CLUSTERS = ("kubeconfig", "kind")  # backends whose clusters include a control plane and a proxy
 
 MODES: Mapping[str, tuple[str, ...]] = {REFERENCE: ("nftables",), KUBE_PROXY: ("nftables", "iptables", "ipvs")}
 """The kernel mechanisms that proxies program, with the default first. Gateway API reports have the same field."""

@@ -38,7 +38,6 @@ gate = _valid(lambda text: parse_gates((text,)))
 
 
 def mutant(text: str) -> str:
-    """Return the validated name of a mutant or benign variant."""
     from harness.settings.mutants import mutants
 
     if text not in mutants():
@@ -54,7 +53,6 @@ def patch(text: str) -> str:
 
 
 def draw(text: str) -> str:
-    """Return values on the axes of variation, in the order of the axes."""
     from harness.variation.axes import parse_draw
 
     return str(parse_draw(text)) if text else ""
@@ -78,14 +76,12 @@ def path(text: str) -> str:
 
 
 def paths(text: str) -> str:
-    """Return a colon-separated list of paths, as in $PATH."""
     for each in text.split(os.pathsep):
         path(each)
     return text
 
 
 def cni(text: str) -> str:
-    """Return `none`, or the path of an existing file."""
     if text != NO_CNI and not os.path.isfile(path(text)):  # noqa: PTH113  a text until here
         raise UsageError(f"there is no file {shown(text)}")
     return text
@@ -109,7 +105,6 @@ def kubernetes_version(text: str) -> str:
 
 
 def positive(text: str) -> float:
-    """Return a number above 0 and below 1000."""
     try:
         number = float(text)
     except ValueError:
@@ -120,7 +115,6 @@ def positive(text: str) -> float:
 
 
 def limit(text: str) -> str:
-    """Return the name of a limit and its number."""
     name, _, number = text.partition("=")
     if name not in DEFAULTS or re.fullmatch(f"[0-9]{{1,6}}|{MOST}", number) is None:
         names = ", ".join(f"{each}=NUMBER" for each in DEFAULTS)
@@ -129,7 +123,6 @@ def limit(text: str) -> str:
 
 
 def workers(text: str) -> str:
-    """Return a number of processes, or `auto`."""
     if text == "auto":
         return text
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII):

@@ -77,7 +77,6 @@ class Settings:
 
     @property
     def judges_reference(self) -> bool:
-        """True if both the proxy and the DNS server are the reference implementation."""
         return self.proxy.kind == self.dns == REFERENCE
 
     @property
@@ -118,7 +117,6 @@ class Settings:
         return self.topology if set(wanted.nodes) <= set(self.topology.nodes) else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values that can be sent to an xdist worker."""
         return dataclasses.asdict(self) | {"topology": str(self.topology), "proxy": str(self.proxy)}
 
     @classmethod

@@ -17,11 +17,9 @@ from harness.tracing.packet import Frame, about, packet_of
 from harness.tracing.path import Followed
 from harness.tracing.tracer import Take, rules_in, tracing
 
-MOST = 50
-"""The maximum number of repetitions of a probe."""
+MOST = 50  # maximum number of repetitions of a probe
 
-SECONDS = 0.8
-"""The time limit for all repetitions."""
+SECONDS = 0.8  # time limit for all repetitions
 
 SILENCE = 0.2
 """The time limit of one repetition, before the time scale. By then, the packet has passed the rules."""
@@ -98,7 +96,6 @@ def capturing(places: Mapping[str, Namespace]) -> Iterator[Callable[[], list[Fra
 
 
 def as_pcap(frames: Sequence[Frame]) -> bytes:
-    """Return the frames as a pcap file of raw IP packets."""
     parts = [struct.pack("<IHHiIII", _NANOSECONDS, 2, 4, 0, 0, _LONGEST, _RAW_IP)]
     for each in frames:
         seconds, rest = divmod(each.at, 10**9)

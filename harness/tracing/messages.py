@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from harness.netns.netlink import attributes
 from harness.tracing.packet import Packet, packet_of
 
-TRACE = 10 << 8 | 17
-"""NFT_MSG_TRACE of NFNL_SUBSYS_NFTABLES, the type of a trace message."""
+TRACE = 10 << 8 | 17  # NFT_MSG_TRACE of NFNL_SUBSYS_NFTABLES, the type of a trace message
 
-NEW_RULE = 10 << 8 | 6
-"""NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES, the type of each reply to a request for rules."""
+NEW_RULE = 10 << 8 | 6  # NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES, the type of each reply to a request for rules
 
-TRACE_TABLE = "trafficdist-trace"
-"""The table of family inet that enables tracing."""
+TRACE_TABLE = "trafficdist-trace"  # table of family inet that enables tracing
 
 _TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _NETWORK, _TRANSPORT = 1, 2, 3, 4, 5, 8, 9
 _IN, _OUT, _MARK, _POLICY = 10, 12, 14, 16
@@ -60,7 +57,6 @@ def traced(body: bytes) -> Traced:
 
 
 def rule(body: bytes) -> tuple[str, str, int]:
-    """Parse the body of a message of type `NEW_RULE` into the rule's table, chain and handle."""
     found = dict(attributes(body[_FAMILY_BYTES:]))
     return _table(body, found), _text(found, _CHAIN), _number(found, _HANDLE)
 

@@ -15,8 +15,7 @@ from harness.tracing.rules import Lookup, Rules, lookups
 _INDENT = " " * 6
 _OWN = f"inet {TRACE_TABLE}"
 
-MOST_FRAMES = 16
-"""The maximum number of captured packets in the list."""
+MOST_FRAMES = 16  # maximum number of captured packets in the list
 
 RuleName = tuple[str, str, int]
 
@@ -40,7 +39,6 @@ class Followed:
 
     @property
     def first(self) -> Packet | None:
-        """The connection's first packet, as the client sent it."""
         sent = (each.packet for each in self.frames if each.out)
         asks = (each for each in sent if (each.destination, each.destination_port) == self.to)
         return next((each.packet for each in self.trace if each.packet), next(asks, None))
@@ -53,7 +51,6 @@ class Followed:
 
     @property
     def flow(self) -> list[Frame]:
-        """The frames of the connection."""
         last = self.last
         return of_flow(self.frames, self.first, last.packet if last else None) if self.first else []
 

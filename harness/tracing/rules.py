@@ -17,14 +17,11 @@ _RANGE = re.compile(r"[\w.:]+[/-]")
 _ELEMENTS = "elements = {"
 _PROPERTY = re.compile(r"\s*(comment |policy |type .* hook )")  # of a chain
 
-Place = tuple[str, str]
-"""A table, as in "ip nat", and the name of a chain, set or map in this table."""
+Place = tuple[str, str]  # table, as in "ip nat", and the name of a chain, set or map in this table
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The texts of rules by chain, in order, and the texts of elements by set or map."""
-
     chains: Mapping[Place, Sequence[str]] = field(default_factory=dict)
     elements: Mapping[Place, Sequence[str]] = field(default_factory=dict)
 

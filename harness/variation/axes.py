@@ -175,7 +175,6 @@ AXES: Mapping[str, Mapping[str, str]] = {
 
 
 def plain(axis: str) -> str:
-    """Return the plain value of an axis, which changes nothing."""
     return next(iter(AXES[axis]))
 
 
@@ -241,7 +240,6 @@ def within_limits(draw: Draw, number: int) -> Draw:
 
 
 def draw_of(values: Mapping[str, str]) -> Draw:
-    """Return the draw with these values, in the order of the axes."""
     return Draw(tuple((axis, values[axis]) for axis in AXES if values.get(axis, plain(axis)) != plain(axis)))
 
 

@@ -35,7 +35,6 @@ class Subject:
 
 
 def draws(subjects: Iterable[Subject], seed: int) -> dict[str, Draw]:
-    """Return the draw of each requirement by id."""
     by_profile: dict[str, list[Subject]] = {}
     for each in sorted(subjects, key=lambda each: (len(each.fixed), _shuffled(seed, each.id))):
         by_profile.setdefault(each.profile, []).append(each)

@@ -12,8 +12,7 @@ from harness.variation import axes
 from harness.variation.axes import Draw
 
 _PARTS = {"several": 3, "each": 12}  # maximum number of slices
-PORT_NAME = "drawn-web"
-"""The name of a Service's only port if more ports are drawn: Services with several ports need names."""
+PORT_NAME = "drawn-web"  # name of a Service's only port if more ports are drawn: Services with several ports need names
 
 MORE_PORTS = (Port(8443, "TCP", "drawn-tls", 8099), Port(8443, "UDP", "drawn-quic", 8099))
 """Further ports of a Service, on which no pod listens."""
@@ -33,7 +32,6 @@ _NOT_READY = {"ready": False, "serving": False, "terminating": False}
 
 
 def usual_ports(draw: Draw) -> tuple[Port, ...]:
-    """Return the ports of a Service for which the scenario chooses none."""
     return (UDP,) if draw[axes.PROTOCOL] == "udp" else (TCP,)
 
 
@@ -48,7 +46,6 @@ def ports(draw: Draw, written: Sequence[Port]) -> tuple[Port, ...]:
 
 
 def service(draw: Draw, obj: Object) -> Object:
-    """Return a Service with drawn metadata and policies."""
     if draw[axes.POLICIES] == "written" and obj["spec"].get("type") != "ExternalName":
         obj = {**obj, "spec": {**_defaults(obj["spec"]), **obj["spec"]}}
     if draw[axes.EXTRAS] == "metadata":

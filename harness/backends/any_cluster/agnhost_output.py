@@ -11,8 +11,7 @@ from harness.model.outcomes import TIMED_OUT, Observation, Reached, Refused, Unk
 UNTOLD = Unknown("agnhost does not report the answers before the attempt that failed")
 """The outcome of an attempt whose answer agnhost omits."""
 
-Reader = Callable[[str], Observation]
-"""Converts the text of an answer into an outcome."""
+Reader = Callable[[str], Observation]  # converts the text of an answer into an outcome
 
 _ADDRESS = re.compile(r"\[?([0-9A-Fa-f.:]+?)\]?:\d+")
 _REFUSED = {
@@ -37,7 +36,6 @@ def address_seen(answer: str) -> Observation:
 
 
 def from_text(error: str) -> Observation:
-    """Return the outcome for an error of Go's network libraries."""
     if how := next((name for text, name in _REFUSED.items() if text in error), ""):
         return Refused(how)
     return TIMED_OUT if any(each in error for each in _TIMED_OUT) else Unknown(error[:200])

@@ -34,19 +34,15 @@ CANARY = "zone-canary"
 NOWHERE = "nowhere"
 LOOKS = 12
 """Probes per check. A proxy that balances over two endpoints seems to use only one with a probability of 1/4,096."""
-KNOWN = 10.0
-"""Seconds, before the time scale, within which a proxy must use its node's initial zone."""
+KNOWN = 10.0  # seconds, before the time scale, within which a proxy must use its node's initial zone
 
-Named = tuple[str, Mapping[str, str]]
-"""A pod's hostname, which is also its answer, and its addresses by family."""
+Named = tuple[str, Mapping[str, str]]  # pod's hostname, which is also its answer, and its addresses by family
 
 QUIET = 0.3  # seconds, before the time scale, without a write
 LONGEST = 10.0  # seconds, before the time scale; endless writes are a fault that scenarios detect
 
 
 class ProbeSender(Protocol):
-    """Sends probes from client pods."""
-
     def probe(self, probes: Sequence[Probe], read: Reader = ...) -> list[Observation]:
         """Return the outcomes, with equal probes' outcomes in any order. `read` parses agnhost's answers."""
 
@@ -164,7 +160,6 @@ class Barrier:
 
 
 def word(answer: str) -> Observation:
-    """Return the outcome for an answer that consists of a pod's name."""
     return Reached(answer.strip()) if answer.strip() else Unknown("an empty answer")
 
 

@@ -19,8 +19,6 @@ _BARRIER_PODS = 3  # two alternate, and the third is used if one is on a stopped
 
 
 class Clients:
-    """The client pods of one worker, in namespaces that start with the worker's prefix."""
-
     def __init__(
         self,
         api: Api,
@@ -89,7 +87,6 @@ class Clients:
         return self.twins_of(pod)[-1] if self.twins_of(pod) else pod
 
     def twins_of(self, pod: ClientPod) -> list[ClientPod]:
-        """Return a pod's twins, which are created on first use."""
         if not self._twins and pod in self._places.values() and not pod.on_host:
             self._make_twins()
         return self._twins.get(pod, [])
@@ -110,7 +107,6 @@ class Clients:
         return self._nodes_of[pod], f"http://{host}:{pod.port}"
 
     def on(self, nodes: Sequence[str]) -> list[ClientPod]:
-        """Return the clients that are pods on these nodes."""
         return [self._places[pod_client(node)] for node in nodes]
 
     def barrier_endpoints(self, *, without: Container[str]) -> list[tuple[str, Mapping[str, str]]]:

@@ -74,7 +74,6 @@ class Dialer:
         self._pool.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
-        """Send probes, and return their outcomes without those that an earlier flow explains."""
         begin = time.monotonic()
         outcomes = self._probe(probes, read)
         for probe, indices in _by_probe(probes).items():
@@ -195,7 +194,6 @@ class Dialer:
         self._syns.begin(_client(probe), alone=False)
 
     def dial(self, probe: Probe, tries: int) -> Dialed:
-        """Send a number of attempts sequentially, and count lost packets."""
         begin = time.monotonic()
         dialed = self._dial(probe, tries, identity)
         self._note(probe, dialed.outcomes)
@@ -333,11 +331,9 @@ class Steady:
 
     @property
     def asked(self) -> int:
-        """The number of probes with an outcome so far."""
         return len(self._samples)
 
     def stop(self) -> list[Sample]:
-        """Stop sending, wait for the last answers, and return all samples ordered by start time."""
         self._ended.set()
         for thread in self._threads:
             thread.join()

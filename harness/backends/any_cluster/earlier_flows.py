@@ -72,12 +72,10 @@ class UdpFlows(Generic[T]):
         self._lock = threading.Lock()
 
     def note(self, path: T, outcomes: Sequence[Observation]) -> None:
-        """Record the outcomes of flows that have just ended."""
         with self._lock:
             self._known.setdefault(path, deque()).append((time.monotonic(), Counter(outcomes)))
 
     def earlier(self, path: T) -> Counter[Observation]:
-        """Return the number of flows for each outcome."""
         with self._lock:
             known = self._known.get(path, deque())
             while known and known[0][0] < time.monotonic() - UDP_SECONDS:

@@ -21,8 +21,6 @@ _THREADS = 16
 
 
 class PodRunner:
-    """Runs pods with the run's labels. Thread-safe."""
-
     def __init__(
         self,
         api: Api,
@@ -51,7 +49,6 @@ class PodRunner:
         self._api.create("namespaces", "", {"metadata": {"name": name, "labels": labels}})
 
     def delete_namespace(self, name: str) -> None:
-        """Start to delete a namespace, and delete its pods without grace period."""
         self._awaited = {key: ready for key, ready in self._awaited.items() if key[0] != name}
         self._terminating = {key for key in self._terminating if key[0] != name}
         self._api.request("DELETE", path_of("pods", name), query={"gracePeriodSeconds": str(END_GRACE)})
@@ -149,7 +146,6 @@ class PodRunner:
             raise InconclusiveError(why)
 
     def delete(self, namespace: str, name: str) -> None:
-        """Delete a pod, and wait until it no longer exists."""
         self.begin_to_delete(namespace, name)
         eventually(
             lambda: self._is_gone(namespace, name),

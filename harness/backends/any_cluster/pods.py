@@ -37,12 +37,10 @@ class ClientPod:
 
 
 def image(registry: str = "") -> str:
-    """Return the reference of the standard test image in this registry, with its digest."""
     return f"{(registry or REGISTRY).rstrip('/')}/{AGNHOST}"
 
 
 def server(wanted: WantedPod, namespace: str, labels: Mapping[str, str], registry: str) -> Object:
-    """Return a pod that answers TCP and UDP on the target port and on each of its container ports."""
     ports: dict[int, list[Object]] = {TARGET_PORT: []}
     for name, number, protocol in wanted.container_ports:
         ports.setdefault(number, []).append({"name": name, "containerPort": number, "protocol": protocol})
@@ -97,7 +95,6 @@ def client(name: str, node: str, labels: Mapping[str, str], registry: str, *, po
 
 
 def gate(ready: bool) -> Object:
-    """Return the status patch that opens or closes the readiness gate."""
     condition = {"type": READY_GATE, "status": "True" if ready else "False", "reason": "Scenario"}
     return {"status": {"conditions": [condition]}}
 

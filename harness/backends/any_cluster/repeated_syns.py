@@ -53,7 +53,6 @@ class _Known:
     sent: list[Sent] = field(default_factory=list)  # recent requests with unanswered or pending attempts
 
     def read(self, total: int, since: float) -> None:
-        """Set a new `total`, and remove the requests that have ended."""
         self.total, self.since = total, since
         self.sent = [each for each in self.sent if each.end > since]
 

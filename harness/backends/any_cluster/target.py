@@ -19,7 +19,6 @@ ALWAYS = frozenset({Ability.PROXY_METRICS, Ability.EXTERNAL_CLIENT, Ability.UNDI
 
 
 def abilities(*, disruptive: bool, equal_nodes: bool) -> frozenset[Ability]:
-    """Return the abilities of a cluster whose components are not changed by the run."""
     return (
         ALWAYS
         | (frozenset({Ability.CHANGE_NODES}) if disruptive else frozenset())
@@ -49,11 +48,9 @@ class ClusterTarget:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def plain_api(self) -> Api:
-        """Open an API client that uses the cluster's own names of nodes and zones."""
         return Api(find(self.kubeconfig, context=self.context))
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values that can be sent to a worker process."""
         return {**asdict(self), "abilities": sorted(map(str, self.abilities))}
 
     @classmethod

@@ -40,8 +40,6 @@ STEP = 61
 
 
 class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses):
-    """One worker's share of a cluster whose netns are on this machine."""
-
     _server_pod = staticmethod(pods.vacant)
     _client_port = pods.VACANT_PORT
 
@@ -164,7 +162,6 @@ class PacketsBackend(NetnsProbing, KubeconfigBackend, Sockets, VirtualAddresses)
     # Evidence
 
     def evidence(self, namespace: str, *, since: float) -> dict[str, str]:
-        """Add each node's kernel state and connections."""
         return super().evidence(namespace, since=since) | kernel_evidence(self._entered.nodes)
 
     def follow(

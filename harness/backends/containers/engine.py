@@ -34,7 +34,6 @@ class ContainerEngine:
     path: str
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variable that makes kind use this engine."""
         return {PROVIDER: self.name}
 
     def ask(self, *arguments: str, text: str | None = None, seconds: float = _SECONDS) -> str:
@@ -50,14 +49,12 @@ class ContainerEngine:
         return self.ask("exec", *given, container, *command, text=text, seconds=seconds)
 
     def clusters(self) -> list[str]:
-        """Return the names of all clusters that kind created with this engine, whether running or not."""
         found = self.ask(
             "ps", "--all", "--filter", f"label={CLUSTER_LABEL}", "--format", f'{{{{.Label "{CLUSTER_LABEL}"}}}}'
         )
         return sorted(set(found.split()))
 
     def containers(self, cluster: str) -> list[str]:
-        """Return the names of a cluster's containers, whether running or not."""
         found = self.ask("ps", "--all", "--filter", f"label={CLUSTER_LABEL}={cluster}", "--format", "{{.Names}}")
         return sorted(found.split())
 

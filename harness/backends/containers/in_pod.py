@@ -21,8 +21,7 @@ from harness.probes.loop import Server
 SEEN_SECONDS = 120.0  # seconds for a pod to start, before the time scale; its kubelet may be busy
 _LOOK = 0.05
 
-PodKey = tuple[str, str]
-"""Kubernetes namespace and name."""
+PodKey = tuple[str, str]  # Kubernetes namespace and name
 
 Serve = Callable[[Namespace], Sequence[Server]]
 """Starts the servers of a pod in its netns. Raises `InconclusiveError`."""
@@ -33,8 +32,6 @@ MOST = 6
 
 @dataclass(frozen=True, slots=True)
 class _EnteredPod:
-    """A pod whose netns this process keeps open, the function that serves it, and its servers."""
-
     uid: str
     host: Host
     serve: Serve

@@ -58,7 +58,6 @@ class NetnsLookup:
         return place
 
     def pods(self, uids: Collection[str]) -> dict[str, Namespace]:
-        """Return the netns of each running pod among `uids`, by UID."""
         found = {}
         for uid, process in processes_of(uids, without=self._nodes.values()).items():
             with contextlib.suppress(OSError):  # the process has ended
@@ -131,7 +130,6 @@ def processes_of(uids: Collection[str], *, without: Collection[int] = (), proc: 
 
 
 def pod_of(control_groups: str) -> str:
-    """Return the UID of the pod with these control groups, or "" if there is none."""
     found = _UID.search(control_groups)
     return found[1].replace("_", "-") if found else ""
 
@@ -180,7 +178,6 @@ def plans(nodes: Sequence[str], worker: int) -> dict[str, NodePlan]:
 
 
 def route(place: Namespace, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> None:
-    """Route the CIDRs of each node to that node. Raises `NetlinkError`."""
     with place.entered():
         link = socket.if_nametoindex(_LINK)
     requests = []

@@ -27,8 +27,6 @@ _INOTIFY = "fs/inotify/max_user_instances"
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The programs that create the cluster, and notes to print if the cluster does not start."""
-
     kind: Path
     kind_version: Version
     engine: ContainerEngine

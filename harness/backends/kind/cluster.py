@@ -156,7 +156,6 @@ class KindCluster:
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """The abilities that not every cluster has."""
         stays = self._installation is not None and not self._installation.daemon_sets
         return ABILITIES - {Ability.RESTART_PROXY} if stays else ABILITIES
 

@@ -135,7 +135,6 @@ class KindComponents:
         self._shell.ask("kill", self._node_names[node])
 
     def start_node(self, node: str) -> None:
-        """Start a node's container again. Do not wait for its kubelet."""
         self._shell.ask("start", self._node_names[node])
         lift_icmp_limit(self._shell, self._node_names[node])
         self._off.discard(node)

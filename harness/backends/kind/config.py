@@ -16,8 +16,7 @@ from harness.model.topology import ZONE_LABEL, Topology
 NODE_LABEL = "trafficdist.dev/node"
 CONTROL_PLANE, WORKER = "control-plane", "worker"
 MODES = ("iptables", "nftables", "ipvs")
-WITHOUT_PROXY = "none"
-"""The mode in which kind installs no kube-proxy."""
+WITHOUT_PROXY = "none"  # mode in which kind installs no kube-proxy
 
 _FAMILIES = {("IPv4",): "ipv4", ("IPv6",): "ipv6", ("IPv4", "IPv6"): "dual"}
 _TAG = re.compile(r":(v?\d[^:@/]*)(@|$)")
@@ -86,7 +85,6 @@ def required_gates(mode: str, images: Mapping[str, str]) -> dict[str, bool]:
 
 
 def gates_for_mode(mode: str, version: Version) -> dict[str, bool]:
-    """Return the feature gates that kube-proxy of this version needs to start in this mode."""
     return {"NFTablesProxyMode": True} if mode == "nftables" and version < _NFTABLES_WITHOUT_GATE else {}
 
 

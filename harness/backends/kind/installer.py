@@ -20,8 +20,7 @@ INSTALL_SECONDS = 600.0
 SAVE_SECONDS = 300.0
 _LOOK = 0.5
 _POD_CIDRS = {"IPv4": "10.244.0.0/16", "IPv6": "fd00:10:244::/56"}
-_SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}
-"""kind's defaults."""
+_SERVICE_CIDRS = {"IPv4": "10.96.0.0/16", "IPv6": "fd00:10:96::/112"}  # kind's defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,6 @@ def load_images(tools: Tools, cluster: str, named: list[str], log: Path, say: Sa
 
 
 def images_of(recipe: Recipe) -> list[str]:
-    """Return the images that a recipe names, and the images in the recipe's objects."""
     installation = recipe.installation
     return [*installation.images, *images_in(installation.objects)] if installation else []
 

@@ -37,8 +37,6 @@ _KUBE_PROXY = Workload("DaemonSet", NAMESPACE, NAME)
 
 
 class ProxyPods:
-    """The proxies of one cluster, as pods of DaemonSets. Nodes have the API server's names."""
-
     def __init__(self, api: Api, name: str, workloads: Sequence[Workload]) -> None:
         self._api = api
         self._name = name
@@ -106,8 +104,6 @@ class ProxyPods:
 
 
 class KubeProxies(ProxyPods):
-    """kube-proxies, as kubeadm's DaemonSet and single pods of other releases."""
-
     def __init__(self, shell: ContainerEngine, api: Api) -> None:
         super().__init__(api, NAME, [_KUBE_PROXY])
         self._shell = shell
@@ -141,7 +137,6 @@ class KubeProxies(ProxyPods):
         super().stop(nodes)
 
     def close(self) -> None:
-        """Also remove the ConfigMaps of other releases."""
         super().close()
         for name in self._configured:
             self._api.delete("configmaps", NAMESPACE, name)
@@ -178,7 +173,6 @@ def variant_name(tag: str, gates: Mapping[str, bool]) -> str:
 
 
 def excluding(daemon_set: Object, nodes: Sequence[str]) -> Object:
-    """Return a JSON merge patch that makes a DaemonSet exclude these nodes."""
     before = daemon_set["spec"]["template"]["spec"].get("affinity") or {}
     required = (before.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     # The API allows exactly one value.
@@ -194,7 +188,6 @@ def excluding(daemon_set: Object, nodes: Sequence[str]) -> Object:
 
 
 def restoring(daemon_set: Object) -> Object:
-    """Return a JSON merge patch that reverts the changes to a DaemonSet."""
     strategy: Object = daemon_set["spec"].get("updateStrategy") or {"type": "RollingUpdate"}
     affinity = daemon_set["spec"]["template"]["spec"].get("affinity")
     return {"spec": {"updateStrategy": strategy, "template": {"spec": {"affinity": affinity}}}}
@@ -212,7 +205,6 @@ def variant(daemon_set: Object, tag: str, gates: Mapping[str, bool], node: str) 
 
 
 def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool]) -> Object:
-    """Return a copy of kubeadm's ConfigMap with exactly these feature gates, named after the release."""
     name = variant_name(tag, gates)
     data = dict(config_map["data"])
     configuration = yaml.safe_load(data[CONFIGURATION])
@@ -227,5 +219,4 @@ def variant_configuration(config_map: Object, tag: str, gates: Mapping[str, bool
 
 
 def mode_of(config_map: Object) -> str:
-    """Return the mode in the ConfigMap, or "iptables" if it specifies none."""
     return str(yaml.safe_load(config_map["data"][CONFIGURATION]).get("mode") or "iptables")

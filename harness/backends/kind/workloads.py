@@ -22,7 +22,6 @@ def url_of(workload: Workload) -> str:
 
 
 def selector_of(api: Api, workload: Workload) -> str:
-    """Return the selector of a workload's pods, or "" if the workload does not exist."""
     spec = api.request("GET", url_of(workload)).body.get("spec") or {}
     labels = (spec.get("selector") or {}).get("matchLabels") or {}
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
@@ -33,7 +32,6 @@ def is_serving(pod: Object) -> bool:
 
 
 def lacking(api: Api, workload: Workload) -> str:
-    """Return in a few words why a workload is not ready, or "" if it is ready."""
     answer = api.request("GET", url_of(workload))
     if answer.code == 404:
         return "it does not exist"

@@ -14,8 +14,7 @@ from harness.model.workloads import Client, ClientKind
 
 NOWHERE = "elsewhere"
 TIMES = "\N{MULTIPLICATION SIGN}"
-MOST_ARROWS = 24
-"""If a diagram would have more arrows, correct answers are omitted to keep it readable."""
+MOST_ARROWS = 24  # if a diagram would have more arrows, correct answers are omitted to keep it readable
 
 
 class Kind(enum.StrEnum):
@@ -23,8 +22,7 @@ class Kind(enum.StrEnum):
 
     RIGHT = "right"
     UNKNOWN = "unknown"
-    MISSING = "missing"
-    """An expected endpoint that no connection reached."""
+    MISSING = "missing"  # expected endpoint that no connection reached
     WRONG = "wrong"
 
 

@@ -14,8 +14,7 @@ from harness.report.page.cluster_map import ClusterMap, map_of
 from harness.report.page.lanes import Timeline, timeline_of
 from harness.variation.axes import when_it_fails
 
-Nodes = Sequence[tuple[str, str]]
-"""The zone of each node, by name."""
+Nodes = Sequence[tuple[str, str]]  # zone of each node, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,6 @@ def _why(case: CaseResult, story: Story) -> str:
 
 
 def without_command(case: CaseResult) -> str:
-    """Return the explanation without the command at its end."""
     return case.explanation.removesuffix(f"\n\nAgain:\n{case.rerun}")
 
 

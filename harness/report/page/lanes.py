@@ -13,8 +13,7 @@ from harness.model.times import milliseconds, since_start, whole
 
 INTERVALS = 72
 _EDGE = 1e-6  # tolerance as a fraction of an interval, for floats on its border
-MOST_CHANGES = 40
-"""The maximum number of changes that get a line of text."""
+MOST_CHANGES = 40  # maximum number of changes that get a line of text
 
 _NAMES = {TimedOut: "timed out", Refused: "refused", Unknown: "unknown"}
 
