@@ -12,10 +12,13 @@ from typing import Any
 
 from harness.api.client import Api
 from harness.dns.dns import PORT
-from harness.dns.reference import PlainDns
+from harness.dns.reference import listen
 from harness.model.manifests import Endpoint, Port, endpoint_slice, service
 from harness.netns.addresses import SERVICE_CIDRS
 from harness.netns.fabric import Host, Network
+from reference.client.remote import RemoteClient
+from reference.dns import DnsServer
+from reference.features import Features
 
 NAMESPACE, NAME = "kube-system", "kube-dns"
 _PORTS = (
@@ -29,25 +32,28 @@ class KubeDns:
     """A DNS server in a pod on the first node, behind the Service kube-dns."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], api: Api, network: Network) -> None:
-        self._server = PlainDns(kubeconfig)
+        self._client = RemoteClient(kubeconfig)
+        self._server = DnsServer(self._client, features=Features(gates={"ServiceTopology": False}))
         self._api = api
         self._network = network
         self.address = str(ipaddress.ip_network(SERVICE_CIDRS[network.families[0]])[_TENTH])
         """The cluster IP in the first IP family."""
 
     def threads(self) -> tuple[threading.Thread, ...]:
-        return self._server.threads()
+        return (*self._server.threads, *self._client.threads)
 
     @contextlib.contextmanager
     def served(self) -> Iterator[None]:
         """Serve during the block. Raises `RefusedError` if the cluster IP is in use."""
         pod = self._network.add_pod(next(iter(self._network.nodes)))
-        self._server.start(pod)
+        listen(self._server, pod)
+        self._server.start()
         try:
             self._publish(pod)
             yield
         finally:
             self._server.stop()
+            self._client.close()
             self._network.remove_pod(pod)
 
     def _publish(self, pod: Host) -> None:

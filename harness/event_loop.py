@@ -14,7 +14,6 @@ class EventLoop:
     """A context manager for the loop. Only `after` and `spawn` may be called on the loop's thread."""
 
     def __init__(self, name: str) -> None:
-        """`name` is the name of the thread."""
         self._loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
 

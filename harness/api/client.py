@@ -287,7 +287,6 @@ def _json(data: bytes) -> Object:
 
 
 def _seconds_to_wait(answer: urllib3.BaseHTTPResponse) -> float | None:
-    """Return the Retry-After value of a 429 response, or None."""
     if answer.status != 429:
         return None
     try:

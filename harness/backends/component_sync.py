@@ -121,7 +121,6 @@ class ComponentSync:
             raise EndedError(self._stopped, PROXY)
 
     def _behind(self) -> str:
-        """Return the first component that has unfinished work, or "" if there is none."""
         return next((name for name in self._names if not self._check(name)), "")
 
     def _check(self, name: str) -> bool:

@@ -347,7 +347,6 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Hooks of subclasses
 
     def _start_probing(self, begun: contextlib.ExitStack) -> ProbeSender:
-        """Set up the probes of the barrier and of the subclass."""
         twins = self._clients.twins_of
         self._dialer = Dialer(self.api, self._begin_watch, bypass=self._bypass(), neighbours=twins)
         begun.callback(self._dialer.close)

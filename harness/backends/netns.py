@@ -125,7 +125,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         return part.lacking if isinstance(part, ReportsUnfinishedWork) else ""
 
     def _silent(self, within: float) -> str:
-        """Return the running proxies that do not process changes."""
         return self._proxy_liveness.unresponsive(self._present(), within)
 
     def _hangs(self) -> str:
@@ -148,7 +147,6 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             raise
 
     def _logs(self) -> dict[str, str]:
-        """Return the logs and rules of the control plane and the proxies, if these were started."""
         return {file: text for who, ask in self._witnesses.items() for file, text in texts_of(who, ask).items()}
 
     def _evidence_of_proxy(self, node: str) -> dict[str, str]:

@@ -72,7 +72,6 @@ def offers(names: Sequence[str]) -> str:
 
 
 def _compiler(jobs: int = 0) -> Any:
-    """Return the source that compiles components. Raises `UnavailableError` if it is not installed."""
     for each in installed(GROUP, "source"):
         return each.load()(jobs)
     raise UnavailableError("only a checkout of trafficdist can compile components; use --from release")

@@ -75,7 +75,6 @@ class Terminal(Watcher):
         self._say_progress(self._bar)
 
     def _say_progress(self, bar: Progress) -> None:
-        """Print a line, unless the bar is shown."""
         if bar.disable and time.monotonic() - self._said > _EVERY:
             self._said, task = time.monotonic(), bar.tasks[0]
             size, unit = (1e6, "MB") if task.fields["unit"] == "bytes" else (1, task.fields["unit"])

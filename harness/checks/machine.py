@@ -47,7 +47,6 @@ def process_limit() -> int | None:
 
 
 def _tasks() -> int:
-    """Return the current number of processes and threads of this user."""
     count = 0
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # the process has ended, or is hidden

@@ -123,7 +123,6 @@ def _generic(family: str, namespace: Namespace) -> None:
 
 
 def _room(wanted: str, _: Namespace) -> None:
-    """Start an isolated process with a separate instance of the resource `wanted`."""
     Room("probe", [wanted]).close()
 
 

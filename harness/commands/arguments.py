@@ -106,13 +106,10 @@ def completing(names: Names) -> Complete:
 
 def completer_of(option: Option) -> Complete | None:
     if option.metavar in ("FILE", "FOLDER"):
-        return _files(option.metavar.lower().replace("folder", "dir"))
+        kind = option.metavar.lower().replace("folder", "dir")
+        return lambda _, __, incomplete: [CompletionItem(incomplete, type=kind)]
     names = _NAMES.get(option.name)
     return completing(names or (lambda: option.allowed)) if names or option.allowed else None
-
-
-def _files(kind: str) -> Complete:
-    return lambda _, __, incomplete: [CompletionItem(incomplete, type=kind)]
 
 
 def mutant_names() -> Iterable[str]:
@@ -127,15 +124,11 @@ def _documents() -> Iterable[str]:
     return [*sorted({f"{each.partition('/')[0]}/*" for each in found}), *found]
 
 
-def _modes() -> Iterable[str]:
-    return dict.fromkeys(mode for modes in claims.MODES.values() for mode in modes)
-
-
 _NAMES: Mapping[str, Names] = {
     "run-test": _documents,
     "skip-tests": _documents,
     "mutant": mutant_names,
-    "mode": _modes,
+    "mode": lambda: dict.fromkeys(mode for modes in claims.MODES.values() for mode in modes),
     "topology": lambda: TOPOLOGIES,
     "proxy": lambda: (claims.REFERENCE, claims.KUBE_PROXY, claims.INSTALLED),
     "control-plane": lambda: (choice.EMBEDDED, f"{choice.BINARIES}:", f"{choice.CONTAINERS}:"),

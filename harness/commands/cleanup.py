@@ -31,7 +31,6 @@ def cleanup(run: str, force: bool, **options: Any) -> None:
 
 
 def _clean_up(kubeconfig: str, context: str, *, run: str, force: bool) -> list[str]:
-    """Return a line for each removed object. Raises `UsageError`, `UnavailableError`, `DistrustError`."""
     from harness.api.client import Api, RefusedError
     from harness.api.kubeconfig import files_of, find
     from harness.guest import errors

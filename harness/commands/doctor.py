@@ -89,7 +89,6 @@ def _suite(settings: "Settings", suite: str, *, verbose: bool) -> Suite:
 
 
 def _matters(finding: "Finding", suite: Suite) -> bool:
-    """Return False if the finding is a missing ability that no requirement of this run needs."""
     from harness.checks.check import costs
 
     only_abilities = finding.lacks.abilities and not finding.lacks.nodes and not finding.features

@@ -100,7 +100,6 @@ def _made(settings: Settings, say: Say) -> contextlib.AbstractContextManager[Bac
 def _boot(
     made: contextlib.AbstractContextManager[Backend], booted: contextlib.ExitStack, settings: Settings, say: Say
 ) -> Backend | _Failed:
-    """Boot the cluster, and print each step that succeeded."""
     steps = _BOOT_ON_KIND if settings.backend == "kind" else _BOOT
     found: Backend | _Failed
     try:
@@ -118,7 +117,6 @@ def _boot(
 
 
 def _smoke_test(backend: Backend, settings: Settings, say: Say) -> _Failed | None:
-    """Run the hint smoke test, print each step that succeeded, and return the failed step."""
     begun = time.monotonic()
     facts: dict[str, bool] = {}
     with contextlib.suppress(EndedError):  # found again below
@@ -140,7 +138,6 @@ def _smoke_test(backend: Backend, settings: Settings, say: Say) -> _Failed | Non
 
 
 def _keep(settings: Settings, failed: _Failed) -> Path:
-    """Write the evidence of a failed step, and return its folder."""
     path = Path(settings.output_dir) if settings.output_dir else Path(DEFAULT_PARENT) / "checks" / name_for_now()
     folder, place = OutputFolder(path), f"evidence/{failed.title.replace(' ', '-')}"
     folder.prepare()

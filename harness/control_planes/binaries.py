@@ -136,7 +136,6 @@ class BinariesControlPlane(LocalApiServer):
 
 
 def _start_scheduler(processes: Processes, version: str, kubeconfig: Mapping[str, Any]) -> Process:
-    """Run this kube-scheduler, and wait until it is ready. Raises `UnavailableError`, `DistrustError`."""
     program = processes.find(_SCHEDULER, version)
     told = processes.folder / "scheduler.kubeconfig"
     told.write_text(yaml.safe_dump(dict(kubeconfig)), encoding="utf-8")

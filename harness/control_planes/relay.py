@@ -170,7 +170,6 @@ class Egress(Relay):
 
 
 async def _target_of(reader: asyncio.StreamReader) -> str:
-    """Return the address and port that a client requests. Raises `ValueError`."""
     try:
         async with asyncio.timeout(_HEAD_SECONDS):
             head = await reader.readuntil(b"\r\n\r\n")

@@ -1,9 +1,8 @@
-"""Run the reference DNS server in this process, as the server under test or as the cluster's ordinary DNS."""
+"""Run the reference DNS server in this process."""
 
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from harness.control_planes.control_plane import ControlPlane
 from harness.control_planes.embedded import EmbeddedControlPlane
@@ -12,9 +11,7 @@ from harness.errors import EndedError, UnavailableError
 from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER
 from harness.netns.addresses import NUMBERS
 from harness.netns.fabric import Host
-from reference.client.remote import RemoteClient
 from reference.dns import DnsServer
-from reference.features import Features
 from reference.pod_locator import PodLocatorController
 
 _BACKLOG = 64
@@ -39,7 +36,7 @@ class ReferenceDns:
 
     def start(self, pod: Host) -> None:
         """Serve on port 53 at all addresses of a pod, and write PodLocators."""
-        _listen(self._server, pod)
+        listen(self._server, pod)
         self.start_locators()
         self._server.start()
 
@@ -78,26 +75,7 @@ class ReferenceDns:
         return {}
 
 
-class PlainDns:
-    """A DNS server without topology, in a pod of any cluster whose API server issues a token."""
-
-    def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
-        self._client = RemoteClient(kubeconfig)
-        self._server = DnsServer(self._client, features=Features(gates={"ServiceTopology": False}))
-
-    def start(self, pod: Host) -> None:
-        _listen(self._server, pod)
-        self._server.start()
-
-    def stop(self) -> None:
-        self._server.stop()
-        self._client.close()
-
-    def threads(self) -> tuple[threading.Thread, ...]:
-        return (*self._server.threads, *self._client.threads)
-
-
-def _listen(server: DnsServer, pod: Host) -> None:
+def listen(server: DnsServer, pod: Host) -> None:
     for family, address in pod.addresses.items():
         for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
             server.listen(_bound(pod, NUMBERS[family], kind, address))

@@ -41,7 +41,6 @@ def _is_anonymous(answer: Response) -> bool:
 
 
 def _is_refused_certificate(reason: BaseException) -> bool:
-    """Return whether the server rejected the client's certificate with a TLS alert."""
     text = str(reason).upper()
     return isinstance(reason, ssl.SSLError) and "ALERT" in text and ("CERTIFICATE" in text or "EXPIRED" in text)
 
@@ -224,7 +223,6 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _address(error: BaseException) -> str:
-    """Return the host and port in an error, or "" if it has none."""
     for each in (error, getattr(error, "reason", None)):
         connection = getattr(each, "conn", None)
         host, port = getattr(connection, "host", None), getattr(connection, "port", None)

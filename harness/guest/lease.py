@@ -241,7 +241,6 @@ def cleanup(api: Api, *, run: str = "", force: bool = False, say: Say = silent) 
 
 
 def _wait_until_over(api: Api, record: LeaseRecord, clock: ServerClock, say: Say) -> None:
-    """Wait until a Lease expires. Raises `DistrustError` if it is renewed."""
     if is_over(record, clock):
         return
     if is_of_here(record.process):

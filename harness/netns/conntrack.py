@@ -106,7 +106,6 @@ def _line(entry: Any) -> str:
 
 
 def _direction(one: Any) -> str:
-    """Return an `NFCTAttrTuple` as text, without absent fields."""
     told = (
         ("src", one.saddr),
         ("dst", one.daddr),

@@ -213,7 +213,6 @@ def _readable(descriptor: int, seconds: float | None) -> bool:
 
 
 def _line(descriptor: int) -> dict[str, Any] | None:
-    """Read one line of JSON. Returns None at the end."""
     text = bytearray()
     while not text.endswith(b"\n"):
         if not (letter := os.read(descriptor, 1)):

@@ -160,7 +160,6 @@ class Keeper:
         self._own_proc = answer["own_proc"]
 
     def _mounts(self) -> list[bytes]:
-        """Return the mount points of the room, in the order of their creation."""
         mounts = os.open(f"{os.getpid()}/mountinfo", os.O_RDONLY, dir_fd=self._machine)
         with open(mounts, "rb") as file:
             return [line.split()[4].decode("unicode_escape").encode("latin-1") for line in file]
@@ -287,7 +286,6 @@ class Keeper:
             os.write(reply, json.dumps(what).encode() + b"\n")
 
     def _show(self, netns: int, path: str) -> int:
-        """Mount a netns at a path. Returns the error number."""
         os.chdir(self._descriptors)
         failed = _libc.mount(str(netns).encode(), os.fsencode(path), None, _BIND, None)
         return ctypes.get_errno() if failed else 0
@@ -355,7 +353,6 @@ class Keeper:
                 os.close(program.log)
 
     def _order(self) -> None:
-        """Let the first process of the room kill all others."""
         self._orders += 1
         os.write(self._to_init, b"1")
 

@@ -198,7 +198,6 @@ def _open(family: int, kind: int, proto: int) -> socket.socket:
 
 
 def _refused(what: str, error: OSError) -> UnavailableError:
-    """Return the error with the reason and the remedy."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = Path("/proc/sys/user/max_net_namespaces")
     reasons = {

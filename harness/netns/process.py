@@ -113,7 +113,6 @@ class Process:
         return StartError(f"{self.name} {what}; {fault_in(self._begun())}", exited=exited)
 
     def _begun(self) -> str:
-        """Return the beginning of the program's output in the log."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(self._begin)
             return file.read(_BEGUN).decode(errors="replace")

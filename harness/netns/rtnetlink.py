@@ -221,7 +221,6 @@ def _operational_state(sock: socket.socket, index: int) -> int:
 
 
 def _find(data: bytes, wanted: int) -> bytes:
-    """Return the value of the first attribute of that kind, or b""."""
     return next((value for kind, value in attributes(data) if kind == wanted), b"")
 
 

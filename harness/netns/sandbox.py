@@ -120,7 +120,6 @@ _STEPS: tuple[tuple[str, Callable[[], None]], ...] = (
 
 
 def _try_in_a_child() -> None:
-    """Raise `UnavailableError` if a child of this process cannot perform the steps."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

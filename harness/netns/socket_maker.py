@@ -92,7 +92,6 @@ class SocketMaker:
         return InconclusiveError(f"the probe process in control group /{self._group}: {said or why}")
 
     def _end(self) -> str:
-        """Stop the helper process, and return the last line of its output."""
         if self._running is None:
             return ""
         (process, control), self._running = self._running, None

@@ -120,7 +120,6 @@ def _take_charge(config: pytest.Config) -> None:
 
 
 def _set_workers(config: pytest.Config, run: Run) -> str:
-    """Set the number of xdist workers. Return the number, which the header shows."""
     if (asked := getattr(config.option, "numprocesses", None)) is not None:
         return str(asked or "none")
     workers = run.settings.workers
@@ -155,7 +154,6 @@ def _arguments(config: pytest.Config) -> tuple[str, ...]:
 
 
 def _is_whole_suite(config: pytest.Config) -> bool:
-    """Return whether the collected tests are exactly those of the published suite."""
     found = importlib.util.find_spec(SUITE)
     places = [Path(place).resolve() for place in (found.submodule_search_locations or ())] if found else []
     arguments = [argument for argument in config.args if argument != SUITE or not config.option.pyargs]

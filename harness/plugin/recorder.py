@@ -304,7 +304,6 @@ class Recorder:
         return self._lost
 
     def _witness(self, item: pytest.Item, result: CaseResult, prefix: str, logs: Mapping[str, str]) -> None:
-        """Write the fixtures' evidence and the `logs` to files whose names begin with `prefix`."""
         gathered = gather(
             getattr(item, "funcargs", {}),
             evidence=_is_kept(result, self._run.settings.keep),
@@ -337,7 +336,6 @@ def requirement_of(item: pytest.Item) -> Requirement | None:
 
 
 def _declared(item: pytest.Item) -> float:
-    """Return the duration in seconds that a test declares, or 0 if the test declares none."""
     marker = item.get_closest_marker("takes")
     return float(marker.args[0]) if marker is not None else 0.0
 

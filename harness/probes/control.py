@@ -109,7 +109,6 @@ class Control:
             self._lost.update({(name, pod): why for pod in pods if pod in there})
 
     def _round(self, missing: Iterable[Probe]) -> None:
-        """Send control probes from each client that lacks an answer."""
         if self._targets is None:
             return
         clients = {(id(each.namespace), _family(each)): each.namespace for each in missing}

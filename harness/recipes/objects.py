@@ -62,7 +62,6 @@ def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
 
 
 def _path_of(api: Api, manifest: Object, what: str) -> str:
-    """Return the URL path of an object, from the API server's discovery."""
     version, metadata = manifest["apiVersion"], manifest["metadata"]
     served = next((each for each in _served(api, version) if each["kind"] == manifest["kind"]), None)
     if served is None:

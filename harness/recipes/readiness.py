@@ -122,6 +122,5 @@ def missing(checks: tuple[Check, ...], place: ProgramPlace) -> str:
 
 
 def _values(text: str, name: str) -> dict[str, float]:
-    """Return the values of a metric, by label text."""
     found = re.findall(rf"^{re.escape(name)}(\{{[^}}]*\}})? (\S+)", text, re.MULTILINE)
     return {labels: float(value) for labels, value in found}

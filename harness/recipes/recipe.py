@@ -239,7 +239,6 @@ def _programs(loaded: Mapping[str, Any], kind: Kind) -> tuple[Program, ...]:
 
 
 def _listed(loaded: Mapping[str, Any], key: str, kind: Kind) -> tuple[Program, ...]:
-    """Return the programs of a list. All programs share a folder."""
     want = Annotated[tuple[Program, ...], Rule("a list of programs")]
     found: tuple[Program, ...] = read(loaded[key], want, key, kind.placeholders)
     _refuse_twice([each.name for each in found], f"key {key}: name")

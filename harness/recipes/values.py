@@ -165,7 +165,6 @@ def _read_value_of(value: Any, kind: Any, where: str, allowed: Mapping[str, str]
 
 
 def _read_pairs(value: Any, kinds: Sequence[Any], where: str, allowed: Mapping[str, str]) -> Any:
-    """Return the key-value pairs of a mapping, in order."""
     if not isinstance(value, dict):
         raise UsageError(f"key {where}: expected a mapping of names to texts, not {shown(value)}")
     name_kind, text_kind = kinds

@@ -181,15 +181,12 @@ def executor(environment: Mapping[str, str]) -> dict[str, str]:
     if environment.get("GITHUB_ACTIONS"):
         base = f"{environment.get('GITHUB_SERVER_URL', '')}/{environment.get('GITHUB_REPOSITORY', '')}"
         url = f"{base}/actions/runs/{environment.get('GITHUB_RUN_ID', '')}"
-        return {"name": "GitHub Actions", "type": "github", "buildName": _build(environment), "buildUrl": url}
+        build = f"{environment.get('GITHUB_WORKFLOW', '')} #{environment.get('GITHUB_RUN_NUMBER', '')}"
+        return {"name": "GitHub Actions", "type": "github", "buildName": build, "buildUrl": url}
     if environment.get("GITLAB_CI"):
         url = environment.get("CI_PIPELINE_URL", "")
         return {"name": "GitLab CI", "type": "gitlab", "buildName": environment.get("CI_JOB_NAME", ""), "buildUrl": url}
     return {"name": "by hand", "type": "local", "buildName": "trafficdist run"}
-
-
-def _build(environment: Mapping[str, str]) -> str:
-    return f"{environment.get('GITHUB_WORKFLOW', '')} #{environment.get('GITHUB_RUN_NUMBER', '')}"
 
 
 def _properties(settings: Settings, place: Mapping[str, Any]) -> dict[str, str]:

@@ -95,7 +95,6 @@ def key_of_decisions(judges: Iterable[str]) -> list[str]:
 
 
 def _verified(heads: Sequence[str], refused: Sequence[str]) -> list[str]:
-    """Return a line for each refused report with its first reason."""
     lines = [f"- Not verified: {head} ({for_markdown(why)})." for head, why in zip(heads, refused, strict=False) if why]
     return [*lines, ""] if lines else []
 

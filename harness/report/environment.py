@@ -70,7 +70,6 @@ def name_and_version(place: Path) -> dict[str, str]:
 
 
 def _version_of(package: str) -> str:
-    """Return the version of an installed package, or "unknown" if the package is not installed."""
     distributions = importlib.metadata.packages_distributions().get(package, [package])
     with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError):
         return importlib.metadata.version(distributions[0])

@@ -133,7 +133,6 @@ def _check_digest(path: Path, recorded: Recorded, report: Mapping[str, Any]) -> 
 
 
 def _counts(judged: Judged) -> str:
-    """Return the number of verdicts that are derived, and of others by their cause."""
     causes = Counter(map(str, judged.causes().values()))
     derived = causes.pop(Cause.OBSERVED, 0)
     stated = "; ".join(f"{number} {name}" for name, number in causes.most_common())

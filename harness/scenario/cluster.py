@@ -304,7 +304,6 @@ class Cluster(ComponentOperations, Observations):
         self._bystanders.accompany_pod(wanted)
 
     def _free_name(self, node: str, before: Sequence[str]) -> str:
-        """Return the first free name for a pod on a node. Names for pods on the nodes in `before` are taken."""
         names = (name for name in itertools.chain([node], (f"{node}-{i}" for i in itertools.count(2))))
         free = (name for name in names if name not in self._pods)
         return next(itertools.islice(free, before.count(node), None))

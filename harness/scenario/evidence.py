@@ -75,7 +75,6 @@ def _objects(cluster: Cluster, resource: str, namespace: str) -> str:
 
 
 def _explained(cluster: Cluster) -> str:
-    """Return the decisions that follow from the objects of the first Services."""
     services = [str(each["metadata"]["name"]) for each in cluster.api.list("services", cluster.namespace)]
     said = [asked_for(cluster, each) for each in services[:_SERVICES]]
     head = "The proxies do not report their decisions. By its objects, each Service requires these decisions:"

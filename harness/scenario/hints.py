@@ -97,7 +97,6 @@ def expect_hints(
 
 
 def _without_node_hints(written: WrittenEndpoint) -> WrittenEndpoint:
-    """Return an endpoint without the node hints that stand beside zone hints."""
     hints = written.hints
     return replace(written, hints=Hints(hints.zones)) if hints is not None and hints.zones else written
 

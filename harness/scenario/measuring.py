@@ -212,7 +212,6 @@ def left(window: Window, path: Path, seen: Observed, at_least: int = 0) -> int:
 
 
 def _first_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | None:
-    """Send a few probes along each path. Returns the first mismatch."""
     probes = [(path, probe) for path in paths for probe in path.probes(FIRST_ROUND)]
     seen = cluster.backend.part(Probing).glance([probe for _, probe in probes])
     for (path, _), each in zip(probes, seen, strict=True):

@@ -116,7 +116,6 @@ class _Walk:
         yield [self._outcome(self._followed.seen[-1])]
 
     def _asks(self) -> str:
-        """Describe the client's packet, and the link through which it enters the node."""
         first, trace = self._followed.first, self._followed.trace
         sends = (
             f"client {self._client} sends {ends_of(first, self._names)}, {first.protocol}"
@@ -171,7 +170,6 @@ class _Walk:
             yield from lookups(text, table, self._rules, self._packet, mark)
 
     def _text(self, place: tuple[str, str], handle: int) -> str:
-        """Return the text of a rule, or its position if the text is unknown."""
         handles, texts = self._handles.get(place, []), self._rules.chains.get(place, ())
         number = handles.index(handle) if handle in handles else -1
         if len(texts) == len(handles) and number >= 0:

@@ -100,7 +100,6 @@ def _requests(protocol: str, address: str, port: int) -> Sequence[Request]:
 
 
 def _matched(protocol: str, address: str, port: int) -> bytes:
-    """Return the expressions of the rule that enables tracing."""
     six = ":" in address
     packed = socket.inet_pton(socket.AF_INET6 if six else socket.AF_INET, address)
     opens = _payload(_TRANSPORT, 13, 1) + _mask(_SYN_AND_ACK) + _compare(_SYN) if protocol == "TCP" else b""

@@ -90,7 +90,6 @@ def are_equal(topology: Topology, names: Names, nodes: list[Object]) -> bool:
 
 
 def _milli(node: Object) -> int:
-    """Return the allocatable CPU of a node in millicores, or 0 if the field is missing or malformed."""
     cpu = ((node.get("status") or {}).get("allocatable") or {}).get("cpu")
     found = re.fullmatch(r"([0-9]{1,12})(m?)", str(cpu))
     return int(found[1]) * (1 if found[2] else 1000) if found else 0

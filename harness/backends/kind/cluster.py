@@ -176,7 +176,6 @@ class KindCluster:
         return self._proxy.installation if self._proxy else None
 
     def _install(self, api: Api) -> None:
-        """Install the network plugin and the recipe, and wait until nodes and proxies are ready."""
         if self._cni:
             self._say(f"network plugin of {self._cni.name} is installed")
             apply(api, self._network(), f"--cni {self._cni}")
@@ -198,7 +197,6 @@ class KindCluster:
         return parse_objects([str(self._cni.absolute())], Path("/")) if self._cni else ()
 
     def _load_images(self, tools: Tools) -> None:
-        """Load the images of the recipe and of the network plugin on the nodes."""
         named = [*images_in(self._network()), *(images_of(self._proxy) if self._proxy else [])]
         if named:
             load_images(tools, self.name, named, self._state.log, self._say)

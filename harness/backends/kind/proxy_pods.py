@@ -150,7 +150,6 @@ class KubeProxies(ProxyPods):
             yield workload, [*pods, *self._of_releases()]
 
     def _wait(self, nodes: Sequence[str], *, there: bool) -> None:
-        """Also wait until each started proxy is healthy."""
 
         def healthy() -> bool:
             for node in nodes:

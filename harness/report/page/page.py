@@ -70,7 +70,8 @@ def as_html(
     read: Callable[[str], str | None] = lambda _: None,
 ) -> str:
     """Return the page. `read` returns the text of an evidence file by its path in the run's folder, or None."""
-    chosen = sorted((each for each in results if not each.left_out), key=_order)
+    chosen = [each for each in results if not each.left_out]
+    chosen.sort(key=lambda each: (list(SHOWN).index(each.outcome), each.requirement.id))
     nodes = [(each["name"], each["zone"]) for each in report["environment"]["nodes"]]
     engine = environment(_PACKAGE)
     engine.filters["packed"] = _packed
@@ -128,10 +129,6 @@ def code_of(results: Sequence[Result], report: Mapping[str, Any]) -> ExitCode:
     return exit_code(replace(situation(results, strict=strict), distrust=distrusted))
 
 
-def _order(result: Result) -> tuple[int, str]:
-    return list(SHOWN).index(result.outcome), result.requirement.id
-
-
 def _counted(results: Iterable[Result], key: Callable[[Result], str]) -> list[tuple[str, dict[Outcome, int]]]:
     groups: dict[str, list[Result]] = defaultdict(list)
     for each in results:
@@ -176,5 +173,4 @@ def _is_path(path: str) -> bool:
 
 
 def _packed(body: str) -> str:
-    """Compress a part of the page for decompression in the browser (zlib, encoded as base64)."""
     return base64.b64encode(zlib.compress(body.encode())).decode()
