@@ -31,6 +31,7 @@ STEADY_TRIES = 10  # per request of steady traffic: with fewer attempts, the tim
 THREADS = 600  # attempts that expect no answer run concurrently, since each of them waits
 OVERHEAD = 15.0  # seconds that the API server may add to agnhost's time
 GLANCE = 1.0  # the same time in seconds, for `glance`
+PENDING = 100  # late glances beyond which the next ones wait: more would keep a slow API server from answering any
 ROUNDS = 4  # for repeated attempts that may have reused an earlier connection
 
 _NO_ROUTE = "ENETUNREACH: the client may have no route, because it has not yet got an answer over this IP family"
@@ -68,6 +69,7 @@ class Dialer:
         self._tcp_flows: TcpFlows[tuple[ClientPod, str, int]] = TcpFlows()
         self._routed: set[tuple[ClientPod, bool]] = set()  # clients that received an answer, and whether over IPv6
         self._ports: dict[ClientPod, int] = {}  # the number of source ports of a client
+        self._glances: list[threading.Thread] = []  # the latest ones
 
     def close(self) -> None:
         """Stop sending, without waiting for pending requests."""
@@ -168,6 +170,9 @@ class Dialer:
 
     def glance(self, probes: Sequence[Probe]) -> list[Observation]:
         """Send probes and return their outcomes after a short time limit. A slower answer counts as silence."""
+        self._glances = [each for each in self._glances if each.is_alive()]
+        for each in self._glances[:-PENDING]:
+            each.join()
         seen = dict(self._pool.each(lambda each: self._dial_briefly(probes[each]), range(len(probes))))
         return [seen[each].outcomes[0] for each in range(len(probes))]
 
@@ -183,7 +188,9 @@ class Dialer:
             except BaseException as error:  # noqa: BLE001  raised where it is waited for
                 answer.set_exception(error)
 
-        threading.Thread(target=look, name="glance", daemon=True).start()
+        thread = threading.Thread(target=look, name="glance", daemon=True)
+        self._glances.append(thread)
+        thread.start()
         try:
             return answer.result(limit)
         except TimeoutError:

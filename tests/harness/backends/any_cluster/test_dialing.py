@@ -306,6 +306,27 @@ def test_syns_of_a_pending_reading_are_not_losses(
     assert dialer._counted(probe, LATE, set()).count(TIMED_OUT) == 1, "no attempt is pending any more"
 
 
+def test_late_glances_do_not_pile_up(new_dialer: Callable[..., Dialer], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialing, "GLANCE", -0.99)
+    monkeypatch.setattr(dialing, "PENDING", 4)
+    lock, pending, most = threading.Lock(), 0, 0
+
+    def ask(_client: ClientPod, _path: str, _seconds: float) -> Response:
+        nonlocal pending, most
+        with lock:
+            pending += 1
+            most = max(most, pending)
+        threading.Event().wait(0.2)  # the API server is slow
+        with lock:
+            pending -= 1
+        return Response(200, {"errors": ["i/o timeout"]})
+
+    dialer = new_dialer(ask)
+    for _ in range(20):
+        assert dialer.glance([Probe(CLIENT, "UDP", "10.96.0.1", 80)] * 2) == [TIMED_OUT] * 2
+    assert most <= 4 + 2
+
+
 def answering(
     monkeypatch: pytest.MonkeyPatch, seconds: float, answer: Callable[[str], Response]
 ) -> Callable[[ClientPod, str, float], Response]:
