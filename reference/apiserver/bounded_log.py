@@ -33,3 +33,4 @@ class _Few(logging.Filter):
 
 log = logging.getLogger("reference.apiserver")
 log.addFilter(_Few())
+logging.getLogger("asyncio").addFilter(_Few())  # it warns of each write to a connection that its client has reset

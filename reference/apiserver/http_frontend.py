@@ -10,7 +10,6 @@ import asyncio
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -33,7 +32,6 @@ from reference.apiserver.watch import Hub, Watcher, WatchQuery
 from reference.client import ApiError, Object
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
-_CHUNK = 64 * 1024
 _GRACE = 0.005
 """Seconds for watches to end cleanly when the server stops. After that time their connections are closed."""
 
@@ -166,11 +164,11 @@ class HttpFrontend:
         selection, query = handlers.selection(asked), _watch_query(asked)
         if request.transport is None:
             raise ConnectionResetError("the client has disconnected")
-        request.transport.set_write_buffer_limits(_CHUNK)  # that of TLS is half a megabyte
+        request.transport.set_write_buffer_limits(watch.CHUNK)  # that of TLS is half a megabyte
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         try:
-            watcher, first = self.hub.open(selection, asked.renderer, query, request.transport)
+            watcher = self.hub.open(selection, asked.renderer, query, request.transport)
         except ApiError as error:
             if error.code != 410:
                 raise
@@ -179,7 +177,6 @@ class HttpFrontend:
             return response
         try:
             await response.prepare(request)
-            await self._send(response, first)
             await self._stream(response, watcher, seconds, bookmarks=query.bookmarks)
         except TimeoutError:  # a slow client, whose connection would keep its unread lines
             abort(request.transport)
@@ -193,21 +190,20 @@ class HttpFrontend:
         timers.start(seconds)
         try:
             while not watcher.ended:
-                try:
-                    while missed := self.hub.missed(watcher):
-                        await self._send(response, missed)
-                except ApiError as error:  # 410: too slow
-                    await self._send(response, [watch.error_line(error)])
-                    return
+                while (missed := self.hub.missed(watcher)) is not None:
+                    await self._send(response, watcher, missed)
                 await watcher.called()
+        except ApiError as error:  # 410: too slow
+            await self._send(response, watcher, watch.error_line(error))
         finally:
             timers.stop()
 
-    async def _send(self, response: web.StreamResponse, lines: Iterable[bytes]) -> None:
+    async def _send(self, response: web.StreamResponse, watcher: Watcher, lines: bytes) -> None:
         """Send lines, as fast as the client reads. Raises `TimeoutError` if it reads nothing."""
-        for chunk in _chunks(lines):
+        if lines:
+            self.hub.count(watcher, len(lines))
             async with asyncio.timeout(self._silence):
-                await response.write(chunk)
+                await response.write(lines)
 
 
 class _Timers:
@@ -246,20 +242,6 @@ def _watch_query(asked: Request) -> WatchQuery:
         initial=None if initial is None else initial in {"true", "1"},
         bookmarks=query.get("allowWatchBookmarks") in {"true", "1"},
     )
-
-
-def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Join lines into medium-sized writes. Writing single lines is slow, and joining all lines doubles the memory."""
-    gathered: list[bytes] = []
-    size = 0
-    for line in lines:
-        gathered.append(line)
-        size += len(line)
-        if size >= _CHUNK:
-            yield b"".join(gathered)
-            gathered, size = [], 0
-    if gathered:
-        yield b"".join(gathered)
 
 
 def _response(answer: Response) -> web.Response:

@@ -13,6 +13,7 @@ import contextlib
 import errno
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
@@ -22,6 +23,8 @@ _STILL_BOUND = frozenset({errno.EINVAL, errno.EACCES})  # EACCES: a low port, an
 _BACKLOG = 512
 _TURNS = 100
 """The maximum number of event loop turns to wait. A transport needs a few turns to detect a hang-up and close."""
+
+SSLProtocol.max_size = 32 * 1024  # asyncio fills a buffer of 256 KB for each connection; a TLS record has 16 KB
 
 
 class _Listener(socket.socket):

@@ -6,30 +6,37 @@ one write.
 
 What a client has not read waits in the small buffer of its connection. A client whose buffer is full gets no more from
 the queue. When it reads on, it catches up from the changes that the store remembers, as if it had watched again. If the
-store remembers them no longer, the watch ends with 410, as in kube-apiserver.
+store remembers them no longer, the watch ends with 410, as in kube-apiserver. If all buffers together are too large,
+the connections with the largest ones are closed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import orjson
 
 from reference.apiserver import status
+from reference.apiserver.connection import abort
 from reference.apiserver.reads import parse_revision
 from reference.apiserver.render import Renderer
 from reference.apiserver.selectors import Selection
 from reference.apiserver.store import Change, ChangeType, Store, Stored, TooOldError
-from reference.client import ApiError
+from reference.client import ApiError, Key, key_of
 
 MAX_WAITING_BYTES = 256 * 1024
 """The maximum number of bytes that wait for one client, without those of TLS and of the socket."""
 
+MAX_WAITING_BYTES_OF_ALL = 64 * 1024 * 1024
+"""The maximum number of bytes that wait for all clients together."""
+
 MAX_WATCHES = 2000
-"""The maximum number of watches of a server. Together they have at most half a gigabyte of unread lines."""
+"""The maximum number of watches of a server."""
+
+CHUNK = 64 * 1024
+"""The size from which lines are sent to a client that catches up. Single lines would be slow."""
 
 PAUSE = 0.002
 """Seconds between deliveries. A write after a pause is delivered at once. In a burst the writes of this time are
@@ -64,14 +71,25 @@ class Watcher:
         self.ended = False
         self.behind = True
         """True while the connection's task sends the initial state, or the changes that the client was too slow for."""
+        self.counted = 0
+        """The bytes of this watch in the sum of its hub."""
+        self.initial: deque[Key] | None = None
+        """The keys of the objects of the initial state that is still to be sent, as of the revision `since`."""
+        self.marks_initial = False
+        """Whether a bookmark follows the initial state."""
         self._call = asyncio.Event()
         self._transport = transport
+
+    @property
+    def waiting(self) -> int:
+        """The number of bytes that the client has not read, without those in the sockets."""
+        return self._transport.get_write_buffer_size()
 
     def send(self, lines: bytes) -> None:
         """Send lines, unless the client has not read earlier ones. Then it is behind, and catches up later."""
         if self._transport.is_closing():
             return
-        if len(lines) + self._transport.get_write_buffer_size() > MAX_WAITING_BYTES:
+        if len(lines) + self.waiting > MAX_WAITING_BYTES:
             self.behind = True
             self._call.set()
         else:
@@ -80,6 +98,10 @@ class Watcher:
     def end(self) -> None:
         self.ended = True
         self._call.set()
+
+    def abort(self) -> None:
+        """Close the connection. Its client has too much to read for a last event."""
+        abort(self._transport)
 
     async def called(self) -> None:
         """Wait until the watch has ended or is behind."""
@@ -128,14 +150,12 @@ class Hub:
         self._closed = False
         self._last = 0.0
         self._watchers: dict[str, set[Watcher]] = {}
+        self._waiting = 0  # the sum of `counted`, which is at least the sum of `waiting`
 
     def open(
         self, selection: Selection, renderer: Renderer, query: WatchQuery, transport: asyncio.Transport
-    ) -> tuple[Watcher, Iterator[bytes]]:
-        """Start a watch. Return the watcher and the lines to send first.
-
-        Raises `ApiError`: 400, 410 (which is sent as an ERROR event), 422, 503, 504.
-        """
+    ) -> Watcher:
+        """Start a watch. Raises `ApiError`: 400, 410 (which is sent as an ERROR event), 422, 503, 504."""
         resource = renderer.route.resource
         with self._store.lock:
             if self._closed:
@@ -145,13 +165,39 @@ class Hub:
             if resource not in self._watchers:
                 self._watchers[resource] = set()
                 self._store.observe([resource], self._observe)
-            first = self._first_lines(resource, selection, renderer, query)
-            watcher = Watcher(selection, renderer, self._store.revision, transport)
+            asked, current = parse_revision(query.resource_version), self._store.revision
+            _check(query, asked, current)
+            watcher = Watcher(selection, renderer, asked or current, transport)
+            if query.initial or (query.initial is None and asked == 0):
+                watcher.since = current
+                watcher.initial = deque(sorted(self._store.keys(resource)))
+                watcher.marks_initial = bool(query.initial and query.bookmarks)
             self._watchers[resource].add(watcher)
-        return watcher, first
+        return watcher
 
     def leave(self, watcher: Watcher) -> None:
         self._watchers[watcher.renderer.route.resource].discard(watcher)
+        self._waiting -= watcher.counted
+        watcher.counted = 0
+
+    def count(self, watcher: Watcher, more: int = 0) -> None:
+        """Count what waits for a client, and `more` bytes. If all have too much, close connections, largest first."""
+        if watcher not in self._watchers[watcher.renderer.route.resource]:
+            return
+        counted = watcher.waiting + more
+        self._waiting += counted - watcher.counted
+        watcher.counted = counted
+        if self._waiting <= MAX_WAITING_BYTES_OF_ALL:
+            return
+        everyone = [each for some in self._watchers.values() for each in some]
+        for each in everyone:
+            each.counted = counted if each is watcher else each.waiting
+        self._waiting = sum(each.counted for each in everyone)
+        for each in sorted(everyone, key=lambda each: each.counted, reverse=True):
+            if self._waiting <= MAX_WAITING_BYTES_OF_ALL:
+                return
+            self.leave(each)
+            each.abort()
 
     def bookmark(self, watcher: Watcher) -> None:
         """Send the revision up to which the client has received all changes."""
@@ -159,22 +205,38 @@ class Hub:
             self._deliver()
             if not watcher.behind:  # else it has not received all changes
                 watcher.send(line("BOOKMARK", watcher.renderer.bookmark(self._store.revision, end_of_initial=False)))
+                self.count(watcher)
 
-    def missed(self, watcher: Watcher) -> Iterator[bytes] | None:
-        """Return the lines that a watcher missed while it was behind; None if it is behind no longer.
+    def missed(self, watcher: Watcher) -> bytes | None:
+        """Return the next lines of a watcher that is behind; None if it is behind no longer.
 
-        Raises `ApiError` (410) if the store remembers them no longer.
+        Only the store keeps old objects, and not each slow client. Raises `ApiError` (410) if it remembers them no
+        longer.
         """
+        lines, resource = bytearray(), watcher.renderer.route.resource
         with self._store.lock:
             try:
-                changes = self._store.changes_since(watcher.renderer.route.resource, watcher.since)
+                changes = self._store.changes_since(resource, watcher.since)
             except TooOldError as error:
                 raise status.expired(str(error)) from None
+            if watcher.initial is not None:
+                before = {key_of(each.new.object): each.old for each in reversed(changes)}
+                while watcher.initial and len(lines) < CHUNK:
+                    key = watcher.initial.popleft()
+                    stored = before[key] if key in before else self._store.get(resource, key)
+                    if stored is not None and watcher.selection.matches(stored.object):
+                        lines += line("ADDED", watcher.renderer.json(stored))
+                if watcher.marks_initial and not watcher.initial:
+                    lines += line("BOOKMARK", watcher.renderer.bookmark(watcher.since, end_of_initial=True))
+                watcher.initial = watcher.initial or None
+                return bytes(lines)
             watcher.behind = bool(changes)
-            if not changes:
-                return None
-            watcher.since = changes[-1].revision
-        return _missed_lines(changes, watcher.selection, watcher.renderer)
+            for change in changes:
+                lines += line_for(change, watcher.selection, watcher.renderer)
+                watcher.since = change.revision
+                if len(lines) >= CHUNK:
+                    break
+        return bytes(lines) if changes else None
 
     def end_all(self) -> None:
         """End every watch; clients may watch again."""
@@ -212,22 +274,7 @@ class Hub:
             for watcher in tuple(self._watchers[resource]):
                 if not watcher.behind:
                     lines_of.send(watcher)
-
-    def _first_lines(
-        self, resource: str, selection: Selection, renderer: Renderer, query: WatchQuery
-    ) -> Iterator[bytes]:
-        asked, current = parse_revision(query.resource_version), self._store.revision
-        _check(query, asked, current)
-        if query.initial or (query.initial is None and asked == 0):
-            end = current if query.initial and query.bookmarks else None
-            return _initial_lines(self._store.items(resource), selection, renderer, end)
-        if asked == 0:
-            return iter(())
-        try:
-            missed = self._store.changes_since(resource, asked)
-        except TooOldError as error:
-            raise status.expired(str(error)) from None
-        return _missed_lines(missed, selection, renderer)
+                    self.count(watcher)
 
 
 def line(type_: str, json: bytes) -> bytes:
@@ -277,17 +324,3 @@ def _check(query: WatchQuery, asked: int, current: int) -> None:
 def _forbidden_match(why: str) -> ApiError:
     message = f'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: {why}'
     return status.failure(422, "Invalid", message)
-
-
-def _initial_lines(items: list[Stored], selection: Selection, renderer: Renderer, end: int | None) -> Iterator[bytes]:
-    for stored in items:
-        if selection.matches(stored.object):
-            yield line("ADDED", renderer.json(stored))
-    if end is not None:
-        yield line("BOOKMARK", renderer.bookmark(end, end_of_initial=True))
-
-
-def _missed_lines(changes: list[Change], selection: Selection, renderer: Renderer) -> Iterator[bytes]:
-    for change in changes:
-        if text := line_for(change, selection, renderer):
-            yield text

@@ -112,6 +112,55 @@ def test_clients_that_do_not_read_have_small_buffers(api: ApiServer, server: Htt
         assert max(sizes) <= watch.MAX_WAITING_BYTES + SLACK
 
 
+@pytest.mark.parametrize("initial", [False, True])
+def test_unread_bytes_of_all_clients_are_bounded(
+    api: ApiServer, server: HttpServer, monkeypatch: pytest.MonkeyPatch, initial: bool
+) -> None:
+    """Those with the most to read are disconnected, and the others miss nothing."""
+    monkeypatch.setattr(watch, "MAX_WAITING_BYTES_OF_ALL", most := 2 * watch.MAX_WAITING_BYTES)
+    names = write_much(api) if initial else []
+    with contextlib.ExitStack() as stack:
+        streams = [opened(server, stack) for _ in range(10)]
+        names = names or write_much(api)
+        complete = 0
+        for stream in streams:
+            with contextlib.suppress(OSError, HTTPException, ValueError):  # cut off, maybe inside a line
+                complete += [json.loads(stream.readline())["object"]["metadata"]["name"] for _ in names] == names
+        assert 1 <= complete <= 9
+        eventually(lambda: len(watchers(server)) == complete, describe="the end of the other watches")
+        assert server._frontend is not None
+        hub = server._frontend.hub
+        assert hub._waiting == sum(each.counted for each in watchers(server)) <= most
+    eventually(lambda: not watchers(server), describe="the end of all watches")
+    assert hub._waiting == 0
+
+
+def test_initial_state_is_that_of_its_revision_however_slow_the_client(api: ApiServer, server: HttpServer) -> None:
+    names = write_much(api)
+    with contextlib.ExitStack() as stack:
+        slow = opened(server, stack)
+        api.create("configmaps", "default", {"metadata": {"name": "a-new"}})
+        api.delete("configmaps", "default", names[-1])
+        api.patch("configmaps", "default", names[-2], {"data": {"x": "changed"}})
+        events = [json.loads(slow.readline()) for _ in range(OBJECTS + 3)]
+        seen = [(each["type"], each["object"]["metadata"]["name"]) for each in events]
+        assert seen[:OBJECTS] == [("ADDED", name) for name in names]
+        assert len(events[OBJECTS - 2]["object"]["data"]["x"]) == 40_000
+        assert seen[OBJECTS:] == [("ADDED", "a-new"), ("DELETED", names[-1]), ("MODIFIED", names[-2])]
+
+
+def test_initial_state_of_which_the_store_remembers_nothing_ends_with_410(served: Any) -> None:
+    api = ApiServer(window=16)
+    names = write_much(api)
+    with contextlib.ExitStack() as stack:
+        slow = opened(served(api), stack)
+        for name in names[:40]:
+            api.delete("configmaps", "default", name)
+        events = [json.loads(line) for line in slow]
+        assert events[-1]["object"]["code"] == 410
+        assert [each["object"]["metadata"]["name"] for each in events[:-1]] == names[: len(events) - 1]
+
+
 def test_client_that_reads_nothing_of_its_watch_is_disconnected(served: Any) -> None:
     api = ApiServer()
     server = served(api, silence_seconds=0.5)
@@ -224,6 +273,12 @@ def test_errors_before_authentication_do_not_fill_the_log(server: HttpServer, ca
                 connection.sendall(sent)
                 assert connection.recv(65536)[8:10] == b" 4"
     assert len([each for each in caplog.records if each.levelno >= logging.WARNING]) <= bounded_log.MOST + 1
+
+
+def test_warnings_of_asyncio_do_not_fill_the_log(server: HttpServer, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(100):
+        logging.getLogger("asyncio").warning("socket.send() raised exception.")
+    assert len(caplog.records) <= bounded_log.MOST + 1
 
 
 def test_long_requests_are_answered_beside_the_others(
