@@ -78,6 +78,12 @@ class Progress:
             self._config.add_cleanup(self._display.stop)
             self._display.start()
 
+    def pytest_keyboard_interrupt(self) -> None:
+        """Without -v, only the line that a signal prints, and the summary, state that the run was interrupted."""
+        terminal = self._config.pluginmanager.getplugin("terminalreporter")
+        if terminal is not None and self._ours:
+            terminal._report_keyboardinterrupt = lambda: None
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
         """Without -v, show the settings after collection, when the names in the options have been checked."""

@@ -6,8 +6,9 @@ import functools
 import importlib
 import importlib.util
 import os
+import shlex
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ _CODES: dict[type[BaseException], ExitCode] = {
     DistrustError: ExitCode.DISTRUST,
     UnavailableError: ExitCode.DISTRUST,
 }
+_DEAF = ("sh", "-c", 'trap "" INT TERM HUP; exec "$@"', "sh")
 _RESTARTS = 1000  # of workers: a lost worker costs only the requirement that it runs
 _KIND_FACTOR = 4.0  # the upgrade procedure of a KEP replaces the API server, controller and all proxies up to six times
 
@@ -270,9 +272,15 @@ def _register_controller(config: pytest.Config, run: Run) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Restart a worker that is killed while it starts. xdist itself only restarts workers that are killed later."""
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
+    """Restart a worker that is killed while it starts. xdist itself only restarts workers that are killed later.
+
+    While a worker loads, it ignores signals, which would print tracebacks.
+    """
     if run_of(config) is not None:
+        for spec in specs:
+            if spec.popen and not spec.python:
+                spec.python = shlex.join([*_DEAF, sys.executable])
         manager = config.pluginmanager.getplugin("dsession").nodemanager
         manager.setup_node = functools.partial(_start_worker, manager.setup_node, manager.group)
 

@@ -46,7 +46,7 @@ class OutputFolder:
         self.path = path
         self.parts = path / ".parts"
         self.evidence = path / "evidence"
-        self._made = False
+        self._made: list[Path] = []  # this folder and its parents, if they did not exist
         self._lock = -1  # the descriptor of the mark, locked while this run uses the folder
         self._before = ""  # the former target of `latest`
 
@@ -56,7 +56,7 @@ class OutputFolder:
         Raises `UsageError` if another run is writing to the folder.
         """
         with _writing(self.path):
-            self._made = not self.path.exists()
+            self._made = [each for each in (self.path, *self.path.parents) if not each.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
             self._refuse_foreign()
             self._take()
@@ -113,7 +113,8 @@ class OutputFolder:
                 if latest.is_symlink() and not latest.exists():
                     latest.unlink()
                     self._link_latest(self._before)
-                self.path.parent.rmdir()  # fails unless the parent folder is empty
+                for each in self._made[1:]:
+                    each.rmdir()  # fails unless it is empty
         self._let_go()
 
     def write(self, name: str, content: str | bytes) -> Path:

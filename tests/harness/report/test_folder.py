@@ -49,6 +49,14 @@ def test_an_abandoned_folder_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_abandoned_folder_leaves_the_folders_that_were_there(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    folder = OutputFolder(tmp_path / "mine" / "new" / "out")
+    folder.prepare()
+    folder.abandon()
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
+
+
 def test_after_an_abandoned_run_latest_points_to_the_one_before(tmp_path: Path) -> None:
     OutputFolder(tmp_path / DEFAULT_PARENT / "one").prepare()
     folder = OutputFolder(tmp_path / DEFAULT_PARENT / "two")
