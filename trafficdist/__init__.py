@@ -7,15 +7,17 @@ package for its plugin in an environment where trafficdist is installed.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
-from trafficdist.own_packages import find_first
-
+TYPE_CHECKING = False  # without `typing` and other imports, the command soon handles interrupts
 if TYPE_CHECKING:
+    from typing import Any
+
     from trafficdist.names import *  # noqa: F403
 
 
 def _names() -> dict[str, Any]:
+    from trafficdist.own_packages import find_first  # noqa: PLC0415
+
     find_first()
     found = vars(import_module("trafficdist.names"))
     return {name: value for name, value in found.items() if name[0].isalpha()}  # pytest adds some that begin with @

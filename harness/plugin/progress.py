@@ -133,6 +133,7 @@ class Progress:
         wanted = {case.requirement for case in cases.values() if case.to_run}
         if self._eta is None or not wanted:
             what = "starting workers and collecting tests" if self._run.distributed else "collecting"
+            what = "ending" if self._run.interrupted else what
             return Status(f"{what}, {now - self._began:.0f} s")
         running = sorted(self._eta.running.copy().items(), key=lambda each: each[1])
         named = [(_name(cases[nodeid]), now - since) for nodeid, since in running if nodeid in cases]

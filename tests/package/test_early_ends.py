@@ -30,7 +30,7 @@ sys.meta_path.insert(0, Finder)
     )
 
 
-@pytest.mark.parametrize("module", ["click", "yaml", "_pytest.capture", "xdist"])
+@pytest.mark.parametrize("module", ["pathlib", "click", "yaml", "_pytest.capture", "xdist"])
 def test_interrupt_while_loading_prints_one_line(module: str, tmp_path: Path) -> None:
     """Importing the module interrupts the process, at different moments of the start."""
     ran = interrupted(tmp_path, module, "os.kill(os.getpid(), signal.SIGINT)")
