@@ -51,11 +51,12 @@ class ComponentSync:
         self._hangs = hangs
         self._stopped, self._checked_at = "", 0.0
         self._failed: tuple[str, str] | None = None  # the error text, and the component
+        self._starved = ""  # the error text if the components could not run in the last wait
 
     def started(self) -> None:
         """Record that a component was replaced, so that the next wait uses the full time limit again."""
         self._failed = None
-        self._stopped = ""
+        self._stopped = self._starved = ""
 
     def settle(self, within: float | None = None) -> float:
         """Wait until components are done. Return the seconds until the last check that found unfinished work.
@@ -74,6 +75,7 @@ class ComponentSync:
             if behind:
                 busy_at = looked_at
                 self.check_hung()
+                self._check_starved(begin)
             return not behind
 
         try:
@@ -83,13 +85,25 @@ class ComponentSync:
                 describe=lambda: f"{behind} to have processed all events{self._why(behind)}",
                 error=InconclusiveError,
             )
-        except (EndedError, StarvedError):
+        except StarvedError as error:
+            self._starved = self._starved or str(error)
+            raise
+        except EndedError:
             raise
         except InconclusiveError as error:
             self._failed = self._failed or (f"{behind} has stopped processing changes: {error}", behind)
             raise EndedError(*self._failed) from error
-        self._failed = None
+        self._failed, self._starved = None, ""
         return busy_at - begin
+
+    def _check_starved(self, begin: float) -> None:
+        """Raise `StarvedError` if the components could not run in the last wait, and still cannot since `begin`.
+
+        On a machine that is free again, they get the whole time.
+        """
+        passed = time.monotonic() - begin
+        if self._starved and passed >= AGAIN * eventually.time_scale() and RUN_DELAY.lost(begin) >= passed / 2:
+            raise StarvedError(f"{self._starved}. The machine is still too busy")
 
     def _why(self, name: str) -> str:
         missing = self._missing(name)

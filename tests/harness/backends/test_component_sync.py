@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from harness import eventually as eventually_module
+from harness.backends import component_sync
 from harness.backends.component_sync import AGAIN, ComponentSync
-from harness.errors import EndedError, InconclusiveError
+from harness.errors import EndedError, InconclusiveError, StarvedError
 from harness.eventually import eventually
+from harness.run_delay import RunDelay
 
 
 class _Answers:
@@ -82,3 +85,34 @@ def test_replaced_component_gets_the_full_wait_again(waits: list[float]) -> None
             components.settle(20)
         components.started()
     assert waits == [20, 20]
+
+
+class _Machine(RunDelay):
+    """A machine on which the programs cannot run if it is busy."""
+
+    busy = True
+
+    def lost(self, since: float, until: float | None = None) -> float:
+        return 1000.0 if self.busy else 0.0
+
+
+def test_wait_after_one_without_a_processor_is_short_until_the_machine_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = _Machine()
+    for module in (component_sync, eventually_module):
+        monkeypatch.setattr(module, "RUN_DELAY", machine)
+    monkeypatch.setattr(component_sync, "AGAIN", 0.05)
+    answers = _Answers(proxy=False)
+    components = ComponentSync(("proxy",), answers)
+    with pytest.raises(StarvedError, match=r"waited .* for proxy .*too busy"):
+        components.settle(0.02)
+    for _ in range(2):
+        with pytest.raises(StarvedError, match=r"waited .* for proxy .*still too busy"):
+            components.settle(10_000)
+    machine.busy = False
+    with pytest.raises(EndedError, match="proxy has stopped processing changes"):
+        components.settle(0.2)
+    answers.said["proxy"] = True
+    components.settle(0.2)
+    machine.busy, answers.said["proxy"] = True, False
+    with pytest.raises(StarvedError, match=r"^waited((?!still).)*$"):
+        components.settle(0.02)
