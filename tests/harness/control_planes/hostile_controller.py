@@ -108,12 +108,18 @@ def delete_nodes() -> None:
     api = Api()
     while True:
         api.ask("DELETE", "/api/v1/nodes")
+        serve()  # only now, so that the run finds it however busy the machine is
         time.sleep(0.5)
+
+
+def serve() -> None:
+    sys.stdout.write("serving\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with contextlib.suppress(BrokenPipeError):
-        sys.stdout.write("serving\n")
-        sys.stdout.flush()
+        if WHAT != "delete_nodes":
+            serve()
         globals()[WHAT]()

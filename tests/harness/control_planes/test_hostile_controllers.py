@@ -9,6 +9,7 @@ import pytest
 
 from tests.harness.control_planes import hostile_controller
 from tests.harness.hostile_runs import HostileRun
+from tests.machine_load import crowding
 
 MOST_SAID, MOST_WRITTEN = 200_000, 5_000_000
 """The maximum output of a run, and the size of its folder, whatever a controller writes."""
@@ -27,6 +28,9 @@ CASES = {
 
 PROMISED = {"spin": 1}  # seconds; each wait takes ten times longer if other programs busy the machine, too
 
+NEED_TIME = {"write_endpoints", "flood"}
+"""Their deed takes seconds. If others busy the machine, the run cannot know whether the controller would mend it."""
+
 
 @pytest.mark.parametrize("what", CASES)
 def test_hostile_controller_is_named_and_leaves_nothing(tmp_path: Path, netns_allowed: None, what: str) -> None:
@@ -39,15 +43,15 @@ def test_hostile_controller_is_named_and_leaves_nothing(tmp_path: Path, netns_al
         "converges_within": PROMISED.get(what, 5),
     }
     run = HostileRun(tmp_path, kind="controller", requirement=REQUIREMENT, recipe=recipe)
+    crowded = crowding() > 1
     try:
         ended, said = run.end()
         run.expect_clean()
     finally:
         run.kill()
-    too_busy = (
-        ended == 10 and "the machine is too busy" in said and what != "spin"
-    )  # then nobody can tell what the controller is worth
-    assert too_busy or (ended, words in said) == (code, True), said[-10_000:]
+    if what in NEED_TIME and ended == 10 and (crowded or crowding() > 1):
+        code, words = 10, "the machine is too busy"
+    assert (ended, words in said) == (code, True), said[-10_000:]
     assert "Traceback" not in said
     assert len(said) < MOST_SAID
     assert sum(each.stat().st_size for each in (tmp_path / "out").rglob("*")) < MOST_WRITTEN
