@@ -225,6 +225,21 @@ def test_number_of_watches_is_bounded(server: HttpServer, monkeypatch: pytest.Mo
         assert opened(server, stack).status == 200
 
 
+def test_server_listens_on_loopback_with_tls_and_a_token_of_its_own(server: HttpServer, served: Any) -> None:
+    other = served(ApiServer())
+    assert server.url.startswith("https://127.0.0.1:")
+    assert Http(server).open("GET", CONFIGS).status == 200
+    for head in ("", f"Authorization: Bearer {other.token}\r\n"):
+        with connected(server) as connection:
+            connection.sendall(f"GET {CONFIGS} HTTP/1.1\r\nHost: a\r\n{head}\r\n".encode())
+            assert connection.recv(65536)[8:12] == b" 401"
+    host, port = server.url.removeprefix("https://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as plain:
+        plain.sendall(f"GET {CONFIGS} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        with contextlib.suppress(ConnectionError):
+            assert b"HTTP" not in plain.recv(65536)
+
+
 UNFINISHED = {
     "chunked": b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"a":\r\n',
     "plain": b"Content-Length: 100\r\n\r\n{",
