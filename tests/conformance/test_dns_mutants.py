@@ -157,16 +157,27 @@ DNS_OTHERWISE: Mapping[str, str] = {
 
 
 def _dns_answers(mutant: Mutant) -> Answers:
+    """Return the responses of one server at first, and after each change. Each change is undone before the next."""
     found: dict[tuple[str, frozenset[str]], object] = {}
-    for change, (tag, events) in {"": ("", ()), **CHANGES}.items():
-        with closing(_Dns(mutant)) as server:
-            for each in AT_FIRST:
-                server.resolver.apply(each)
-            before = _queries(server, "", set())  # now the server has answers that it may cache
-            for each in events:
-                server.resolver.apply(Event("MODIFIED", each.resource, each.object))
-            found |= _queries(server, change, {tag}) if events else before
+    with closing(_Dns(mutant)) as server:
+        for each in AT_FIRST:
+            server.resolver.apply(each)
+        found |= _queries(server, "", set())  # now the server has answers that it may cache
+        for change, (tag, events) in CHANGES.items():
+            _modify(server, events)
+            found |= _queries(server, change, {tag})
+            changed = [_key(each) for each in events]
+            _modify(server, [each for each in AT_FIRST if _key(each) in changed])
     return found
+
+
+def _modify(server: _Dns, events: Sequence[Event]) -> None:
+    for each in events:
+        server.resolver.apply(Event("MODIFIED", each.resource, each.object))
+
+
+def _key(event: Event) -> tuple[str, str]:
+    return event.resource, event.object["metadata"]["name"]
 
 
 class _Dns:
@@ -178,8 +189,10 @@ class _Dns:
         self._server.stop()
 
 
-def _queries(server: _Dns, change: str, more: AbstractSet[str]) -> dict[tuple[str, frozenset[str]], object]:
-    found: dict[tuple[str, frozenset[str]], object] = {}
+@cache
+def _questions() -> list[tuple[str, str, str, str, bytes]]:
+    """Return the name, the type, the client, the way and the bytes of each query. All mutants get the same queries."""
+    found = []
     for name, kind, client in product(TAGS, ("A", "AAAA", "SRV"), CLIENTS):
         if name == "large" and (kind, client) != ("A", "10.1.0.1"):
             continue
@@ -189,16 +202,29 @@ def _queries(server: _Dns, change: str, more: AbstractSet[str]) -> dict[tuple[st
             if how == "cookie":
                 cookie = dns.edns.GenericOption(dns.edns.OptionType.COOKIE, b"12345678")
                 query.use_edns(0, payload=1232, options=[cookie])
-            wire = server.resolver.answer(query.to_wire(), client, over_tcp=how == "over TCP")
-            assert wire is not None
-            answer = dns.message.from_wire(wire)
-            records = sorted(f"{each.ttl} {one.to_text()}" for each in answer.answer for one in each)
-            tags = {*TAGS[name].split(", "), kind, CLIENTS[client], how, *more}
-            tags |= set() if how == "over TCP" else {"over UDP"}
-            tags |= {"NXDOMAIN"} if answer.rcode() == 3 else {"no records"} if not records else set()
-            whole = records if name != "large" else len(wire) > 512
-            told = answer.rcode(), whole, int(answer.flags), sorted(str(each) for each in answer.additional)
-            found[f"{change}: {kind} {name} from {client} {how}", frozenset(tags)] = told
+            found.append((name, kind, client, how, query.to_wire()))
+    return found
+
+
+@cache
+def _parsed(wire: bytes) -> tuple[int, list[str], int, list[str]]:
+    """Return the code, the records, the flags and the additional records of a response."""
+    answer = dns.message.from_wire(wire)
+    records = sorted(f"{each.ttl} {one.to_text()}" for each in answer.answer for one in each)
+    return answer.rcode(), records, int(answer.flags), sorted(str(each) for each in answer.additional)
+
+
+def _queries(server: _Dns, change: str, more: AbstractSet[str]) -> dict[tuple[str, frozenset[str]], object]:
+    found: dict[tuple[str, frozenset[str]], object] = {}
+    for name, kind, client, how, query in _questions():
+        wire = server.resolver.answer(query, client, over_tcp=how == "over TCP")
+        assert wire is not None
+        code, records, flags, additional = _parsed(wire)
+        tags = {*TAGS[name].split(", "), kind, CLIENTS[client], how, *more}
+        tags |= set() if how == "over TCP" else {"over UDP"}
+        tags |= {"NXDOMAIN"} if code == 3 else {"no records"} if not records else set()
+        told = code, records if name != "large" else len(wire) > 512, flags, additional
+        found[f"{change}: {kind} {name} from {client} {how}", frozenset(tags)] = told
     return found
 
 
