@@ -6,6 +6,7 @@ package for its plugin in an environment where trafficdist is installed.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 TYPE_CHECKING = False  # without `typing` and other imports, the command soon handles interrupts
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from trafficdist.names import *  # noqa: F403
 
 
+@cache
 def _names() -> dict[str, Any]:
     from trafficdist.own_packages import find_first  # noqa: PLC0415
 
