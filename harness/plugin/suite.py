@@ -33,8 +33,8 @@ def run_pytest(arguments: Sequence[str], *, suite: str = SUITE, plugins: Sequenc
     configuration = resources.files("harness").joinpath("certify.ini")
     with resources.as_file(configuration) as file:
         ours = ["-c", str(file), f"--rootdir={root}", f"--confcutdir={place if place.is_dir() else root}"]
-        if suite == SUITE:  # without assert statements, rewriting only costs each worker a third of a second
-            ours.append("--assert=plain")
+        if suite == SUITE:  # no assert statements and no tests by hypothesis: both only cost time at the start
+            ours += ["--assert=plain", "-p", "no:hypothesispytest"]
         if os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
             ours += [part for name in _PLUGINS for part in ("-p", name)]
         signals = Signals()
