@@ -7,7 +7,7 @@ values. Expensive values occur no more often than that.
 
 import hashlib
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -44,21 +44,23 @@ def draws(subjects: Iterable[Subject], seed: int) -> dict[str, Draw]:
 
 
 def _draws_of_profile(subjects: Sequence[Subject], seed: int) -> dict[str, Draw]:
-    covered: set[Combination] = set()
+    met: defaultdict[Value, set[Value | str]] = defaultdict(set)  # the values and features that a value has met
     common = Counter(feature for subject in subjects for feature in subject.features)
     rare = {feature: max(1, _RARE // number) for feature, number in common.items()}
     features: AbstractSet[str] = frozenset()  # of the requirement whose row is built
 
     def gain(row: Row, axis: str, value: str) -> int:
-        pairs = sum(frozenset(((axis, value), other)) not in covered for other in row.items())
-        return pairs + sum(rare[feature] for feature in features if (feature, (axis, value)) not in covered)
+        known = met[axis, value]
+        pairs = len(row) - sum(map(known.__contains__, row.items()))
+        return pairs + sum(rare[feature] for feature in features if feature not in known)
 
     rows = RowBuilder(gain, SHARES)
     found: dict[str, Draw] = {}
     for subject in subjects:
         features = subject.features
         chosen = rows.build({}, _axes_of(subject, seed), passes=2)
-        covered.update(combinations(chosen, features))
+        for value in chosen.items():
+            met[value].update(chosen.items(), features)
         found[subject.id] = draw_of(chosen)
     return found
 
@@ -67,12 +69,17 @@ def _axes_of(subject: Subject, seed: int) -> list[tuple[str, Callable[[Row], Ite
     """Return the axes and values of a requirement, in an order that depends on the seed."""
     free = [axis for axis in AXES if axis not in subject.fixed]
     free.sort(key=lambda axis: _shuffled(seed, subject.id, axis))
-    return [(axis, partial(_values, subject, axis, seed)) for axis in free]
+    return [(axis, partial(_regardless, _values(subject, axis, seed))) for axis in free]
 
 
-def _values(subject: Subject, axis: str, seed: int, _row: Row) -> list[str]:
+def _values(subject: Subject, axis: str, seed: int) -> list[str]:
     known = [value for value in AXES[axis] if f"{axis}={value}" not in subject.fixed]
     return sorted(known, key=lambda value: _shuffled(seed, subject.id, axis, value), reverse=True)
+
+
+def _regardless(values: list[str], _row: Row) -> list[str]:
+    """Return the possible values of an axis, which are the same for every row."""
+    return values
 
 
 def combinations(chosen: Mapping[str, str], features: Iterable[str]) -> Iterable[Combination]:
