@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-SHORT = 0.3
-"""The time scale for mutants. Their faults are visible immediately, and probes may take 0.27 s."""
+SHORT = 0.15
+"""The time scale for mutants. Their faults are visible immediately, and probes may take 0.135 s."""
 DECLARED = 2.0
 """The convergence time in seconds that mutants declare."""
 FAR = 6.0
