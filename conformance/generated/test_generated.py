@@ -11,7 +11,7 @@ import pytest
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
 from conformance.generated.runner import check, expect_lives
 from conformance.interactions.test_grid import CORE, HINTS
-from conformance.interactions.test_live import SERVICES
+from conformance.interactions.test_live_changes import SERVICES
 from trafficdist import MUST, Cluster, requirement
 
 pytestmark = pytest.mark.generates(check, among=4)

@@ -48,12 +48,12 @@ DEAR = 3.0
 
 TABLES = (
     "conformance.interactions.test_grid",
-    "conformance.interactions.test_live",
+    "conformance.interactions.test_live_changes",
     "conformance.generated.test_generated",
 )
 """Modules whose requirements share one function and differ only in the rows of a table.
 
-test_grid.py and test_live.py check without a cluster that the rows cover every combination.
+test_grid.py and test_live_changes.py check without a cluster that the rows cover every combination.
 """
 
 
