@@ -159,11 +159,11 @@ def _names(names: Iterable[str]) -> str:
 
 def _outcome(outcome: oracle.Outcome) -> str:
     match outcome:
-        case oracle.Answers(pods, by):
+        case oracle.AllowedPods(pods, by):
             return f"{_names(pods)} (by {by})"
-        case oracle.Silence.DROPPED:
+        case oracle.Unanswered.DROPPED:
             return "drop"
-        case oracle.Silence.REFUSED:
+        case oracle.Unanswered.REFUSED:
             return "reject"
     return "drop or reject"
 

@@ -55,14 +55,14 @@ class Policies:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class AllowedPods:
     """All of these pods may answer, and no others. `by` is the rule that selected the pods."""
 
     pods: frozenset[str]
     by: By
 
 
-class Silence(enum.Enum):
+class Unanswered(enum.Enum):
     """No endpoint may answer."""
 
     DROPPED = "dropped"
@@ -71,13 +71,13 @@ class Silence(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOpen:
+class Undefined:
     """The documents do not define the outcome."""
 
     why: str
 
 
-Outcome = Answers | Silence | LeftOpen
+Outcome = AllowedPods | Unanswered | Undefined
 
 
 def outcome(
@@ -93,12 +93,12 @@ def outcome(
     `reading` matters where a KEP's text and released Kubernetes differ (see `_chosen_by_hints`).
     """
     policy = governing(client, to, policies)
-    if isinstance(policy, LeftOpen):
+    if isinstance(policy, Undefined):
         return policy
     return _local(endpoints, client.node) if policy == "Local" else _cluster(endpoints, client, reading)
 
 
-def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | LeftOpen:
+def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | Undefined:
     """Return the traffic policy that applies to a client at an address.
 
     KEP-2086, Proposal: internalTrafficPolicy applies to traffic at the cluster IP.
@@ -111,11 +111,11 @@ def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | L
     """
     inside = client.kind != "external"
     if to == "cluster-ip":
-        return policies.internal if inside else LeftOpen("a cluster IP from outside (core/v1 ServiceSpec.type)")
+        return policies.internal if inside else Undefined("a cluster IP from outside (core/v1 ServiceSpec.type)")
     if inside and to == "node-port" and policies.external == "Local":
-        return LeftOpen("node ports with externalTrafficPolicy Local, from within (core/v1 externalTrafficPolicy)")
+        return Undefined("node ports with externalTrafficPolicy Local, from within (core/v1 externalTrafficPolicy)")
     if inside and to == "node-port" and policies.internal == "Local":
-        return LeftOpen("node ports with internalTrafficPolicy Local, from within (KEP-2086, core/v1)")
+        return Undefined("node ports with internalTrafficPolicy Local, from within (KEP-2086, core/v1)")
     return "Cluster" if inside else policies.external
 
 
@@ -129,14 +129,14 @@ def is_usable(endpoint: Endpoint) -> bool:
     return is_ready(endpoint) or bool(endpoint.terminating and endpoint.serving)
 
 
-def _last_resort(endpoints: Sequence[Endpoint]) -> list[Endpoint] | LeftOpen:
+def _last_resort(endpoints: Sequence[Endpoint]) -> list[Endpoint] | Undefined:
     """Return the terminating endpoints that still serve, for use when no endpoint is ready (KEP-1669, Proposal).
 
     An absent serving condition defaulted to `ready` at first, and to true later (discovery/v1 EndpointConditions).
     """
     leaving = [each for each in endpoints if not is_ready(each) and each.terminating]
     if any(each.serving is None for each in leaving):
-        return LeftOpen("a terminating endpoint without serving condition (discovery/v1 EndpointConditions.serving)")
+        return Undefined("a terminating endpoint without serving condition (discovery/v1 EndpointConditions.serving)")
     return [each for each in leaving if each.serving]
 
 
@@ -150,16 +150,16 @@ def _local(endpoints: Sequence[Endpoint], node: str) -> Outcome:
     """
     here = [each for each in endpoints if each.node == node]
     if ready := _pods(filter(is_ready, here)):
-        return Answers(ready, "the node")
+        return AllowedPods(ready, "the node")
     leaving = _last_resort(here)
-    if isinstance(leaving, LeftOpen):
+    if isinstance(leaving, Undefined):
         return leaving
     if leaving:
-        return Answers(_pods(leaving), "termination")
+        return AllowedPods(_pods(leaving), "termination")
     elsewhere = _last_resort(endpoints)
     if any(map(is_ready, endpoints)):
-        return Silence.DROPPED
-    return elsewhere if isinstance(elsewhere, LeftOpen) else Silence.DROPPED if elsewhere else Silence.EITHER
+        return Unanswered.DROPPED
+    return elsewhere if isinstance(elsewhere, Undefined) else Unanswered.DROPPED if elsewhere else Unanswered.EITHER
 
 
 def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) -> Outcome:
@@ -172,12 +172,12 @@ def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) ->
     if ready:
         return _chosen_by_hints(ready, ready if reading == "released" else endpoints, client)
     leaving = _last_resort(endpoints)
-    if isinstance(leaving, LeftOpen):
+    if isinstance(leaving, Undefined):
         return leaving
-    return Answers(_pods(leaving), "termination") if leaving else Silence.REFUSED
+    return AllowedPods(_pods(leaving), "termination") if leaving else Unanswered.REFUSED
 
 
-def _chosen_by_hints(ready: Sequence[Endpoint], judged: Sequence[Endpoint], client: Client) -> Answers:
+def _chosen_by_hints(ready: Sequence[Endpoint], judged: Sequence[Endpoint], client: Client) -> AllowedPods:
     """Select endpoints by node hints, otherwise by zone hints, and otherwise select all endpoints.
 
     KEP-3015, Addition of PreferSameNode, defines these three steps and their order. A step applies if each endpoint has
@@ -188,11 +188,11 @@ def _chosen_by_hints(ready: Sequence[Endpoint], judged: Sequence[Endpoint], clie
     """
     mine = [each for each in ready if client.node in each.nodes]
     if mine and all(each.nodes for each in judged):
-        return Answers(_pods(mine), "node hints")
+        return AllowedPods(_pods(mine), "node hints")
     near = [each for each in ready if client.zone and client.zone in each.zones]
     if near and all(each.zones for each in judged):
-        return Answers(_pods(near), "zone hints")
-    return Answers(_pods(ready), "everybody")
+        return AllowedPods(_pods(near), "zone hints")
+    return AllowedPods(_pods(ready), "everybody")
 
 
 def _pods(endpoints: Iterable[Endpoint]) -> frozenset[str]:

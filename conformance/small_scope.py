@@ -23,7 +23,7 @@ from itertools import combinations_with_replacement, islice, permutations, produ
 from typing import Any, NamedTuple, get_args
 
 from conformance import oracle
-from conformance.oracle import AddressKind, Answers, ClientKind, LeftOpen, Policies, Policy, Reading, Silence
+from conformance.oracle import AddressKind, AllowedPods, ClientKind, Policies, Policy, Reading, Unanswered, Undefined
 
 NONE: frozenset[str] = frozenset()
 
@@ -124,7 +124,7 @@ Group = tuple[object, Policy, Policy]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScopeResult:
     """The result for many sets of endpoints: the number of states, and the simplest wrong one of each group.
 
     `undefined` is the number of further states: the documents leave the outcome open, or the implementation does not
@@ -164,8 +164,8 @@ class Demand:
 
     def allowed(self, outcome: oracle.Outcome) -> tuple[object, ...]:
         """Return the decisions that lead to an outcome."""
-        silent = self.any_silence and isinstance(outcome, Silence)
-        return _allowed(Silence.EITHER if silent else outcome)
+        silent = self.any_silence and isinstance(outcome, Unanswered)
+        return _allowed(Unanswered.EITHER if silent else outcome)
 
 
 READY, STARTING, LEAVING, GONE = (True, True, False), (False, False, False), (False, True, True), (False, False, True)
@@ -272,7 +272,7 @@ def questions(policies: Policies) -> list[tuple[ClientKind, AddressKind, Policy]
     found = []
     for client, to in product(get_args(ClientKind), get_args(AddressKind)):
         policy = oracle.governing(oracle.Client(client, "a1", "a"), to, policies)
-        if not isinstance(policy, LeftOpen):
+        if not isinstance(policy, Undefined):
             found.append((client, to, policy))
     return found
 
@@ -290,7 +290,7 @@ def right(endpoints: tuple[Endpoint, ...], node: str, zone: str, policy: Policy,
     ]
     if len({_allowed(each) for each in found}) == 1:
         return found[0]
-    return LeftOpen("an address of two endpoints, of which either may count")
+    return Undefined("an address of two endpoints, of which either may count")
 
 
 @lru_cache(1)
@@ -315,18 +315,18 @@ def _judged(each: Endpoint) -> oracle.Endpoint:
 def _allowed(outcome: oracle.Outcome) -> tuple[object, ...]:
     """Return the decisions that lead to this outcome; none if the documents leave it open."""
     match outcome:
-        case Answers(pods):
+        case AllowedPods(pods):
             return (pods,)
-        case Silence.DROPPED:
+        case Unanswered.DROPPED:
             return ("drop",)
-        case Silence.REFUSED:
+        case Unanswered.REFUSED:
             return ("reject",)
-        case Silence.EITHER:
+        case Unanswered.EITHER:
             return ("drop", "reject")
     return ()
 
 
-def check(decide: Decide, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: Demand = Demand()) -> Found:
+def check(decide: Decide, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: Demand = Demand()) -> ScopeResult:
     """Compare the decisions of a function with the oracle in all states with these sets of endpoints.
 
     Raises `FailedError`.
@@ -344,7 +344,9 @@ def check(decide: Decide, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand:
     return check_all(decide_all, endpoint_sets, demand)
 
 
-def check_all(decide_all: DecideAll, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: Demand = Demand()) -> Found:
+def check_all(
+    decide_all: DecideAll, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: Demand = Demand()
+) -> ScopeResult:
     """Compare decisions with the oracle in all states with these sets of endpoints, many states at a time."""
     number = states = wrong = 0
     simplest: dict[Group, Counterexample] = {}
@@ -360,14 +362,14 @@ def check_all(decide_all: DecideAll, endpoint_sets: Iterable[tuple[Endpoint, ...
             if decided in allowed or (plain := _plain(decided)) in allowed:
                 continue
             wrong += 1
-            group = (outcome.by if isinstance(outcome, Answers) else outcome, state.internal, state.external)
+            group = (outcome.by if isinstance(outcome, AllowedPods) else outcome, state.internal, state.external)
             known = simplest.get(group)
             if known is not None and _weight(state.endpoints) >= known.weight:
                 continue  # most wrong states end here, because a fault usually shows in simple states first
             found = Counterexample(state, outcome, plain)
             if known is None or found.weight < known.weight:
                 simplest[group] = found
-    return Found(number, states, number * _STATES_OF_A_SET - states, wrong, simplest)
+    return ScopeResult(number, states, number * _STATES_OF_A_SET - states, wrong, simplest)
 
 
 def _asked(

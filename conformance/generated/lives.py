@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
 from conformance import oracle
-from conformance.interactions.cells import GONE, LEAVING, NOT_READY, Written, as_judged
+from conformance.interactions.cells import GONE, LEAVING, NOT_READY, CellEndpoint, as_judged
 
 NODES = ("a1", "a2", "b1", "b2", "c1")
 
@@ -48,9 +48,9 @@ class Member:
         return SERVERS[self.server]
 
     @property
-    def written(self) -> Written:
+    def written(self) -> CellEndpoint:
         """The endpoint as written to the API."""
-        return Written(self.server, self.zones, self.nodes, CONDITIONS[self.condition])
+        return CellEndpoint(self.server, self.zones, self.nodes, CONDITIONS[self.condition])
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ def _judged(state: State) -> list[oracle.Endpoint]:
 def told(life: Life, state: State, node: str) -> frozenset[int]:
     """Return the servers that a client must reach over many connections, or an empty set if none may answer."""
     found = outcome(life, state, node) if is_given(life, state) else None
-    return frozenset(map(int, found.pods)) if isinstance(found, oracle.Answers) else frozenset()
+    return frozenset(map(int, found.pods)) if isinstance(found, oracle.AllowedPods) else frozenset()
 
 
 def meanwhile(life: Life, before: State, after: State, node: str) -> frozenset[int]:
@@ -227,7 +227,7 @@ def _without_hints(state: State) -> State:
 def follows_hints(life: Life) -> bool:
     """Return whether hints determine the outcome for any client in any state."""
     found = [outcome(life, state, node) for state in life.states for node in life.nodes]
-    return any(isinstance(each, oracle.Answers) and each.by in {"zone hints", "node hints"} for each in found)
+    return any(isinstance(each, oracle.AllowedPods) and each.by in {"zone hints", "node hints"} for each in found)
 
 
 def needs_more(life: Life) -> bool:
@@ -278,7 +278,7 @@ def _of_state(life: Life, state: State) -> Iterator[str]:
         yield "no document covers an address that two slices describe differently"
     for node in life.nodes:
         found = outcome(life, state, node)
-        if isinstance(found, oracle.LeftOpen):
+        if isinstance(found, oracle.Undefined):
             yield f"left open: {found.why}"
         elif found != outcome(life, state, node, "released"):
             yield "the text of KEP-3015 and released Kubernetes differ on unready endpoints without hints"

@@ -68,7 +68,7 @@ def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callab
 
     Raises `AssertionError`.
     """
-    playing = [_Playing(cluster, name, each, servers) for name, each in lives.items()]
+    playing = [_ScenarioService(cluster, name, each, servers) for name, each in lives.items()]
     of = {each.question: each.name for each in playing}
     count = max((len(each.states) for each in lives.values()), default=0)
     for number in range(count):
@@ -99,7 +99,7 @@ def _label(cluster: Cluster, lives: Lives, number: int) -> None:
             cluster.nodes.move(node, after.get(node, node[0]) or None)
 
 
-class _Playing:
+class _ScenarioService:
     """The Service of a life during a run."""
 
     def __init__(self, cluster: Cluster, name: str, life: Life, servers: Sequence[Pod]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from conformance import oracle
 from conformance.interactions import cells, scenario_text
-from conformance.interactions.cells import ASKED_FROM, SERVERS, Written
+from conformance.interactions.cells import ASKED_FROM, SERVERS, CellEndpoint
 from conformance.interactions.dimensions import Cell
 from trafficdist import Port
 
@@ -46,9 +46,9 @@ def _listening(cell: Cell, server: int) -> str:
     return f", container_ports={cells.listening(cell, server)!r}" if cell["target"] == "name" else ""
 
 
-def _alike(written: Mapping[int, Sequence[Written]]) -> list[tuple[list[int], Sequence[Written]]]:
+def _alike(written: Mapping[int, Sequence[CellEndpoint]]) -> list[tuple[list[int], Sequence[CellEndpoint]]]:
     """Group ports whose slices have equal endpoints."""
-    groups: list[tuple[list[int], Sequence[Written]]] = []
+    groups: list[tuple[list[int], Sequence[CellEndpoint]]] = []
     for port, endpoints in written.items():
         same = next((ports for ports, others in groups if others == endpoints), None)
         if same is None:
@@ -58,7 +58,7 @@ def _alike(written: Mapping[int, Sequence[Written]]) -> list[tuple[list[int], Se
     return groups
 
 
-def _published(cell: Cell, ports: Sequence[int], written: Sequence[Written]) -> str:
+def _published(cell: Cell, ports: Sequence[int], written: Sequence[CellEndpoint]) -> str:
     endpoints = ", ".join(scenario_text.endpoint(f"servers[{each.server}]", each) for each in written)
     port = f"Port(80, {cell['protocol']!r}, 'web', port)"
     return f"for port in {list(ports)!r}: three_zones.publish(service, [{endpoints}], name=str(port), ports=[{port}])"

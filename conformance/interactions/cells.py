@@ -31,7 +31,7 @@ GONE = {"ready": False, "serving": False, "terminating": True}
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CellEndpoint:
     """An endpoint of a cell: a server, by its index in `SERVERS`, with hints and conditions."""
 
     server: int
@@ -91,14 +91,14 @@ def listening(cell: Cell, server: int) -> list[tuple[str, int, str]]:
     return [(f"{protocol[0].lower()}{port}", port, protocol) for port in own for protocol in ("TCP", "UDP")]
 
 
-def slices(cell: Cell) -> dict[int, list[Written]]:
+def slices(cell: Cell) -> dict[int, list[CellEndpoint]]:
     """Return the endpoints of each slice by port. With partial hints, the last slice or endpoint has no hints."""
     ports, count = ports_of(cell), cell["endpoints"]
-    written: dict[int, list[Written]] = {}
+    written: dict[int, list[CellEndpoint]] = {}
     for number in range(count):
         server = number % len(SERVERS)
         port = ports[number // len(SERVERS)] if count > len(SERVERS) else ports[number % len(ports)]
-        written.setdefault(port, []).append(_hinted(cell, Written(server, conditions=_conditions(cell, number))))
+        written.setdefault(port, []).append(_hinted(cell, CellEndpoint(server, conditions=_conditions(cell, number))))
     if cell["hints"] == "partial":
         last = max(written)
         bare = len(written[last]) if len(written) > 1 else 1
@@ -121,7 +121,7 @@ def _conditions(cell: Cell, number: int) -> Mapping[str, bool | None]:
     return {}
 
 
-def _hinted(cell: Cell, written: Written) -> Written:
+def _hinted(cell: Cell, written: CellEndpoint) -> CellEndpoint:
     node = SERVERS[written.server]
     by_node = cell["distribution"] == "PreferSameNode"
     match cell["hints"]:
@@ -175,7 +175,7 @@ def _outcome(
 def told(cell: Cell, node: str, *, beside: Sequence[oracle.Endpoint] = ()) -> frozenset[str]:
     """Return the pods that may answer, named as in `outcome`. The set is empty if the Service must give no answer."""
     found = outcome(cell, node, beside=beside)
-    return found.pods if isinstance(found, oracle.Answers) else frozenset()
+    return found.pods if isinstance(found, oracle.AllowedPods) else frozenset()
 
 
 def judged(cell: Cell) -> tuple[oracle.Endpoint, ...]:
@@ -188,7 +188,7 @@ def _judged(values: tuple[tuple[str, Any], ...]) -> tuple[oracle.Endpoint, ...]:
     return tuple(as_judged(each, SERVERS[each.server]) for written in slices(dict(values)).values() for each in written)
 
 
-def as_judged(written: Written, node: str) -> oracle.Endpoint:
+def as_judged(written: CellEndpoint, node: str) -> oracle.Endpoint:
     """Convert an endpoint on this node to the oracle's form."""
     return oracle.Endpoint(
         str(written.server),
@@ -201,5 +201,5 @@ def as_judged(written: Written, node: str) -> oracle.Endpoint:
 
 def follows_hints(cell: Cell) -> bool:
     """Return whether hints determine the outcome for any client."""
-    by = {each.by for node in ASKED_FROM if isinstance(each := outcome(cell, node), oracle.Answers)}
+    by = {each.by for node in ASKED_FROM if isinstance(each := outcome(cell, node), oracle.AllowedPods)}
     return bool(by & {"zone hints", "node hints"})

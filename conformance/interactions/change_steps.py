@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance import oracle
 from conformance.interactions import cells
-from conformance.interactions.cells import Written
+from conformance.interactions.cells import CellEndpoint
 from conformance.interactions.dimensions import Cell
 from trafficdist import Port
 
@@ -37,7 +37,7 @@ class Publish:
     name: str
     family: str
     port: Port
-    endpoints: Sequence[Written]
+    endpoints: Sequence[CellEndpoint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def given_by_others(cell: Cell) -> tuple[oracle.AddressKind, ...]:
     return tuple(kind for kind in outward if kind == cell["address"] and not _pends(cell))
 
 
-def _of_slices(cell: Cell) -> list[tuple[int, list[Written]]]:
+def _of_slices(cell: Cell) -> list[tuple[int, list[CellEndpoint]]]:
     """Return the port and the endpoints of each slice. Without endpoints, return one empty slice."""
     return list(cells.slices(cell).items()) or [(cells.ports_of(cell)[0], [])]
 

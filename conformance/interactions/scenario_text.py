@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.interactions.cells import ASKED_FROM, Written
+from conformance.interactions.cells import ASKED_FROM, CellEndpoint
 
 
 def test(name: str, lines: Sequence[str]) -> str:
@@ -23,7 +23,7 @@ def port(protocol: str, number: int | str) -> str:
     return f"Port(80, {protocol!r}, 'web', {number!r})"
 
 
-def endpoint(server: str, written: Written) -> str:
+def endpoint(server: str, written: CellEndpoint) -> str:
     """Return the source of an endpoint. The server is a variable with this name."""
     hints = {"zones": list(written.zones), "nodes": list(written.nodes)}
     return call("endpoint", server, **{name: value for name, value in hints.items() if value}, **written.conditions)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from conformance import oracle
 from conformance.decision_program import running
-from conformance.small_scope import Demand, Found, check_all, repeated_addresses, sets
+from conformance.small_scope import Demand, ScopeResult, check_all, repeated_addresses, sets
 from harness.commands.main import main
 from harness.judging.exit_codes import ExitCode
 
@@ -70,7 +70,7 @@ def answer(line):
 SOME = [*sets(0), *list(sets(1))[::50], *list(sets(2))[::200], *list(repeated_addresses())[::100]]
 
 
-def _found(program: str, *arguments: str, **demand: bool) -> Found:
+def _found(program: str, *arguments: str, **demand: bool) -> ScopeResult:
     with running([sys.executable, "-c", program, *arguments]) as decide_all:
         return check_all(decide_all, SOME, Demand("released", **demand))
 
@@ -94,8 +94,8 @@ def test_a_program_may_drop_or_reject_if_that_is_demanded() -> None:
     answer = '{"pod cluster-ip": "reject"}'
     strict = _found(ALWAYS + AT_ONCE, answer)
     lenient = _found(ALWAYS + AT_ONCE, answer, any_silence=True)
-    assert oracle.Silence.DROPPED in {rule for rule, *_ in strict.simplest}
-    assert oracle.Silence.DROPPED not in {rule for rule, *_ in lenient.simplest}
+    assert oracle.Unanswered.DROPPED in {rule for rule, *_ in strict.simplest}
+    assert oracle.Unanswered.DROPPED not in {rule for rule, *_ in lenient.simplest}
 
 
 def test_node_hints_are_not_demanded_of_a_program_without_them() -> None:

@@ -61,7 +61,7 @@ def test_the_documents_decide_every_change_under_either_reading() -> None:
                 at = {**cell, "address": front.address}
                 told = [cells.outcome(at, node, reading=reading) for reading in get_args(oracle.Reading)]
                 assert told[0] == told[1]
-                assert not isinstance(told[0], oracle.LeftOpen)
+                assert not isinstance(told[0], oracle.Undefined)
 
 
 def test_endpoints_chosen_between_the_writes_of_a_change_may_answer_meanwhile() -> None:
@@ -73,7 +73,7 @@ def test_endpoints_chosen_between_the_writes_of_a_change_may_answer_meanwhile() 
                 for node in change.asked_from:
                     client = oracle.Client(cell["client"], node, node[0])
                     found = oracle.outcome(endpoints, client, to=front.address, policies=policies)
-                    pods = found.pods if isinstance(found, oracle.Answers) else set()
+                    pods = found.pods if isinstance(found, oracle.AllowedPods) else set()
                     assert pods <= changes.meanwhile(change, front, node), (change.text, front, node)
 
 

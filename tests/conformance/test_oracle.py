@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance import oracle
-from conformance.oracle import Answers, Client, Endpoint, LeftOpen, Policies, Silence, outcome
+from conformance.oracle import AllowedPods, Client, Endpoint, Policies, Unanswered, Undefined, outcome
 from harness.judging.verdict import NoAnswer
 from harness.model.outcomes import Refused, TimedOut
 from harness.model.requirements import Level, Profile
@@ -53,13 +53,13 @@ def _asked(said: Said, reading: oracle.Reading) -> oracle.Outcome:
 def _agrees(told: oracle.Outcome, said: Said) -> bool:
     match said.expected:
         case TimedOut():
-            return told is Silence.DROPPED
+            return told is Unanswered.DROPPED
         case Refused():
-            return told is Silence.REFUSED
+            return told is Unanswered.REFUSED
         case NoAnswer():
-            return isinstance(told, Silence)
+            return isinstance(told, Unanswered)
     pods = {each.name for each in said.expected}
-    return isinstance(told, Answers) and (pods <= told.pods if said.kept else pods == told.pods)
+    return isinstance(told, AllowedPods) and (pods <= told.pods if said.kept else pods == told.pods)
 
 
 @pytest.mark.parametrize("name", PROXIES)
@@ -69,7 +69,7 @@ def test_oracle_agrees_with_literal_tables(name: str, monkeypatch: pytest.Monkey
     for said in tables(SCENARIOS[name], monkeypatch):
         for reading in readings:
             told = _asked(said, reading)
-            if level is Level.MUST or not isinstance(told, LeftOpen):
+            if level is Level.MUST or not isinstance(told, Undefined):
                 assert _agrees(told, said), (reading, said, told)
 
 
@@ -117,7 +117,7 @@ def _tell(question: Any, **changes: Any) -> oracle.Outcome:
 def test_only_ready_endpoints_answer_while_any_is_ready(question: Any) -> None:
     endpoints, client, to, policies, _ = question
     told = _tell(question)
-    if isinstance(told, Answers):
+    if isinstance(told, AllowedPods):
         here = oracle.governing(client, to, policies) == "Local"
         asked = [each for each in endpoints if not here or each.node == client.node]
         ready = {each.pod for each in asked if oracle.is_ready(each)}
@@ -130,8 +130,8 @@ def test_only_ready_endpoints_answer_while_any_is_ready(question: Any) -> None:
 @given(questions)
 def test_policy_cluster_answers_while_any_endpoint_is_ready(question: Any) -> None:
     told = _tell(question, policies=Policies())
-    if not isinstance(told, LeftOpen):
-        assert isinstance(told, Answers) or not any(map(oracle.is_ready, question[0]))
+    if not isinstance(told, Undefined):
+        assert isinstance(told, AllowedPods) or not any(map(oracle.is_ready, question[0]))
 
 
 @given(questions)
@@ -139,7 +139,7 @@ def test_hints_only_remove_endpoints(question: Any) -> None:
     bare = [replace(each, zones=frozenset(), nodes=frozenset()) for each in question[0]]
     told, without = _tell(question), _tell(question, endpoints=bare)
     assert type(told) is type(without)
-    if isinstance(told, Answers) and isinstance(without, Answers):
+    if isinstance(told, AllowedPods) and isinstance(without, AllowedPods):
         assert told.pods <= without.pods
 
 
@@ -147,7 +147,7 @@ def test_hints_only_remove_endpoints(question: Any) -> None:
 def test_one_ready_endpoint_without_hints_disables_all_hints(question: Any) -> None:
     endpoints = [*question[0], Endpoint("bare", "b1")]
     told = _tell(question, endpoints=endpoints)
-    assert not isinstance(told, Answers) or told.by not in ("zone hints", "node hints")
+    assert not isinstance(told, AllowedPods) or told.by not in ("zone hints", "node hints")
 
 
 @given(questions)
@@ -164,10 +164,10 @@ def test_readings_differ_only_about_endpoints_that_are_not_ready(question: Any) 
 @pytest.mark.parametrize("kind", ["pod", "node"])
 def test_oracle_reports_undecided_cases(kind: oracle.ClientKind) -> None:
     local = Policies(external="Local")
-    assert isinstance(outcome([], Client(kind, "a1", "a"), to="node-port", policies=local), LeftOpen)
-    assert isinstance(outcome([], Client("external", "a1", "a")), LeftOpen)
+    assert isinstance(outcome([], Client(kind, "a1", "a"), to="node-port", policies=local), Undefined)
+    assert isinstance(outcome([], Client("external", "a1", "a")), Undefined)
     unsaid = Endpoint("p", "a1", ready=False, terminating=True)
-    assert isinstance(outcome([unsaid], Client(kind, "a1", "a")), LeftOpen)
+    assert isinstance(outcome([unsaid], Client(kind, "a1", "a")), Undefined)
 
 
 def test_oracle_imports_nothing_but_the_language() -> None:

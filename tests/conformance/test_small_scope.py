@@ -21,7 +21,7 @@ from conformance.small_scope import (
     RARE,
     Decide,
     Endpoint,
-    Found,
+    ScopeResult,
     State,
     check,
     endpoint,
@@ -101,7 +101,7 @@ def _mutant(name: str) -> Decide:
     return answering(proxy.keywords["state"].keywords["decide"])
 
 
-def _first(decide: Decide, chosen: Iterable[tuple[Endpoint, ...]]) -> Found | None:
+def _first(decide: Decide, chosen: Iterable[tuple[Endpoint, ...]]) -> ScopeResult | None:
     """Return the result for the first set of endpoints with a counterexample."""
     return next((found for each in chosen if (found := check(decide, [each])).wrong), None)
 
@@ -208,7 +208,7 @@ def test_a_new_pod_with_the_address_of_an_ended_pod_gets_all_connections() -> No
     for order in permutations([endpoint(ended, 1), endpoint(new, 1)]):
         for node, zone in PLACES:
             told = right(order, node, zone, "Cluster", "released")
-            assert isinstance(told, oracle.Answers)
+            assert isinstance(told, oracle.AllowedPods)
             assert told.pods == {"10.244.0.1"}
 
 
@@ -216,13 +216,13 @@ def test_an_unready_pod_replaces_a_terminating_one_of_its_address() -> None:
     leaving = small_scope.Kind("a1", ready=False, serving=True, terminating=True)
     starting = small_scope.Kind("b1", ready=False, serving=False)
     for order in permutations([endpoint(leaving, 1), endpoint(starting, 1)]):
-        assert right(order, "a1", "a", "Cluster", "released") is oracle.Silence.REFUSED
+        assert right(order, "a1", "a", "Cluster", "released") is oracle.Unanswered.REFUSED
 
 
 def test_which_of_two_pods_that_stay_has_an_address_is_open_if_it_matters() -> None:
     here, there = endpoint(small_scope.Kind("a1"), 1), endpoint(small_scope.Kind("b1"), 1)
-    assert isinstance(right((here, there), "a1", "a", "Local", "released"), oracle.LeftOpen)
-    assert isinstance(right((here, there), "a1", "a", "Cluster", "released"), oracle.Answers)
+    assert isinstance(right((here, there), "a1", "a", "Local", "released"), oracle.Undefined)
+    assert isinstance(right((here, there), "a1", "a", "Cluster", "released"), oracle.AllowedPods)
 
 
 # The command
