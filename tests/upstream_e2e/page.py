@@ -44,7 +44,7 @@ def comparison(page: str, known: Mapping[str, Trial], groups: Sequence[Group], o
 
 def summary(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
     """Return the findings: a sentence, the versions, and a table with a row for each function that a fault breaks."""
-    rows = ["| what breaks | faults that ran | pass all seven specs | noticed |", "|---|---|---|---|"]
+    rows = ["| what breaks | faults tested | pass all seven specs | detected |", "|---|---|---|---|"]
     rows += [_sum(group, known) for group in groups]
     return "\n".join([f"{_counted(known, groups)}\n\n{_made(known)}\n", *rows])
 
@@ -53,8 +53,8 @@ def _counted(known: Mapping[str, Trial], groups: Sequence[Group]) -> str:
     names = [name for group in groups for name in group.mutants]
     tried = [known[name] for name in names if name in known]
     passing = sum(not trial.noticed for trial in tried)
-    ended = f"**{passing} of {len(tried)} faults pass all seven specs**; requirements here notice every one."
-    waiting = f" {len(names) - len(tried)} more are not run yet." if len(tried) < len(names) else ""
+    ended = f"**{passing} of {len(tried)} faults pass all seven specs**; the requirements here detect all of them."
+    waiting = f" Not tested yet: {len(names) - len(tried)}." if len(tried) < len(names) else ""
     return f"{ended}{waiting}"
 
 
@@ -70,7 +70,7 @@ def _link(heading: str) -> str:
 
 def _made(known: Mapping[str, Trial]) -> str:
     if not known:
-        return "Nothing was run yet."
+        return "No fault has been tested yet."
     versions = ", ".join(sorted({each.kubernetes for each in known.values()}))
     dates = sorted(each.date for each in known.values())
     seeds = ", ".join(sorted({str(each.seed) for each in known.values()}))
@@ -89,7 +89,7 @@ def _table(group: Group, known: Mapping[str, Trial], ours: Mapping[str, Ours]) -
 
 
 def _rows(names: Iterable[str], known: Mapping[str, Trial], ours: Mapping[str, Ours]) -> str:
-    rows = ["| fault | Kubernetes' specs | noticed here by |", "|---|---|---|"]
+    rows = ["| fault | Kubernetes' specs | detected here by |", "|---|---|---|"]
     return "\n".join(
         [*rows, *(f"| {_fault(name)} | {_theirs(known.get(name))} | {_own(ours.get(name))} |" for name in names)]
     )
@@ -101,11 +101,11 @@ def _fault(name: str) -> str:
 
 def _theirs(trial: Trial | None) -> str:
     if trial is None:
-        return "not run yet"
+        return "not tested yet"
     if not trial.noticed:
         return "**pass**"
     spec, seconds = min(trial.noticed.items(), key=lambda each: each[1])
-    more = f", and {len(trial.noticed) - 1} more" if len(trial.noticed) > 1 else ""
+    more = f" (and {len(trial.noticed) - 1} more)" if len(trial.noticed) > 1 else ""
     return f"{_words(spec)}{more}, {seconds:.0f} s"
 
 
@@ -115,9 +115,8 @@ def _words(spec: str) -> str:
     value = rest.rpartition(" when using ")[2].partition(" ")[0] if " when using " in rest else ""
     if not value:
         return group
-    where = (
-        "on multiple nodes" if "multiple nodes" in rest else "when an endpoint goes" if "unavailable" in rest else ""
-    )
+    removed = "after its endpoint is removed" if "unavailable" in rest else ""
+    where = "on multiple nodes" if "multiple nodes" in rest else removed
     return f"{value} {where}".rstrip()
 
 

@@ -146,13 +146,13 @@ def test_page_shows_passed_detected_and_missing_trials() -> None:
         "node-as-zone": trial("node-as-zone"),
     }
     text = page.text(known, GROUPS, {"node-as-zone": Ours("KEP-3015/x", 0.6)})
-    assert "**1 of 2 faults pass all seven specs**; requirements here notice every one. 1 more are not run yet." in text
+    assert "**1 of 2 faults pass all seven specs**; the requirements here detect all of them. Not tested yet: 1." in text
     assert "Kubernetes 1.37.2, 2026-11-24, ginkgo's seed 1; without a fault, 7 of 7 pass." in text
     assert "| [Whether it works](#whether-it-works) | 2 | 1 | 1 |" in text
     rows = [line for line in text.splitlines() if line.startswith("| `")]
-    assert rows[0].endswith("| PreferClose, and 1 more, 9 s | - |")
+    assert rows[0].endswith("| PreferClose (and 1 more), 9 s | - |")
     assert rows[1].endswith("| **pass** | `KEP-3015/x`, 600 ms |")
-    assert rows[2].endswith("| not run yet | - |")
+    assert rows[2].endswith("| not tested yet | - |")
 
 
 def test_seven_specs_have_distinct_short_names() -> None:
@@ -161,7 +161,7 @@ def test_seven_specs_have_distinct_short_names() -> None:
         "PreferSameZone on multiple nodes"
     )
     goes = name.format("to an endpoint on the same node", "PreferSameNode and fall back when it becomes unavailable")
-    assert page._words(goes) == "PreferSameNode when an endpoint goes"
+    assert page._words(goes) == "PreferSameNode after its endpoint is removed"
     assert page._words("Topology Hints should distribute endpoints evenly") == "Topology Hints"
 
 
