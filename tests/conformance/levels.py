@@ -1,7 +1,6 @@
 """The level of each requirement, with the sentence of a document that gives it. Reads `levels.yaml`.
 
-A MUST has such a sentence, or needs an extended feature, whose claim binds. For any other requirement, the file says
-why it is no MUST.
+A MUST has such a sentence, or needs an extended feature. For any other requirement, the file says why it is not a MUST.
 
     python -m tests.conformance.levels                 # write docs/levels.md
     python -m tests.conformance.levels quotes FILE...  # print quotes that occur in none of these documents
@@ -109,9 +108,9 @@ def problems(levels: Levels, requirements: Iterable[Requirement]) -> Iterator[st
                 yield f"{FILE}:{entry.line}: {name} is a {suite[name].level}"
     for name, requirement in sorted(suite.items()):
         if requirement.level is MUST and requirement.core and not levels.sentences_of(name):
-            yield f"{FILE}: {name} is a MUST for everybody, but no sentence says so"
+            yield f"{FILE}: {name} is a MUST of the core features, but no sentence says so"
         if requirement.level is not MUST and not levels.reason_of(name):
-            yield f"{FILE}: {name} is a {requirement.level}, but nothing says why"
+            yield f"{FILE}: {name} is a {requirement.level}, but no reason is given"
 
 
 def misquoted(levels: Levels, documents: Sequence[str]) -> list[str]:
@@ -132,17 +131,18 @@ _HEAD = """# Levels
 
     trafficdist list --level MUST    # the requirements of one level
 
-Why is a requirement a MUST, and another one a SHOULD? This page has the sentence of a document for each MUST that binds
-every implementation, and for each SHOULD and MAY the reason why it is none.
+Why is one requirement a MUST, and another one a SHOULD? For each MUST of the core features, this page quotes the
+sentence of a KEP or API reference that requires it. For each SHOULD and MAY it gives the reason why it is not a MUST.
 
-- **A MUST has a sentence behind it**: a document says what an implementation does. Motivations, goals and user stories
-  do not count.
-- **A claim binds.** Where a document leaves a feature to implementations, those who claim it must have it: at every
-  address, in each IP family and for each protocol. Not to claim it is honest and free.
-- **A claim can raise a level.** A SHOULD with "MUST with X" is a warning for those who do not claim feature X, and a
-  MUST for those who do.
+- **Each MUST is based on a sentence** that says what an implementation does. Motivations, goals and user stories do not
+  count.
+- **A claimed feature is mandatory.** Where a KEP leaves a feature to implementations, those that claim it must have it:
+  on every kind of address, in each IP family and for each protocol. An implementation without the feature does not
+  claim it, and loses nothing.
+- **A claimed feature can turn a SHOULD into a MUST.** A SHOULD with "MUST with X" is a MUST for implementations that
+  claim feature X. For all others, failing it is only a warning.
 
-`python -m tests.conformance.levels` makes this page from `conformance/levels.yaml` and the decorators of the tests.
+`python -m tests.conformance.levels` generates this page from `conformance/levels.yaml` and the decorators of the tests.
 """
 
 
@@ -151,9 +151,9 @@ def page(levels: Levels, requirements: Iterable[Requirement]) -> str:
     ordered = sorted(requirements, key=lambda each: each.id)
     musts = [each for each in ordered if each.level is MUST]
     parts = (
-        ("A MUST for everybody", "the sentence", [each for each in musts if each.core]),
-        ("A MUST for those who claim a feature", "the source", [each for each in musts if not each.core]),
-        ("A SHOULD or a MAY", "why it is no MUST", [each for each in ordered if each.level is not MUST]),
+        ("MUSTs for all implementations", "the sentence", [each for each in musts if each.core]),
+        ("MUSTs for implementations that claim a feature", "the source", [each for each in musts if not each.core]),
+        ("SHOULDs and MAYs", "why it is not a MUST", [each for each in ordered if each.level is not MUST]),
     )
     return _HEAD + "".join(_table(title, column, rows, levels) for title, column, rows in parts)
 
