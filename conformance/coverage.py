@@ -1,9 +1,10 @@
-"""Parse and check `coverage.yaml`, which maps each statement of the documents to the requirements that test it.
+"""Parse and check `coverage.yaml`, which maps each statement of the KEPs and API references to the requirements that
+test it.
 
 A passing suite is meaningful only if readers know which statements the suite does not test. For every statement of each
-document, section by section, the file lists requirements, or the reason why no requirement tests the statement. The
-check compares the file with the ids of the suite, without a cluster or pytest. `python -m conformance.coverage` prints
-the statements that could be tested but have no test.
+of these documents, section by section, the file lists requirements, or the reason why no requirement tests the
+statement. The check compares the file with the ids of the suite, without a cluster or pytest. `python -m
+conformance.coverage` prints the statements that could be tested but have no test.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Reason(enum.StrEnum):
     """Why no requirement tests a statement."""
 
     NOT_TESTABLE = "not-testable"  # motivation, advice, process, or a permission, which cannot be violated
-    NOT_OBSERVABLE = "not-observable"  # not observable from outside within the stated error rates
+    NOT_OBSERVABLE = "not-observable"  # not externally observable within the stated error rates
     SUPERSEDED = "superseded"  # contradicted by a later document
     FUTURE = "future"  # a possible expansion that no implementation has
     OUT_OF_SCOPE = "out-of-scope"  # about another component, or covered by another document
@@ -63,7 +64,7 @@ class Excluded:
 class Statement:
     """A statement of a document about the behaviour of a component, paraphrased.
 
-    A component that violates the statement fails a requirement of `outcome`, but may pass the requirements of `beside`.
+    A component that violates the statement fails a requirement of `outcome`, but may pass those of `related`.
     """
 
     document: str
@@ -71,7 +72,7 @@ class Statement:
     key: str
     says: str
     outcome: Covered | Open | Excluded
-    beside: tuple[str, ...]
+    related: tuple[str, ...]
     line: int
 
     @property
@@ -81,8 +82,8 @@ class Statement:
 
     @property
     def requirements(self) -> tuple[str, ...]:
-        """The ids of all requirements listed for the statement, including `beside`."""
-        return (*(self.outcome.requirements if isinstance(self.outcome, Covered) else ()), *self.beside)
+        """The ids of all requirements listed for the statement, including `related`."""
+        return (*(self.outcome.requirements if isinstance(self.outcome, Covered) else ()), *self.related)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def load() -> Coverage:
 
 
 def parse(text: str) -> Coverage:
-    """Parse the text of a coverage file. Raises `UsageError` with the line number."""
+    """Parse the content of a coverage file. Raises `UsageError` with the line number."""
     fields = compose(text, FILE).fields("documents")
     return Coverage(tuple(_document(each) for each in fields["documents"].items()))
 
@@ -180,7 +181,7 @@ def _document(node: Line) -> Document:
 def _section(node: Line, document: str) -> Section:
     fields = node.fields("heading", optional=("statements", "nothing"))
     if ("statements" in fields) == ("nothing" in fields):
-        raise node.error("want either statements, or `nothing` with the reason why there are none")
+        raise node.error("expected either statements, or `nothing` with the reason why there are none")
     heading = fields["heading"].text()
     if "nothing" in fields:
         return Section(heading, (), fields["nothing"].text(), node.number)
@@ -191,12 +192,12 @@ def _section(node: Line, document: str) -> Section:
 
 
 def _statement(node: Line, document: str, heading: str) -> Statement:
-    fields = node.fields("key", "says", "requirements", optional=("status", "because", "beside"))
+    fields = node.fields("key", "says", "requirements", optional=("status", "because", "related"))
     key = fields["key"].text()
     if not _SLUG.fullmatch(key):
-        raise node.error(f"key {key!r}: want lower case words with dashes between")
-    beside = fields["beside"].texts() if "beside" in fields else ()
-    return Statement(document, heading, key, fields["says"].text(), _outcome(node, fields), beside, node.number)
+        raise node.error(f"key {key!r}: expected lower-case words separated by dashes")
+    related = fields["related"].texts() if "related" in fields else ()
+    return Statement(document, heading, key, fields["says"].text(), _outcome(node, fields), related, node.number)
 
 
 def _outcome(node: Line, fields: dict[str, Line]) -> Covered | Open | Excluded:
@@ -216,7 +217,7 @@ def _refuse_repetition(names: Iterator[tuple[str, int]], what: str) -> None:
     first: dict[str, int] = {}
     for name, line in names:
         if name in first:
-            raise UsageError(f"{FILE}:{line}: {what} {name!r} stands in line {first[name]} already")
+            raise UsageError(f"{FILE}:{line}: {what} {name!r} is already listed on line {first[name]}")
         first[name] = line
 
 

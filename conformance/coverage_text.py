@@ -34,12 +34,12 @@ class Line:
     def fields(self, *required: str, optional: Sequence[str] = ()) -> dict[str, Line]:
         """Return the values of a mapping with all `required` keys and possibly `optional` keys. Raises `UsageError`."""
         if not isinstance(self.node, yaml.MappingNode):
-            raise self.error("want a mapping")
+            raise self.error("expected a mapping")
         found: dict[str, Line] = {}
         for key, value in self.node.value:
             name = Line(self.file, key)
             if name.text() in found:
-                raise name.error(f"{name.text()} stands here twice")
+                raise name.error(f"{name.text()} is listed twice")
             found[name.text()] = Line(self.file, value)
         self._check(set(found), set(required), set(optional))
         return found
@@ -47,13 +47,13 @@ class Line:
     def items(self) -> list[Line]:
         """Return the items of a list. Raises `UsageError`."""
         if not isinstance(self.node, yaml.SequenceNode):
-            raise self.error("want a list")
+            raise self.error("expected a list")
         return [Line(self.file, each) for each in self.node.value]
 
     def text(self) -> str:
         """Return a non-empty string. Raises `UsageError`."""
         if not isinstance(self.node, yaml.ScalarNode) or not self.node.value.strip():
-            raise self.error("want a text")
+            raise self.error("expected a string")
         return str(self.node.value)
 
     def texts(self) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class Line:
     def one_of(self, allowed: Sequence[str]) -> str:
         """Return a string from a fixed vocabulary. Raises `UsageError`."""
         if self.text() not in allowed:
-            raise self.error(f"{self.text()!r} is none of {', '.join(allowed)}")
+            raise self.error(f"{self.text()!r} is not one of {', '.join(allowed)}")
         return self.text()
 
     def _check(self, found: set[str], required: set[str], optional: set[str]) -> None:
@@ -76,7 +76,7 @@ class Line:
 
 
 def compose(text: str, file: str) -> Line:
-    """Return the root of a YAML text. Raises `UsageError` if the text is empty or invalid."""
+    """Return the root of a YAML document. Raises `UsageError` if it is empty or invalid."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:

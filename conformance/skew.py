@@ -1,11 +1,12 @@
 """Test version skew with a matrix of component releases and Service fields, with an expected outcome for each cell.
 
-Each document declares a `Matrix` with releases, combinations, and a table with the outcome of every cell. A missing
+Each KEP's tests define a `Matrix` with releases, combinations, and a table with the outcome of every cell. A missing
 outcome is an error when pytest collects the suite, so a new combination cannot be forgotten.
 
 All scenarios use the same five servers: three in zone a, two in zone b and none in zone c. These servers distinguish
-the two mechanisms. All nodes have the same number of CPUs, so zones a, b and c have shares of 2, 2 and 1. The heuristic
-of the annotation hints one endpoint of zone a for zone c, but the field hints each endpoint for its own zone.
+the two mechanisms. All nodes have the same number of CPUs, so zones a, b and c have shares of 2, 2 and 1. With the
+annotation, the controller hints one endpoint in zone a for zone c; with the field, it hints each endpoint for its own
+zone.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Matrix:
         cells = set(itertools.product(skews, asked))
         if cells != set(table):
             wrong = ", ".join(" / ".join(each) for each in sorted(cells ^ set(table)))
-            raise UsageError(f"skew matrix: each cell needs one outcome; missing or too much: {wrong}")
+            raise UsageError(f"skew matrix: each cell needs one outcome; missing or extra: {wrong}")
         self._skews, self._asked, self._table = skews, asked, table
 
     def cases(self, skew: str) -> pytest.MarkDecorator:

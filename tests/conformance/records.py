@@ -96,8 +96,8 @@ def by_hand(records: Records, requirement: Requirement) -> str:
     keys = ", ".join(each.key for each in document.statements if each.heading == requirement.section)
     return (
         f"its source names section {requirement.section!r}, with {keys or 'no statement'}\n"
-        f"    add {requirement.id} to a statement whose breach it feels, under `requirements`,\n"
-        f"    else to one about the same matter, under `beside`; a statement that the map lacks comes first\n"
+        f"    add {requirement.id} to a statement whose violation makes it fail, under `requirements`,\n"
+        f"    else to one about the same subject, under `related`; add missing statements first\n"
     )
 
 

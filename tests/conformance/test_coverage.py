@@ -23,7 +23,7 @@ documents:
     - {key: untested, says: It lasts., requirements: [], status: open, because: Needs time.}
     - {key: praise, says: It is good., requirements: [], status: not-testable, because: Praise.}
 """
-BESIDE = "requirements: [KEP-1/works], beside: [KEP-1/old]"
+RELATED = "requirements: [KEP-1/works], related: [KEP-1/old]"
 
 
 def changed(old: str, new: str) -> str:
@@ -95,11 +95,11 @@ def test_a_complete_file_has_no_problems() -> None:
     assert problems(parse(SMALL), {"KEP-1/works", "KEP-2/other"}) == []
 
 
-def test_a_requirement_beside_a_statement_is_mapped_and_does_not_test_it() -> None:
-    coverage = parse(changed("requirements: [KEP-1/works]", BESIDE))
+def test_a_related_requirement_is_mapped_and_does_not_test_it() -> None:
+    coverage = parse(changed("requirements: [KEP-1/works]", RELATED))
 
     assert coverage.statements[0].outcome == Covered(("KEP-1/works",))
-    assert coverage.statements[0].beside == ("KEP-1/old",)
+    assert coverage.statements[0].related == ("KEP-1/old",)
     assert problems(coverage, {"KEP-1/works", "KEP-1/old"}) == []
     assert "the suite has no requirement KEP-1/old" in problems(coverage, {"KEP-1/works"})[0]
 
@@ -114,20 +114,20 @@ def test_a_document_may_say_where_its_text_is() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("key: untested", "key: tested", r":11: key of KEP-1 'tested' stands in line 10 already"),
-        ("key: tested", "key: Not a slug", r":10: key 'Not a slug': want lower case"),
-        ("heading: Design", "heading: Summary", r":8: heading of KEP-1 'Summary' stands in line 6 already"),
+        ("key: untested", "key: tested", r":11: key of KEP-1 'tested' is already listed on line 10"),
+        ("key: tested", "key: Not a slug", r":10: key 'Not a slug': expected lower-case"),
+        ("heading: Design", "heading: Summary", r":8: heading of KEP-1 'Summary' is already listed on line 6"),
         ("nothing: Says nothing.", "statements: []", r":6: section 'Summary' has no statement"),
-        ("    nothing: Says nothing.\n", "", r":6: want either statements, or `nothing`"),
-        ("status: not-testable", "status: boring", r":12: 'boring' is none of open, not-testable"),
+        ("    nothing: Says nothing.\n", "", r":6: expected either statements, or `nothing`"),
+        ("status: not-testable", "status: boring", r":12: 'boring' is not one of open, not-testable"),
         ("status: not-testable, ", "", r":12: a statement without requirements needs status and because"),
         (", because: Praise.", "", r":12: a statement without requirements needs status and because"),
         ("[KEP-1/works]}", "[KEP-1/works], status: open}", r":10: a statement with requirements has no status"),
         ("says: It works., ", "", r":10: says is missing"),
-        ("says: It works.", "says: ''", r":10: want a text"),
-        ("says: It works.", "says: It works., note: x", r":10: unknown note; known are because, beside, key"),
-        ("says: It works.", "says: It works., key: again", r":10: key stands here twice"),
-        ("requirements: [KEP-1/works]", "requirements: KEP-1/works", r":10: want a list"),
+        ("says: It works.", "says: ''", r":10: expected a string"),
+        ("says: It works.", "says: It works., note: x", r":10: unknown note; known are because, key"),
+        ("says: It works.", "says: It works., key: again", r":10: key is listed twice"),
+        ("requirements: [KEP-1/works]", "requirements: KEP-1/works", r":10: expected a list"),
         ("documents:", "documents: [", r"coverage.yaml: "),
     ],
 )

@@ -29,12 +29,12 @@ MATRIX = Matrix(skews={"new": Skew(*[release("1.31")] * 3)}, asked={"field": {}}
 
 def test_cell_without_outcome_is_named() -> None:
     missing = {cell: outcome for cell, outcome in TABLE.items() if cell != ("old", "field")}
-    with pytest.raises(UsageError, match="missing or too much: old / field"):
+    with pytest.raises(UsageError, match="missing or extra: old / field"):
         Matrix(SKEWS, ASKED, missing)
 
 
 def test_outcome_without_cell_is_named() -> None:
-    with pytest.raises(UsageError, match="missing or too much: newer / field"):
+    with pytest.raises(UsageError, match="missing or extra: newer / field"):
         Matrix(SKEWS, ASKED, {**TABLE, ("newer", "field"): ZONE})
 
 
@@ -49,7 +49,7 @@ def test_matrix_without_an_outcome_fails_the_collection(tmp_path: Path) -> None:
     (tmp_path / "test_matrix.py").write_text(INCOMPLETE)
     listed = CliRunner().invoke(main, ["list", "--suite", str(tmp_path)])
     assert listed.exit_code == ExitCode.DISTRUST
-    assert "skew matrix: each cell needs one outcome; missing or too much: new / field" in listed.output
+    assert "skew matrix: each cell needs one outcome; missing or extra: new / field" in listed.output
 
 
 @pytest.mark.parametrize(
