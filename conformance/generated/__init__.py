@@ -1,1 +1,1 @@
-"""Generated scenarios: random lives of Services, with expected values from the oracle."""
+"""Generated scenarios: random life cycles of Services, with expected values from the oracle."""

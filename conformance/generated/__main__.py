@@ -1,4 +1,4 @@
-"""Rewrite the file of fixed lives after a dimension has changed.
+"""Rewrite the file of fixed scenarios after a dimension changed.
 
 python -m conformance.generated corpus 1 12     # from seed 1, at most 12 for each requirement
 """
@@ -15,19 +15,19 @@ from conformance.generated.lives import Life, Slice, State, outcome, switches, t
 from conformance.generated.runner import CORPUS
 
 GROUPS = (("core", False), ("core", True), ("all", False), ("all", True))
-_BATCHES = 4  # number of batches from which the lives are chosen
-_HEAD = "# Lives from seed {}, {} for each requirement; written by `python -m conformance.generated corpus {} {}`.\n"
+_BATCHES = 4  # number of batches from which the scenarios are chosen
+_HEAD = "# Scenarios from seed {}, {} per requirement; written by `python -m conformance.generated corpus {} {}`.\n"
 
 
-@functools.cache  # drawing the lives takes seconds
+@functools.cache  # generating the scenarios takes seconds
 def corpus_text(seed: int, count: int) -> str:
-    """Return the text of the file of fixed lives."""
+    """Return the content of the file of fixed scenarios."""
     lives = [life for group in GROUPS for life in _chosen(group, seed, count)]
     return _HEAD.format(seed, count, seed, count) + yaml_format.as_yaml(lives)
 
 
 def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Life]:
-    """Yield lives of a group. Each life is the one that adds the most features to the earlier lives."""
+    """Yield scenarios of a group. Each scenario is the one that adds the most features to the earlier ones."""
     drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
     zones = [{each for life in lives for state in life.states for each in state.zones} for lives in drawn]
     moving = next((number for number, each in enumerate(zones) if each), 0)  # a batch in which a node changes its zone
@@ -45,7 +45,7 @@ def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Life]:
 
 
 def shown(life: Life) -> Iterator[Hashable]:
-    """Yield the visible features of a life: rules that select endpoints, and single changes that affect clients."""
+    """Yield the visible features of a scenario: rules that select endpoints, and single changes that affect clients."""
     for state, node in itertools.product(life.states, life.nodes):
         found = outcome(life, state, node)
         by = getattr(found, "by", found)
@@ -83,9 +83,9 @@ def _differences(was: Slice, now: Slice, *, gone: bool) -> Iterator[Hashable]:
 
 
 def main(words: list[str]) -> int:
-    """Write the file of fixed lives."""
+    """Write the file of fixed scenarios."""
     if len(words) != 3 or words[0] != "corpus" or not all(each.isdecimal() for each in words[1:]):
-        sys.stderr.write("error: want: corpus SEED COUNT\n")
+        sys.stderr.write("error: expected arguments: corpus SEED COUNT\n")
         return 4
     CORPUS.write_text(corpus_text(int(words[1]), int(words[2])), encoding="utf-8")
     return 0

@@ -1,7 +1,8 @@
-"""The life of a Service: its successive states, its slices, its clients, and the outcomes that the documents require.
+"""The life cycle of a Service: its successive states, its slices, its clients, and the outcomes that the KEPs require.
 
-Lives are immutable values. `strategies` draws lives, `shrinking` reduces failing lives, `yaml_format` reads and writes
-lives, and `traffic` runs lives with real packets. `why_impossible` lists the constraints on lives, with reasons.
+A `Life` is an immutable value, which describes one generated scenario. `strategies` generates scenarios, `shrinking`
+reduces failing ones, `yaml_format` reads and writes them, and `traffic` runs them with real packets. `why_impossible`
+lists the constraints on scenarios, with reasons.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
 
 
 def choices(name: str) -> tuple[Any, ...]:
-    """Return the possible values of a field of a life or state. The simplest value is first."""
+    """Return the possible values of a field of a scenario or state. The simplest value is first."""
     return _CHOICES.get(name, (False, True))
 
 
@@ -130,7 +131,7 @@ def switches() -> tuple[str, ...]:
 
 
 OF_LIFE = ("protocol", "family", "address", "client")
-"""The names of the fields of a life that have a small set of values."""
+"""The names of the fields of a scenario that have a small set of values."""
 
 
 def unusual(what: Life | State) -> dict[str, Any]:
@@ -145,7 +146,7 @@ def hints_asked(state: State) -> tuple[str, ...]:
 
 
 def of_family(life: Life) -> str:
-    """Return the IP family that the clients of a life do not use."""
+    """Return the IP family that the clients of a scenario do not use."""
     return "IPv6" if life.family == "IPv4" else "IPv4"
 
 
@@ -168,7 +169,7 @@ def asked_slices(state: State) -> list[Slice]:
 
 
 def outcome(life: Life, state: State, node: str, reading: oracle.Reading = "kep") -> oracle.Outcome:
-    """Return the outcome that the documents require for a client on (or via) a node, if the Service has the address."""
+    """Return the outcome that the KEPs require for a client on (or via) a node, if the Service has the address."""
     client = oracle.Client(life.client, node, state.zone_of(node))
     policies = oracle.Policies(state.internal, state.external)
     return oracle.outcome(_judged(state), client, to=life.address, policies=policies, reading=reading)
@@ -190,7 +191,7 @@ def meanwhile(life: Life, before: State, after: State, node: str) -> frozenset[i
     """Return the servers that may answer a client during the change from one state to the other.
 
     During a change a proxy may have processed any subset of the writes. So every endpoint that is usable before or
-    after the change may answer, unless policy Local applies throughout and the endpoint is on another node.
+    after the change may answer, unless a `Local` policy applies throughout and the endpoint is on another node.
     """
     return _usable(life, before, node, (before, after)) | _usable(life, after, node, (before, after))
 
@@ -231,7 +232,7 @@ def follows_hints(life: Life) -> bool:
 
 
 def needs_more(life: Life) -> bool:
-    """Return whether a life requires extended features: IPv6, session affinity or external addresses."""
+    """Return whether a scenario requires extended features: IPv6, session affinity or external addresses."""
     return (
         life.family == "IPv6"
         or life.address in {"load-balancer", "external-ip"}
@@ -243,20 +244,20 @@ def needs_more(life: Life) -> bool:
 
 
 def group_of(life: Life) -> tuple[str, bool]:
-    """Return the group of a life: "core" or "all" features, and whether hints determine an outcome."""
+    """Return the group of a scenario: "core" or "all" features, and whether hints determine an outcome."""
     return "all" if needs_more(life) else "core", follows_hints(life)
 
 
 def why_impossible(life: Life) -> str:
-    """Return why a life cannot be tested or has no defined outcome, or "" if there is no obstacle."""
+    """Return why a scenario cannot be tested or has no defined outcome, or "" if it can be tested."""
     if life.address == "cluster-ip" and life.client == "external":
-        return "a cluster IP has no route from outside"
+        return "external clients have no route to a cluster IP"
     if life.address == "node-port" and life.family == "IPv6":
-        return "a proxy may serve node ports only at addresses of one family (--nodeport-addresses)"
+        return "a proxy may serve node ports only on addresses of one family (--nodeport-addresses)"
     if why := next((why for state in life.states for why in _of_state(life, state)), ""):
         return why
     if not any(told(life, life.states[0], node) for node in life.nodes):
-        return "silence proves nothing for a Service that has not answered yet"
+        return "no endpoint may answer in the first state, so a proxy that never answers would pass"
     return ""
 
 
@@ -268,17 +269,17 @@ def _of_state(life: Life, state: State) -> Iterator[str]:
     if any(getattr(member, name) for member in members for name in unasked):
         yield "a proxy may ignore hints of a kind that the Service does not request"
     if any(len({member.server % PORTS for member in each.members}) > 1 for each in state.slices):
-        yield "the endpoints of a slice have its ports"
+        yield "all endpoints of a slice must have the same port"
     if any(len({member.server for member in each.members}) < len(each.members) for each in state.slices):
-        yield "a slice has each address only once"
+        yield "a slice contains each address only once"
     if not state.dual and any(each.of == OF[2] for each in state.slices):
-        yield "a Service of one family has no slices of the other"
+        yield "a single-stack Service has no slices of the other family"
     own = {member for each in asked_slices(state) for member in each.members}
     if len({member.server for member in own}) < len(own):
-        yield "no document covers an address that two slices describe differently"
+        yield "no KEP covers an address that two slices describe differently"
     for node in life.nodes:
         found = outcome(life, state, node)
         if isinstance(found, oracle.Undefined):
-            yield f"left open: {found.why}"
+            yield f"undefined: {found.why}"
         elif found != outcome(life, state, node, "released"):
-            yield "the text of KEP-3015 and released Kubernetes differ on unready endpoints without hints"
+            yield "KEP-3015 and released Kubernetes differ on unready endpoints without hints"

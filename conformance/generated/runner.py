@@ -1,4 +1,4 @@
-"""Run fixed lives, lives from a file, or newly generated lives for a limited time. Failing lives are shrunk."""
+"""Run fixed scenarios, scenarios from a file, or new ones for a limited time. Failing scenarios are shrunk."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from conformance.generated.traffic import play, run_servers
 from trafficdist import Cluster, Generation, IneligibleError, Pod, UsageError
 
 CORPUS = Path(__file__).with_name("corpus.yaml")
-"""The file of the default lives. `python -m conformance.generated corpus` writes this file."""
+"""The file of the default scenarios. `python -m conformance.generated corpus` writes this file."""
 
 SHRINKING = 40.0
-"""Time limit in seconds for shrinking the failing lives of one batch."""
+"""Time limit in seconds for shrinking the failing scenarios of one batch."""
 
 _PATIENCE = 1.0  # seconds to wait for convergence while shrinking, before the time scale
 
-_FEW = 3  # maximum number of failing lives to show
+_FEW = 3  # maximum number of failing scenarios to show
 
 
 def check(asked: Generation) -> None:
-    """Raise `UsageError` if the requested lives cannot be generated."""
+    """Raise `UsageError` if the requested scenarios cannot be generated."""
     if asked.replay:
         yaml_format.read(asked.replay)
         return
     try:
-        import hypothesis  # noqa: F401, PLC0415  only who makes lives needs it
+        import hypothesis  # noqa: F401, PLC0415  only generating needs it
     except ImportError:
         raise UsageError("--generate needs Hypothesis: pip install 'trafficdist[generate]'") from None
 
 
 @functools.cache
 def corpus() -> tuple[Life, ...]:
-    """Return the fixed lives."""
+    """Return the fixed scenarios."""
     return tuple(yaml_format.read(str(CORPUS)))
 
 
 def expect_lives(cluster: Cluster, name: str, *, hints: bool) -> None:
-    """Check lives of a group, as the options request. Raises `AssertionError` that shows the shrunk failing lives."""
+    """Check the scenarios of a group, as the options request. Raises `AssertionError`, which shows the shrunk
+    scenarios."""
     group, asked = (name, hints), cluster.generation
     asking = _Asking(cluster, run_servers(cluster))
     if asked is None or asked.replay:
@@ -62,7 +63,7 @@ def expect_lives(cluster: Cluster, name: str, *, hints: bool) -> None:
 
 
 class _Asking:
-    """Runs batches of lives on one cluster, one batch at a time."""
+    """Runs batches of scenarios on one cluster, one batch at a time."""
 
     def __init__(self, cluster: Cluster, servers: Sequence[Pod]) -> None:
         self._cluster = cluster
@@ -71,7 +72,7 @@ class _Asking:
         self._told = 0
 
     def expect(self, lives: Iterable[Life]) -> None:
-        """Check these lives. Lives with the same node zones run together."""
+        """Check these scenarios. Scenarios with the same node zones run together."""
         named = {f"life-{number}": each for number, each in enumerate(lives)}
         for number, some in enumerate(_alike(named)):
             if number:
@@ -79,7 +80,7 @@ class _Asking:
             play(self._cluster, self._servers, some, lambda name: self._explained(named[name]))
 
     def _explained(self, life: Life) -> str:
-        """Return a failing life as YAML, or "" after the first few. Generated lives are shrunk first."""
+        """Return a failing scenario as YAML, or "" after the first few. Generated scenarios are shrunk first."""
         self._told += 1
         if self._told > _FEW:
             return ""
@@ -111,7 +112,7 @@ class _Asking:
 
 
 def _alike(lives: Mapping[str, Life]) -> Iterable[Mapping[str, Life]]:
-    """Group lives that can share nodes: in each state that both lives have, their nodes are in the same zones."""
+    """Group scenarios that can share nodes: in each state that both have, their nodes are in the same zones."""
     found: list[tuple[Sequence[object], dict[str, Life]]] = []
     for name, each in sorted(lives.items(), key=lambda item: -len(item[1].states)):
         zones = [state.zones for state in each.states]

@@ -1,7 +1,7 @@
-"""Shrink a failing life: run all smaller candidates concurrently, and repeat with the smallest candidate that fails.
+"""Shrink a failing scenario: run all smaller candidates concurrently, and repeat with the smallest one that fails.
 
-Hypothesis would run the candidates one by one, and each takes a second or more. Lives are independent, so running all
-candidates together takes as long as running one. A time limit of a few seconds is therefore enough.
+Hypothesis would run the candidates one by one, and each takes a second or more. Scenarios are independent, so running
+all candidates together takes as long as running one. A time limit of a few seconds is therefore enough.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from conformance.generated.lives import OF_LIFE, Life, Slice, State, choices, switches, unusual, why_impossible
 
 Fails = Callable[[Sequence[Life]], Collection[Life]]
-"""A function that runs lives and returns the failing lives."""
+"""A function that runs scenarios and returns the failing ones."""
 
 
 def shrunk(life: Life, fails: Fails, goes_on: Callable[[], bool]) -> Life:
-    """Return the smallest failing life that is found while `goes_on` returns True."""
+    """Return the smallest failing scenario that is found while `goes_on` returns True."""
     while goes_on():
         fewer = (each for each in _smaller(life) if size(each) < size(life) and not why_impossible(each))
         smaller = sorted(dict.fromkeys(fewer), key=size)
@@ -31,7 +31,7 @@ def shrunk(life: Life, fails: Fails, goes_on: Callable[[], bool]) -> Life:
 
 
 def size(life: Life) -> tuple[int, int]:
-    """Return the size of a life, which estimates how hard the life is to read."""
+    """Return the size of a scenario, which estimates how hard it is to read."""
     members = [member for state in life.states for each in state.slices for member in each.members]
     odd = len(unusual(life)) + sum(len(unusual(each)) for each in life.states)
     slices = sum(len(each.slices) for each in life.states)
@@ -74,7 +74,7 @@ def _smaller(life: Life) -> Iterator[Life]:
 
 
 def _in_one_state(life: Life) -> Iterator[Life]:
-    """Yield lives in which a state differs less from the previous state."""
+    """Yield scenarios in which a state differs less from the previous state."""
     for number in range(1, len(life.states)):
         before, state = life.states[number - 1 : number + 1]
         closer = [replace(state, **{name: getattr(before, name)}) for name in switches()]

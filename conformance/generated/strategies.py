@@ -1,7 +1,7 @@
-"""Draw lives of Services with Hypothesis: node zones, Services, slices, and the steps between states.
+"""Generate life cycles of Services with Hypothesis: node zones, Services, slices, and the steps between states.
 
-Strategies choose among a few values, and draw no strings or large numbers. Hypothesis would also take strings and large
-numbers from constants of loaded modules, but the same seed must produce the same lives on every machine.
+Strategies choose among a few values, and generate no strings or large numbers. Hypothesis would also take strings and
+large numbers from constants of loaded modules, but the same seed must produce the same scenarios on every machine.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Draw = Callable[[st.SearchStrategy[V]], V]
 Zones = tuple[tuple[str, str], ...]
 """Pairs of a node and its zone label, for nodes with labels other than the default."""
 
-STATES = 4  # maximum number of states of a life
-BATCH = 32  # number of lives drawn for one batch; equal lives run once
+STATES = 4  # maximum number of states in a scenario
+BATCH = 32  # number of scenarios generated for one batch; equal scenarios run once
 
 _NAMES = ("s0", "s1", "s2")
 _PLACES = {"zones": ("a", "b", "c", "elsewhere"), "nodes": (*NODES, "elsewhere")}
@@ -45,7 +45,7 @@ _MORE = ("type", "external_ips", "ingress", "affinity", "dual")  # fields of opt
 
 
 def batch(group: tuple[str, bool], number: int, *, of_seed: int) -> list[Life]:
-    """Return the lives of one batch of a group, which share a cluster. Equal seeds give equal lives."""
+    """Return the scenarios of one batch of a group, which share a cluster. Equal seeds give equal scenarios."""
     place = f"{of_seed} {group} {number}"
     zones = _drawn(zones_of_nodes(), f"{place} zones", 8)[-1] if group[1] else ((),) * STATES
     return list(dict.fromkeys(_drawn(lives(group, zones), place, BATCH)))
@@ -85,7 +85,7 @@ def zones_of_nodes(draw: Draw[Any]) -> tuple[Zones, ...]:
 
 @st.composite
 def lives(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...]) -> Life:
-    """Draw a life of a group. `zones` are the node labels in each state."""
+    """Draw a scenario of a group. `zones` are the node labels in each state."""
     more = group[0] == "all"
     address = draw(st.sampled_from(choices("address") if more else ("cluster-ip", "node-port")))
     client = draw(st.sampled_from(choices("client")[:2] if address == "cluster-ip" else choices("client")))
@@ -141,7 +141,8 @@ def _slices(draw: Draw[Any], state: State, name: str, hints: bool) -> Slice:
 
 @st.composite
 def _members(draw: Draw[Any], state: State, server: int, style: str) -> Member:
-    """Draw an endpoint. By `style`, it has the hints that a controller would write, odd hints, or no hints."""
+    """Draw an endpoint. Depending on `style`, it has the hints that a controller would write, arbitrary hints, or no
+    hints."""
     member = Member(server, condition=draw(st.sampled_from(_CONDITIONS)))
     return member if style == "none" else draw(_hinted(state, member, style == "odd"))
 

@@ -1,7 +1,7 @@
-"""Generated lives of Services: the documents define the endpoints of each client in every state.
+"""Generated life cycles of Services: the KEPs define the endpoints of each client in every state.
 
-By default a run checks a few fixed lives; `trafficdist run --generate 60s` generates new lives from the seed. Lives in
-which hints determine an outcome need node hints, as in the grid.
+By default a run checks a few fixed scenarios; `trafficdist run --generate 60s` generates new ones from the seed.
+Scenarios in which hints determine an outcome need node hints, as in the grid.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run a batch of lives concurrently with real packets, state by state. Lives are Services with shared servers."""
+"""Run a batch of scenarios concurrently with real packets, state by state. Their Services share servers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from trafficdist import (
 )
 
 Lives = Mapping[str, Life]
-"""Maps the name of a Service to its life."""
+"""Maps the name of a Service to its life cycle."""
 
 # An error affects most connections of at least one client, so the probes need to detect only large faults.
 RATES = Rates(leak=0.5)
@@ -64,7 +64,7 @@ def _container_ports(server: int) -> list[tuple[str, int, str]]:
 
 
 def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callable[[str], str] = lambda _: "") -> None:
-    """Check these lives concurrently. `explain` is called with the name of each failing life.
+    """Check these scenarios concurrently. `explain` is called with the name of each failing scenario.
 
     Raises `AssertionError`.
     """
@@ -90,7 +90,7 @@ def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callab
 
 
 def _label(cluster: Cluster, lives: Lives, number: int) -> None:
-    """Set the zone labels of the nodes, which all lives of a batch share."""
+    """Set the zone labels of the nodes, which all scenarios of a batch share."""
     states = [each.states[number] for each in lives.values() if number < len(each.states)]
     before = dict(next((each.states[number - 1].zones for each in lives.values() if 0 < number < len(each.states)), ()))
     after = dict(states[0].zones)
@@ -100,7 +100,7 @@ def _label(cluster: Cluster, lives: Lives, number: int) -> None:
 
 
 class _ScenarioService:
-    """The Service of a life during a run."""
+    """The Service of a scenario while it runs."""
 
     def __init__(self, cluster: Cluster, name: str, life: Life, servers: Sequence[Pod]) -> None:
         self.name = name
@@ -192,7 +192,8 @@ class _ScenarioService:
         return of_family(self._life) if each.of == OF[2] else self._life.family
 
     def questions(self, number: int) -> Iterator[Question]:
-        """Yield the expected answers in a state. Silence is checked once: another Service may get the address later."""
+        """Yield the expected answers in a state. That no endpoint answers is checked only once: another Service may get
+        the address later."""
         before, after = self._states(number)
         if after is None or self._asked is None:
             return

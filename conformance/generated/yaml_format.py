@@ -1,4 +1,4 @@
-"""Read and write lives as short YAML, which omits default values."""
+"""Read and write scenarios as short YAML, which omits default values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from conformance.generated.lives import (
 from trafficdist import UsageError, strict_yaml
 
 MOST_LIVES = 200
-_MOST = 20  # maximum number of states in a life, and of items in each list of a state
+_MOST = 20  # maximum number of states in a scenario, and of items in each list of a state
 _PLACES = ("zones", "nodes")
 _NAME = re.compile("[a-z0-9]{1,10}")
 _PLACE = r"[a-z0-9.-]{1,63}"
@@ -39,12 +39,12 @@ _WORDS = (type(None), bool, str)
 
 
 def as_yaml(lives: Iterable[Life]) -> str:
-    """Return lives as YAML text that `read` can parse."""
+    """Return scenarios as YAML that `read` can parse."""
     return yaml.safe_dump([plain(each) for each in lives], sort_keys=False, default_flow_style=None, width=118)
 
 
 def plain(life: Life) -> dict[str, Any]:
-    """Return a life as plain values. Fields with default values are omitted."""
+    """Return a scenario as plain values. Fields with default values are omitted."""
     return {**unusual(life), "nodes": list(life.nodes), "states": [_state(each) for each in life.states]}
 
 
@@ -61,17 +61,17 @@ def _member(member: Member) -> str:
 
 
 def read(path: str) -> list[Life]:
-    """Read lives from a file. Raises `UsageError` with the error, its position and the allowed values."""
+    """Read scenarios from a file. Raises `UsageError` with the error, its position and the allowed values."""
     loaded = strict_yaml.read(path, what="file of scenarios")
     if not isinstance(loaded, list) or not 0 < len(loaded) <= MOST_LIVES:
         raise UsageError(
-            f"file of scenarios {path}: want a list of 1 to {MOST_LIVES} scenarios, as --generate prints them"
+            f"file of scenarios {path}: expected a list of 1 to {MOST_LIVES} scenarios, as --generate prints them"
         )
     return [_Reader(f"file of scenarios {path}, scenario {number}").life(each) for number, each in enumerate(loaded, 1)]
 
 
 class _Reader:
-    """Reads the values of one life. Each error includes `where`, the position of the life."""
+    """Reads the values of one scenario. Each error includes `where`, the position of the scenario."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -84,9 +84,9 @@ class _Reader:
             named["nodes"] = self._some("nodes", given["nodes"], NODES)
         life = Life(tuple(self._state(each) for each in states), **named)
         if not life.states or not life.nodes:
-            raise self._wrong("want at least one state and one node")
+            raise self._wrong("expected at least one state and one node")
         if why := why_impossible(life):
-            raise self._wrong(f"nothing can be expected of it: {why}")
+            raise self._wrong(f"this scenario has no defined outcome: {why}")
         return life
 
     def _state(self, value: Any) -> State:
@@ -96,36 +96,36 @@ class _Reader:
         labels = tuple(sorted((node, self._word("zones", zone)) for node, zone in zones.items()))
         written = given.get("slices") or {}
         if not isinstance(written, dict) or len(written) > _MOST:
-            raise self._wrong(f"slices: want a mapping of at most {_MOST}")
+            raise self._wrong(f"slices: expected a mapping with at most {_MOST} entries")
         slices = tuple(self._slice(name, members) for name, members in written.items())
         return State(**named, slices=slices, zones=labels)
 
     def _slice(self, key: Any, members: Any) -> Slice:
         name, _, of = str(key).partition(" ")
         if not _NAME.fullmatch(name) or of not in OF:
-            want = "a name of at most ten small letters and digits, with 'another port' or 'the other family' behind it"
-            raise self._wrong(f"slice {str(key)[:40]!r}: want {want}")
+            form = "at most ten lower-case letters and digits, optionally with 'another port' or 'the other family'"
+            raise self._wrong(f"slice {str(key)[:40]!r}: expected {form}")
         return Slice(name, tuple(map(self._member, self._list(members, f"slice {key}", _MOST))), of)
 
     def _member(self, value: Any) -> Member:
         found = _MEMBER.fullmatch(str(value))
         if not found or int(found["server"]) >= len(SERVERS) or SERVERS[int(found["server"])] != found["node"]:
             servers = ", ".join(f"{node}.{number}" for number, node in enumerate(SERVERS))
-            rest = f"zones=a,b, nodes=a1,b2 and one of {', '.join(CONDITIONS)}, as far as they are wanted"
-            raise self._wrong(f"endpoint {str(value)[:60]!r}: want one of {servers}, and behind it {rest}")
+            rest = f"zones=a,b, nodes=a1,b2 and one of {', '.join(CONDITIONS)}"
+            raise self._wrong(f"endpoint {str(value)[:60]!r}: expected one of {servers}, optionally followed by {rest}")
         places = {name: tuple(found[name].split(",")) if found[name] else () for name in _PLACES}
         return Member(int(found["server"]), **places, condition=found["condition"] or "ready")
 
     def _mapping(self, value: Any, allowed: Iterable[str], what: str) -> Mapping[str, Any]:
         if not isinstance(value, dict):
-            raise self._wrong(f"{what}: want a mapping, not {type(value).__name__}")
+            raise self._wrong(f"{what}: expected a mapping, not {type(value).__name__}")
         if unknown := [str(each)[:40] for each in value if each not in allowed]:
             raise self._wrong(f"{what} has {unknown[0]!r}; allowed: {', '.join(allowed)}")
         return value
 
     def _list(self, value: Any, name: str, most: int) -> list[Any]:
         if not isinstance(value, list) or len(value) > most:
-            raise self._wrong(f"{name}: want a list of at most {most}")
+            raise self._wrong(f"{name}: expected a list with at most {most} items")
         return value
 
     def _choice(self, name: str, value: Any) -> Any:
@@ -146,7 +146,7 @@ class _Reader:
 
     def _word(self, name: str, value: Any) -> str:
         if not isinstance(value, str) or len(value) > 63:
-            raise self._wrong(f"{name}: {str(value)[:40]!r} is no text of at most 63 letters")
+            raise self._wrong(f"{name}: {str(value)[:40]!r} is not a string of at most 63 characters")
         return value
 
     def _wrong(self, why: str) -> UsageError:

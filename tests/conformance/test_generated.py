@@ -23,7 +23,7 @@ from harness.errors import UsageError
 from harness.model.generation import Generation
 from tests.conformance.cases import SCENARIOS
 
-DIGEST = "d2b4a1e63588d1827516d89e9bbd9b695048386e1663aa7c60eb741205420eb1"
+DIGEST = "1b5d333b8e178874ce2d4a6467a391707b2714ddb321e477ab1a33487a5230c4"
 
 READY = State(slices=(Slice("s0", (Member(0), Member(3))),))
 
@@ -111,20 +111,20 @@ def test_every_kind_of_step_is_made(step: str) -> None:
 @pytest.mark.parametrize(
     ("life", "why"),
     [
-        (Life((READY,), client="external"), "no route from outside"),
+        (Life((READY,), client="external"), "no route to a cluster IP"),
         (Life((replace(READY, type="NodePort"),), address="node-port", family="IPv6"), "nodeport-addresses"),
-        (Life((replace(READY, exists=False), READY)), "has not answered yet"),
-        (Life((READY,), address="external-ip"), "has not answered yet"),
+        (Life((replace(READY, exists=False), READY)), "never answers would pass"),
+        (Life((READY,), address="external-ip"), "never answers would pass"),
         (Life((READY, replace(READY, external="Local"))), "only for external addresses"),
         (Life((replace(READY, slices=(Slice("s0", (Member(0, zones=("a",)),)),)),)), "does not request"),
-        (Life((replace(READY, slices=(Slice("s0", (Member(0), Member(1))),)),)), "have its ports"),
+        (Life((replace(READY, slices=(Slice("s0", (Member(0), Member(1))),)),)), "must have the same port"),
         (
             Life((replace(READY, slices=(*READY.slices, Slice("s1", (Member(0, condition="gone"),)))),)),
             "describe differently",
         ),
         (
             Life((replace(READY, type="NodePort", external="Local"),), address="node-port"),
-            "node ports with externalTrafficPolicy Local, from within",
+            "in-cluster clients of node ports, external policy Local",
         ),
         (
             Life(
@@ -198,19 +198,19 @@ def test_shrinking_stops_when_time_is_up() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "want a list of 1 to 200 scenarios"),
-        ("- 1", "scenario 1: a scenario: want a mapping, not int"),
+        ("{}", "expected a list of 1 to 200 scenarios"),
+        ("- 1", "scenario 1: a scenario: expected a mapping, not int"),
         ("- {proto: TCP}", "a scenario has 'proto'; allowed: protocol, family"),
         ("- {protocol: SCTP, states: []}", "protocol: 'SCTP' is not one of TCP, UDP"),
         ("- {states: [], nodes: [a1]}", "at least one state"),
         ("- {states: [{dual: 1}]}", "dual: '1' is not one of False, True"),
-        ("- {states: [{slices: {S0: []}}]}", "slice 'S0': want a name of at most ten small letters"),
-        ("- {states: [{slices: {s0: [a1.1]}}]}", "endpoint 'a1.1': want one of a1.0, b1.1"),
-        ("- {states: [{slices: {s0: [a1.0 nodes=]}}]}", "endpoint 'a1.0 nodes=': want"),
+        ("- {states: [{slices: {S0: []}}]}", "slice 'S0': expected at most ten lower-case letters"),
+        ("- {states: [{slices: {s0: [a1.1]}}]}", "endpoint 'a1.1': expected one of a1.0, b1.1"),
+        ("- {states: [{slices: {s0: [a1.0 nodes=]}}]}", "endpoint 'a1.0 nodes=': expected"),
         ("- {states: [{slices: {s0: [a1.0]}}], nodes: [z9]}", "nodes: 'z9' is not one of a1, a2"),
         (
             "- {states: [{slices: {s0: [a1.0 gone]}}]}",
-            "nothing can be expected of it: silence proves nothing for a Service",
+            "this scenario has no defined outcome: no endpoint may answer in the first state",
         ),
     ],
 )
@@ -233,6 +233,6 @@ def test_fixed_lives_are_written_by_a_command(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr("conformance.generated.__main__.CORPUS", written)
     monkeypatch.setattr("conformance.generated.__main__._BATCHES", 1)  # takes a fifth of the time
     assert main(["corpus", "1", "1"]) == 0
-    assert written.read_text(encoding="utf-8").startswith("# Lives from seed 1, 1 for each requirement;")
+    assert written.read_text(encoding="utf-8").startswith("# Scenarios from seed 1, 1 per requirement;")
     assert [lives.group_of(each) for each in yaml_format.read(str(written))] == [*GROUPS]
     assert main(["corpus", "one"]) == 4
