@@ -1,7 +1,7 @@
 """The command `trafficdist check-decisions`. It imports little, because `trafficdist --help` must not wait for it.
 
-The suite does not import the reference. So the reference is found by an entry point of group `trafficdist.decisions`,
-like other implementations that have one.
+The suite does not import the reference, but finds it like any other implementation, by an entry point in the group
+`trafficdist.decisions`.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ Exit codes:
 def check_decisions(
     *, name: str, program: str, size: int, reading: Any, any_silence: bool, no_node_hints: bool, every_group: bool
 ) -> int:
-    """Compare a proxy's decisions with the documents in all states of up to N endpoints.
+    """Compare a proxy's decisions with the KEPs in all states of up to N endpoints.
 
     A decision is a set of endpoints, "drop" or "reject". It depends on the node, hints and conditions of each endpoint,
-    both traffic policies, the kind of address, and the client. docs/small-scope.md lists the values that occur.
+    both traffic policies, the kind of address, and the client. docs/small-scope.md lists all values.
     """
     from conformance import decision_program, small_scope  # noqa: PLC0415
 
@@ -126,16 +126,16 @@ def _function(name: str) -> Callable[[Any], Any]:
 def describe(counterexample: Counterexample) -> str:
     """Return a counterexample as a table."""
     state = counterexample.state
-    clients = {"pod": "a pod on", "node": "the host of", "external": "outside the cluster, via"}
+    clients = {"pod": "a pod on", "node": "the host network of", "external": "external, via"}
     facts = [
         (
             "client",
-            f"{clients[state.client]} node {state.node}, {f'zone {state.zone}' if state.zone else 'without zone'}",
+            f"{clients[state.client]} node {state.node}, {f'zone {state.zone}' if state.zone else 'without a zone'}",
         ),
         ("address", state.to.replace("-", " ").replace(" ip", " IP")),
         ("internal policy", state.internal),
         ("external policy", state.external),
-        ("right", _outcome(counterexample.right)),
+        ("expected", _outcome(counterexample.right)),
         ("decided", _decision(counterexample.decided)),
     ]
     lines = [f"  {name:<17}{value}" for name, value in facts]
@@ -160,7 +160,7 @@ def _names(names: Iterable[str]) -> str:
 def _outcome(outcome: oracle.Outcome) -> str:
     match outcome:
         case oracle.AllowedPods(pods, by):
-            return f"{_names(pods)} (by {by})"
+            return f"{_names(pods)} (rule: {by})"
         case oracle.Unanswered.DROPPED:
             return "drop"
         case oracle.Unanswered.REFUSED:

@@ -1,9 +1,10 @@
-"""Compute the outcome that the documents require for a client of a Service: endpoints, no answer, or undefined.
+"""Compute the outcome that the KEPs require for a client of a Service: endpoints, no answer, or undefined.
 
 The grid (`conformance/interactions`) has too many cells for tables of expected values that are written by hand, so the
-grid uses this oracle. The oracle is written from the documents alone. Each function implements one rule and cites its
-section. The oracle does not import the reference, and `tests/conformance/test_oracle.py` checks the oracle against
-every literal table of the suite. The oracle ignores releases and feature gates: it assumes that all features are on.
+grid uses this oracle. The oracle is written only from the KEPs and the API reference. Each function implements one rule
+and cites its section. The oracle does not import the reference, and `tests/conformance/test_oracle.py` checks the
+oracle against every literal table of the suite. The oracle ignores releases and feature gates: it assumes that all
+features are enabled.
 
 KEP-4444, Changes within kube-proxy: a proxy reads hints and policies, but neither the annotation nor
 `trafficDistribution`. Therefore no function takes `trafficDistribution`. Callers handle proxies that follow hints only
@@ -21,7 +22,7 @@ AddressKind = Literal["cluster-ip", "node-port", "load-balancer", "external-ip"]
 ClientKind = Literal["pod", "node", "external"]
 Policy = Literal["Cluster", "Local"]
 Reading = Literal["kep", "released"]
-By = Literal["everybody", "zone hints", "node hints", "the node", "termination"]
+By = Literal["all endpoints", "zone hints", "node hints", "the node", "termination"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Unanswered(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Undefined:
-    """The documents do not define the outcome."""
+    """The KEPs and the API reference do not define the outcome."""
 
     why: str
 
@@ -88,9 +89,9 @@ def outcome(
     policies: Policies = Policies(),
     reading: Reading = "kep",
 ) -> Outcome:
-    """Return the outcome for a client at an address of this kind.
+    """Return the outcome for a client that connects to an address of this kind.
 
-    `reading` matters where a KEP's text and released Kubernetes differ (see `_chosen_by_hints`).
+    `reading` matters where a KEP and released Kubernetes differ (see `_chosen_by_hints`).
     """
     policy = governing(client, to, policies)
     if isinstance(policy, Undefined):
@@ -99,23 +100,23 @@ def outcome(
 
 
 def governing(client: Client, to: AddressKind, policies: Policies) -> Policy | Undefined:
-    """Return the traffic policy that applies to a client at an address.
+    """Return the traffic policy that applies to a client of an address.
 
-    KEP-2086, Proposal: internalTrafficPolicy applies to traffic at the cluster IP.
-    KEP-4444, Intersection with internal/externalTrafficPolicy: each policy applies to one direction only.
-    core/v1 ServiceSpec.externalTrafficPolicy: the policy applies to externally-facing addresses. Traffic from within
-    the cluster to an external IP or load balancer address always has Cluster semantics. Clients within the cluster that
-    use a node port "may need to take traffic policy into account", which does not define their endpoints.
-    Texts contradict each other about internalTrafficPolicy Local at a node port from within: KEP-2086 and the table of
-    KEP-4444 speak of all internal traffic, and core/v1 ServiceSpec.internalTrafficPolicy of the cluster IP alone.
+    KEP-2086, Proposal: internalTrafficPolicy applies to traffic to the cluster IP. KEP-4444, Intersection with
+    internal/externalTrafficPolicy: each policy applies to one direction only. core/v1
+    ServiceSpec.externalTrafficPolicy: the policy applies to externally-facing addresses. In-cluster traffic to an
+    external IP or load balancer address always has Cluster semantics. In-cluster clients that use a node port "may need
+    to take traffic policy into account", which does not define their endpoints. The specifications contradict each
+    other about internalTrafficPolicy: Local and in-cluster clients of a node port: KEP-2086 and the table of KEP-4444
+    refer to all internal traffic, and core/v1 ServiceSpec.internalTrafficPolicy refers only to the cluster IP.
     """
     inside = client.kind != "external"
     if to == "cluster-ip":
-        return policies.internal if inside else Undefined("a cluster IP from outside (core/v1 ServiceSpec.type)")
+        return policies.internal if inside else Undefined("external clients of a cluster IP (core/v1 ServiceSpec.type)")
     if inside and to == "node-port" and policies.external == "Local":
-        return Undefined("node ports with externalTrafficPolicy Local, from within (core/v1 externalTrafficPolicy)")
+        return Undefined("in-cluster clients of node ports, external policy Local (core/v1 externalTrafficPolicy)")
     if inside and to == "node-port" and policies.internal == "Local":
-        return Undefined("node ports with internalTrafficPolicy Local, from within (KEP-2086, core/v1)")
+        return Undefined("in-cluster clients of node ports, internal policy Local (KEP-2086, core/v1)")
     return "Cluster" if inside else policies.external
 
 
@@ -136,12 +137,12 @@ def _last_resort(endpoints: Sequence[Endpoint]) -> list[Endpoint] | Undefined:
     """
     leaving = [each for each in endpoints if not is_ready(each) and each.terminating]
     if any(each.serving is None for each in leaving):
-        return Undefined("a terminating endpoint without serving condition (discovery/v1 EndpointConditions.serving)")
+        return Undefined("a terminating endpoint without a serving condition (discovery/v1 EndpointConditions.serving)")
     return [each for each in leaving if each.serving]
 
 
 def _local(endpoints: Sequence[Endpoint], node: str) -> Outcome:
-    """Apply policy Local: only endpoints on the node are used, regardless of hints.
+    """Apply the `Local` policy: only endpoints on the node are used, regardless of hints.
 
     KEP-4444, Topology Aware Routing and InternalTrafficPolicy: there is no failover, and traffic is dropped.
     KEP-4444, Intersection (third row): hints are ignored.
@@ -163,7 +164,7 @@ def _local(endpoints: Sequence[Endpoint], node: str) -> Outcome:
 
 
 def _cluster(endpoints: Sequence[Endpoint], client: Client, reading: Reading) -> Outcome:
-    """Apply policy Cluster: hints select among ready endpoints. Otherwise use terminating endpoints, or refuse.
+    """Apply the `Cluster` policy: hints select among ready endpoints. Otherwise use terminating endpoints, or refuse.
 
     KEP-1669, Proposal: only while no endpoint is ready, all terminating endpoints that serve are used.
     kube-proxy: a Service without usable endpoints refuses connections.
@@ -181,7 +182,7 @@ def _chosen_by_hints(ready: Sequence[Endpoint], judged: Sequence[Endpoint], clie
     """Select endpoints by node hints, otherwise by zone hints, and otherwise select all endpoints.
 
     KEP-3015, Addition of PreferSameNode, defines these three steps and their order. A step applies if each endpoint has
-    a hint of the kind, and at least one hint names the client's node or zone. KEP-2433 (Kube-Proxy), KEP-4444 (Changes
+    a hint of the kind, and at least one hint is for the client's node or zone. KEP-2433 (Kube-Proxy), KEP-4444 (Changes
     within kube-proxy) and KEP-3015 require hints on "every endpoint"; released Kubernetes checks only ready endpoints.
     An unready endpoint is never available (KEP-4444, PreferClose; KEP-3015, "if any is available").
     KEP-2433, Kube-Proxy: zone hints require that the proxy can determine its zone.
@@ -192,7 +193,7 @@ def _chosen_by_hints(ready: Sequence[Endpoint], judged: Sequence[Endpoint], clie
     near = [each for each in ready if client.zone and client.zone in each.zones]
     if near and all(each.zones for each in judged):
         return AllowedPods(_pods(near), "zone hints")
-    return AllowedPods(_pods(ready), "everybody")
+    return AllowedPods(_pods(ready), "all endpoints")
 
 
 def _pods(endpoints: Iterable[Endpoint]) -> frozenset[str]:

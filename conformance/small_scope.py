@@ -2,13 +2,14 @@
 
 The requirements send packets in chosen states. A function that returns a decision can be called in all states instead.
 Most wrong decisions show in some state with few endpoints, so a function without a counterexample in this scope is
-likely to be right in larger states too.
+likely to be correct in larger states too.
 
 The number of states is kept small in three ways:
 
-- Names carry no meaning. Two nodes in two zones, and a client on each of them or on a node without zone, stand for all.
+- Names do not matter. Two nodes in two zones, and a client on each of them or on a node without a zone, represent all
+  others.
 - Three endpoints have only `COMMON` values. All other values occur with at most two endpoints.
-- The order of endpoints carries no meaning. Two endpoints with `COMMON` values, and two with one address, are checked
+- The order of endpoints does not matter. Two endpoints with `COMMON` values, and two with one address, are checked
   in both orders. All other sets are checked in one order each, which differs from set to set, so that all orders occur.
 
 This module is pure. `conformance/check_decisions.py` is the command.
@@ -94,7 +95,7 @@ DecideAll = Callable[[Sequence[State]], Sequence[Any]]
 """Returns the decision for each state, or `NOT_COVERED`."""
 
 NOT_COVERED = object()
-"""The decision for an address or a client about which an implementation cannot be asked."""
+"""The decision for an address or a client that an implementation does not cover."""
 
 BATCH = 250
 """The number of sets of endpoints of which all states are passed to a `DecideAll` at once."""
@@ -106,7 +107,7 @@ class FailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A state in which the decision differs from the outcomes that the documents allow."""
+    """A state in which the decision differs from the outcomes that the KEPs allow."""
 
     state: State
     right: oracle.Outcome
@@ -120,15 +121,15 @@ class Counterexample:
 
 
 Group = tuple[object, Policy, Policy]
-"""The rule that selects the right endpoints, or the right silence, and both policies."""
+"""The rule that selects the correct endpoints, or the correct way of not answering, and both policies."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeResult:
-    """The result for many sets of endpoints: the number of states, and the simplest wrong one of each group.
+    """The result for many sets of endpoints: the number of states, and the simplest counterexample in each group.
 
-    `undefined` is the number of further states: the documents leave the outcome open, or the implementation does not
-    cover the address.
+    `undefined` is the number of states that were not judged: the KEPs leave the outcome open, or the implementation
+    does not cover the address.
     """
 
     sets: int
@@ -145,11 +146,11 @@ class ScopeResult:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The outcomes that are right where the documents or the claims of an implementation leave a choice.
+    """The outcomes that are correct where the KEPs or the claims of an implementation leave a choice.
 
-    `reading` matters where a KEP's text and released Kubernetes differ (see `conformance/oracle.py`). Without
-    `node_hints`, an implementation does not claim feature NodeHints. With `any_silence`, it may drop or reject packets
-    for which there is no endpoint.
+    `reading` matters where a KEP and released Kubernetes differ (see `conformance/oracle.py`). Without `node_hints`, an
+    implementation does not claim the `NodeHints` feature. With `any_silence`, it may drop or reject packets for which
+    there is no endpoint.
     """
 
     reading: Reading = "released"
@@ -157,7 +158,7 @@ class Demand:
     any_silence: bool = False
 
     def right(self, endpoints: tuple[Endpoint, ...], node: str, zone: str, policy: Policy) -> oracle.Outcome:
-        """Return the outcome for clients on a node, at the addresses to which a policy applies."""
+        """Return the outcome for clients on a node, for the addresses to which a policy applies."""
         if not self.node_hints:
             endpoints = tuple([each._replace(node_hints=NONE) for each in endpoints])
         return right(endpoints, node, zone, policy, self.reading)
@@ -177,7 +178,7 @@ COMMON = [
     for nodes in ((), ("a1",), ("b1",))
     for node in ("a1", "b1")
 ]
-"""The values of which all combinations of endpoints are checked."""
+"""The values for which all combinations of endpoints are checked."""
 
 _HINTS = [((), ()), (("a",), ("a1",))]
 _OTHER_HINTS = [(("a", "b"), ()), ((), ("a1", "b1")), ((), ("n1",)), (("elsewhere",), ()), ((), ("elsewhere",))]
@@ -195,7 +196,8 @@ RARE = [
     )
     if each not in COMMON
 ]
-"""Further values: absent conditions, odd combinations of conditions, several hints, hints for other places, no node."""
+"""Further values: absent conditions, unusual combinations of conditions, several hints, hints for other places, no
+node."""
 
 ALL = [
     Kind(node, frozenset(zones), frozenset(nodes), *conditions)
@@ -249,14 +251,14 @@ def sets(count: int) -> Iterator[tuple[Endpoint, ...]]:
 def repeated_addresses() -> Iterator[tuple[Endpoint, ...]]:
     """Return all pairs of endpoints with one address, in both orders.
 
-    A network may give the address of a pod that ends to a new pod while the slices still have both.
+    A network may give the address of a finished pod to a new pod while the slices still have both.
     """
     for one, other in product(COMMON, repeat=2):
         yield endpoint(one, 1), endpoint(other, 1)
 
 
 def _in_some_order(chosen: Iterable[tuple[Kind, ...]]) -> Iterator[tuple[Endpoint, ...]]:
-    """Number each set of endpoints in another order than the set before."""
+    """Number each set of endpoints in an order other than that of the previous set."""
     for number, kinds in enumerate(chosen):
         orders = list(permutations(kinds))
         yield _numbered(orders[number % len(orders)])
@@ -268,7 +270,7 @@ def _numbered(kinds: Sequence[Kind]) -> tuple[Endpoint, ...]:
 
 @cache
 def questions(policies: Policies) -> list[tuple[ClientKind, AddressKind, Policy]]:
-    """Return each client and kind of address with the policy that applies, if the documents define it."""
+    """Return each client and kind of address with the policy that applies, if the KEPs define it."""
     found = []
     for client, to in product(get_args(ClientKind), get_args(AddressKind)):
         policy = oracle.governing(oracle.Client(client, "a1", "a"), to, policies)
@@ -278,11 +280,11 @@ def questions(policies: Policies) -> list[tuple[ClientKind, AddressKind, Policy]
 
 
 def right(endpoints: tuple[Endpoint, ...], node: str, zone: str, policy: Policy, reading: Reading) -> oracle.Outcome:
-    """Return the outcome for clients on a node, at the addresses to which this policy applies.
+    """Return the outcome for clients on a node, for the addresses to which this policy applies.
 
-    Kubernetes, EndpointSlices, Duplicate endpoints, names kube-proxy's EndpointSliceCache as the reference for an
-    address that occurs twice: an endpoint that does not terminate replaces one that does. Otherwise either may count,
-    so the outcome is defined only if it is the same for both.
+    For an address that occurs twice, the Kubernetes page EndpointSlices, section Duplicate endpoints, refers to
+    kube-proxy's EndpointSliceCache: an endpoint that is not terminating replaces a terminating one. Otherwise either
+    may count, so the outcome is defined only if it is the same for both.
     """
     client, policies = oracle.Client("pod", node, zone), Policies(internal=policy)
     found = [
@@ -290,7 +292,7 @@ def right(endpoints: tuple[Endpoint, ...], node: str, zone: str, policy: Policy,
     ]
     if len({_allowed(each) for each in found}) == 1:
         return found[0]
-    return Undefined("an address of two endpoints, of which either may count")
+    return Undefined("an address of two endpoints, either of which may count")
 
 
 @lru_cache(1)
@@ -313,7 +315,7 @@ def _judged(each: Endpoint) -> oracle.Endpoint:
 
 
 def _allowed(outcome: oracle.Outcome) -> tuple[object, ...]:
-    """Return the decisions that lead to this outcome; none if the documents leave it open."""
+    """Return the decisions that lead to this outcome; none if the KEPs leave it open."""
     match outcome:
         case AllowedPods(pods):
             return (pods,)
@@ -375,7 +377,7 @@ def check_all(
 def _asked(
     endpoints: tuple[Endpoint, ...], demand: Demand
 ) -> Iterator[tuple[State, oracle.Outcome, tuple[object, ...]]]:
-    """Yield the states with these endpoints, with the right outcome and the decisions that lead to it."""
+    """Yield the states with these endpoints, with the correct outcome and the decisions that lead to it."""
     for node, zone in PLACES:
         outcomes = {policy: demand.right(endpoints, node, zone, policy) for policy in POLICIES}
         allowed = {policy: demand.allowed(outcome) for policy, outcome in outcomes.items()}

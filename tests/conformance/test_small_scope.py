@@ -283,7 +283,7 @@ def test_command_shows_the_simplest_counterexample() -> None:
         "  address          cluster IP\n"
         "  internal policy  Cluster\n"
         "  external policy  Cluster\n"
-        "  right            reject\n"
+        "  expected         reject\n"
         "  decided          no endpoint\n\n"
         "  no endpoints\n"
     )
@@ -294,7 +294,7 @@ def test_counterexample_shows_each_endpoint() -> None:
     assert found is not None
     assert found.smallest is not None
     text = describe(found.smallest)
-    assert "right            10.244.0.1, 10.244.0.2 (by everybody)" in text
+    assert "expected         10.244.0.1, 10.244.0.2 (rule: all endpoints)" in text
     assert text.count("true   true     false") == 2
 
 

@@ -74,7 +74,7 @@ class Asked:
 def sample() -> dict[str, Asked]:
     """Return states of three endpoints by name. By chance alone, most states would have neither hints nor drops."""
     chance, found = random.Random(SEED), dict[str, Asked]()
-    wanted = ["zone hints", "node hints", "everybody", "the node", "termination", "silence"]
+    wanted = ["zone hints", "node hints", "all endpoints", "the node", "termination", "silence"]
     chosen = list(sets(3))
     while len(found) < STATES:
         internal, external = chance.choice(POLICIES), chance.choice(POLICIES)
