@@ -1,7 +1,8 @@
-"""A program that decides for plain values: states go to its standard input, decisions come from its standard output.
+"""A program that decides for plain values: it reads states from standard input and writes decisions to standard output.
 
-Implementations in other languages have no Python function to call. The program decides as one node, so it is started
-once for each node, with the environment variables K8S_NODE_NAME and ZONE. docs/small-scope.md describes its lines.
+Implementations in other languages have no Python function to call. The program decides for one node, so it is started
+once for each node, with the environment variables K8S_NODE_NAME and ZONE. docs/small-scope.md describes the format of
+its lines.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SILENT = {"drop", "reject"}
 
 @contextmanager
 def running(command: Sequence[str]) -> Iterator[DecideAll]:
-    """Run the program for each node, and yield a function that asks it. The function raises `FailedError`."""
+    """Run the program for each node, and yield a function that queries it. The function raises `FailedError`."""
     with ExitStack() as stack:
         programs = {node: stack.enter_context(_Program(command, node, zone)) for node, zone in PLACES}
         pool = stack.enter_context(ThreadPoolExecutor(len(programs)))
@@ -43,7 +44,7 @@ def running(command: Sequence[str]) -> Iterator[DecideAll]:
 
 
 class _Program:
-    """The program of one node. It is killed at the end."""
+    """The program that decides for one node. It is killed at the end."""
 
     def __init__(self, command: Sequence[str], node: str, zone: str) -> None:
         environment = {**os.environ, "K8S_NODE_NAME": node, "ZONE": zone}
@@ -68,13 +69,14 @@ class _Program:
         self._process.wait()
 
     def decide_all(self, states: Sequence[State]) -> list[Any]:
-        """Return the decision for each state. States of one Service are one line, and lines end with an empty one."""
+        """Return the decision for each state. The states of one Service are one line, and an empty line ends a
+        batch."""
         groups = [list(some) for _, some in groupby(states, lambda each: (id(each.endpoints), each[-2:]))]
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         text = "".join(f"{_line(some[0])}\n" for some in groups)
         writer = threading.Thread(target=_write, args=(self._process.stdin, text + "\n"))
-        writer.start()  # a program may answer each line at once, and stop reading until its answers are read
+        writer.start()  # a program may answer each line immediately, and stop reading until its answers are read
         try:
             return [each for some in groups for each in self._read(self._process.stdout.readline(), some)]
         finally:

@@ -1,7 +1,7 @@
-"""The features of implementations, by profile. Core features are mandatory, extended features are declared.
+"""The features of implementations, by profile. Core features are mandatory; an implementation claims extended features.
 
-Documents leave some behaviour to implementations. A claim of the feature of such behaviour binds: its requirements are
-then a MUST (`must_if`).
+The KEPs leave some behaviour to implementations. If an implementation claims the feature of such behaviour, the
+requirements of that feature are MUSTs (`must_if`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ import sys
 
 
 def main() -> None:
-    """Run the command. An interrupt or a lack of memory while it is still loading prints one line, too."""
+    """Run the command. An interrupt or a lack of memory also prints only one line while the command is still
+    loading."""
     try:
         from trafficdist.own_packages import find_first  # noqa: PLC0415  may be interrupted
 
@@ -18,7 +19,7 @@ def main() -> None:
         print("interrupted", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     except (ImportError, MemoryError) as error:
-        if isinstance(error, ImportError) and "failed to map" not in str(error):  # what the loader says without memory
+        if isinstance(error, ImportError) and "failed to map" not in str(error):  # without memory
             raise
         print("error: out of memory: raise `ulimit -v`", file=sys.stderr)  # noqa: T201
         sys.exit(12)

@@ -1,4 +1,4 @@
-"""Ensure that imports find the packages of this distribution, whatever the current folder contains.
+"""Ensure that imports find the packages of this distribution, regardless of the current folder's content.
 
 `python -m pytest` puts the current folder first on `sys.path`. A folder `harness/` or `conformance/` of another project
 would hide our packages of the same name. `find_first` installs a finder that has priority and finds our packages.

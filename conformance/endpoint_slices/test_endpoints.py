@@ -238,7 +238,7 @@ def test_dual_stack_service_has_slices_of_both_families(three_zones: Cluster) ->
     for service, family in itertools.product(services, families):
         expect_hints(three_zones, service, {"p1": None}, family=family)
 
-    three_zones.create_pod("p2", "b1", labels=WEB, phase="Pending")  # which no kubelet reports on
+    three_zones.create_pod("p2", "b1", labels=WEB, phase="Pending")  # no kubelet reports the status of this pod
     every = three_zones.api.get("pods", three_zones.namespace, "p2")["status"]["podIPs"]
     for known in (every[:1], every):
         status = {"phase": "Running", "podIP": every[0]["ip"], "podIPs": known}

@@ -19,7 +19,7 @@ WEB = {"app": "web"}
 
 
 def _zones_but_unknown(cluster: Cluster, service: Service, lost: str) -> dict[str, str]:
-    """Return the zone of each endpoint by pod. Omit the lost pod if its endpoint has no zone."""
+    """Return the zone of each endpoint by pod. Omit the pod whose Node is missing if its endpoint has no zone."""
     written = {pod: each.zone or "" for pod, each in written_endpoints(cluster, service).items()}
     return {pod: zone for pod, zone in written.items() if zone or pod != lost}
 
@@ -55,7 +55,7 @@ def test_pods_come_and_go_beside_one_whose_node_is_gone(three_zones: Cluster) ->
 @requirement(
     "SLICE/published-pod-of-a-lost-node-stays",
     "With publishNotReadyAddresses, a pod whose Node does not exist remains an endpoint, without a zone.",
-    level=SHOULD,  # the field concerns readiness; no document covers a missing Node
+    level=SHOULD,  # the field is about readiness; no KEP covers a missing Node
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.publishNotReadyAddresses; released so",
     as_="released",

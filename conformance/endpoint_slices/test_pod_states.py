@@ -85,7 +85,7 @@ def test_ended_pods_are_no_endpoints(three_zones: Cluster) -> None:
     expect_hints(three_zones, services[0], dict.fromkeys(["running", *later]))
 
     for name, (phase, _) in later.items():
-        _report(three_zones, name, phase=phase)  # Ready stays, as PodGC leaves it where a node is lost
+        _report(three_zones, name, phase=phase)  # the Ready condition stays, as when PodGC handles a lost node
     for service in services:
         expect_hints(three_zones, service, {"running": None})
 
@@ -131,7 +131,7 @@ def test_only_true_means_ready(three_zones: Cluster) -> None:
         expect_conditions(three_zones, service, {name: (each, each, False) for name, each in ready.items()})
 
     for name in statuses:
-        three_zones.create_pod(name, "a1", labels=WEB, restart_policy="Never")  # no kubelet reports on it
+        three_zones.create_pod(name, "a1", labels=WEB, restart_policy="Never")  # no kubelet reports its status
     expect_ready(dict.fromkeys(statuses, True))
     for name, status in statuses.items():
         report(name, status)

@@ -1,4 +1,4 @@
-"""Slices as objects: their size, owner and labels, slices that other people make, and slices that somebody deletes."""
+"""Slices as objects: their size, owner and labels, slices of other clients, and slices that another client deletes."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _expect_local(cluster: Cluster, service: Service, codes: Mapping[str, int]) 
 
 
 def _expect_at(cluster: Cluster, port: int, codes: Mapping[str, int | None]) -> None:
-    """Expect a port of each of these nodes to answer with its code; None is any answer but 200, or none."""
+    """Expect a port of each of these nodes to answer with this code. None means any code but 200, or no answer."""
     for node, code in codes.items():
         expect_http_answer(cluster, external_client(node), (node, port), "/", code=code)
 
@@ -172,7 +172,7 @@ def test_health_check_node_port_comes_and_goes_with_the_policy(three_zones: Clus
     three_zones.patch_service(service, {"spec": {"externalTrafficPolicy": "Local"}})
     _expect_local(three_zones, service, {"a1": 200, "b1": 503})
 
-    # Write all changes at once, new owner first: a proxy that batches changes then processes the new owner first.
+    # Write all changes at once, the new owner first: a proxy that batches changes then processes the new owner first.
     number = service.object["spec"]["healthCheckNodePort"]
     three_zones.patch_service(heir, {"spec": {"externalTrafficPolicy": "Cluster"}})
     three_zones.publish(heir, [endpoint(b1), endpoint(a1, ready=False)])

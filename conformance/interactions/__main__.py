@@ -3,7 +3,7 @@
 python -m conformance.interactions                     # print all names with their descriptions
 python -m conformance.interactions cell-7 change-106 > alone/test_alone.py
 trafficdist run --suite alone
-python -m conformance.interactions choose              # choose the changes again after a dimension has changed
+python -m conformance.interactions choose              # choose the changes again after a dimension changed
 """
 
 from __future__ import annotations

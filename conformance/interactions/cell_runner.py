@@ -84,7 +84,7 @@ def _port(cell: Cell, target: int | str) -> Port:
 
 
 def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mapping[str, Cell]) -> None:
-    """Check that Services that must give no answer later can answer now, with a temporary extra server on each node."""
+    """Check, with a temporary extra server on each node, that Services that must not answer later can answer now."""
     silent = {name: cell for name, cell in chosen.items() if _is_silent(cell)}
     if not silent:
         return
@@ -94,7 +94,7 @@ def _let_speak(cluster: Cluster, services: Mapping[str, Service], chosen: Mappin
     for name, cell in silent.items():
         ports = [_port(cell, cells.NUMBER)]
         cluster.publish(services[name], [endpoint(each) for each in speakers], name="speech", ports=ports)
-        told = {node: cells.told(cell, node, beside=here) for node in cells.ASKED_FROM}
+        told = {node: cells.told(cell, node, extra=here) for node in cells.ASKED_FROM}
         expected = {node: {each for each in speakers if each.name in pods} for node, pods in told.items()}
         questions.append(_question(name, services[name], cell, expected))
     expect_concurrent_traffic(cluster, questions, rates=RATES, timed=False)
@@ -111,7 +111,7 @@ def _write_slices(cluster: Cluster, cell: Cell, servers: Sequence[Pod]) -> None:
         wanted = manifests.endpoint_slice(f"{name}-{number}", name, endpoints, family=cell["family"], ports=ports)
         if cell["endpoints"] < MANY:
             cluster.publish_slice(wanted)
-        else:  # a hundred slices, which drawn values would turn into a thousand
+        else:  # a hundred slices, which random values would turn into a thousand
             cluster.api.create("endpointslices", cluster.namespace, wanted)
 
 

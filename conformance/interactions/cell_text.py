@@ -32,8 +32,8 @@ def as_text(cell: Cell, name: str = "cell") -> str:
 
 
 def _speech(cell: Cell) -> list[str]:
-    beside = [oracle.Endpoint(f"speakers[{number}]", node) for number, node in enumerate(ASKED_FROM)]
-    told = {node: sorted(cells.told(cell, node, beside=beside)) for node in ASKED_FROM}
+    extra = [oracle.Endpoint(f"speakers[{number}]", node) for number, node in enumerate(ASKED_FROM)]
+    told = {node: sorted(cells.told(cell, node, extra=extra)) for node in ASKED_FROM}
     return scenario_text.speech("service", cell["client"], cell["protocol"], told, **_asked(cell))
 
 

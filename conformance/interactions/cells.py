@@ -133,7 +133,7 @@ def _hinted(cell: Cell, written: CellEndpoint) -> CellEndpoint:
             return replace(written, zones=(node[0],), nodes=(node,))
         case "partial":
             return replace(written, zones=(node[0],), nodes=(node,) if by_node else ())
-        case "foreign":  # hints that name other nodes and zones, some of which do not exist
+        case "foreign":  # hints for other nodes and zones, some of which do not exist
             zone, other = ("c", "c1") if node[0] == "a" else ("elsewhere", "elsewhere")
             return replace(written, zones=(zone,), nodes=(other,) if by_node else ())
     return written
@@ -143,38 +143,38 @@ def outcome(
     cell: Cell,
     node: str,
     *,
-    beside: Sequence[oracle.Endpoint] = (),
+    extra: Sequence[oracle.Endpoint] = (),
     reading: oracle.Reading = "kep",
     node_hints: bool = True,
 ) -> oracle.Outcome:
-    """Return the outcome that the documents require for the cell's client on (or via) a node.
+    """Return the outcome that the KEPs require for the cell's client on (or via) a node.
 
-    The outcome names pods by their indexes in `SERVERS`. `beside` are additional, temporary endpoints.
+    The outcome names pods by their indexes in `SERVERS`. `extra` are additional, temporary endpoints.
     If `node_hints` is False, return the outcome for a proxy that does not support node hints.
     """
-    return _outcome(tuple([(name, cell[name]) for name in _JUDGED]), node, tuple(beside), reading, node_hints)
+    return _outcome(tuple([(name, cell[name]) for name in _JUDGED]), node, tuple(extra), reading, node_hints)
 
 
 @cache  # `covering` calls this function for thousands of cells
 def _outcome(
     values: tuple[tuple[str, Any], ...],
     node: str,
-    beside: tuple[oracle.Endpoint, ...],
+    extra: tuple[oracle.Endpoint, ...],
     reading: oracle.Reading,
     node_hints: bool,
 ) -> oracle.Outcome:
     cell = dict(values)
     client = oracle.Client(cell["client"], node, node[0])
     policies = oracle.Policies(cell["internal"], cell["external"])
-    endpoints = [*_judged(values[: len(OF_SLICES)]), *beside]
+    endpoints = [*_judged(values[: len(OF_SLICES)]), *extra]
     if not node_hints:
         endpoints = [replace(each, nodes=frozenset()) for each in endpoints]
     return oracle.outcome(endpoints, client, to=cell["address"], policies=policies, reading=reading)
 
 
-def told(cell: Cell, node: str, *, beside: Sequence[oracle.Endpoint] = ()) -> frozenset[str]:
+def told(cell: Cell, node: str, *, extra: Sequence[oracle.Endpoint] = ()) -> frozenset[str]:
     """Return the pods that may answer, named as in `outcome`. The set is empty if the Service must give no answer."""
-    found = outcome(cell, node, beside=beside)
+    found = outcome(cell, node, extra=extra)
     return found.pods if isinstance(found, oracle.AllowedPods) else frozenset()
 
 

@@ -24,7 +24,7 @@ CHOSEN = Path(__file__).with_name("changes.json")
 Turn = tuple[str, Any, Any]
 """The name of a dimension, its value before the change, and its value after the change."""
 
-Beside = tuple[str, str, Any]
+OtherValue = tuple[str, str, Any]
 """The name of the dimension that changes, and the name and value of another dimension."""
 
 _OTHERS = {"cluster-ip", "node-port", "load-balancer", "external-ip"}
@@ -69,9 +69,9 @@ _APART = _NOT_EVERYBODYS[:2]
 _WEIGHTS = {("endpoints", 3): 6, ("conditions", "ready"): 3, ("target", "number"): 3}
 
 
-def why_impossible(changing: str, beside: Cell) -> str:
-    """Return why clients cannot observe a change of `changing` with the values of `beside`, or "" if they can."""
-    return dimensions.first_reason(_IMPOSSIBLE, {**beside, "changes": changing})
+def why_impossible(changing: str, rest: Cell) -> str:
+    """Return why clients cannot observe a change of `changing` with the values of `rest`, or "" if they can."""
+    return dimensions.first_reason(_IMPOSSIBLE, {**rest, "changes": changing})
 
 
 def turns() -> Iterator[Turn]:
@@ -80,7 +80,7 @@ def turns() -> Iterator[Turn]:
         yield from ((dimension, *pair) for pair in itertools.permutations(values, 2))
 
 
-def besides() -> Iterator[Beside]:
+def other_values() -> Iterator[OtherValue]:
     """Yield every changing dimension with every value of each other dimension, including impossible combinations."""
     for dimension in VALUES:
         for name, values in DIMENSIONS.items():
@@ -102,19 +102,19 @@ def of_all() -> tuple[Change, ...]:
     writes the file, and a test compares the file with `chosen`.
     """
     read = json.loads(CHOSEN.read_text(encoding="utf-8"))
-    return tuple(Change(name, before, after, tuple(beside.items())) for name, before, after, beside in read)
+    return tuple(Change(name, before, after, tuple(rest.items())) for name, before, after, rest in read)
 
 
 def as_json(choice: Iterable[Change]) -> str:
     """Return changes in the format of the file, one per line."""
-    rows = [json.dumps([each.dimension, each.before, each.after, dict(each.beside)]) for each in choice]
+    rows = [json.dumps([each.dimension, each.before, each.after, dict(each.rest)]) for each in choice]
     return "[\n" + ",\n".join(rows) + "\n]\n"
 
 
 def chosen() -> tuple[Change, ...]:
     """Choose changes that cover all possible combinations. The choice is deterministic."""
     used: Counter[tuple[str, Any]] = Counter()
-    missing = dict.fromkeys(besides())
+    missing = dict.fromkeys(other_values())
     choice: list[Change] = []
 
     def choose(turn: Turn, fixed: Cell, without: Collection[tuple[str, Any]] = ()) -> bool:
@@ -130,7 +130,7 @@ def chosen() -> tuple[Change, ...]:
 
     for turn in turns():
         _ = choose(turn, {}, _NOT_EVERYBODYS) or choose(turn, {})
-    for dimension, name, value in besides():
+    for dimension, name, value in other_values():
         if (dimension, name, value) in missing:
             mine = [each for each in turns() if each[0] == dimension and not is_alike(each)]
             mine.sort(key=lambda turn: used[turn[0], "turn", *turn[1:]])  # type: ignore[index]
@@ -143,15 +143,15 @@ def name_of(change: Change) -> str:
     return f"change-{of_all().index(change)}"
 
 
-def of(change: Change) -> tuple[Turn, set[Beside]]:
+def of(change: Change) -> tuple[Turn, set[OtherValue]]:
     """Return the turn and the combinations that a change covers."""
     return (change.dimension, change.before, change.after), {
-        (change.dimension, name, value) for name, value in change.beside
+        (change.dimension, name, value) for name, value in change.rest
     }
 
 
 def _completed(
-    turn: Turn, fixed: Cell, missing: Container[Beside], used: Counter[Any], without: Collection[tuple[str, Any]]
+    turn: Turn, fixed: Cell, missing: Container[OtherValue], used: Counter[Any], without: Collection[tuple[str, Any]]
 ) -> dict[str, Any] | None:
     """Return other values with which clients can observe a turn, or None. Prefer uncovered, then rare values."""
     dimension = turn[0]
@@ -183,20 +183,20 @@ def _is_possible(turn: Turn, values: Cell) -> bool:
     return not any(dimensions.why_impossible(_judged(dimension, value, values)) for value in pair)
 
 
-def _judged(dimension: str, value: Any, beside: Cell) -> Cell:
+def _judged(dimension: str, value: Any, rest: Cell) -> Cell:
     """Return the cell of a value. The target is omitted for 0 or 1 endpoints: such a Service may name its port."""
-    cell = cell_of(dimension, value, beside)
+    cell = cell_of(dimension, value, rest)
     few = dimension == "endpoints" and value in {0, 1}
     return {name: each for name, each in cell.items() if not (few and name == "target")}
 
 
 def _tells(turn: Turn, values: Mapping[str, Any]) -> bool:
-    """Return whether both readings of the documents define the same outcome, and clients can observe the change."""
+    """Return whether both readings define the same outcome, and clients can observe the change."""
     dimension, *pair = turn
     many = changes.MANY in {*pair, values.get("endpoints")}
-    beside = {**values, **({"target": "name"} if many else {})}
-    beside.pop(dimension, None)
-    change = Change(*turn, tuple(beside.items()))
+    rest = {**values, **({"target": "name"} if many else {})}
+    rest.pop(dimension, None)
+    change = Change(*turn, tuple(rest.items()))
     asked = [(cell, front) for cell in change.cells for front in change.fronts if changes.given(cell, front)]
     for cell, front in asked:
         for node in cells.ASKED_FROM:

@@ -1,4 +1,4 @@
-"""Run live changes: all Services of a requirement change at the same time, under traffic, and change back."""
+"""Run live changes: all Services of a requirement change at the same time, while traffic flows, and change back."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
 }
 """The values of each dimension that can change. A change of `address` changes the Service type and external IPs.
 
-Cells have no dimensions `ingress` and `stack`. `ingress` is whether the load balancer has assigned addresses yet, and
-`stack` is whether the Service is single-stack or dual-stack.
+Cells do not have the dimensions `ingress` and `stack`. `ingress` is whether the load balancer has assigned addresses
+yet, and `stack` is whether the Service is single-stack or dual-stack.
 """
 
 ALIKE = (
@@ -68,7 +68,7 @@ class Change:
     dimension: str
     before: Any
     after: Any
-    beside: tuple[tuple[str, Any], ...]  # the values of the other dimensions
+    rest: tuple[tuple[str, Any], ...]  # the values of the other dimensions
 
     @property
     def cells(self) -> tuple[Cell, Cell]:
@@ -76,12 +76,12 @@ class Change:
         return self._cell(self.before), self._cell(self.after)
 
     def _cell(self, value: Any) -> Cell:
-        return cell_of(self.dimension, value, dict(self.beside), many=self.has_many)
+        return cell_of(self.dimension, value, dict(self.rest), many=self.has_many)
 
     @property
     def has_many(self) -> bool:
         """Whether the change involves so many endpoints that each pod needs many ports."""
-        return MANY in {self.before, self.after, dict(self.beside).get("endpoints")}
+        return MANY in {self.before, self.after, dict(self.rest).get("endpoints")}
 
     @property
     def name(self) -> str:
@@ -106,9 +106,9 @@ class Change:
         return tuple(dict.fromkeys(front for cell in self.cells for front in _fronts(cell)))
 
 
-def cell_of(dimension: str, value: Any, beside: Cell, *, many: bool = False) -> Cell:
-    """Return the (possibly partial) cell in which `dimension` has `value` and `beside` gives the other values."""
-    cell = {**beside, dimension: value, "many": many}
+def cell_of(dimension: str, value: Any, rest: Cell, *, many: bool = False) -> Cell:
+    """Return the (possibly partial) cell in which `dimension` has `value` and `rest` gives the other values."""
+    cell = {**rest, dimension: value, "many": many}
     if dimension == "distribution":
         cell["hints"] = OWN_HINTS[value]
     elif dimension == "target":

@@ -22,7 +22,8 @@ Combination = frozenset[tuple[str, Any]]
 
 
 WAYS = {"address", "client", "internal", "external", "family", "protocol", "affinity"}
-"""Dimensions of a client's access to a Service. Triples of them, or of two with hints or conditions, are covered."""
+"""Dimensions of a client's access to a Service. Triples of these dimensions, or of two of them with hints or
+conditions, are covered."""
 
 MUTE = {("endpoints", 0), ("conditions", "all start")}
 """Values with which no endpoint answers, which hides the effect of the other values of the cell."""
@@ -47,8 +48,8 @@ def _asked(names: Sequence[str]) -> bool:
 def shows(cell: Cell, combination: Combination) -> bool:
     """Return whether a complete or partial cell covers this combination of its values.
 
-    If no endpoint can answer, only the values that cause this have a visible effect. Under policy Local, hints have no
-    visible effect.
+    If no endpoint can answer, only the values that cause this have a visible effect. With a `Local` policy, hints have
+    no visible effect.
     """
     mute = MUTE & cell.items()
     if mute and not mute & combination:

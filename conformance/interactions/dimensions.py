@@ -1,4 +1,4 @@
-"""The dimensions of the grid, and the values that exclude each other, with reasons.
+"""The dimensions of the grid, and the values that cannot be combined, with reasons.
 
 A cell has one value for each dimension. SCTP is missing because the probes of the suite support only TCP and UDP.
 """
@@ -66,11 +66,11 @@ _IMPOSSIBLE: tuple[tuple[str, Mapping[str, Iterable[Any]]], ...] = (
 )
 
 BOUND = tuple(name for name in DIMENSIONS if any(name in values for _, values in _IMPOSSIBLE))
-"""Dimensions with values that exclude values of other dimensions."""
+"""Dimensions with values that cannot be combined with some values of other dimensions."""
 
 
 def why_impossible(cell: Cell) -> str:
-    """Return why these values exclude each other, or "" if they are compatible."""
+    """Return why these values cannot be combined, or "" if they can."""
     return first_reason(_IMPOSSIBLE, cell)
 
 

@@ -14,7 +14,7 @@ def test(name: str, lines: Sequence[str]) -> str:
 
 
 def call(function: str, *arguments: str, **fields: Any) -> str:
-    """Return the source of a call. Arguments are source text, and fields are values."""
+    """Return the source of a call. Arguments are source code, and fields are values."""
     return f"{function}({', '.join([*arguments, *(f'{name}={value!r}' for name, value in fields.items())])})"
 
 
@@ -40,7 +40,7 @@ def expectation(
 
 
 def speech(service: str, client: str, protocol: str, answers: Mapping[str, Sequence[str]], **address: Any) -> list[str]:
-    """Return lines that use extra servers to check that a Service that must give no answer later can answer now."""
+    """Return lines that use extra servers to check that a Service that must not answer later can answer now."""
     ports = f"ports=[{port(protocol, 8080)}]"
     return [
         f"speakers = three_zones.run_servers({list(ASKED_FROM)!r})",

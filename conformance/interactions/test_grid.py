@@ -1,8 +1,8 @@
 """The grid: combinations of the dimensions that other requirements keep fixed, in all pairs and important triples.
 
-Cells in which hints determine an outcome need node hints, which documents leave to implementations: a claim binds at
-every address, family and protocol. All other cells do not depend on node hints. Cells that need extended features are
-separate requirements, so that, for example, a proxy without IPv6 can still pass all other requirements.
+Cells in which hints determine an outcome need node hints, which the KEPs leave to implementations: a claimed feature is
+mandatory on every address, family and protocol. All other cells do not depend on node hints. Cells that need extended
+features are separate requirements, so that, for example, a proxy without IPv6 can still pass all other requirements.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Live changes: fields of a Service and its slices change while it is served, and change back.
 
-Traffic must follow the documents before the change, after the change, and after the reversal. During a change, only
+Traffic must be as the KEPs require before the change, after the change, and after the reversal. During a change, only
 endpoints that are allowed before or after the change may answer. Changes in which hints determine an outcome need
 node hints. Changes that need extended features are separate requirements.
 """

@@ -1,4 +1,4 @@
-"""KEP-2086, Feature Enablement and Rollback: gate ServiceInternalTrafficPolicy in the API server and the proxy."""
+"""KEP-2086, Feature Enablement and Rollback: the ServiceInternalTrafficPolicy gate in the API server and the proxy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Traffic policies: Local keeps traffic on the node and never falls back. Hints apply only to policy Cluster.
+"""Traffic policies: Local keeps traffic on the node and never falls back. Hints apply only to the `Cluster` policy.
 
 The policy table is from KEP-4444, which copied it from KEP-2086. Each policy applies to one direction:
-internalTrafficPolicy to traffic at the cluster IP, and externalTrafficPolicy to traffic from outside the cluster.
+internalTrafficPolicy to traffic to the cluster IP, and externalTrafficPolicy to external traffic.
 """
 
 from __future__ import annotations

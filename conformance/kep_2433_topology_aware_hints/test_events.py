@@ -1,8 +1,8 @@
 """KEP-2433: an Event on the Service reports when hints are added, withheld or removed, and why.
 
-The document does not mention Events. Releases have emitted Events since 1.21, because users could not see why a Service
-had no hints (kubernetes#103888). Therefore Events are a separate feature. A scenario expects a new Event whose reason
-or message names the cause. The exact wording and the number of Events do not matter.
+The KEP does not mention Events. Released controllers have emitted Events since 1.21, because users could not see why a
+Service had no hints (kubernetes#103888). Therefore Events are a separate feature. A scenario expects a new Event whose
+reason or message mentions the cause. The exact wording and the number of Events do not matter.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Seen = Mapping[str, int]
 
 
 def _events(cluster: Cluster, service: Service) -> dict[str, tuple[int, str]]:
-    """Return the count and text of each Event about a Service, by the Event's name."""
+    """Return the count and message of each Event about a Service, by the Event's name."""
     return {
         each["metadata"]["name"]: (_count(each), f"{each.get('reason')}: {each.get('message')}")
         for each in cluster.api.list("events", cluster.namespace)

@@ -33,7 +33,7 @@ from trafficdist import (
 TABLE = "KEP-2433, Controller Unit Tests"
 GATE_OFF = {
     each: release(each, TopologyAwareHints=False) for each in ("1.21", "1.24", "1.27", "1.32")
-}  # releases: gate off by default, on by default, with the newer annotation, and the last with the gate
+}  # releases: gate disabled by default, enabled by default, with the newer annotation, and the last with the gate
 
 
 @requirement(

@@ -1,8 +1,8 @@
 """KEP-2433, Handling Node Updates and Overload: node events write slices only if a threshold is crossed.
 
 Added and removed nodes exist only in the API. Each event has its own `expect_writes` block, so the report contains the
-number of writes per event. If the document requires no write, any write is a failure. If the document requires new
-hints, a separate requirement limits the number of writes.
+number of writes per event. If the KEP requires no write, any write is a failure. If the KEP requires new hints, a
+separate requirement limits the number of writes.
 """
 
 from __future__ import annotations

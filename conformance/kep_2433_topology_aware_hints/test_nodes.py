@@ -1,4 +1,5 @@
-"""KEP-2433, Assumptions: the nodes whose cores count for a zone. Some rules come from releases, not from the KEP."""
+"""KEP-2433, Assumptions: the nodes whose cores count for a zone. Some rules come from released controllers, not from
+the KEP."""
 
 from __future__ import annotations
 
@@ -153,7 +154,7 @@ def test_endpoints_of_a_zone_without_nodes_serve_others(three_zones: Cluster) ->
 @requirement(
     "KEP-2433/endpoints-of-a-zone-without-nodes-keep-it",
     "Endpoints in a zone without ready nodes stay hinted for that zone, and other endpoints for their own zones.",
-    level=MAY,  # the behaviour of releases has no benefit: a controller may also hint them for zones with nodes
+    level=MAY,  # the released behaviour has no benefit: a controller may also hint them for zones with nodes
     features={TOPOLOGY_MODE},
     source="KEP-2433, Example; released otherwise since 1.21",
     as_="released",

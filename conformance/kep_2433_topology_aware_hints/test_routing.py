@@ -1,4 +1,4 @@
-"""KEP-2433, Kube-Proxy: the rows of the KEP's table, and hints that are added and removed under traffic.
+"""KEP-2433, Kube-Proxy: the rows of the KEP's table, and hints that are added and removed while traffic flows.
 
 The KEP contradicts itself about endpoints without a hint when other endpoints have hints. Either all zones use
 endpoints without a hint in addition to hinted endpoints (Risks and Mitigations), or proxies ignore all hints

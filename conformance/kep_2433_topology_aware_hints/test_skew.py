@@ -1,4 +1,5 @@
-"""KEP-2433, Version Skew Strategy: either the controller or the proxies lack the feature, by release or gate."""
+"""KEP-2433, Version Skew Strategy: either the controller or the proxies lack the feature, because of their release or a
+disabled gate."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _LOOKS = itertools.count(1)
 def size_zones(cluster: Cluster, **cores: int) -> None:
     """Set the number of cores of these zones. All other zones lose their nodes.
 
-    Nodes of other zones move to the first named zone. A zone without a machine gets a new Node object such as d1.
+    These nodes move to the first of the given zones. A zone without a machine gets a new Node object such as d1.
     """
     first = next(iter(cores))
     places = {node.name: node.zone if node.zone in cores else first for node in cluster.topology.nodes}
@@ -47,7 +47,8 @@ def _size_zone(cluster: Cluster, zone: str, names: list[str], cpu_milli: int) ->
 
 
 def create_pods(cluster: Cluster, zones: str, *, first: int = 1) -> None:
-    """Create pods p1, p2 …, one per letter, on the first node of that zone: "aab" is two pods in a and one in b."""
+    """Create pods p1, p2 …, one per letter, on the first node in that zone: "aab" is two pods in zone a and one in zone
+    b."""
     for number, zone in enumerate(zones, first):
         cluster.create_pod(f"p{number}", f"{zone}1", labels=WEB)
 

@@ -1,6 +1,6 @@
 """Releases with and without node-level topology, and pods like the pods of a DaemonSet.
 
-1.32 is the last release without the node hints of the later KEP version, so in 1.32 only gate NodeLevelTopology
+1.32 is the last release without the node hints of the later KEP version, so in 1.32 only the NodeLevelTopology gate
 matters. A cluster with garbage collection removes pods whose owner does not exist, so such a cluster needs real
 DaemonSets.
 """
@@ -30,7 +30,7 @@ WEB = {"app": "web"}
 
 
 def choosing(approach: str) -> Release:
-    """Return a release with the gate on, whose controller selects Services with this approach."""
+    """Return a release with the gate enabled, whose controller selects Services with this approach."""
     return release(VERSION, node_level=approach, NodeLevelTopology=True)
 
 

@@ -1,4 +1,4 @@
-"""KEP-3015 of 2022, Upgrade / Downgrade Strategy: node-level topology is switched off and on again, under traffic."""
+"""KEP-3015 (2022), Upgrade / Downgrade Strategy: the feature is disabled and enabled again while traffic flows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-3015 of 2022, User Stories: the controller recognizes a DNS Service with a pod on each node."""
+"""KEP-3015 (2022), User Stories: the controller recognizes a DNS Service with a pod on each node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KEP-3015 of 2022, Feature Enablement and Rollback: fields that the API server keeps, and effects of a rollout."""
+"""KEP-3015 (2022), Feature Enablement and Rollback: fields that the API server keeps, and effects of a rollout."""
 
 from __future__ import annotations
 

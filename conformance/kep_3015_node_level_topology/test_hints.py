@@ -1,4 +1,4 @@
-"""KEP-3015 of 2022, the controller: it selects the Services for node-level topology and writes their hints."""
+"""KEP-3015 (2022), the controller: it selects the Services for node-level topology and writes their hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""KEP-3015, upgrade, downgrade and upgrade under traffic: by gate, as in the KEP's manual test, and by release."""
+"""KEP-3015, upgrade, downgrade and upgrade while traffic flows: by gate, as in the KEP's manual test, and by
+release."""
 
 from __future__ import annotations
 
@@ -38,13 +39,13 @@ def _prefer_same_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
 
 
 def _switch(cluster: Cluster, *, on: bool) -> None:
-    """Restart the API server and the controller with the gate on or off."""
+    """Restart the API server and the controller with the gate enabled or disabled."""
     for component in (API_SERVER, CONTROLLER):
         cluster.restart(component, GATE_ON if on else GATE_OFF)
 
 
 def _create_hinted_pod(cluster: Cluster) -> Service:
-    """Create a Service with PreferSameNode and pod p1, while the gate is on."""
+    """Create a Service with PreferSameNode and pod p1, while the gate is enabled."""
     _switch(cluster, on=True)
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferSameNode")
     cluster.create_pod("p1", "a1", labels=WEB)

@@ -1,4 +1,5 @@
-"""KEP-3015, changes: each tier of PreferSameNode loses and regains its last endpoint, without a loss if claimed."""
+"""KEP-3015, changes: each tier of PreferSameNode loses and regains its last endpoint; no probe is lost if
+LosslessChanges is claimed."""
 
 from __future__ import annotations
 

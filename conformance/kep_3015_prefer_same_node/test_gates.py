@@ -1,4 +1,4 @@
-"""KEP-3015, Feature Enablement and Rollback: gate PreferSameTrafficDistribution off and on, in each component."""
+"""KEP-3015, Feature Enablement and Rollback: the PreferSameTrafficDistribution gate, disabled and enabled."""
 
 from __future__ import annotations
 

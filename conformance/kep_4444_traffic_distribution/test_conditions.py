@@ -1,6 +1,6 @@
 """KEP-4444, Status Reporting: conditions of a Service that report whether trafficDistribution took effect.
 
-The KEP proposes conditions as an expansion, so the requirements are MAY, and apply only to implementations that declare
+The KEP proposes conditions as an expansion, so the requirements are MAY, and apply only to implementations that claim
 the feature. Conditions must be true, so each scenario also checks the slices or the packets.
 """
 

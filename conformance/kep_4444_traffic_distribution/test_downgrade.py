@@ -1,4 +1,4 @@
-"""KEP-4444, upgrade, downgrade and upgrade under traffic: the manual test procedure of the KEP's authors.
+"""KEP-4444, upgrade, downgrade and upgrade while traffic flows: the manual test procedure of the KEP's authors.
 
 The scenarios use the servers of `conformance.skew`. A step that changes routing has two checks: the endpoints that each
 client reaches after the step, and the connections that were lost during the step.
@@ -37,7 +37,8 @@ TCP, UDP = Port(name="tcp"), Port(name="udp", protocol="UDP")
 
 
 def _prefer_close(cluster: Cluster) -> tuple[Service, list[Pod]]:
-    """Switch all components to 1.30 with the gate on, create a Service with PreferClose, and expect routing by zone."""
+    """Switch all components to 1.30 with the gate enabled, create a Service with PreferClose, and expect routing by
+    zone."""
     bring_to(cluster, Skew(WITH_GATE, WITH_GATE, WITH_GATE))
     service = cluster.create_service(selector=WEB, traffic_distribution="PreferClose", ports=(TCP, UDP))
     pods = cluster.run_servers(SERVERS, labels=WEB)
@@ -110,7 +111,7 @@ def test_downgraded_proxies_use_every_endpoint(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/proxy-downgrade-leaves-objects-alone",
     "After a proxy is downgraded, the field of the Service and the hints of its slices are unchanged.",
-    level=SHOULD,  # the step says "should", and concerns hints, not writes
+    level=SHOULD,  # that step says "should", and is about hints, not writes
     features={ROLLOUT},
     source="KEP-4444, Rollout, Upgrade and Rollback Planning, step 10",
     kills={"rewrites-slices-at-any-start"},

@@ -1,4 +1,4 @@
-"""KEP-4444, Feature Enablement and Rollback: gate ServiceTrafficDistribution off and on, in each component."""
+"""KEP-4444, Feature Enablement and Rollback: the ServiceTrafficDistribution gate, disabled and enabled."""
 
 from __future__ import annotations
 

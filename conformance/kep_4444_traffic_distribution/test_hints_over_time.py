@@ -95,7 +95,7 @@ def test_refused_annotation_leaves_nothing_to_the_field(three_zones: Cluster) ->
 
 
 def _write_hints(cluster: Cluster, service: Service, hints: Mapping[str, object] | None) -> None:
-    """Overwrite the hints of all endpoints in the slices of a Service, as a writer other than the controller."""
+    """Overwrite the hints of all endpoints in the slices of a Service, as a client other than the controller."""
     for each in cluster.slices(service):
         endpoints = [{name: value for name, value in one.items() if name != "hints"} for one in each["endpoints"]]
         changed = [{**one, "hints": hints} if hints else one for one in endpoints]
@@ -106,7 +106,7 @@ def _write_hints(cluster: Cluster, service: Service, hints: Mapping[str, object]
     "KEP-4444/hints-that-somebody-changes-are-put-right",
     "The controller restores hints that another client removes from its slices, and removes hints that another client "
     "adds to a Service without the field.",
-    level=SHOULD,  # no document covers other writers of these slices
+    level=SHOULD,  # no KEP covers other clients that write these slices
     features={PREFER_CLOSE, PREFER_SAME_NODE},
     source="KEP-4444, Monitoring Requirements (consistently and accurately configures EndpointSlices); discovery/v1 "
     "label endpointslice.kubernetes.io/managed-by",

@@ -1,7 +1,7 @@
 """KEP-4444, Monitoring Requirements: the metrics of the controller and the proxies that an operator reads.
 
 The tests check the change of a metric, because the cluster has other Services too. For metrics of released Kubernetes
-that the KEP does not name, requirement ids have the prefix METRICS.
+that the KEP does not mention, requirement ids have the prefix METRICS.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_first_zone_label_takes_effect(three_zones: Cluster) -> None:
     "KEP-4444/unready-nodes-change-no-routing",
     "All clients use an endpoint that is ready in its slice as hints say, even if its Node, or the last ready Node of "
     "a zone, becomes not ready.",
-    level=SHOULD,  # the documents require a proxy to read its own Node, and do not forbid reading more
+    level=SHOULD,  # the KEPs require a proxy to read its own Node, and do not forbid reading more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",
     kills={"ignores-zone-hints", "skips-endpoints-of-unready-nodes"},
@@ -70,7 +70,7 @@ def test_unready_nodes_change_no_routing(three_zones: Cluster) -> None:
     "KEP-4444/lost-node-changes-no-routing",
     "Clients use an endpoint that is ready in its slice as hints say, while its Node is deleted and when the Node is "
     "back; a proxy that then starts on that node follows hints for the Node's new zone.",
-    level=SHOULD,  # the documents require a proxy to read its own Node, and do not forbid reading more
+    level=SHOULD,  # the KEPs require a proxy to read its own Node, and do not forbid reading more
     features={CLUSTER_IP, ZONE_HINTS},
     source="KEP-2433, Kube-Proxy; discovery/v1 EndpointConditions.ready",
     kills={"skips-endpoints-of-lost-nodes"},
@@ -82,7 +82,7 @@ def test_lost_node_changes_no_routing(three_zones: Cluster) -> None:
     expected: Traffic = {"a2": {b1}, "b2": {a1}, "c1": {a1, b1}}
     expect_traffic(three_zones, service, expected)
 
-    three_zones.stop(PROXY, on=["b1"])  # a proxy may also stop by itself when its Node is deleted
+    three_zones.stop(PROXY, on=["b1"])  # a proxy may also exit when its Node is deleted
     three_zones.nodes.unregister("b1")
     expect_traffic(three_zones, service, expected)
     three_zones.nodes.register("b1", zone="a")

@@ -54,7 +54,7 @@ def expect_accepted(cluster: Cluster, what: str, response: Response) -> None:
 
 
 def expect_refused(cluster: Cluster, what: str, response: Response, field: str) -> None:
-    """Expect a 422 Invalid response with a cause that names the field."""
+    """Expect a 422 Invalid response with a cause for this field."""
     cluster.expect_equal(
         f"answer to {what}",
         expected={"code": 422, "field": field},

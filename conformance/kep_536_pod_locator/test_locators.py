@@ -90,7 +90,7 @@ def test_locator_of_a_pod_that_is_bound_later(three_zones: Cluster) -> None:
     "KEP-536/locator-that-contradicts-its-node-is-put-right",
     "When another client writes a different node or labels to a PodLocator, the controller restores the correct "
     "values, no later than the next change of the pod's node.",
-    level=SHOULD,  # no document covers other writers
+    level=SHOULD,  # no KEP covers other clients that write PodLocators
     features={POD_LOCATORS},
     source=f"{CONTROLLER} (update all the PodLocators whose corresponding Pods are running on it)",
     kills={"locator-believes-what-it-says"},

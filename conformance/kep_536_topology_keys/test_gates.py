@@ -1,4 +1,4 @@
-"""KEP-536: gate ServiceTopology in the API server and the proxy, and routing end to end from the API to packets."""
+"""KEP-536: the ServiceTopology gate in the API server and the proxy, and end-to-end routing from the API to packets."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def patch(cluster: Cluster, name: str, **spec: Any) -> Response:
 
 
 _SIXTEEN = [f"example.com/key-{number}" for number in range(15)] + [ANY]
-"""As many keys as the Kubernetes releases accept that had them."""
+"""The maximum number of keys that Kubernetes releases with topologyKeys accept."""
 
 
 @requirement(
@@ -121,7 +121,7 @@ def test_keys_go_with_other_fields(three_zones: Cluster) -> None:
 
 
 def _expect_refused_keys(cluster: Cluster, what: str, keys: Sequence[str], field: str) -> None:
-    """Expect creates and updates with these keys to be rejected with an error that names the field."""
+    """Expect creates and updates with these keys to be rejected with an error about the field."""
     switch_on(cluster, API_SERVER)
     expect_refused(cluster, f"{what}", create_service(cluster, "new", topologyKeys=list(keys)), field)
     live = cluster.create_service(topologyKeys=[HOST])

@@ -1,4 +1,4 @@
-"""Setup for scenarios about topology keys: gate ServiceTopology, and nodes in racks, zones and regions.
+"""Setup for scenarios about topology keys: the ServiceTopology gate, and nodes in racks, zones and regions.
 
 Racks span zones here: rack 2 has a node in zone a and a node in zone b, and node c1 is in no rack. Therefore no other
 label selects the same endpoints as the rack label.
@@ -44,7 +44,7 @@ Reached = Mapping[str, str] | Mapping[Client, str]
 
 
 def switch_on(cluster: Cluster, *components: Component) -> None:
-    """Switch the gate on in these components, unless the cluster was booted with the gate on."""
+    """Enable the gate in these components, unless the cluster was booted with the gate enabled."""
     for component in components:
         cluster.enable(GATE, component)
 
@@ -57,7 +57,7 @@ def label_nodes(cluster: Cluster) -> None:
 
 
 def begin(cluster: Cluster, *components: Component) -> None:
-    """Label the nodes and switch the gate on in these components. The default is the API server and all proxies."""
+    """Label the nodes, and enable the gate in these components. The default is the API server and all proxies."""
     label_nodes(cluster)
     switch_on(cluster, *(components or (API_SERVER, PROXY)))
 

@@ -30,7 +30,7 @@ UNUSED = 7070
 
 
 def as_now(service: Service, port: Port | None = None) -> Service:
-    """Return a copy of the Service in its present state, optionally with one port only."""
+    """Return a copy of the Service in its current state, optionally with only one port."""
     return replace(service, ports=(port,) if port else service.ports)
 
 
@@ -40,7 +40,7 @@ def by_all(*pods: Pod, of: Iterable[ClientRef] = ASKED_FROM) -> Traffic:
 
 
 def expect_now(cluster: Cluster, *questions: Question) -> None:
-    """Check all of these questions concurrently."""
+    """Check all of these expectations concurrently."""
     expect_concurrent_traffic(cluster, questions, rates=RATES)
 
 
@@ -50,7 +50,7 @@ def ports_of(ports: Sequence[Port]) -> dict[str, object]:
 
 
 def give_node_port(cluster: Cluster, service: Service, *, like: Service) -> None:
-    """Set the node port of a Service with one port to the present or former node port of Service `like`."""
+    """Set the node port of a Service with one port to the current or former node port of the Service `like`."""
     (port,) = service.ports
     numbered = {**port.manifest(), "nodePort": like.node_port(port)}
     cluster.patch_service(service, {"spec": {"ports": [numbered]}})

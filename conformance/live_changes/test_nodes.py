@@ -1,7 +1,8 @@
-"""Changes of the labels of a Node, and its replacement by a new Node of the same name.
+"""Changes of a Node's labels, and its replacement by a new Node with the same name.
 
-No test changes node addresses, because no document says when node ports must use new addresses. kube-proxy reads the
-addresses once, newer releases exit on a change, and `--nodeport-addresses` selects addresses. Pod CIDRs never change.
+No test changes node addresses, because no specification says when node ports must use new addresses. kube-proxy reads
+the addresses once, newer releases exit when they change, and `--nodeport-addresses` selects addresses. Pod CIDRs never
+change.
 """
 
 from __future__ import annotations

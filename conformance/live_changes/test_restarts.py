@@ -1,4 +1,4 @@
-"""Proxies that start when Services of every kind already exist, or when what an earlier proxy knew is gone."""
+"""Proxies that start when Services of every kind already exist, or after objects of their predecessor were deleted."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from trafficdist import (
 )
 
 THEIRS = {"endpointslice.kubernetes.io/managed-by": "somebody-else.example.org"}
-"""The label of a slice that the tests write as another manager."""
+"""The manager in the label of slices that the tests write."""
 
 
 @requirement(
@@ -165,7 +165,7 @@ def test_local_endpoints_are_replaced(three_zones: Cluster) -> None:
     "CHANGES/a-slice-of-another-service",
     "When the service-name label of a slice changes or is removed, its endpoints leave the former Service and move to "
     "the Service that the label names, if any, and move back when the label does.",
-    level=SHOULD,  # the label names the Service of a slice; no document covers a change of the label
+    level=SHOULD,  # the label states the Service of a slice; no specification covers a change of the label
     must_if=SLICE_LABELS,
     features={CLUSTER_IP},
     source="discovery/v1 EndpointSlice (slices whose service-name label contains the service's name)",
@@ -200,7 +200,7 @@ def _relabel(cluster: Cluster, service: Service, label: str, value: str | None) 
     "CHANGES/a-slice-becomes-headless",
     "A Service loses the endpoints of a slice that gets the label service.kubernetes.io/headless, and gets them back "
     "when the label is removed.",
-    level=SHOULD,  # controllers write the label, and no document asks proxies to read it
+    level=SHOULD,  # controllers write the label, and no specification requires proxies to read it
     features={CLUSTER_IP},
     source="Kubernetes, Well-Known Labels: service.kubernetes.io/headless; e2e test of that label on an EndpointSlice",
     kills={"headless-slices-stay"},
@@ -323,7 +323,7 @@ def test_local_endpoints_are_those_of_the_node(three_zones: Cluster) -> None:
     a1, b1 = three_zones.run_servers(on=["a1", "b1"])
     right: Traffic = {"a1": {a1}, "a2": NO_ANSWER, "b1": {b1}, "c1": NO_ANSWER}
     beside: Traffic = {"b1": {b1}}
-    # While a slice names the wrong node, a proxy may know the right one from elsewhere, so only others are asked.
+    # While a slice has the wrong node, a proxy may know the right one from other objects, so the test uses other nodes.
     for node, seen in (("a2", beside), ("a1", right), ("c1", beside), ("a1", right)):
         three_zones.publish(service, [endpoint(a1, node=node), endpoint(b1)])
         outside: Traffic = {external_client(str(client)): pods for client, pods in seen.items()}

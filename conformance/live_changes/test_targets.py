@@ -1,4 +1,5 @@
-"""Fields of an existing Service that determine its slices. Some tests check only the controller, others packets too."""
+"""Fields of an existing Service that determine its slices. Some tests check only the controller, others also check
+packets."""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ def test_slices_follow_the_families(three_zones: Cluster) -> None:
 @requirement(
     "CHANGES/slices-go-with-their-family",
     "A dual-stack Service that becomes single-stack again has no endpoints of the removed family.",
-    level=SHOULD,  # no document covers slices of a family that a Service no longer has
+    level=SHOULD,  # no KEP covers slices of a family that a Service no longer has
     features={ENDPOINT_SLICES, DUAL_STACK_SLICES},
     source="discovery/v1 EndpointSlice.addressType; core/v1 ServiceSpec.ipFamilies (removing a secondary IP family)",
     kills={"families-are-frozen"},

@@ -11,7 +11,7 @@ from conformance.kep_4444_traffic_distribution.test_validation import expect_acc
 from trafficdist import MUST, Cluster, Response, manifests, path_of, requirement
 
 BALANCED: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerClass": "trafficdist.dev/none"}
-"""No controller implements this class, so no other writer changes the status."""
+"""No controller implements this class, so no other client changes the status."""
 
 OF_LOAD_BALANCERS = {"allocateLoadBalancerNodePorts", "healthCheckNodePort", "loadBalancerClass", "nodePort"}
 OF_CLUSTER_IPS = {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"}
@@ -132,7 +132,7 @@ def _replace(cluster: Cluster, service: dict[str, Any]) -> Response:
 
 
 def _expect_fields(cluster: Cluster, when: str, expected: set[str]) -> None:
-    """Read Service web back, and expect exactly these type-dependent fields."""
+    """Read the Service back, and expect exactly these type-dependent fields."""
     spec = cluster.api.get("services", cluster.namespace, "web")["spec"]
     seen = {name for name in OF_LOAD_BALANCERS | OF_CLUSTER_IPS if spec.get(name) not in (None, "", [])}
     seen |= {"nodePort"} if any(each.get("nodePort") for each in spec["ports"]) else set()

@@ -47,11 +47,11 @@ INSIDE: Sequence[ClientRef] = ("a2", "c1")
 ANYWHERE: Sequence[ClientRef] = ("c1", external_client("a2"))
 
 SLICES = "discovery/v1 EndpointSlice (a subset of the endpoints that implement a service)"
-HABIT = "Kubernetes, kube-proxy: stale UDP flows are removed"  # no document says it of flows; kube-proxy does it
+HABIT = "Kubernetes, kube-proxy: stale UDP flows are removed"  # no KEP says this about flows; kube-proxy does it
 
 
 def _emptied(pods: Sequence[Pod]) -> dict[str, list[Endpoint] | None]:
-    """Return the ways in which a slice loses its last usable endpoint. None is a deleted slice."""
+    """Return the ways in which a slice loses its last usable endpoint. None means that the slice is deleted."""
     return {
         "empty": [],
         "deleted": None,
@@ -162,7 +162,7 @@ def test_deleted_service_gives_no_answer_at_external_addresses(three_zones: Clus
 
 
 def _expect_flows_end(cluster: Cluster, *to: AddressKind, deleted: bool = False, **fields: Any) -> None:
-    """Expect UDP flows of constant source ports to be answered, and not any more after a Service has lost all."""
+    """Expect UDP flows with constant source ports to be answered, until a Service has lost all endpoints."""
     (a1,) = cluster.run_servers(on=["a1"])
     ways = {"": None} if deleted else _emptied([a1])
     services = [cluster.create_service(ports=[UDP], **fields) for _ in ways]
@@ -296,7 +296,7 @@ def test_udp_flows_at_external_addresses_end_with_their_service(three_zones: Clu
     "KEP-1669/open-connections-outlive-the-last-endpoint",
     "An open connection keeps working when its endpoint, the last one of the Service, stops serving while it "
     "terminates, and when the endpoint is removed from the slices.",
-    level=SHOULD,  # no document says how long; a proxy may end connections to endpoints that are gone
+    level=SHOULD,  # no KEP says how long; a proxy may end connections to removed endpoints
     must_if=OPEN_CONNECTIONS,
     features={CLUSTER_IP},
     source="KEP-1669, Motivation",
@@ -336,7 +336,7 @@ def test_open_connections_outlive_their_service(three_zones: Cluster) -> None:
     "CHANGES/flows-outlive-a-restart",
     "When the proxy is restarted, open connections and UDP flows at the cluster IP and at node ports stay with their "
     "endpoint.",
-    level=SHOULD,  # a proxy whose process carries the connections cannot
+    level=SHOULD,  # a user-space proxy cannot
     must_if=OPEN_CONNECTIONS,
     features={CLUSTER_IP, NODE_PORT, UDP_SERVICES},
     source="KEP-1669, Motivation; kubernetes#122740",
@@ -345,7 +345,7 @@ def test_open_connections_outlive_their_service(three_zones: Cluster) -> None:
 def test_flows_outlive_a_restart(three_zones: Cluster) -> None:
     pods = three_zones.run_servers(on=["a1", "b1", "c1"])
     services = [three_zones.create_service(ports=[port], type="NodePort") for port in (TCP, UDP)]
-    # By chance, one in three of the flows that are forgotten comes back to its endpoint.
+    # By chance, one in three flows whose conntrack entry is deleted reaches the same endpoint again.
     clients: list[tuple[ClientRef, AddressKind]] = [(node, "cluster-ip") for node in ("a2", "b1", "c1")]
     clients += [(external_client(node), "node-port") for node in ("a2", "b2")]
     with ExitStack() as flows:

@@ -128,7 +128,7 @@ def test_endpoints_at_node_addresses_are_used(three_zones: Cluster) -> None:
 @requirement(
     "SLICE/first-address-of-an-endpoint-is-used",
     "A proxy uses the first address of an endpoint with several addresses.",
-    level=SHOULD,  # further addresses have no defined semantics; kube-proxy is documented to ignore them
+    level=SHOULD,  # additional addresses have no defined semantics; kube-proxy is documented to ignore them
     features={CLUSTER_IP},
     source="discovery/v1 Endpoint.addresses (no semantics for additional addresses; kube-proxy does not look at them)",
     kills={"uses-every-address"},

@@ -1,6 +1,6 @@
-"""UDP flows with a constant source port: at each address, over both families, with each policy, and at each port.
+"""UDP flows with a constant source port: to each address, over both families, with each policy, and to each port.
 
-A proxy keeps state for each flow, which ends with its endpoint, however the endpoint goes.
+A proxy keeps state for each flow, which ends with its endpoint, however the endpoint is removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HABIT = "KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows ar
     "SERVICE/udp-flows-over-ipv6-leave-a-removed-endpoint",
     "A UDP client that keeps using one source port over IPv6 reaches a remaining endpoint after its previous endpoint "
     "was removed.",
-    level=SHOULD,  # the documents cover only new queries, as with IPv4
+    level=SHOULD,  # the KEPs cover only new queries, as with IPv4
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, IPV6_SERVICES, UDP_SERVICES},
     source=HABIT,
@@ -173,7 +173,7 @@ def test_udp_flows_of_local_policies(three_zones: Cluster) -> None:
                 internal_traffic_policy="Cluster" if distribution else "Local",
                 traffic_distribution=distribution,
             )
-            # With hints, clients inside use only the endpoint elsewhere, so only flows from outside reach node a2.
+            # With hints, in-cluster clients use only the other endpoint, so only external clients' flows reach node a2.
             zones = {first: ["b"], second: ["b"], b1: ["a"]} if distribution else {}
             made = {pod: endpoint(pod, zones=zones.get(pod, ())) for pod in (first, second, b1)}
             three_zones.publish(service, [made[first], made[b1]])

@@ -10,10 +10,11 @@ FIRST, LAST = 30000, 32767
 """The default range of node ports."""
 
 BAND = range(FIRST, FIRST + 86)
-"""What a range of this size leaves to explicit requests: min(max(16, 2768 / 32), 128) ports."""
+"""The number of ports that are reserved for explicit requests in a range of this size: min(max(16, 2768 / 32), 128)."""
 
 MANY = 100
-"""The ports of one Service. Node ports from anywhere in the range, 300 of them, miss the band in 1 of 10,000 runs."""
+"""The number of ports of one Service. 300 random node ports from the whole range miss the reserved band in 1 of 10,000
+runs."""
 
 
 @requirement(
@@ -62,7 +63,7 @@ def test_named_node_ports_are_given_once(three_zones: Cluster) -> None:
 
 
 def _create(cluster: Cluster, name: str, node_port: int) -> Response:
-    """Create a Service that names a node port. Raises `IneligibleError` if it is out of the cluster's range."""
+    """Create a Service with this node port. Raises `IneligibleError` if it is out of the cluster's range."""
     body = manifests.service(name, type="NodePort")
     body["spec"]["ports"][0]["nodePort"] = node_port
     answer = cluster.api.request("POST", path_of("services", cluster.namespace), body)

@@ -55,7 +55,7 @@ def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster)
     "SERVICE/pod-reaches-itself",
     "A pod that is an endpoint of a Service can reach itself through that Service, also after another Service or "
     "another port with the same endpoint is gone.",
-    level=SHOULD,  # no document requires this of a proxy; in other systems the network plugin provides it
+    level=SHOULD,  # no KEP requires this of a proxy; in other systems the network plugin provides it
     must_if=HAIRPIN,
     features={CLUSTER_IP},
     source="Kubernetes, Debug Services (a Pod fails to reach itself via the Service IP); e2e test of hairpin traffic",
@@ -226,7 +226,7 @@ def test_endpoints_of_a_deleted_slice_are_not_used(three_zones: Cluster) -> None
     "SERVICE/udp-flow-leaves-a-removed-endpoint",
     "A UDP client that keeps using one source port reaches a remaining endpoint after its previous endpoint was "
     "removed.",
-    level=SHOULD,  # the documents cover only new queries; kube-proxy also moves existing flows
+    level=SHOULD,  # the KEPs cover only new queries; kube-proxy also moves existing flows
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, UDP_SERVICES},
     source="KEP-3015, User Stories, DNS; Kubernetes, kube-proxy: stale UDP flows are removed",

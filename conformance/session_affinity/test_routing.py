@@ -1,4 +1,4 @@
-"""Session affinity ClientIP within the endpoints that hints and traffic policies select.
+"""Session affinity (ClientIP) among the endpoints that hints and traffic policies select.
 
 The KEPs do not mention session affinity, which is older than hints. Affinity selects among the endpoints that a node
 uses, and never adds endpoints. A client leaves an endpoint that is no longer allowed, despite its affinity.
@@ -156,7 +156,7 @@ def test_affinity_stays_within_hints(three_zones: Cluster) -> None:
 def test_affinity_stays_within_hints_at_load_balancers(three_zones: Cluster) -> None:
     pods = three_zones.run_servers(on=["a1", "a2", "b1", "b2"])
     expected: Allowed = {external_client(pod.node): {pod} for pod in pods}
-    # One client may reach the right endpoint by chance. With this many Services, chance is unlikely.
+    # A client may reach the expected endpoint by chance. With this many Services, that is unlikely.
     services = [
         _create_service(three_zones, type="LoadBalancer", traffic_distribution="PreferSameNode") for _ in range(6)
     ]

@@ -1,4 +1,4 @@
-"""KEP-1669, Feature Enablement and Rollback: gate ProxyTerminatingEndpoints off and on."""
+"""KEP-1669, Feature Enablement and Rollback: the ProxyTerminatingEndpoints gate, disabled and enabled."""
 
 from __future__ import annotations
 

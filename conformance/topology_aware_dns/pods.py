@@ -1,4 +1,4 @@
-"""Setup for DNS scenarios: each node has a pod with a PodLocator, which is both client and endpoint."""
+"""Setup for DNS scenarios: on each node, a pod with a PodLocator is both client and endpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pods = Mapping[str, Pod]
 
 
 def begin(cluster: Cluster) -> Pods:
-    """Label nodes with racks, zones and regions, switch topology keys on, and serve DNS. Returns the pods by node."""
+    """Label nodes with racks, zones and regions, enable topology keys, and serve DNS. Returns the pods by node."""
     label_nodes(cluster)
     switch_on(cluster, API_SERVER)
     return run(cluster)

@@ -1,4 +1,4 @@
-"""KEP-536, DNS server changes: a client of a headless Service receives the nearby endpoints."""
+"""KEP-536, DNS server changes: a client of a headless Service receives the endpoints near it."""
 
 from __future__ import annotations
 

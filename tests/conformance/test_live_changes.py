@@ -23,7 +23,7 @@ from trafficdist import Service
 
 LIVE = change_covering.of_all()
 TURNS = set(change_covering.turns())
-BESIDES = set(change_covering.besides())
+OTHER_VALUES = set(change_covering.other_values())
 COVERED = set().union(*(change_covering.of(each)[1] for each in LIVE))
 
 SPOKEN = ("Port", "NO_ANSWER", "endpoint", "pod_client", "node_client", "external_client")
@@ -44,7 +44,7 @@ def test_every_change_shows_unless_its_values_mean_the_same() -> None:
 
 
 def test_value_that_no_change_contains_has_a_reason() -> None:
-    for dimension, name, value in BESIDES - COVERED:
+    for dimension, name, value in OTHER_VALUES - COVERED:
         why = change_covering.why_impossible(dimension, {name: value})
         others = [changes.cell_of(dimension, each, {name: value}) for each in changes.VALUES[dimension]]
         assert why or sum(not dimensions.why_impossible(each) for each in others) < 2, (dimension, name, value)
