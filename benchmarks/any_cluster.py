@@ -3,7 +3,7 @@
     python benchmarks/any_cluster.py [--quick]
 
 The benchmark uses the embedded cluster only through its kubeconfig, like any other cluster. The kubelet, the API server
-and this client share the processors.
+and this client share the CPUs.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ from harness.netns.namespace import unshare
 CLONE_NEWNS = 0x20000
 TOPOLOGY = grid("three_by_two", {"a": 2, "b": 2, "c": 2})
 PODS = 5
-TARGETS = {"ip processes": 12.0, "ip -batch": 2.5}  # times faster than they are, at least
+TARGETS = {"ip processes": 12.0, "ip -batch": 2.5}  # minimum factor by which this project must be faster
 
-# This command runs separately, because in a batch `ip rule` applies to IPv4 whatever its prefix.
+# This command runs separately, because in a batch `ip rule` applies to IPv4 regardless of its prefix.
 RULE_OF_IPV6 = ["ip", "-6", "-n", "fabric", "rule", "add", "iif", "ext", "table", "100", "priority", "100"]
 
 Commands = dict[str, list[str]]  # by netns: what `ip -n NETNS` is to do there, in order of the netns
@@ -52,7 +52,7 @@ def main() -> None:
     for number in range(rounds * len(methods)):
         name = list(methods)[number % len(methods)]
         times[name].append(methods[name]())
-        time.sleep(0.5)  # the kernel destroys netns in the background, which slows down whoever makes some
+        time.sleep(0.5)  # the kernel destroys netns in the background, which slows down creating new ones
     report(times)
 
 

@@ -2,13 +2,13 @@
 
     python benchmarks/busy_machine.py [--quick] [--rounds N] [--conditions NAME...] [-- OPTION...]
 
-Each round runs two whole profiles under each condition. No verdict may be `failed`, because the reference is right; the
-goal for `inconclusive` is at most 1 %. The options after `--` go to `trafficdist run`.
+Each round runs two whole profiles under each condition. No verdict may be `failed`, because the reference is correct;
+the goal for `inconclusive` is at most 1 %. The options after `--` go to `trafficdist run`.
 
-| condition | what happens beside the run |
+| condition | what happens during the run |
 |---|---|
 | `quiet`, `loops-4`, `loops-16` | 0, 4 or 16 programs that never wait |
-| `half-processor` | the control group of the run has half a processor |
+| `half-processor` | the control group of the run has half a CPU |
 | `stops` | every 5 s, a random worker is stopped for 2 s |
 """
 
@@ -39,7 +39,7 @@ EVERY, STOPPED = 5.0, 2.0
 
 
 def main() -> int:
-    """Print a line per run, and the sum. Return 1 if a verdict is `failed`."""
+    """Print one line per run, and the total. Return 1 if a verdict is `failed`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--conditions", nargs="+", choices=CONDITIONS, default=CONDITIONS)
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def run(condition: str, profile: str, options: list[str]) -> Counter[str]:
-    """Run one profile under one condition, print what came of it, and return the number of its verdicts by kind.
+    """Run one profile under one condition, print the result, and return the number of its verdicts by kind.
 
     The results of a run with a failed requirement are kept.
     """
@@ -100,7 +100,7 @@ def busy_loops(condition: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def control_group(condition: str) -> Iterator[Path | None]:
-    """Make a control group with half a processor (version 1 or 2), if the condition asks for it."""
+    """Create a control group with half a CPU (version 1 or 2), if the condition requires it."""
     if condition != "half-processor":
         yield None
         return
@@ -133,7 +133,7 @@ def join(group: Path | None) -> None:
 
 @contextlib.contextmanager
 def stopped_workers(condition: str, run: int) -> Iterator[None]:
-    """Stop a random child of the run for 2 s every 5 s, if the condition asks for it."""
+    """Stop a random child of the run for 2 s every 5 s, if the condition requires it."""
     ended = threading.Event()
     chosen = random.Random(1)
 

@@ -8,7 +8,7 @@ whose hints could change and has written its slices, in one process with the API
 process.
 
 Growth is measured with and without Python's garbage collector. The collector repeatedly traverses the objects that a
-reconcile has created. This adds more time the larger the Service is, so the otherwise straight line becomes a curve.
+reconcile has created. The larger the Service, the more time this adds, so the otherwise straight line becomes a curve.
 """
 
 from __future__ import annotations

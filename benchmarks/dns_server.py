@@ -114,7 +114,7 @@ def cluster() -> ApiServer:
 
 
 def publish(api: ApiServer, service: str, leave_out: int) -> None:
-    """Write the slice. Endpoint `leave_out` is not ready. With 0, all are ready."""
+    """Write the slice. The endpoint `leave_out` is not ready. With 0, all are ready."""
     endpoints = [
         {"addresses": [f"10.1.0.{number}"], "conditions": {"ready": not number or number != leave_out}}
         for number in range(ENDPOINTS)
@@ -164,5 +164,5 @@ def listening(host: Host) -> Iterator[socket.socket]:
 
 
 if __name__ == "__main__":
-    os.sched_setaffinity(0, {0})  # the server and all that it needs: one core
+    os.sched_setaffinity(0, {0})  # the server and everything that it needs use one core
     main()

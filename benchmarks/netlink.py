@@ -4,7 +4,7 @@
 
 A round uses a netns with 30 veth pairs to a second netns, and each end has an IPv4 address, an IPv6 address and a route
 of each family. Both libraries create the same objects in the same order, in existing netns. Rounds are interleaved in
-one process. All times are processor time, which other work on the machine affects least; no operation waits. pyroute2
+one process. All times are CPU time, which other work on the machine affects least; no operation waits. pyroute2
 is measured with an acknowledgement for each object, which is how its calls work, and in one batch (`IPBatch`). Two more
 values are measured for pyroute2 alone: its import after a boot, and the check of a whole fabric of 5 nodes.
 """
@@ -49,7 +49,7 @@ def main() -> None:
     for _ in range(rounds):
         for name, method in methods.items():
             times[name].append(measured(method))
-            time.sleep(0.2)  # the kernel destroys netns in the background, which slows down whoever makes some
+            time.sleep(0.2)  # the kernel destroys netns in the background, which slows down creating new ones
     base = statistics.median(times["this project"])
     for name, taken in times.items():
         print(f"{name:23} {told(taken)} {statistics.median(taken) / base:5.1f}x")
@@ -63,7 +63,7 @@ def told(taken: list[float]) -> str:
 
 
 def measured(method: Callable[[Namespace, Namespace], None]) -> float:
-    """Return the processor seconds that one method takes in two new netns. Check that all objects exist afterwards."""
+    """Return the CPU seconds that one method takes in two new netns. Check that all objects exist afterwards."""
     with Namespace.create() as here, Namespace.create() as there:
         begin = time.process_time()
         method(here, there)
@@ -111,7 +111,7 @@ def _all(ip: Any, there: Namespace) -> None:
         for host, to, via in plan(number):
             family, length = (10, 128) if ":" in host else (2, 32)
             ip.addr("add", index=index, address=host, prefixlen=length, family=family, flags=0x02)
-            if family == 10:  # as ours: packets are taken at once
+            if family == 10:  # as in our implementation: packets are accepted immediately
                 local = {"dst": f"{host}/128", "oif": index, "table": 255, "type": "local", "priority": 1024}
                 ip.route("add", family=family, **local)
             ip.route("add", family=family, dst=to, oif=index, gateway=via, prefsrc=host, flags=["onlink"])
@@ -131,7 +131,7 @@ def imported() -> float:
 def checks(rounds: int) -> Iterator[float]:
     """Return the seconds of a check of 5 nodes, the fabric and the external client."""
     with Network(THREE_ZONES) as network:
-        with iproute.routing(network.fabric, "look") as ip:  # tables that pyroute2 makes once
+        with iproute.routing(network.fabric, "look") as ip:  # tables that pyroute2 creates once
             assert list(ip.get_routes())
         for _ in range(rounds):
             begin = time.process_time()

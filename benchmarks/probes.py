@@ -5,8 +5,8 @@
 Both send one request at a time and alternate, so that a busy machine slows both. "One call each" means that the caller
 waits for each probe before the next. "One in flight" means a batch of ten probes, as in a measuring window. `curl` is
 started in the fastest possible way: a thread that is already in the client's netns spawns it, without `ip netns exec`
-or `nsenter`. Our server does not speak HTTP, so curl exits with code 1 as soon as it has read the answer, and waits for
-nothing else.
+or `nsenter`. Our server does not implement HTTP, so curl exits with code 1 as soon as it has read the answer, and waits
+for nothing else.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Each implementation has a cluster of one node. All clusters run at the same time
 round compares them under the same load. A cluster has a given number of Services with one endpoint that do not change,
 and one Service that does. A change is timed from the start of the write (HTTPS, one EndpointSlice) until the new
 endpoint answers a new connection from a pod. kube-proxy runs with a minSyncPeriod of 1 ms. With its default of 1 s, the
-result would mainly be that second.
+result would mainly reflect that second.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def implementations() -> Iterator[tuple[str, Implementation]]:
-    """Return all implementations that this machine can run. kube-proxy has the newest version in the cache."""
+    """Return all implementations that this machine can run. kube-proxy has the latest version in the cache."""
     yield "reference", reference()
     for mode in ("nftables", "iptables"):
         try:

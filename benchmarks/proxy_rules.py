@@ -4,8 +4,8 @@
 
 For the reference, the time covers everything from the watch event to the kernel (read, decide, compare, pack, commit),
 on one node in a separate netns. For comparison, another netns runs `nft -f` with rules like those of kube-proxy (a
-chain for each Service and endpoint); the time to create the text is not included. The comparison is skipped if there is
-no `nft`.
+chain for each Service and endpoint); the time to generate its input is not included. The comparison is skipped if there
+is no `nft`.
 
 --full also measures rules like those of kube-proxy with 10,000 Services, which takes more than a minute.
 """
@@ -29,11 +29,11 @@ from reference.proxy import ServiceProxy
 
 ENDPOINTS = 10
 MOST_CHANGE_MS, MOST_GROWTH, MOST_LOAD_S = 0.2, 3.0, 2.0
-CHUNK = 500  # Services a transaction: one with all of them is quadratic in the kernel
+CHUNK = 500  # Services per transaction: the kernel needs quadratic time for one with all of them
 
 
 class Figures(NamedTuple):
-    """The results of a full load (seconds, and processor seconds) and of a change (milliseconds in the proxy's thread,
+    """The results of a full load (seconds, and CPU seconds) and of a change (milliseconds in the proxy's thread,
     and until another thread is informed).
     """
 
@@ -115,10 +115,10 @@ def objects(count: int) -> list[Event]:
 
 @contextmanager
 def proxy_with(count: int) -> Iterator[tuple[ServiceProxy, Feed, float, float]]:
-    """Return a proxy that has loaded this number of Services, its event source, seconds and processor seconds."""
+    """Return a proxy that has loaded this number of Services, its event source, seconds and CPU seconds."""
     feed = Feed(objects(count))
     gc.collect()
-    gc.freeze()  # a cluster's objects are not part of what is measured
+    gc.freeze()  # the measurement excludes the cluster's objects
     with Namespace.create() as node:
         with node.entered():
             proxy = ServiceProxy("a1", feed, pod_cidrs=["10.244.0.0/16"])  # type: ignore[arg-type]
@@ -156,7 +156,7 @@ def ours(count: int, rounds: int) -> Figures:
             wait_for(proxy)
             until_known.append(time.perf_counter() - begin)
         in_thread = []
-        for event in changes(count, rounds):  # its thread sleeps meanwhile: these are the steps that it would take
+        for event in changes(count, rounds):  # its thread is idle; these are the steps that it would perform
             begin = time.perf_counter()
             proxy._receive(event)
             proxy._write()
@@ -213,7 +213,7 @@ def theirs(count: int, rounds: int) -> tuple[float, float]:
 
 
 def replace_endpoint(number: int, turn: int) -> Iterator[str]:
-    """Replace the last endpoint by a new endpoint in a new chain, and delete the old chain."""
+    """Replace the last endpoint with a new endpoint in a new chain, and delete the old chain."""
     kept, old, new = range(ENDPOINTS - 1), ENDPOINTS - 1 + turn, ENDPOINTS + turn
     yield from endpoint_chain(f"ep-{number}-{new}", f"10.250.0.{turn % 200 + 1}")
     yield f"flush chain ip kube svc-{number}"

@@ -1,4 +1,4 @@
-"""The time to replace a component of the embedded cluster by a component of another release.
+"""The time to replace a component of the embedded cluster with one of another release.
 
     python benchmarks/restart.py [--quick]
 

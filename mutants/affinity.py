@@ -38,7 +38,7 @@ def _rendering(of: Callable[[ServicePort], ServicePort]) -> Callable[..., Servic
 def _changed(change: Change, outside: Change | None = None) -> Render:
     """Return a function like `render` that applies `change` to the actions of Services with session affinity.
 
-    `outside` is applied to the actions for clients outside the cluster instead.
+    `outside` is applied to the actions for external clients instead.
     """
 
     def rendered(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
@@ -157,7 +157,7 @@ MUTANTS = [
     Mutant(
         "affinity-ignores-policies",
         "The proxy treats traffic policies as Cluster on Services with session affinity.",
-        symptom=f"{REACHED}|{NO_ANSWER}",  # replies from another node to clients outside take a different path
+        symptom=f"{REACHED}|{NO_ANSWER}",  # replies from another node to external clients take a different path
         proxy=_deciding(
             lambda asked: asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
         ),

@@ -57,7 +57,8 @@ def _hashes_the_source(family: Family, chain: Chain) -> Chain:
 
 
 def _translates_inside_too(_: Family, chain: Chain) -> Chain:
-    """Also masquerade connections of the node and its pods. No document promises to preserve their source address."""
+    """Also masquerade connections of the node and its pods. No KEP or API reference promises to preserve their source
+    address."""
     return replace(chain, rules=tuple(each for each in chain.rules if not each.text.endswith("saddr @own return")))
 
 

@@ -1,7 +1,7 @@
 """Benign proxies that translate connections in the client's pod, or that cut connections to removed endpoints.
 
 Socket-level load balancers translate connections on the client's side, so the client's node only sees a connection to
-the endpoint. No document defines what happens to an open connection to a removed endpoint.
+the endpoint. No KEP defines what happens to an open connection to a removed endpoint.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _first_packets_alone(_: Family, chain: Chain) -> Chain:
 
 
 class _AtTheClient(KernelTable):
-    """From the next change on, also loads the rules, except those for session affinity, into each pod of the node."""
+    """From the next change on, also loads the rules, except those for session affinity, into each pod on the node."""
 
     def __init__(self, nft_socket: NftSocket, family: Family) -> None:
         super().__init__(nft_socket, family)
@@ -123,14 +123,14 @@ class _AtTheClient(KernelTable):
             for name in self._looked_at.keys() - there.keys():
                 self._leave(name)
             for name, netns in there.items():
-                with contextlib.suppress(OSError, KernelError):  # the pod is gone meanwhile
+                with contextlib.suppress(OSError, KernelError):  # the pod has been deleted in the meantime
                     if name not in self._looked_at:
                         self._look_at(name, netns, ruleset.own)
                     if (found := self._looked_at.get(name)) is not None:
                         found[1].load(replace(ruleset, services=plain, external={}))
 
     def _look_at(self, name: str, netns: int, own: Iterable[str]) -> None:
-        """Maintain a table in a network namespace that belongs to a pod of this node. `own` also has single addresses.
+        """Maintain a table in a network namespace that belongs to a pod on this node. `own` also has single addresses.
 
         A network namespace without an address is checked again later, because its pod may still be starting.
         """
@@ -165,7 +165,7 @@ class _Connections(Conntrack):
             protocol = dict(attributes(sent[uapi.CTA_TUPLE_PROTO]))[uapi.CTA_PROTO_NUM][0]
             if protocol == TCP and endpoint in left and endpoint != service:
                 family: Family = "IPv4" if body[0] == NFPROTO["IPv4"] else "IPv6"
-                with contextlib.suppress(KernelError):  # it ended by itself
+                with contextlib.suppress(KernelError):  # it has already ended
                     original = nested(uapi.CTA_TUPLE_ORIG, bytes(parts[uapi.CTA_TUPLE_ORIG]))
                     self._request(uapi.IPCTNL_MSG_CT_DELETE, family, original)
 

@@ -1,7 +1,7 @@
 """Benign EndpointSlice controllers, with unusual splitting, order, allocation, writes or messages.
 
-Neither the API nor a KEP forbids their behaviour. If a variant misses a goal of a document, the level of that goal is
-SHOULD, and the variant lists the requirement in `unmet`.
+Neither the API nor a KEP forbids their behaviour. If a variant does not meet a goal of a KEP, that goal is a SHOULD,
+and the variant lists the requirement in `unmet`.
 """
 
 from __future__ import annotations

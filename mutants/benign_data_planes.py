@@ -1,6 +1,6 @@
 """Benign data planes, which use unusual rules, select endpoints differently, translate less, or reject more traffic.
 
-Implementations are free where clients cannot observe a difference and no document promises anything.
+Implementations may differ where clients cannot observe it and no KEP or API reference promises anything.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _seeded(socket: NftSocket, family: Family) -> KernelTable:
 
 
 def _keeps_clients_of_own_pods(family: Family, chain: Chain) -> Chain:
-    """Preserve the address of outside clients if the endpoint is on this node, whatever the traffic policy."""
+    """Preserve the address of external clients if the endpoint is on this node, regardless of the traffic policy."""
     if chain.name != "masquerading":
         return chain
     own = load_destination(family, FIRST) + nft.lookup("own", FIRST) + nft.verdict(nft.Verdict.RETURN)

@@ -246,7 +246,7 @@ def _wrong_after(seconds: float) -> Callable[..., EndpointSliceController]:
     """Return a controller that permanently removes hints some time after it wrote them, but reports that it is idle."""
 
     def make(client: Client, **options: Any) -> EndpointSliceController:
-        turned: set[str] = set()  # names of Services, which are never used twice in a test
+        turned: set[str] = set()  # names of Services; a test never uses a name twice
 
         def plan(service: Object, *others: Any, **more: Any) -> Plan:
             key = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
@@ -280,7 +280,7 @@ class _TurnsLater(Wrapped):
 
     def _turn(self, namespace: str, stored: Object) -> None:
         self._turned.add(f"{namespace}/{service_name(stored)}")
-        with suppress(ApiError, OSError):  # it may be gone, or have changed
+        with suppress(ApiError, OSError):  # it may have been deleted or changed
             bare = [without(each, "hints") for each in stored["endpoints"]]
             self._client.update("endpointslices", namespace, {**stored, "endpoints": bare})
 

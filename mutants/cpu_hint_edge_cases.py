@@ -41,7 +41,7 @@ def _own_zone(service: Object) -> Object:
 
 
 def _misplaces_threshold(name: str, sentence: str, percent: int, *, hinted: bool) -> None:
-    """Create a mutant with another threshold, for Services with hints (`hinted`) or for Services without hints."""
+    """Create a mutant with a different threshold, for Services with hints (`hinted`) or for Services without hints."""
 
     def plan(service: Object, *others: Any, **options: Any) -> Plan:
         right = plan_service(service, *others, **options)

@@ -137,7 +137,7 @@ MUTANTS = [
     Mutant(
         "dns-crashes-on-slices-of-names",
         "The DNS server crashes on a slice of type FQDN.",
-        symptom=HANGS,  # it runs in the suite's process, which sees that it is stuck
+        symptom=HANGS,  # it runs in the suite's process, which detects that it hangs
         dns=_EndingDns,
     ),
     Mutant(

@@ -47,7 +47,8 @@ class Question:
         return decide(asked.port, asked.endpoints, asked.place, asked.behaviour)
 
     def instead(self, action: Action) -> Decision:
-        """Return the correct decision with `action` for the Cluster list. Decisions for policy Local are unchanged."""
+        """Return the correct decision with `action` for the `Cluster` list. Decisions for a `Local` policy are
+        unchanged."""
         right = self.answer()
         return replace(
             right,

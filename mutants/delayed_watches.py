@@ -62,7 +62,7 @@ class _LateWatch:
         self._thread = threading.Thread(target=self._run, name="late-watch", daemon=True)
 
     def begin(self, subscription: Subscription) -> None:
-        """Start to delay events."""
+        """Start delaying events."""
         self._subscription = subscription
         self._begun = True
         self._thread.start()

@@ -1,6 +1,6 @@
-"""Components that are wrong only after an event, or for a way of asking, that no requirement mentions.
+"""Components that are wrong only after an event, or for a kind of client, that no requirement mentions.
 
-The fault of each mutant shows under a drawn value of an axis of variation, which the mutant names in `draw`.
+The fault of each mutant shows only with a certain random value, which the mutant states in `draw`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _register(
     MUTANTS.append(Mutant(name, sentence, provenance, symptom, draw=draw, proxy=proxy))
 
 
-# The way of asking
+# Kinds of clients and connections
 
 
 def _trusts_partial_hints_for_udp(asked: Question) -> Decision:

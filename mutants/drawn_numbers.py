@@ -1,6 +1,6 @@
 """Components that are wrong only for many objects, or for fields and pods that no requirement mentions.
 
-Each fault shows only under the drawn values in `draw`.
+Each fault shows only with the random values in `draw`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Components that are wrong only for objects in a form that no requirement mentions: names, slices, ports, labels.
 
-Most of these faults show only under a drawn value of an axis of variation. A mutant names these values in `draw`.
+Most of these faults show only with a certain random value, which the mutant states in `draw`.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ _register(
 
 
 class _KeepsFamilies(State):
-    """Adds the addresses of a Service that changes to those that it had."""
+    """When a Service changes, adds its new addresses to the old ones."""
 
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         service = self._service((obj["metadata"]["namespace"], obj["metadata"]["name"]))

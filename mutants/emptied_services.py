@@ -1,4 +1,4 @@
-"""Proxies that keep serving emptied or deleted Services, and proxies that forget flows at a restart."""
+"""Proxies that keep serving emptied or deleted Services, and proxies that delete flows when they restart."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ _register(
 
 
 class _KeepsTheLastOutside(_KeepsTheLast):
-    """Keeps only what is for traffic to external addresses."""
+    """Keeps only the decisions for traffic to external addresses."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, stays=lambda port: True)

@@ -54,7 +54,7 @@ class _GetsNodes(_ReadsAtHints):
 
 
 class _WatchesNamespaces(_ReadsAtHints):
-    """Starts to watch Namespaces when it first writes hints, and ignores the events."""
+    """Starts watching Namespaces when it first writes hints, and ignores the events."""
 
     _watches = False
 
@@ -88,7 +88,7 @@ class _GetsItsNode(_ReadsWithHints):
 
 
 class _WatchesPods(_ReadsWithHints):
-    """Starts to watch pods when it receives the first slice with hints, and ignores the events."""
+    """Starts watching pods when it receives the first slice with hints, and ignores the events."""
 
     def _read(self) -> None:
         if not self._watches:

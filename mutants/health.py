@@ -18,7 +18,7 @@ from reference.serving import Response
 MUTANTS: list[Mutant] = []
 
 COLLECTS = 1.0
-"""The time in seconds to wait until another Service has the health check node port that a Service lost."""
+"""The time in seconds to wait until another Service has the health check node port that a Service no longer has."""
 
 Endpoints = Sequence[Mapping[str, Any]]
 

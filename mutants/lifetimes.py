@@ -1,7 +1,7 @@
-"""Proxies that keep what they hold for an object after it is gone, or lose what another object still needs.
+"""Proxies that keep the state of an object after it is deleted, or remove state that another object still needs.
 
 A proxy holds UDP flows, masquerading rules, health check node ports and endpoints for each object. Each of them may be
-shared by two owners, and may go with one of them, with both, or without any notice.
+shared by two owners, and may be deleted with one owner, with both, or while the proxy is down.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FLOW = "server of the flow"
 
 
 class _KnowsAddresses(Table):
-    """Does not delete flows to an address that is still that of an endpoint."""
+    """Does not delete flows to an address that some endpoint still has."""
 
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
         return [
@@ -63,7 +63,7 @@ class _KnowsAddresses(Table):
 
 
 class _SweepsForClientsInside(Table):
-    """Does not delete flows to an endpoint that only clients outside could use."""
+    """Does not delete flows to an endpoint that only external clients could use."""
 
     def _compare(self, changes: Changes, service: ServiceAddress) -> None:
         inside = {*endpoints_of(self._touched.get(("services", service)))}
@@ -92,7 +92,7 @@ _register(
 
 
 class _CountsNothing(Table):
-    """Removes the rule for connections of a pod to itself with the first Service port of the pod that goes."""
+    """Removes the rule for connections of a pod to itself when the first of the pod's Service ports is removed."""
 
     def _count(self, addresses: frozenset[str], step: int) -> None:
         for address in addresses:

@@ -214,7 +214,7 @@ def deaf_to_changes_among_a_thousand(sink: Sink) -> Sink:
 
 
 class _LocalListsOfOneLength(KernelTable):
-    """Does not update a list for outside traffic if the number of its endpoints is unchanged."""
+    """Does not update a list for external traffic if the number of its endpoints is unchanged."""
 
     def apply(self, changes: Changes) -> None:
         super().apply(

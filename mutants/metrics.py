@@ -145,7 +145,7 @@ class _CountsAnnotated(_Controller):
 
 
 class _CountsRefusals(State):
-    """Counts Services with policy Local that have no endpoint at all."""
+    """Counts Services with a `Local` policy that have no endpoint at all."""
 
     def _compute_service(self, name: Name, service: Any) -> None:
         super()._compute_service(name, service)

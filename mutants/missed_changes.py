@@ -21,7 +21,7 @@ from reference.proxy.nftables import KernelTable
 from reference.proxy.ruleset import Ruleset
 
 Left = dict[str, dict[Family, Ruleset]]
-"""The rules that the last proxy of a node left, by IP family."""
+"""The rules that the last proxy on a node left, by IP family."""
 
 BURST = 0.25  # seconds
 RETURN = 1.0  # seconds

@@ -1,7 +1,7 @@
-"""A mutant: a component of the reference with one fault, which the suite must find.
+"""A mutant: a component of the reference with one fault, which the suite must detect.
 
-A suite that has never run against a faulty implementation proves nothing when it passes. So each requirement names
-mutants that it kills, and a test checks these claims. A benign variant has no fault: it is unusual, but correct.
+A suite that has never run against a faulty implementation proves nothing when it passes. So each requirement lists
+mutants that it kills, and a test checks this. A benign variant has no fault: it is unusual, but correct.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Mutant:
     `symptom` is a pattern for the first line of a failure that this fault causes. The other fields are factories of
     components; at least one component differs from the reference. `kinds` are validation rules of the API server.
 
-    `draw` are the drawn values that a scenario needs to show the fault, for example "names=cloud". It is empty if the
-    fault shows with plain values.
+    `draw` are the values of axes with which the fault shows, for example "names=cloud". It is empty if the fault shows
+    with the default values.
 
-    A benign variant lists the features that it `lacks`, and the requirements that it leaves `unmet` because they do not
-    bind all implementations.
+    A benign variant lists the features that it `lacks`, and the requirements that it leaves `unmet` because they are
+    not mandatory for all implementations.
     """
 
     name: str

@@ -1,4 +1,5 @@
-"""Proxies that read only part of the data: the first port, the name without namespace, or the beginning of a slice."""
+"""Proxies that read only part of the data: the first port, the name without the namespace, or the beginning of a
+slice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Components with one fault each in node-level topology, as described in the KEP-3015 text of 2022."""
+"""Components with one fault each in node-level topology, as described in KEP-3015 (2022)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _configured(change: Callable[[NodeLevel], NodeLevel]) -> Callable[..., Plan]
 
 
 def _approach(wrong: str, right: str) -> Callable[..., Plan]:
-    """Return a planner that replaces one approach by another."""
+    """Return a planner that replaces one approach with another."""
     return _configured(lambda told: replace(told, approach=right) if told.approach == wrong else told)  # type: ignore[arg-type]
 
 

@@ -1,6 +1,6 @@
 """Correct proxies that differ from kube-proxy in the same ways as other implementations.
 
-Each variant represents proxies in real use. No document forbids the difference. So the variant passes all requirements
+Each variant represents proxies in real use. No KEP forbids the difference. So the variant passes all requirements
 of its features except those in `unmet`, which describe behaviour of kube-proxy that the API leaves to implementations.
 """
 

@@ -20,7 +20,7 @@ from reference.proxy.ruleset import Entries, Sticky, render
 
 MUCH = 90  # open connections by the rules of a node
 SPILL = "one more under load"
-OWN_CHAIN = (1 << 17) - 1  # seconds of affinity that no Service can have, so that only these rules use the chain
+OWN_CHAIN = (1 << 17) - 1  # an affinity timeout (s) that no Service can have, so that only these rules use the chain
 
 
 def _connections(*, over: bool) -> bytes:

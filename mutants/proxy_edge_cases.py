@@ -211,7 +211,7 @@ _register(
 
 
 class _KeepsLast(State):
-    """With policy Local, ignores the removal of a service port's last endpoints."""
+    """With a `Local` policy, ignores the removal of a service port's last endpoints."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, decide=deciding(self._wrongly))

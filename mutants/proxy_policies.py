@@ -126,7 +126,7 @@ def hints_on_top_of_local(asked: Question) -> Decision:
 
 
 def narrowed_on_top_of_local(asked: Question, here: str, hints: Callable[[Endpoint], Collection[str]]) -> Decision:
-    """Return the answer with hints applied to the endpoints of policy Local, if all of them have hints."""
+    """Return the decision with hints applied to the endpoints of a `Local` policy, if all of them have hints."""
     right = asked.answer()
     hinted = asked.ready and all(map(hints, asked.ready))
     narrowed = [each for each in asked.endpoints if here in hints(each)] if hinted else asked.endpoints

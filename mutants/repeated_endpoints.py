@@ -1,4 +1,4 @@
-"""Proxies that decide by position or place which of several endpoints with one address counts."""
+"""Proxies that choose among several endpoints with one address by their order or their node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reference.proxy.state import State
 MUTANTS: list[Mutant] = []
 
 Wins = Callable[[Endpoint, str], bool]
-"""Whether an endpoint takes the place of a former one with its address. The second argument is the proxy's node."""
+"""Whether an endpoint replaces an earlier one with the same address. The second argument is the proxy's node."""
 
 
 def _register(name: str, sentence: str, wins: Wins, provenance: str = "") -> None:

@@ -101,7 +101,7 @@ class _Flushing(KernelTable):
 
 
 class _LoadsNoExternalPolicy(KernelTable):
-    """Loads all rules without the lists for outside traffic. The first change of a Service adds its list."""
+    """Loads all rules without the lists for external traffic. The first change of a Service adds its list."""
 
     def load(self, ruleset: Ruleset) -> None:
         super().load(replace(ruleset, external={}))

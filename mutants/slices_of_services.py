@@ -1,4 +1,5 @@
-"""Controllers with right endpoints, but wrong sizes, owners or labels of slices, or wrong slices of others."""
+"""Controllers with correct endpoints, but wrong sizes, owners or labels of slices, or wrong slices of other
+managers."""
 
 from __future__ import annotations
 

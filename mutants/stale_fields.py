@@ -49,7 +49,7 @@ def _never_again(seen: list[Value], now: Value) -> Value:
 
 
 class _Frozen(State):
-    """Replaces a field of each object by the value in an earlier version of the object."""
+    """Replaces a field of each object with the value in an earlier version of the object."""
 
     def __init__(self, *arguments: Any, resource: str, path: Path, choose: Choose, **parts: Any) -> None:
         super().__init__(*arguments, **parts)

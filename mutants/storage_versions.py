@@ -49,7 +49,7 @@ class _WritesAllAnew(ApiServer):
 
 
 class _DropsStoredFields(Services):
-    """Removes the field from every Service that is written while the field's gate is off."""
+    """Removes the field from every Service that is written while the field's gate is disabled."""
 
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)

@@ -36,7 +36,7 @@ def _with_keys(asked: Question, *keys: str) -> Decision:
 
 
 def _matched(asked: Question, *keys: str) -> tuple[Endpoint, ...]:
-    """Return the endpoints for traffic without a policy Local as if the Service had these keys."""
+    """Return the endpoints for traffic without a `Local` policy as if the Service had these keys."""
     port = replace(asked.port, topology_keys=keys, internal_local=False)
     action = asked.answer(port=port).cluster_ip
     return action.endpoints if isinstance(action, Forward) else ()
@@ -218,7 +218,7 @@ Rewrite = Callable[["_Rewriting", Name, list[str]], list[str]]
 
 
 class _Rewriting(State):
-    """Modifies the keys of a Service. `known` contains the keys that were read before, the newest last."""
+    """Modifies the keys of a Service. `known` contains the keys that were read before, the latest last."""
 
     def __init__(self, *arguments: Any, rewrite: Rewrite) -> None:
         super().__init__(*arguments)

@@ -6,7 +6,7 @@ set -e
 
 make_bridge() {
     ip link show pods >/dev/null 2>&1 && return
-    # With a fixed MAC address; otherwise it takes the lowest one of its ports, and changes it while pods know the old one.
+    # With a fixed MAC address; otherwise it takes the lowest one of its ports, which changes while pods still use the old one.
     ip link add pods address 02:00:a9:fe:01:01 type bridge
     ip link set pods up
     ip address add 169.254.1.1/32 dev pods

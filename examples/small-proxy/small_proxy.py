@@ -42,7 +42,7 @@ class Endpoint(NamedTuple):
 
 
 class Port(NamedTuple):
-    """A port of a Service, with its endpoints for inside clients and for outside clients at the node port."""
+    """A port of a Service, with its endpoints for in-cluster clients and for external clients of the node port."""
 
     key: str  # names its chains
     cluster_ip: str
@@ -85,7 +85,8 @@ def read_endpoints(slices: Iterable[dict[str, Any]], name: str, protocol: str) -
 
 
 def choose(endpoints: list[Endpoint], zone: str) -> list[Endpoint]:
-    """Return the ready endpoints hinted for the zone, else all ready endpoints, else those that terminate and serve."""
+    """Return the ready endpoints hinted for the zone, else all ready endpoints, else those that are terminating and
+    still serve."""
     ready = [each for each in endpoints if each.ready]
     if not ready:
         return [each for each in endpoints if each.fallback]
@@ -130,7 +131,7 @@ def read_ports(
 
 
 def write_rules(ports: list[Port], cluster_cidrs: str) -> str:
-    """Return the whole table as nft text. It replaces the previous table in one transaction."""
+    """Return the whole table in nft syntax. It replaces the previous table in one transaction."""
     chains: dict[str, list[str]] = {}
     sets: dict[str, list[str]] = {name: [] for name in SETS}
     for port in ports:
@@ -147,7 +148,7 @@ def write_rules(ports: list[Port], cluster_cidrs: str) -> str:
             continue
         sets["node_ports"].append(f"{port.protocol} . {port.node_port} : goto out-{port.key}")
         chains[f"out-{port.key}"] = ["jump come_back", _dnat(port, port.anywhere)]
-        if port.local:  # applies only to clients outside; pods and the node itself use any endpoint
+        if port.local:  # applies only to external clients; pods and the node itself use any endpoint
             chains[f"any-{port.key}"] = chains[f"out-{port.key}"]
             inside = f"ip saddr {{ {cluster_cidrs} }} goto any-{port.key}", f"fib saddr type local goto any-{port.key}"
             chains[f"out-{port.key}"] = [*inside, _dnat(port, port.outside) if port.outside else "drop"]
@@ -218,7 +219,7 @@ def _addresses(endpoints: Iterable[Endpoint]) -> set[str]:
 
 
 def run(*command: str, text: str = "") -> None:
-    """Run a program. Exit if nft refuses rules. conntrack also fails if it finds no flow; this is ignored."""
+    """Run a program. Exit if nft rejects rules. conntrack also fails if it finds no flow; this is ignored."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode and command[0] == "nft":
         sys.exit(f"error: {done.stderr.strip()}")

@@ -1,8 +1,8 @@
 """The small proxy without address translation: it accepts connections and datagrams, and connects to an endpoint.
 
-It behaves as proxies in user space do. Servers see the node's address instead of the client's. A connection is accepted
-before an endpoint is chosen, and ends with a reset if no endpoint answers. Each direction of a connection closes on its
-own. A UDP flow ends after one second without a packet, or one second after its endpoint has left.
+It behaves like other user-space proxies. Servers see the node's address instead of the client's. A connection is
+accepted before an endpoint is chosen, and ends with a reset if no endpoint answers. Each direction of a connection
+closes separately. A UDP flow ends after one second without a packet, or one second after its endpoint has left.
 
 It adds cluster IPs to the loopback interface and listens there, and on the node's addresses for node ports. It needs
 Python 3.11 and ip. The arguments are those of small_proxy.py.
@@ -42,7 +42,7 @@ class Frontend(NamedTuple):
 
 
 class Listener:
-    """The socket of one frontend, with the endpoints for clients inside and outside the cluster."""
+    """The socket of one frontend, with the endpoints for in-cluster and external clients."""
 
     def __init__(self, server: UserSpace, frontend: Frontend) -> None:
         self.server, self.frontend = server, frontend
@@ -113,7 +113,7 @@ class Listener:
                 end.close()
 
     async def copy_both(self, client: socket.socket, to: socket.socket) -> bool:
-        """Copy both directions. Return whether both have ended without an error."""
+        """Copy both directions. Return whether both ended without an error."""
         both = [asyncio.ensure_future(each) for each in (self.copy(client, to), self.copy(to, client))]
         done, others = await asyncio.wait(both, return_when=asyncio.FIRST_EXCEPTION)
         for each in others:
@@ -152,7 +152,7 @@ class Flow:
         self.check()
 
     def check(self) -> None:
-        """End the flow if its time is over, and look again later."""
+        """End the flow if it has expired; otherwise check again later."""
         now = time.monotonic()
         end = min(self.leaves or now + DRAIN, (self.used or now) + DRAIN)
         if end <= now:
@@ -208,7 +208,7 @@ class UserSpace(small_proxy.Proxy):
         return client in self.own | self.cluster_ips or any(parsed in each for each in self.networks)
 
     def start(self, work: Any) -> None:
-        """Run a coroutine beside all others."""
+        """Run a coroutine concurrently with the others."""
         task = self.loop.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -236,7 +236,7 @@ class UserSpace(small_proxy.Proxy):
             if frontend not in self.listeners:
                 try:
                     self.listeners[frontend] = Listener(self, frontend)
-                except OSError as error:  # a server of this node has the port
+                except OSError as error:  # a server on this node uses the port
                     log(f"error: {frontend}: {error}")
                     continue
             self.listeners[frontend].update(*endpoints)
