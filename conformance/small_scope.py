@@ -41,7 +41,7 @@ _STATES_OF_A_SET = len(PLACES) * len(_BOTH_POLICIES) * len(get_args(ClientKind))
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EndpointValues:
     """The values of an endpoint, except its address. A condition that is None is absent."""
 
     node: str = "a1"
@@ -54,7 +54,7 @@ class Kind:
     @property
     def weight(self) -> int:
         """The number of values that are not the defaults, which is small in a simple counterexample."""
-        plain = Kind()
+        plain = EndpointValues()
         hints = len(self.zone_hints) + len(self.node_hints)
         conditions = (self.ready, self.serving, self.terminating) != (plain.ready, plain.serving, plain.terminating)
         return 2 * hints + 2 * conditions + (self.node != plain.node) + (self.serving is None)
@@ -98,7 +98,7 @@ NOT_COVERED = object()
 """The decision for an address or a client that an implementation does not cover."""
 
 BATCH = 250
-"""The number of sets of endpoints of which all states are passed to a `DecideAll` at once."""
+"""The number of endpoint sets whose states are passed to a `DecideAll` in one call."""
 
 
 class FailedError(Exception):
@@ -172,7 +172,7 @@ class Demand:
 READY, STARTING, LEAVING, GONE = (True, True, False), (False, False, False), (False, True, True), (False, False, True)
 
 COMMON = [
-    Kind(node, frozenset(zones), frozenset(nodes), *conditions)
+    EndpointValues(node, frozenset(zones), frozenset(nodes), *conditions)
     for conditions in (READY, STARTING, LEAVING, GONE)
     for zones in ((), ("a",), ("b",))
     for nodes in ((), ("a1",), ("b1",))
@@ -187,7 +187,7 @@ _UNSET = (True, False, None)
 RARE = [
     each
     for each in dict.fromkeys(
-        Kind(node, frozenset(zones), frozenset(nodes), *conditions)
+        EndpointValues(node, frozenset(zones), frozenset(nodes), *conditions)
         for node, (zones, nodes), conditions in [
             *product(["a1"], _HINTS, product(_UNSET, repeat=3)),
             *product(["a1"], _OTHER_HINTS, [READY, LEAVING]),
@@ -200,7 +200,7 @@ RARE = [
 node."""
 
 ALL = [
-    Kind(node, frozenset(zones), frozenset(nodes), *conditions)
+    EndpointValues(node, frozenset(zones), frozenset(nodes), *conditions)
     for node in ZONES
     for zones in ((), ("a",), ("b",), ("a", "b"), ("elsewhere",))
     for nodes in ((), ("a1",), ("b1",), ("n1",), ("a1", "b1"), ("elsewhere",))
@@ -210,7 +210,7 @@ ALL = [
 
 
 @cache
-def endpoint(kind: Kind, number: int) -> Endpoint:
+def endpoint(kind: EndpointValues, number: int) -> Endpoint:
     """Return an endpoint with these values, and with an address for its number."""
     conditions = (kind.ready, kind.serving, kind.terminating)
     return Endpoint(f"10.244.0.{number}", kind.node, ZONES[kind.node], kind.zone_hints, kind.node_hints, *conditions)
@@ -218,12 +218,12 @@ def endpoint(kind: Kind, number: int) -> Endpoint:
 
 @lru_cache(1)
 def _weight(endpoints: tuple[Endpoint, ...]) -> int:
-    return sum(3 + kind_of(each).weight for each in endpoints)
+    return sum(3 + values_of(each).weight for each in endpoints)
 
 
-def kind_of(each: Endpoint) -> Kind:
+def values_of(each: Endpoint) -> EndpointValues:
     """Return the values of an endpoint without its address."""
-    return Kind(each.node, each.zone_hints, each.node_hints, each.ready, each.serving, each.terminating)
+    return EndpointValues(each.node, each.zone_hints, each.node_hints, each.ready, each.serving, each.terminating)
 
 
 def scope(size: int) -> Iterator[tuple[str, Iterator[tuple[Endpoint, ...]]]]:
@@ -257,14 +257,14 @@ def repeated_addresses() -> Iterator[tuple[Endpoint, ...]]:
         yield endpoint(one, 1), endpoint(other, 1)
 
 
-def _in_some_order(chosen: Iterable[tuple[Kind, ...]]) -> Iterator[tuple[Endpoint, ...]]:
+def _in_some_order(chosen: Iterable[tuple[EndpointValues, ...]]) -> Iterator[tuple[Endpoint, ...]]:
     """Number each set of endpoints in an order other than that of the previous set."""
     for number, kinds in enumerate(chosen):
         orders = list(permutations(kinds))
         yield _numbered(orders[number % len(orders)])
 
 
-def _numbered(kinds: Sequence[Kind]) -> tuple[Endpoint, ...]:
+def _numbered(kinds: Sequence[EndpointValues]) -> tuple[Endpoint, ...]:
     return tuple([endpoint(each, number) for number, each in enumerate(kinds, 1)])
 
 

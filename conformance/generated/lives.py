@@ -207,8 +207,7 @@ def _usable(life: Life, state: State, node: str, both: tuple[State, State]) -> f
 
 
 def may_not_lose(life: Life, before: State, after: State, node: str) -> bool:
-    """Return whether a client must always get an answer during a change: only hints change, and at least one endpoint
-    stays.
+    """Return whether a client must always get an answer during a change: if only hints change, and an endpoint stays.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
     The KEP does not say whether connections may be lost during other changes.

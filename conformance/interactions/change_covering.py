@@ -184,7 +184,8 @@ def _is_possible(turn: Turn, values: Cell) -> bool:
 
 
 def _judged(dimension: str, value: Any, rest: Cell) -> Cell:
-    """Return the cell of a value. The target is omitted for 0 or 1 endpoints: such a Service may name its port."""
+    """Return the cell of a value. The target is omitted for 0 or 1 endpoints: these Services may use a named target
+    port."""
     cell = cell_of(dimension, value, rest)
     few = dimension == "endpoints" and value in {0, 1}
     return {name: each for name, each in cell.items() if not (few and name == "target")}

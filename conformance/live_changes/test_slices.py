@@ -37,7 +37,7 @@ from trafficdist import (
 )
 
 THEIRS = {"endpointslice.kubernetes.io/managed-by": "somebody-else.example.org"}
-"""The manager in the label of slices that the tests write."""
+"""The managed-by label of slices that the tests write."""
 
 
 @requirement(

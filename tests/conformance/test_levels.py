@@ -54,7 +54,11 @@ def test_small_file_has_no_problems() -> None:
     [
         ("It will work.", "It should work.", "levels.yaml:3: the words require nothing: It should work."),
         ("KEP-1, Design", "KEP-1, Goals", "levels.yaml:3: KEP-1, Goals requires nothing"),
-        ("[KEP-1/works]", "[KEP-1/more]", "levels.yaml: KEP-1/works is a MUST of the core features, but no sentence says so"),
+        (
+            "[KEP-1/works]",
+            "[KEP-1/more]",
+            "levels.yaml: KEP-1/works is a MUST of the core features, but no sentence says so",
+        ),
         ("[KEP-1/works]", "[KEP-1/works, KEP-1/gone]", "levels.yaml:3: the suite has no requirement KEP-1/gone"),
         ("[KEP-1/works]", "[KEP-1/works, KEP-1/lasts]", "levels.yaml:3: KEP-1/lasts is a SHOULD"),
         ("[KEP-1/lasts]", "[KEP-1/lasts, KEP-1/works]", "levels.yaml:5: KEP-1/works is a MUST"),

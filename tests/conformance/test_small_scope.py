@@ -165,7 +165,7 @@ def test_three_endpoints_occur_in_each_order() -> None:
     number = {kind: position for position, kind in enumerate(COMMON)}
     seen = set()
     for each in sets(3):
-        order = [number[small_scope.kind_of(one)] for one in each]
+        order = [number[small_scope.values_of(one)] for one in each]
         if len({*order}) == 3:
             seen.add(tuple(sorted(range(3), key=order.__getitem__)))
         if len(seen) == 6:
@@ -203,8 +203,8 @@ def test_only_what_the_documents_leave_open_is_not_asked() -> None:
 
 
 def test_a_new_pod_with_the_address_of_an_ended_pod_gets_all_connections() -> None:
-    ended = small_scope.Kind("a1", ready=False, serving=False, terminating=True)
-    new = small_scope.Kind("b1")
+    ended = small_scope.EndpointValues("a1", ready=False, serving=False, terminating=True)
+    new = small_scope.EndpointValues("b1")
     for order in permutations([endpoint(ended, 1), endpoint(new, 1)]):
         for node, zone in PLACES:
             told = right(order, node, zone, "Cluster", "released")
@@ -213,14 +213,14 @@ def test_a_new_pod_with_the_address_of_an_ended_pod_gets_all_connections() -> No
 
 
 def test_an_unready_pod_replaces_a_terminating_one_of_its_address() -> None:
-    leaving = small_scope.Kind("a1", ready=False, serving=True, terminating=True)
-    starting = small_scope.Kind("b1", ready=False, serving=False)
+    leaving = small_scope.EndpointValues("a1", ready=False, serving=True, terminating=True)
+    starting = small_scope.EndpointValues("b1", ready=False, serving=False)
     for order in permutations([endpoint(leaving, 1), endpoint(starting, 1)]):
         assert right(order, "a1", "a", "Cluster", "released") is oracle.Unanswered.REFUSED
 
 
 def test_which_of_two_pods_that_stay_has_an_address_is_open_if_it_matters() -> None:
-    here, there = endpoint(small_scope.Kind("a1"), 1), endpoint(small_scope.Kind("b1"), 1)
+    here, there = endpoint(small_scope.EndpointValues("a1"), 1), endpoint(small_scope.EndpointValues("b1"), 1)
     assert isinstance(right((here, there), "a1", "a", "Local", "released"), oracle.Undefined)
     assert isinstance(right((here, there), "a1", "a", "Cluster", "released"), oracle.AllowedPods)
 
