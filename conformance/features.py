@@ -1,7 +1,7 @@
 """The features of implementations, by profile. Core features are mandatory; an implementation claims extended features.
 
-The KEPs leave some behaviour to implementations. If an implementation claims the feature of such behaviour, the
-requirements of that feature are MUSTs (`must_if`).
+The KEPs leave some behaviour to implementations. If an implementation claims a feature for such behaviour, the
+requirements of the feature are MUSTs (`must_if`).
 """
 
 from __future__ import annotations

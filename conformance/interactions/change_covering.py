@@ -21,7 +21,7 @@ from conformance.interactions.dimensions import DIMENSIONS, Cell
 
 CHOSEN = Path(__file__).with_name("changes.json")
 
-Turn = tuple[str, Any, Any]
+Transition = tuple[str, Any, Any]
 """The name of a dimension, its value before the change, and its value after the change."""
 
 OtherValue = tuple[str, str, Any]
@@ -74,7 +74,7 @@ def why_impossible(changing: str, rest: Cell) -> str:
     return dimensions.first_reason(_IMPOSSIBLE, {**rest, "changes": changing})
 
 
-def turns() -> Iterator[Turn]:
+def transitions() -> Iterator[Transition]:
     """Yield every dimension with every ordered pair of its values."""
     for dimension, values in VALUES.items():
         yield from ((dimension, *pair) for pair in itertools.permutations(values, 2))
@@ -88,9 +88,9 @@ def other_values() -> Iterator[OtherValue]:
                 yield from ((dimension, name, value) for value in values)
 
 
-def is_alike(turn: Turn) -> bool:
-    """Return whether the two values of a turn are equivalent."""
-    dimension, *values = turn
+def is_alike(transition: Transition) -> bool:
+    """Return whether the two values of a transition are equivalent."""
+    dimension, *values = transition
     return any(dimension == name and {*values} == alike for name, alike in ALIKE)
 
 
@@ -117,23 +117,23 @@ def chosen() -> tuple[Change, ...]:
     missing = dict.fromkeys(other_values())
     choice: list[Change] = []
 
-    def choose(turn: Turn, fixed: Cell, without: Collection[tuple[str, Any]] = ()) -> bool:
-        values = _completed(turn, fixed, missing, used, without)
+    def choose(transition: Transition, fixed: Cell, without: Collection[tuple[str, Any]] = ()) -> bool:
+        values = _completed(transition, fixed, missing, used, without)
         if values is None:
             return False
-        choice.append(Change(*turn, tuple(values.items())))
+        choice.append(Change(*transition, tuple(values.items())))
         used.update(values.items())
-        used[turn[0], "turn", *turn[1:]] += 1  # type: ignore[index]
+        used[transition[0], "transition", *transition[1:]] += 1  # type: ignore[index]
         for name, value in values.items():
-            missing.pop((turn[0], name, value), None)
+            missing.pop((transition[0], name, value), None)
         return True
 
-    for turn in turns():
-        _ = choose(turn, {}, _NOT_EVERYBODYS) or choose(turn, {})
+    for transition in transitions():
+        _ = choose(transition, {}, _NOT_EVERYBODYS) or choose(transition, {})
     for dimension, name, value in other_values():
         if (dimension, name, value) in missing:
-            mine = [each for each in turns() if each[0] == dimension and not is_alike(each)]
-            mine.sort(key=lambda turn: used[turn[0], "turn", *turn[1:]])  # type: ignore[index]
+            mine = [each for each in transitions() if each[0] == dimension and not is_alike(each)]
+            mine.sort(key=lambda transition: used[transition[0], "transition", *transition[1:]])  # type: ignore[index]
             next((True for each in mine if choose(each, {name: value}, _APART) or choose(each, {name: value})), False)
     return tuple(choice)
 
@@ -143,21 +143,25 @@ def name_of(change: Change) -> str:
     return f"change-{of_all().index(change)}"
 
 
-def of(change: Change) -> tuple[Turn, set[OtherValue]]:
-    """Return the turn and the combinations that a change covers."""
+def of(change: Change) -> tuple[Transition, set[OtherValue]]:
+    """Return the transition and the combinations that a change covers."""
     return (change.dimension, change.before, change.after), {
         (change.dimension, name, value) for name, value in change.rest
     }
 
 
 def _completed(
-    turn: Turn, fixed: Cell, missing: Container[OtherValue], used: Counter[Any], without: Collection[tuple[str, Any]]
+    transition: Transition,
+    fixed: Cell,
+    missing: Container[OtherValue],
+    used: Counter[Any],
+    without: Collection[tuple[str, Any]],
 ) -> dict[str, Any] | None:
-    """Return other values with which clients can observe a turn, or None. Prefer uncovered, then rare values."""
-    dimension = turn[0]
+    """Return other values with which clients can observe a transition, or None. Prefer uncovered, then rare values."""
+    dimension = transition[0]
 
     def search(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any] | None:
-        if not _is_possible(turn, values) or (names == _REST and not _tells(turn, {**_ASSUMED, **values})):
+        if not _is_possible(transition, values) or (names == _REST and not _tells(transition, {**_ASSUMED, **values})):
             return None
         if not names:
             return values
@@ -175,8 +179,8 @@ def _completed(
     return search(dict(fixed), _SHOWN_BY + _REST)
 
 
-def _is_possible(turn: Turn, values: Cell) -> bool:
-    dimension, *pair = turn
+def _is_possible(transition: Transition, values: Cell) -> bool:
+    dimension, *pair = transition
     many = changes.MANY in {*pair, values.get("endpoints")}
     if why_impossible(dimension, values) or (many and values.get("target", "name") != "name"):
         return False
@@ -191,13 +195,13 @@ def _judged(dimension: str, value: Any, rest: Cell) -> Cell:
     return {name: each for name, each in cell.items() if not (few and name == "target")}
 
 
-def _tells(turn: Turn, values: Mapping[str, Any]) -> bool:
+def _tells(transition: Transition, values: Mapping[str, Any]) -> bool:
     """Return whether both readings define the same outcome, and clients can observe the change."""
-    dimension, *pair = turn
+    dimension, *pair = transition
     many = changes.MANY in {*pair, values.get("endpoints")}
     rest = {**values, **({"target": "name"} if many else {})}
     rest.pop(dimension, None)
-    change = Change(*turn, tuple(rest.items()))
+    change = Change(*transition, tuple(rest.items()))
     asked = [(cell, front) for cell in change.cells for front in change.fronts if changes.given(cell, front)]
     for cell, front in asked:
         for node in cells.ASKED_FROM:
@@ -205,7 +209,7 @@ def _tells(turn: Turn, values: Mapping[str, Any]) -> bool:
             outcome = cells.outcome(at, node)
             if isinstance(outcome, oracle.Undefined) or outcome != cells.outcome(at, node, reading="released"):
                 return False
-    if is_alike(turn):
+    if is_alike(transition):
         return any(changes.told(cell, front, node) for cell, front in asked for node in cells.ASKED_FROM)
     return changes.shows(change)
 

@@ -56,7 +56,7 @@ def play(cluster: Cluster, chosen: Collection[Change]) -> None:
         ):
             # Change Services that gain addresses first, so they cannot receive addresses that other Services release.
             for each in sorted(living, key=_Living.gives_back):
-                each.turn()
+                each.switch()
             _expect(cluster, living)
 
 
@@ -120,7 +120,7 @@ class _Living:
         had, has = (sum(changes.given(cell, front) for front in self.change.fronts) for cell in (self._now, self._next))
         return had - has
 
-    def turn(self) -> None:
+    def switch(self) -> None:
         """Switch the Service to its other cell."""
         self._now, self._next = self._next, self._now
         self._write(change_steps.between(self._next, self._now))

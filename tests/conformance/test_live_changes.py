@@ -22,7 +22,7 @@ from tests.conformance.expected_tables import ON_STAGE, Stage
 from trafficdist import Service
 
 LIVE = change_covering.of_all()
-TURNS = set(change_covering.turns())
+TRANSITIONS = set(change_covering.transitions())
 OTHER_VALUES = set(change_covering.other_values())
 COVERED = set().union(*(change_covering.of(each)[1] for each in LIVE))
 
@@ -35,7 +35,7 @@ def test_file_contains_the_chosen_changes() -> None:
 
 
 def test_every_ordered_pair_of_values_is_a_change() -> None:
-    assert {change_covering.of(each)[0] for each in LIVE} == TURNS
+    assert {change_covering.of(each)[0] for each in LIVE} == TRANSITIONS
 
 
 def test_every_change_shows_unless_its_values_mean_the_same() -> None:
@@ -123,7 +123,7 @@ def test_every_group_has_a_requirement_with_the_features_that_it_needs(group: tu
 def test_proxies_with_core_features_see_every_possible_ordered_pair() -> None:
     core = {change_covering.of(each)[0] for each in LIVE if change_covering.group_of(each)[0] == "core"}
     needing = {120, "load-balancer", "external-ip", "ClientIP", "dual", "pending"}
-    assert [each for each in TURNS - core if not needing & {*each[1:]}] == []
+    assert [each for each in TRANSITIONS - core if not needing & {*each[1:]}] == []
 
 
 class _LivingStage(Stage):
