@@ -91,7 +91,7 @@ def check_decisions(
                 simplest = {**found.simplest, **simplest}  # fewer endpoints come first
                 if simplest and not every_group:
                     break
-    except small_scope.FailedError as error:
+    except small_scope.DecisionError as error:
         raise click.UsageError(f"{option}: {error}") from error
     if every_group and simplest:
         click.echo(f"\nThe simplest counterexample of each rule and policy ({len(simplest)}):")

@@ -17,14 +17,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 from typing import IO, Any, Self
 
-from conformance.small_scope import NOT_COVERED, PLACES, DecideAll, Endpoint, FailedError, State
+from conformance.small_scope import NOT_COVERED, PLACES, DecideAll, Endpoint, DecisionError, State
 
 _SILENT = {"drop", "reject"}
 
 
 @contextmanager
 def running(command: Sequence[str]) -> Iterator[DecideAll]:
-    """Run the program for each node, and yield a function that queries it. The function raises `FailedError`."""
+    """Run the program for each node, and yield a function that queries it. The function raises `DecisionError`."""
     with ExitStack() as stack:
         programs = {node: stack.enter_context(_Program(command, node, zone)) for node, zone in PLACES}
         pool = stack.enter_context(ThreadPoolExecutor(len(programs)))
@@ -54,7 +54,7 @@ class _Program:
                 command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
             )
         except OSError as error:
-            raise FailedError(f"{self._name}: {error.strerror}") from error
+            raise DecisionError(f"{self._name}: {error.strerror}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -88,7 +88,7 @@ class _Program:
         except (ValueError, AttributeError, TypeError):
             self._process.kill()
             what = f"it answered {line.strip()[:200]!r}" if line else "it ended"
-            raise FailedError(f"{self._name}: {what}, for {_line(states[0])}") from None
+            raise DecisionError(f"{self._name}: {what}, for {_line(states[0])}") from None
         for each in states:
             yield answers.get(f"{each.client} {each.to}", NOT_COVERED)
 

@@ -101,7 +101,7 @@ BATCH = 250
 """The number of endpoint sets whose states are passed to a `DecideAll` in one call."""
 
 
-class FailedError(Exception):
+class DecisionError(Exception):
     """A decision function raised an exception instead of deciding."""
 
 
@@ -331,7 +331,7 @@ def _allowed(outcome: oracle.Outcome) -> tuple[object, ...]:
 def check(decide: Decide, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: Demand = Demand()) -> ScopeResult:
     """Compare the decisions of a function with the oracle in all states with these sets of endpoints.
 
-    Raises `FailedError`.
+    Raises `DecisionError`.
     """
 
     def decide_all(states: Sequence[State]) -> list[Any]:
@@ -340,7 +340,7 @@ def check(decide: Decide, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand:
             try:
                 found.append(decide(state))
             except Exception as error:
-                raise FailedError(f"{type(error).__name__}: {error}, for {state}") from error
+                raise DecisionError(f"{type(error).__name__}: {error}, for {state}") from error
         return found
 
     return check_all(decide_all, endpoint_sets, demand)
