@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 from typing import IO, Any, Self
 
-from conformance.small_scope import NOT_COVERED, PLACES, DecideAll, Endpoint, DecisionError, State
+from conformance.small_scope import NOT_COVERED, PLACES, DecideAll, DecisionError, Endpoint, State
 
 _SILENT = {"drop", "reject"}
 

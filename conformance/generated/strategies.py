@@ -74,7 +74,7 @@ def _drawn(strategy: st.SearchStrategy[V], place: str, count: int) -> list[V]:
 
 @st.composite
 def zones_of_nodes(draw: Draw[Any]) -> tuple[Zones, ...]:
-    """Draw the zone labels in each state: at most one node changes or loses its zone, and may change back later."""
+    """Generate the zone labels in each state: at most one node changes or loses its zone, and may change back later."""
     changed = draw(st.sampled_from(((), (), *NODES)))
     if not changed:
         return ((),) * STATES
@@ -85,7 +85,7 @@ def zones_of_nodes(draw: Draw[Any]) -> tuple[Zones, ...]:
 
 @st.composite
 def lives(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...]) -> Life:
-    """Draw a scenario of a group. `zones` are the node labels in each state."""
+    """Generate a scenario of a group. `zones` are the node labels in each state."""
     more = group[0] == "all"
     address = draw(st.sampled_from(choices("address") if more else ("cluster-ip", "node-port")))
     client = draw(st.sampled_from(choices("client")[:2] if address == "cluster-ip" else choices("client")))
@@ -109,7 +109,7 @@ def lives(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...]) ->
 
 @st.composite
 def _first(draw: Draw[Any], address: str, more: bool, hints: bool) -> State:
-    """Draw the first state of a Service, in which it has the address that clients use."""
+    """Generate the first state of a Service, in which it has the address that clients use."""
     kind = {"node-port": "NodePort", "load-balancer": "LoadBalancer", "external-ip": "NodePort"}.get(address)
     state = State(
         type=kind or draw(st.sampled_from(("ClusterIP", "NodePort"))),
@@ -129,7 +129,7 @@ def _first(draw: Draw[Any], address: str, more: bool, hints: bool) -> State:
 
 @st.composite
 def _slices(draw: Draw[Any], state: State, name: str, hints: bool) -> Slice:
-    """Draw a slice with this name."""
+    """Generate a slice with this name."""
     of = draw(st.sampled_from(("", "", "", *OF[: 3 if state.dual else 2])))
     number = draw(st.sampled_from(range(PORTS)))
     servers = [each for each in range(len(SERVERS)) if each % PORTS == number]
@@ -141,8 +141,7 @@ def _slices(draw: Draw[Any], state: State, name: str, hints: bool) -> Slice:
 
 @st.composite
 def _members(draw: Draw[Any], state: State, server: int, style: str) -> Member:
-    """Draw an endpoint. Depending on `style`, it has the hints that a controller would write, arbitrary hints, or no
-    hints."""
+    """Generate an endpoint. By `style`, it has the hints that a controller would write, arbitrary hints, or none."""
     member = Member(server, condition=draw(st.sampled_from(_CONDITIONS)))
     return member if style == "none" else draw(_hinted(state, member, style == "odd"))
 
@@ -166,7 +165,7 @@ def _asked(state: State, member: Member) -> Member:
     )
 
 
-# Steps. Each strategy draws the next state from the previous state.
+# Steps. Each strategy generates the next state from the previous state.
 
 
 @st.composite

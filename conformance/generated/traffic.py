@@ -23,7 +23,7 @@ from conformance.generated.lives import (
     told,
 )
 from conformance.interactions import change_runner
-from conformance.interactions.change_steps import Addresses, Patch, Publish, Step, service_steps, slice_steps
+from conformance.interactions.change_steps import Patch, Publish, SetAddresses, Step, service_steps, slice_steps
 from trafficdist import (
     NO_ANSWER,
     Client,
@@ -164,7 +164,7 @@ class _ScenarioService:
     def _change(self, before: State, after: State) -> None:
         self._write(service_steps(self._spec(before), self._spec(after)))
         if _outward(before) != _outward(after):
-            self._write([Addresses(_outward(after))])
+            self._write([SetAddresses(_outward(after))])
 
     def _spec(self, state: State) -> dict[str, Any]:
         return {

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from conformance.features import LOSSLESS_CHANGES
 from conformance.interactions import cells, change_covering, change_steps, changes
-from conformance.interactions.change_steps import Addresses, Patch, Publish, Step, Unpublish
+from conformance.interactions.change_steps import Patch, Publish, SetAddresses, Step, Unpublish
 from conformance.interactions.change_text import as_text
 from conformance.interactions.changes import Change, Front
 from trafficdist import (
@@ -68,7 +68,7 @@ def write(
         match step:
             case Patch(spec):
                 cluster.patch_service(service, {"spec": spec})
-            case Addresses(kinds):
+            case SetAddresses(kinds):
                 set_addresses(cluster, service, kinds)
             case Publish(name, family, port, written):
                 endpoints = [

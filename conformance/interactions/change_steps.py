@@ -24,7 +24,7 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Addresses:
+class SetAddresses:
     """Give the Service exactly these kinds of external addresses, which the cluster does not allocate."""
 
     kinds: tuple[oracle.AddressKind, ...]
@@ -48,7 +48,7 @@ class Unpublish:
     family: str
 
 
-Step = Patch | Addresses | Publish | Unpublish
+Step = Patch | SetAddresses | Publish | Unpublish
 
 
 def created(cell: Cell) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def between(before: Cell, after: Cell) -> Iterator[Step]:
     """Yield the steps from `before` to `after`: changes of the Service, its external addresses, and its slices."""
     yield from service_steps(_spec(before), _spec(after))
     if given_by_others(before) != given_by_others(after):
-        yield Addresses(given_by_others(after))
+        yield SetAddresses(given_by_others(after))
     yield from slice_steps(slices(before), slices(after))
 
 

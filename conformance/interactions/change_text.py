@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from conformance.interactions import cells, change_steps, changes, scenario_text
-from conformance.interactions.change_steps import Addresses, Patch, Publish, Step, Unpublish
+from conformance.interactions.change_steps import Patch, Publish, SetAddresses, Step, Unpublish
 from conformance.interactions.changes import Change, Front
 from conformance.interactions.dimensions import Cell
 
@@ -53,7 +53,7 @@ class _Text:
             match step:
                 case Patch(spec):
                     yield f"three_zones.patch_service(service, { ({'spec': spec})!r})"
-                case Addresses(kinds):
+                case SetAddresses(kinds):
                     yield f"set_addresses(three_zones, service, {list(kinds)!r})"
                 case Publish(name, family, port, endpoints):
                     names = (f"{changes.servers_of(cell)}[{each.server}]" for each in endpoints)
