@@ -44,10 +44,6 @@ def _check(given: Any, key: str) -> None:
         raise UsageError(f"{key}: metadata.namespace is not a text")
 
 
-def defines_kinds(objects: tuple[Object, ...]) -> bool:
-    return any(each["kind"] == _DEFINITION for each in objects)
-
-
 def apply(api: Api, objects: tuple[Object, ...], who: str) -> None:
     """Apply the objects in order. Raises `StartError` with `who` (their owner), the object's name, and the reason."""
     for each in objects:

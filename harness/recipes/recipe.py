@@ -16,7 +16,7 @@ from harness.model.limits import MOST, Limits
 from harness.netns.isolation import OWN
 from harness.recipes import values
 from harness.recipes.installation import Installation, parse_installation
-from harness.recipes.objects import defines_kinds, parse_objects
+from harness.recipes.objects import parse_objects
 from harness.recipes.pods import OF_POD, PodCommands
 from harness.recipes.readiness import Check, CommandCheck, HttpCheck, LogCheck, MetricsCheck
 from harness.recipes.values import (
@@ -32,9 +32,6 @@ from harness.recipes.values import (
     one_of,
     read,
 )
-
-CRDS = "crds"
-"""A requirement of a recipe: the API server must support CustomResourceDefinitions, which the programs create."""
 
 READY_SECONDS = 20.0
 QUIET_SECONDS = 0.1
@@ -169,14 +166,9 @@ class Recipe:
     installation: Annotated[Installation | None, Mark.READ] = None
 
     @property
-    def defines_kinds(self) -> str:
-        """Return the key that requires CustomResourceDefinitions, "objects" or "requires", or "" if neither does."""
-        return "objects" if defines_kinds(self.objects) else "requires" if CRDS in self.requires else ""
-
-    @property
     def needs(self) -> tuple[str, ...]:
         """Return the names of all requirements for the machine, which follow from `requires` and `isolation`."""
-        return tuple(each for each in dict.fromkeys((*self.requires, *self.isolation)) if each != CRDS)
+        return tuple(dict.fromkeys((*self.requires, *self.isolation)))
 
 
 def read_recipe(path: str, kind: Kind) -> Recipe:
@@ -263,7 +255,7 @@ def _requirements(value: Any) -> tuple[str, ...]:
             _, name = values.one_key(each, ("program",), where)
             found.append(PROGRAM + str(read(name, Name, f"{where}.program")))
         else:
-            found.append(str(read(each, Annotated[str, one_of(*REQUIREMENTS, CRDS)], where)))
+            found.append(str(read(each, Annotated[str, one_of(*REQUIREMENTS)], where)))
     return tuple(found)
 
 

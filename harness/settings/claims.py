@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from harness.control_planes.choice import EMBEDDED, RECIPE_FILES, choose
+from harness.control_planes.choice import RECIPE_FILES, choose
 from harness.errors import UnavailableError, UsageError
 from harness.model import release_features
 from harness.model.cluster_options import NO_CNI
@@ -113,7 +113,6 @@ def controller_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     from harness.recipes import recipe as recipes  # noqa: PLC0415  pytest loads this module
 
     recipe = recipes.read_recipe(file, recipes.OF_CONTROLLER)
-    _check_kinds(recipe, f"controller file {shown(file)}", values)
     return {**_of_recipe(recipe, "endpointslice-controller"), "follow": recipe.follows}
 
 
@@ -126,7 +125,6 @@ def dns_claims(values: Mapping[str, Any]) -> dict[str, Any]:
     from harness.recipes import recipe as recipes  # noqa: PLC0415  pytest loads this module
 
     recipe = recipes.read_recipe(values["dns"], recipes.OF_DNS)
-    _check_kinds(recipe, f"DNS file {shown(values['dns'])}", values)
     return _of_recipe(recipe, "dns")
 
 
@@ -141,15 +139,6 @@ def _of_recipe(recipe: "Recipe", profile: str) -> dict[str, Any]:
     }
 
 
-def _check_kinds(recipe: "Recipe", what: str, values: Mapping[str, Any]) -> None:
-    """Raise `UsageError` if a recipe defines custom resources that no API server of this run supports."""
-    if recipe.defines_kinds and choose(values["control_plane"] or "", values["controller"] or "").plane == EMBEDDED:
-        raise UsageError(
-            f"{what}: key {recipe.defines_kinds}: the embedded API server does not serve "
-            "CustomResourceDefinitions; use --control-plane binaries:VERSION"
-        )
-
-
 def _check_place(recipe: "Recipe", what: str, values: Mapping[str, Any]) -> None:
     """Raise `UsageError` if the recipe of a proxy does not support the backend of this run."""
     if values["backend"] == "kind":
@@ -158,7 +147,6 @@ def _check_place(recipe: "Recipe", what: str, values: Mapping[str, Any]) -> None
         return
     if not recipe.programs:
         raise UsageError(f"{what}: it has no command, only key kind: use --backend kind")
-    _check_kinds(recipe, what, values)
 
 
 def _refuse_mismatch(values: Mapping[str, Any]) -> None:

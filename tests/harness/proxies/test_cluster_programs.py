@@ -13,8 +13,7 @@ import pytest
 
 from harness.api.client import Object
 from harness.backends.netns import NetnsBackend
-from harness.control_planes.binaries import BinariesControlPlane
-from harness.errors import DistrustError, EndedError, InconclusiveError, UnavailableError
+from harness.errors import DistrustError, EndedError, InconclusiveError
 from harness.eventually import eventually
 from harness.model.release import PROXY, Release
 from harness.model.topology import grid
@@ -22,7 +21,6 @@ from harness.proxies.executable import ExecutableProxy
 from tests.harness.proxies.conftest import MARK, Boot, checking, processes_in, program
 from tests.harness.proxies.test_process import exists
 
-NEWEST = "1.37"
 CONFIG: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}, "data": {"zones": "on"}}
 DEFINITION: Object = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -159,21 +157,8 @@ def test_unready_cluster_program_leaves_its_log_and_no_process(boot: Boot) -> No
 
 
 def test_custom_resources_are_served_before_any_program_starts(boot: Boot) -> None:
-    def plane(_: Release) -> BinariesControlPlane:
-        made = BinariesControlPlane(Release(NEWEST))
-        try:
-            made._processes.find("kube-apiserver", NEWEST)
-            made._processes.find("kube-controller-manager", NEWEST)
-        except UnavailableError:
-            made.stop()
-            raise
-        return made
-
     operator = read_from("/apis/mine.example/v1/pools/all")
-    try:
-        backend = boot("runs", control_plane=plane, objects=[DEFINITION, POOL], cluster_programs=[operator])
-    except UnavailableError as error:
-        pytest.skip(f"unavailable: {error}")
+    backend = boot("runs", objects=[DEFINITION, POOL], cluster_programs=[operator])
     said = backend.proxy.evidence("a1")["operator-cluster.log"].splitlines()
     assert json.loads(said[0])["spec"] == {"size": 3}
 

@@ -131,11 +131,10 @@ def test_objects_are_in_the_recipe_or_in_files_next_to_it(tmp_path: Path) -> Non
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(MINIMAL | {"objects": [CONFIG, "more.yaml"]}), encoding="utf-8")
     recipe = read_recipe(str(tmp_path / "mine.yaml"), OF_PROXY)
     assert [each["metadata"]["name"] for each in recipe.objects] == ["mine", "one", "two"]
-    assert not recipe.defines_kinds
 
 
 def test_isolation_is_a_machine_requirement() -> None:
-    recipe = parse_recipe(MINIMAL | {"requires": ["root", "bpffs", "crds"], "isolation": ["bpffs", "run"]}, OF_PROXY)
+    recipe = parse_recipe(MINIMAL | {"requires": ["root", "bpffs"], "isolation": ["bpffs", "run"]}, OF_PROXY)
     assert recipe.needs == ("root", "bpffs", "run")
 
 

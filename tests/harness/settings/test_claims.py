@@ -228,22 +228,6 @@ def test_recipe_states_fields_of_every_service(tmp_path: Path) -> None:
     assert of_settings(resolve({}, environment={})).services == {}
 
 
-@pytest.mark.parametrize("option", ["proxy", "dns"])
-@pytest.mark.parametrize("key", ["objects", "requires"])
-def test_recipe_with_custom_resources_requires_a_control_plane_that_serves_them(
-    option: str, key: str, tmp_path: Path
-) -> None:
-    recipe = tmp_path / "mine.yaml"
-    named = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}}
-    defines = {"objects": [named], "requires": ["crds"]}[key]
-    said = {"name": "mine", "command": ["x"], "ready": [{"log": "up"}], key: defines}
-    recipe.write_text(yaml.safe_dump(said), encoding="utf-8")
-    with pytest.raises(UsageError, match=f"key {key}: the embedded API server does not serve CustomResource"):
-        resolve({option: str(recipe)}, environment={})
-    settings = resolve({option: str(recipe), "control-plane": "binaries:1.37"}, environment={})
-    assert str(recipe) in (settings.proxy.file, settings.dns)
-
-
 def test_controller_of_a_recipe_brings_its_claims(tmp_path: Path) -> None:
     recipe = tmp_path / "mine.yaml"
     said = {"name": "mine", "version": 7, "command": ["x"], "ready": [{"log": "up"}], "follows": "released"}
