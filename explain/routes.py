@@ -7,7 +7,7 @@ on the node itself. So a thousand nodes take no longer than their zones.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -18,9 +18,7 @@ from explain.wish import Shortfall, Wish, shortfall, wish_of
 from harness.api.client import Object
 from reference.objects.topology_keys import Labels
 from reference.proxy.decision import (
-    Action,
     Decision,
-    Drop,
     Endpoint,
     Family,
     Forward,
@@ -88,7 +86,25 @@ def routes(service: Object, slices: Sequence[Object], cluster: Cluster) -> tuple
             for port in of_family
             for (zone, _, _), names in cluster.alike.items()
         )
-    return tuple(replace(route, nodes=tuple(names)) for route, names in found.items())
+    made = [replace(route, nodes=tuple(names)) for route, names in found.items()]
+    return tuple(made if service["spec"].get("type") != "LoadBalancer" else _checked(made))
+
+
+def _checked(made: Sequence[Route]) -> Iterator[Route]:
+    """Yield the routes without the nodes that a load balancer leaves out.
+
+    Its health check fails on nodes without an endpoint in the family, at whichever port.
+    """
+    outside = [each for each in made if each.clients == "external" and each.targets]
+    well = {(name, each.family) for each in outside for name in each.nodes}
+    families = {each.family for each in outside}
+    for each in made:
+        may_fail = each.clients == "external" and not each.targets and each.family in families
+        if out := tuple(name for name in each.nodes if may_fail and (name, each.family) not in well):
+            because = f"health checks of the load balancer exclude the node {each.because.partition(' ')[2]}"
+            yield replace(each, nodes=out, tier="excluded", because=because, short="")
+        if kept := tuple(name for name in each.nodes if name not in out):
+            yield replace(each, nodes=kept)
 
 
 def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dict[Route, list[str]]:
@@ -119,16 +135,9 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
             found[replace(route, short=short) if short else route] += names
             if port.external_local and decision.outside:
                 route = _route(one, port, family, replace(decision, cluster_ip=decision.outside), zones)
-                found[_external(route, service, decision.outside)] += names
+                short = "fails" if route.tier == "nowhere" else ""
+                found[replace(route, clients="external", short=short)] += names
     return found
-
-
-def _external(route: Route, service: Object, action: Action) -> Route:
-    """Return the route of external clients. Load balancers leave out nodes whose health checks report no endpoint."""
-    if isinstance(action, Drop) and service["spec"].get("type") == "LoadBalancer":
-        because = route.because.replace("drop", "health checks of the load balancer exclude the node", 1)
-        return replace(route, clients="external", tier="excluded", because=because)
-    return replace(route, clients="external", short="fails" if route.tier == "nowhere" else "")
 
 
 def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tuple[str, ...]:

@@ -261,9 +261,18 @@ def _endpoints(
 
 
 def _is_avoided(service: Object, route: Mapping[str, object], slices: Sequence[Object]) -> bool:
-    """Return whether the health checks of a load balancer keep external clients from the nodes of a route."""
-    elsewhere = _endpoints(service, slices, {**route, "clients": "any"}, {})
-    return route["clients"] == "external" and service["spec"]["type"] == "LoadBalancer" and bool(elsewhere)
+    """Return whether the health check of a load balancer, for all ports of a family, avoids the nodes of a route."""
+    if route["clients"] != "external" or service["spec"]["type"] != "LoadBalancer":
+        return False
+    ports = [f"{each['name']}/{each['protocol']}" for each in service["spec"]["ports"]]
+    nodes = {
+        each["nodeName"]
+        for port in ports
+        for each in _of_route(service, slices, {**route, "port": port})
+        if each["conditions"].get("ready", True)
+        or (each["conditions"].get("terminating") and each["conditions"].get("serving", True))
+    }
+    return bool(nodes) and not nodes & {*route["nodes"]}  # type: ignore[misc]
 
 
 def _nodes(service: Object, slices: Sequence[Object], route: Mapping[str, object]) -> dict[str, str]:
