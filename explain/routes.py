@@ -126,12 +126,13 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
                 pairs = zip(endpoints, named, strict=True)
                 seen = [each._replace(zone_hints=frozenset(), node_hints=on) for each, on in pairs]
             decision = decide(port, seen, place, cluster.behaviour(one.version, program.reads))
-            on_node = wish == "node" and any(each.ready and each.node == one.name for each in endpoints)
             route = _route(one, port, family, decision, zones)
             if program.is_other and route.tier in TIERS.values() and any(each.ready for each in seen):
                 because = program.because(wish, refused, route.because, near=bool(decision.mode))
                 route = replace(route, because=because)
-            short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), on_node=on_node)
+            on = {each.node == one.name for each in endpoints if each.ready}
+            misses = route.tier != "node" and on == {True, False}
+            short = shortfall(wish, tier=route.tier, crosses=bool(route.crossing), misses=misses)
             found[replace(route, short=short) if short else route] += names
             if port.external_local and decision.outside:
                 route = _route(one, port, family, replace(decision, cluster_ip=decision.outside), zones)

@@ -68,8 +68,8 @@ def _is_near(key: str) -> bool:
     return bool(close) or ("topology" in key and key.startswith("service.kubernetes.io/"))
 
 
-def shortfall(wish: Wish, *, tier: str, crosses: bool, on_node: bool) -> Shortfall:
-    """Return how a route falls short. `on_node` is true if a ready endpoint is on the node of the client."""
+def shortfall(wish: Wish, *, tier: str, crosses: bool, misses: bool) -> Shortfall:
+    """Return how a route falls short. `misses` is true if some endpoint is on the node, and not preferred to others."""
     if tier == "nowhere":
         return "fails"
     match wish:
@@ -77,7 +77,7 @@ def shortfall(wish: Wish, *, tier: str, crosses: bool, on_node: bool) -> Shortfa
             return "crosses"
         case "cpu" if crosses and tier == "anywhere":
             return "crosses"
-        case "node" if on_node and tier != "node":
+        case "node" if misses:
             return "misses"
         case "local" if tier != "local":
             return "misses"

@@ -13,6 +13,7 @@ import json
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -168,9 +169,9 @@ def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
             fails = not used and not _is_avoided(service, each, slices)
             failing |= {name} if fails else set()
             crossing |= {name} if elsewhere else set()
-            on_node = {str(one) for one, node in _nodes(service, slices, each).items() if node == name}
+            on_node = {str(one) for one, node in _nodes(service, slices, each).items() if node == name and one in there}
             external = each["clients"] == "external"
-            short = fails if external or not used else _short(service, used, elsewhere, on_node, uses=each["uses"])
+            short = fails if external or not used else _short(service, each, elsewhere, on_node, there.keys())
             unmet |= {name} if short else set()
     asks, doubtful = _wish(service) != "", in_doubt(seen)
     row, says = answer.row, str(told["answer"])
@@ -276,12 +277,8 @@ def _is_avoided(service: Object, route: Mapping[str, object], slices: Sequence[O
 
 
 def _nodes(service: Object, slices: Sequence[Object], route: Mapping[str, object]) -> dict[str, str]:
-    """Return the nodes of ready endpoints by address."""
-    return {
-        each["addresses"][0]: each["nodeName"]
-        for each in _of_route(service, slices, route)
-        if each["conditions"].get("ready", True)
-    }
+    """Return the nodes of endpoints by address."""
+    return {each["addresses"][0]: each["nodeName"] for each in _of_route(service, slices, route)}
 
 
 def _wish(service: Object) -> str:
@@ -295,15 +292,16 @@ def _wish(service: Object) -> str:
     return "node" if field == "PreferSameNode" else "zone" if field or annotation not in _OFF else ""
 
 
-def _short(service: Object, used: set[str], elsewhere: int, on_node: set[str], *, uses: object) -> bool:
-    """Return whether a route fails or leaves what the Service asks for."""
-    if not used:
-        return True
-    if service["spec"].get("internalTrafficPolicy") == "Local":
-        return bool(used - on_node) and uses != "local"
+def _short(
+    service: Object, route: Mapping[str, object], elsewhere: int, on_node: set[str], ready: AbstractSet[str]
+) -> bool:
+    """Return whether a route that does not fail leaves what the Service asks for."""
+    uses = route["uses"]
     match _wish(service):
-        case "node":
-            return bool(elsewhere) or bool(on_node and used - on_node)
+        case "local":
+            return uses != "local"
+        case "node":  # to reach the own endpoint by chance is not to prefer it
+            return bool(elsewhere) or (uses != "node" and bool(on_node) and bool(ready - on_node))
         case "zone":
             return bool(elsewhere)
         case "cpu":  # the controller may move endpoints to another zone by their hints
