@@ -144,7 +144,8 @@ def _scaled(objects: Objects, name: ServiceName, wanted: int, features: Features
         known = [each for each in mine if each["addressType"] == family]
         ready = distinct(each for one in known for each in one.get("endpoints") or () if is_ready(each))
         first = known[0] if known else _empty(name, family)
-        ports = first.get("ports") or [slice_port(each) for each in service["spec"].get("ports") or ()]
+        held = {(each.get("name"), each.get("protocol")): each for one in known for each in one.get("ports") or ()}
+        ports = [*held.values()] or [slice_port(each) for each in service["spec"].get("ports") or ()]
         made.append({**first, "ports": ports, "endpoints": _spread(ready, wanted, nodes, family)})
     return replace(objects, endpointslices=[*others, *made])
 
@@ -163,16 +164,20 @@ def _of(endpoint_slice: Object) -> ServiceName:
 
 
 def _empty(name: ServiceName, family: str) -> Object:
-    metadata = {"name": f"{name[1]}-if", "namespace": name[0], "labels": {labels.SERVICE_NAME: name[1]}}
+    given = {labels.SERVICE_NAME: name[1], labels.MANAGED_BY: labels.CONTROLLER}
+    metadata = {"name": f"{name[1]}-if", "namespace": name[0], "labels": given}
     return {"metadata": metadata, "addressType": family, "ports": []}
 
 
 def _spread(ready: Sequence[Object], wanted: int, nodes: Mapping[str, str], family: str) -> list[Object]:
+    def zone(endpoint: Object) -> str:
+        return nodes.get(str(endpoint.get("nodeName"))) or str(endpoint.get("zone", ""))
+
     endpoints = list(ready)
     while len(endpoints) > wanted:
-        zones = Counter(str(each.get("zone", "")) for each in endpoints)
-        endpoints.remove(max(reversed(endpoints), key=lambda each: zones[str(each.get("zone", ""))]))
-    zones = Counter(str(each.get("zone", "")) for each in endpoints)
+        zones = Counter(map(zone, endpoints))
+        endpoints.remove(max(reversed(endpoints), key=lambda each: zones[zone(each)]))
+    zones = Counter(map(zone, endpoints))
     held = Counter(str(each.get("nodeName", "")) for each in endpoints)
     for number in range(len(endpoints), wanted):
         node = min(nodes, key=lambda each: (zones[nodes[each]], held[each], each))

@@ -77,6 +77,16 @@ def test_causes_are_those_of_the_hypothetical_cluster(
     assert (first_cause(found), " ".join(found.crossing)) == (cause, crossing)
 
 
+def test_scaled_pods_have_the_ports_of_all_slices() -> None:
+    http, grpc = ({"name": name, "port": port, "protocol": "TCP"} for name, port in (("http", 8080), ("grpc", 9090)))
+    slices = [
+        {**of_slice(endpoint(place), name=place), "ports": [port]} for place, port in (("a1", http), ("b1", grpc))
+    ]
+    asked = service(ports=[{**http, "port": 80}, {**grpc, "port": 81}])
+    found, _ = then(objects(asked, *slices), "scale=3")
+    assert {(each.label, len(each.targets)) for each in found.routes} == {("http/TCP IPv4", 1), ("grpc/TCP IPv4", 1)}
+
+
 def test_inputs_are_not_modified() -> None:
     seen = objects(service(AUTO))
     before = json.dumps(seen.services), json.dumps(seen.endpointslices), json.dumps(seen.nodes)
