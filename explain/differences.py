@@ -17,19 +17,25 @@ from reference.proxy.objects import UNREADABLE
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A Service whose routes differ on some nodes, with both headlines. `failing` is true if connections fail then."""
+    """A Service whose routes differ on some nodes, with both headlines. `failing` is true if connections fail then.
+
+    `example` is what one node used and uses then, for headlines that do not show it.
+    """
 
     service: str
     nodes: tuple[str, ...]
     before: str
     after: str
     failing: bool = False
+    example: str = ""
 
     @property
     def lines(self) -> Iterator[str]:
         yield f"{self.service}: {listed(self.nodes) or 'all nodes'}"
         yield f"  before    {self.before}"
         yield f"  after     {self.after}"
+        if self.example and self.before == self.after:
+            yield f"  example   {self.example}"
 
 
 def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[Difference]:
@@ -41,11 +47,24 @@ def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[Di
         nodes = tuple(node for node in sorted(was.keys() & now.keys()) if was[node] != now[node])
         if nodes or (said != says and not (was and now)):
             failing = any("fails" in each for routes in now.values() for each in routes.values())
-            found.append(Difference("/".join(name), nodes, said, says, failing))
+            example = _example(nodes[0], was[nodes[0]], now[nodes[0]]) if nodes else ""
+            found.append(Difference("/".join(name), nodes, said, says, failing, example))
     return found
 
 
-_Places = Mapping[str, Mapping[str, tuple[str, bool, str]]]
+def _example(node: str, was: Mapping[str, Place], now: Mapping[str, Place]) -> str:
+    label = next(each for each in sorted(was.keys() | now.keys()) if was.get(each) != now.get(each))
+    used = [
+        f"{one[0]}{', with endpoints of other zones' if one[1] else ''}" if one else "no such port"
+        for one in (was.get(label), now.get(label))
+    ]
+    return f"{node} {label} used {used[0]}, and uses {used[1]}"
+
+
+Place = tuple[str, bool, str]
+"""The tier of a route, whether it leaves the zone, and how it falls short."""
+
+_Places = Mapping[str, Mapping[str, Place]]
 
 
 def _explained(cluster: Cluster, name: ServiceName) -> tuple[_Places, str]:
@@ -58,7 +77,7 @@ def _explained(cluster: Cluster, name: ServiceName) -> tuple[_Places, str]:
 
 
 def _places(found: Diagnosis) -> _Places:
-    places: dict[str, dict[str, tuple[str, bool, str]]] = {}
+    places: dict[str, dict[str, Place]] = {}
     for each in found.routes:
         for node in each.nodes:
             places.setdefault(node, {})[each.label] = (each.tier, bool(each.crossing), each.short)

@@ -47,6 +47,16 @@ def test_equal_dumps_do_not_differ(dumps: tuple[str, str]) -> None:
     assert (result.exit_code, result.output.strip()) == (0, "0 of 1 Service differ")
 
 
+def test_difference_that_no_headline_shows_has_an_example(tmp_path: Path) -> None:
+    for name, hints in (("before", "a"), ("after", "ab")):
+        on_a = [endpoint(each, hints=hints) for each in ("a1", "a2")]
+        files.write(objects(service(asks=""), of_slice(*on_a)), tmp_path / name)
+    lines = run("--from", str(tmp_path / "before"), "--diff", str(tmp_path / "after")).output.splitlines()
+    assert lines[1].partition("before")[2].strip() == lines[2].partition("after")[2].strip()
+    elsewhere = ", with endpoints of other zones"
+    assert lines[3] == f"  example   b1 80/TCP IPv4 used anywhere{elsewhere}, and uses zone{elsewhere}"
+
+
 def test_services_that_an_upgrade_routes_differently_are_listed(tmp_path: Path) -> None:
     old = [proxy(each, "v1.32.1") for each in ("a1", "a2", "b1", "b2", "c1")]
     files.write(objects(service(asks="PreferSameNode"), NODE_HINTS, proxies=old, version="v1.32.1"), tmp_path / "old")
