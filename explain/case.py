@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from explain.causes import SHOWN, Finding, Predicted
 from explain.cluster import Cluster
@@ -30,7 +31,7 @@ _EFFECTS = {
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Question:
     """Ports in one IP family whose endpoints are in the same slices. `prefix` names them in sentences if needed."""
 
@@ -44,11 +45,11 @@ class Question:
     def labels(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(each.label for each in self.routes))
 
-    @property
+    @cached_property
     def endpoints(self) -> list[tuple[Object, Object]]:
         return endpoints_of(self.slices)
 
-    @property
+    @cached_property
     def ready(self) -> list[tuple[Object, Object]]:
         return [(each, one) for each, one in self.endpoints if is_ready(each)]
 
@@ -182,7 +183,7 @@ class Case:
         remove = self.unannotate
         return remove if self.spec.get("trafficDistribution") else f"{remove}; {self.ask()}"
 
-    @property
+    @cached_property
     def autoscaler(self) -> Object | None:
         for each in self.further("horizontalpodautoscalers"):
             target = (each.get("spec") or {}).get("scaleTargetRef") or {}
@@ -217,7 +218,7 @@ class Case:
             effect = f"the autoscaler then always runs {replicas} pods (before: {least} to {most})"
         return self._does(self.patch(bounds, f"horizontalpodautoscaler {self.autoscaler['metadata']['name']}"), effect)
 
-    @property
+    @cached_property
     def deployment(self) -> Object:
         """The spec of the Deployment that owns the pods, or nothing if it is unknown."""
         specs = {each["metadata"]["name"]: each.get("spec") or {} for each in self.further("deployments")}
@@ -233,7 +234,7 @@ class Case:
     def is_single(self) -> bool:
         return len(self.pods or self.endpoints) == int(self.deployment.get("replicas") or 1) == 1
 
-    @property
+    @cached_property
     def is_spread(self) -> bool:
         """Whether the pods have a constraint that spreads them over zones."""
         template = (self.deployment.get("template") or {}).get("spec") or {}
@@ -247,7 +248,7 @@ class Case:
 
     def label(self, names: Sequence[str]) -> str:
         """Return the commands that label nodes with their zones: those of their old label, or a placeholder."""
-        nodes = {each["metadata"]["name"]: each["metadata"].get("labels") or {} for each in self.cluster.objects.nodes}
+        nodes = {each: self.cluster.node_objects[each]["metadata"].get("labels") or {} for each in names}
         zones = sorted({nodes[each][_BETA_ZONE] for each in names if nodes[each].get(_BETA_ZONE)})
         known = [f"kubectl label node -l '{_BETA_ZONE}={zone},!{ZONE}' {ZONE}={zone}" for zone in zones]
         others = [each for each in names if not nodes[each].get(_BETA_ZONE)]
@@ -301,7 +302,7 @@ class Case:
         last: Object = max(self._managed_fields, key=lambda each: str(each.get("time", "")), default={})
         return f"slices last written by {last.get('manager', '?')} at {last['time']}" if last.get("time") else ""
 
-    @property
+    @cached_property
     def workload(self) -> str:
         """Return the workload that owns the pods, for example "deployment/web", or "" if it is unknown."""
         for pod in self.pods or ():

@@ -17,6 +17,7 @@ from explain.programs import Program, numbers_of, program_of
 from harness.api.client import Object
 from harness.checks.service_proxies import Reads
 from harness.guest.lease_record import moment
+from harness.model.manifests import refusing_taints
 from harness.model.topology import ZONE_LABEL
 from reference.endpointslice.endpoints import is_ready
 from reference.endpointslice.labels import node_zone, service_name
@@ -183,8 +184,31 @@ class Cluster:
         return {each["metadata"]["name"] for each in self.objects.nodes if each.get("spec", {}).get("unschedulable")}
 
     @cached_property
+    def ill(self) -> set[str]:
+        return {name for name, each in self.nodes.items() if not each.ready}
+
+    @cached_property
+    def closed(self) -> set[str]:
+        """The nodes where a pod without tolerations cannot start: cordoned, tainted, or not ready."""
+        if "nodes" in self.objects.unread:
+            return set()
+        return (
+            self.ill
+            | self.cordoned
+            | {each["metadata"]["name"] for each in self.objects.nodes if refusing_taints(each)}
+        )
+
+    @cached_property
+    def open_zones(self) -> set[str]:
+        return {each.zone for name, each in self.nodes.items() if name not in self.closed}
+
+    @cached_property
     def zones(self) -> ZoneTable:
-        return ZoneTable(self.features, {each["metadata"]["name"]: each for each in self.objects.nodes})
+        return ZoneTable(self.features, self.node_objects)
+
+    @cached_property
+    def node_objects(self) -> dict[str, Object]:
+        return {each["metadata"]["name"]: each for each in self.objects.nodes}
 
     def zone(self, endpoint: Object) -> str:
         """Return the zone of an endpoint: that of its node, or that of its slice if the node has none or is unknown."""

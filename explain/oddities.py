@@ -24,9 +24,7 @@ def oddities(case: Case) -> Iterator[Finding]:
     yield from choosers(case)
     yield from _addresses([each for each, _ in case.endpoints])
     yield from _of_hints(case, [(each, one) for each, one in case.endpoints if has_hints(each)])
-    ready = [each for each, _ in case.endpoints if is_ready(each)]
-    ill = {name for name, node in case.cluster.nodes.items() if not node.ready}
-    if lost := sorted(ill & {str(each.get("nodeName")) for each in ready}):
+    if lost := sorted(case.cluster.ill & {str(each.get("nodeName")) for each, _ in case.endpoints if is_ready(each)}):
         yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=lost[0])
     yield from outlook(case)
     if isinstance(case.decided_by, CpuHeuristic):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from explain.case import Case
 from explain.causes import Finding, found, listed, many
-from explain.placement import Zones, closed, endpoints_by_zone, more, part, permits, template, wanted, with_at_most
+from explain.placement import Zones, endpoints_by_zone, more, part, permits, template, wanted, with_at_most
 from harness.api.client import Object
 
 ONE_BY_ONE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -97,7 +97,7 @@ def _drains(case: Case, zones: Zones) -> Iterator[Finding]:
     for zone, endpoints in sorted(zones.items()) if not stays else ():
         if {*endpoints.values()} <= case.cluster.cordoned:
             nodes = sorted({*endpoints.values()})
-            others = sorted({*_nodes(case, [zone])} - closed(case))
+            others = sorted({*_nodes(case, [zone])} - case.cluster.closed)
             move = f"before the drain, add a node to zone {zone} that takes pods" if not others else _move(case, others)
             values = {"names": listed(nodes), "zone": zone, "move": move, "uncordon": " ".join(nodes)}
             yield found("drain-empties-a-zone", nodes=_nodes(case, [zone]), **values)

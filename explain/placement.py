@@ -78,20 +78,9 @@ def part(bound: object, pods: int) -> float:
     return pods * int(said[:-1]) / 100 if said.endswith("%") else int(said)
 
 
-def closed(case: Case) -> set[str]:
-    """Return the nodes where a pod without tolerations cannot start: cordoned, tainted, or not ready."""
-    objects = case.cluster.objects
-    if "nodes" in objects.unread:
-        return set()
-    shut = {each["metadata"]["name"] for each in objects.nodes if refusing_taints(each)} | case.cluster.cordoned
-    return shut | {name for name, each in case.cluster.nodes.items() if not each.ready}
-
-
 def open_zones(case: Case) -> list[str]:
     """Return the zones that have an endpoint, or a node where a pod can start."""
-    shut = closed(case)
-    there = {each.zone for name, each in case.cluster.nodes.items() if name not in shut}
-    return sorted((there | endpoints_by_zone(case).keys()) - {""})
+    return sorted((case.cluster.open_zones | endpoints_by_zone(case).keys()) - {""})
 
 
 def wanted(case: Case) -> int:
@@ -121,7 +110,7 @@ def more(case: Case) -> str:
 
 def spread(case: Case, zones: Sequence[str]) -> str:
     """Return how pods come to run in these zones, which have none."""
-    shut, nodes = closed(case), case.cluster.nodes
+    shut, nodes = case.cluster.closed, case.cluster.nodes
     here = [name for name, each in nodes.items() if each.zone in zones]
     kind = case.workload.partition("/")[0]
     if not case.spec.get("selector"):
@@ -146,7 +135,7 @@ def spread(case: Case, zones: Sequence[str]) -> str:
 
 def template(case: Case) -> str:
     """Return the constraint that spreads the pods of a workload over zones where they can start."""
-    shut, features = closed(case), case.cluster.features
+    shut, features = case.cluster.closed, case.cluster.features
     taints = "nodeTaintsPolicy: Honor, " * (bool(shut) and features.at_least(26))
     when = "ScheduleAnyway" if shut and not taints else "DoNotSchedule"
     selector = ",".join(f"{key}: {value}" for key, value in sorted((case.spec.get("selector") or {}).items()))
@@ -161,8 +150,8 @@ def admit(case: Case, names: Iterable[str]) -> str:
     on, absent = {str(each["spec"].get("nodeName")): each for each in case.pods or ()}, [*names]
     if ill := [on[each]["metadata"]["name"] for each in absent if each in on and not is_pod_ready(on[each])]:
         return f"kubectl -n {case.namespace} describe pod {' '.join(ill)}"
-    found = {each["metadata"]["name"]: refusing_taints(each) for each in case.cluster.objects.nodes}
-    keys = sorted({key for each in absent for key in found.get(each, ())})
+    found = [case.cluster.node_objects[each] for each in absent if each in case.cluster.node_objects]
+    keys = sorted({key for each in found for key in refusing_taints(each)})
     add = ", ".join(f"{{key: {each}, operator: Exists}}" for each in keys)
     let = f"in the pod template of {case.workload}, add tolerations: [{add}]"
     if not keys:
@@ -172,10 +161,9 @@ def admit(case: Case, names: Iterable[str]) -> str:
 
 
 def _reasons(case: Case, names: Sequence[str]) -> str:
-    objects = {each["metadata"]["name"]: each for each in case.cluster.objects.nodes}
     said = []
     for each in names[:3]:
-        keys = " ".join(refusing_taints(objects[each]))
+        keys = " ".join(refusing_taints(case.cluster.node_objects[each]))
         cordoned, ill = each in case.cluster.cordoned, not case.cluster.nodes[each].ready
         said.append(f"{each} is {'cordoned' if cordoned else 'not ready' if ill else f'tainted with {keys}'}")
     return ", ".join(said)
