@@ -68,6 +68,7 @@ class Case:
         self._managed_fields = [each for one in slices for each in one["metadata"].get("managedFields") or ()]
         self.pods = cluster.pods(service)
         self._effects = dict(_EFFECTS)
+        self.has_tcp = any((each.get("protocol") or "TCP") == "TCP" for each in self.spec.get("ports") or ())
 
     @property
     def ends(self) -> str:

@@ -36,13 +36,14 @@ def _sending(obj: Object) -> Iterator[str]:
 
 
 def choosers(case: Case) -> Iterator[Finding]:
-    names = {name for key, name in _known()["pods"].items() if case.cluster.with_label(case.namespace, key)}
-    if names := names | case.cluster.ingress_controllers:
-        yield found("clients-choose-endpoints", names=listed(sorted(names)))
-    yield from _meshes(case)
-    yield from _proxies_of_services(case)
     ingresses = [each for each in case.further("ingresses") if case.name in _backends(each)]
-    yield from (one for each in ingresses for one in _of_ingress(case, each))
+    if case.has_tcp:  # meshes and ingress controllers take no other protocol
+        names = {name for key, name in _known()["pods"].items() if case.cluster.with_label(case.namespace, key)}
+        if names := names | case.cluster.ingress_controllers:
+            yield found("clients-choose-endpoints", names=listed(sorted(names)))
+        yield from _meshes(case)
+        yield from _proxies_of_services(case)
+        yield from (one for each in ingresses for one in _of_ingress(case, each))
     for each in (case.service, *ingresses):
         yield from (found("load-balancer-to-pods", key=key) for key in _sending(each))
     if lasting := {port_name(each): _lasting(each) for each in case.spec.get("ports") or () if _lasting(each)}:

@@ -187,7 +187,8 @@ def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
         "the number of nodes in the headline": _counted(says, failing, crossing, unmet, len(zones) - len(doubtful)),
         "a stored value is known to the cluster that stores it": "value-unknown-to-the-controller" not in answer.text,
         "nothing is promised beside a waypoint": WAYPOINT not in service["metadata"]["labels"]
-        or not says.startswith("connections stay"),
+        or not says.startswith("connections stay")
+        or service["spec"]["ports"][0]["protocol"] != "TCP",
         "nothing is promised for nodes in doubt": set(told["uncertain"]) == doubtful,  # type: ignore[call-overload]
         "kube-proxy is said to be assumed": "if kube-proxy" not in says or not seen.proxies,
         "text and JSON have one headline": answer.text.splitlines()[0] == f"Service {answer.name}: {says}",

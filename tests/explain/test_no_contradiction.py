@@ -40,7 +40,8 @@ def contradictions(seen: Objects) -> list[str]:
             or not in_doubt(seen)
         ),
         "nothing is promised beside a waypoint": WAYPOINT not in seen.services[0]["metadata"]["labels"]
-        or not said.startswith("connections stay"),
+        or not said.startswith("connections stay")
+        or seen.services[0]["spec"]["ports"][0]["protocol"] != "TCP",
         "a load balancer sends either to nodes or to pods": not {"load-balancer-to-pods"} <= causes
         or not causes & {"external-clients", "external-clients-dropped", "external-policy-local"},
         "failing agrees with the table": set(told["failing"]) == failing,
