@@ -22,7 +22,7 @@ _ROLES = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/mast
 def oddities(case: Case) -> Iterator[Finding]:
     yield from of_service(case)
     yield from choosers(case)
-    yield from _addresses([each for each, _ in case.endpoints])
+    yield from _addresses(case)
     yield from _of_hints(case, [(each, one) for each, one in case.endpoints if has_hints(each)])
     if lost := sorted(case.cluster.ill & {str(each.get("nodeName")) for each, _ in case.endpoints if is_ready(each)}):
         yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=lost[0])
@@ -55,20 +55,19 @@ def unread(case: Case) -> Iterator[Finding]:
         yield found("annotation-of-a-mesh", key=_OF_ISTIO, value=annotations[_OF_ISTIO], patch=case.ask())
 
 
-def _addresses(endpoints: list[Object]) -> Iterator[Finding]:
+def _addresses(case: Case) -> Iterator[Finding]:
+    """Yield endpoints with one address: two pods at one port, or one pod in two slices."""
     by_address: dict[tuple[str, ...], list[Object]] = defaultdict(list)
-    for each in endpoints:
-        by_address[tuple(each["addresses"][:1])].append(each)
-    twice = {address: each for address, each in by_address.items() if len(each) > 1}
-    if not twice:
-        return
-    (address,), held = next(iter(twice.items()))
-    if len({is_ready(each) for each in held}) > 1:
-        used = name_of(next(each for each in held if is_ready(each)))
-        yield found("address-of-two-endpoints", address=address, names=listed([*map(name_of, held)]), used=used)
-    elif len({name_of(each) for each in held}) == 1:
-        names = sorted({name_of(each[0]) for each in twice.values()})
-        says = many(names, "endpoint", "is in two slices, and counts once/are in two slices, and count once")
+    for each, one in case.endpoints:
+        for port in one.get("ports") or ():
+            by_address[each["addresses"][0], port.get("name") or "", port.get("protocol") or "TCP"].append(each)
+    twice = [each for each in by_address.values() if len(each) > 1]
+    pods = [each for each in twice if len({*map(name_of, each)}) > 1 and len({*map(is_ready, each)}) > 1]
+    for held in pods[:1]:
+        used, names = name_of(next(filter(is_ready, held))), listed([*map(name_of, held)])
+        yield found("address-of-two-endpoints", address=held[0]["addresses"][0], names=names, used=used)
+    if in_two := sorted({name_of(each[0]) for each in twice if len({*map(name_of, each)}) == 1}):
+        says = many(in_two, "endpoint", "is in two slices, and counts once/are in two slices, and count once")
         yield found("endpoint-in-two-slices", says)
 
 
