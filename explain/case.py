@@ -7,7 +7,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from explain.causes import SHOWN, Finding, Predicted
+from explain.causes import SHOWN, Finding, Predicted, listed
 from explain.cluster import Cluster
 from explain.routes import Route
 from explain.wish import KEYS, wish_of
@@ -21,7 +21,9 @@ _SCALABLE = {"deployment", "statefulset", "replicaset", "replicationcontroller"}
 _TEMPLATES = _SCALABLE | {"daemonset"}
 _VALUES = {"PreferClose", "PreferSameZone", "PreferSameNode"}
 _EFFECTS = {
-    "restart its agents": "while an agent restarts, rules of its node do not change; open connections continue",
+    "restart its agents": (restarts := "while an agent restarts, rules of its node do not change"),
+    "upgrade Cilium": restarts,
+    "upgrade Calico": restarts,
     "rollout restart": "replaces all pods of the workload, as its update strategy says",
     "in the pod template of": "a changed pod template replaces all pods",
     "whenUnsatisfiable: DoNotSchedule": "pods wait while a zone has no room for them",
@@ -110,7 +112,8 @@ class Case:
         """Return the command that patches fields of the Service's spec, or of another object in its namespace."""
         patch = json.dumps({"spec": spec}, separators=(",", ":"))
         command = f"kubectl -n {self.namespace} patch {of or f'service {self.name}'} -p '{patch}'"
-        return command if of else self._does(command, self._given_up(spec))
+        started = "old and new pods then run at the same time" * ("strategy" in spec)
+        return self._does(command, started if of else self._given_up(spec))
 
     def _does(self, command: str, effect: str) -> str:
         """Return a command, and keep what else it does for `also`."""
@@ -119,9 +122,11 @@ class Case:
         return command
 
     def _given_up(self, spec: Object) -> str:
-        """Return what a change of the field gives up of what the user asked for, or ""."""
+        """Return what a change of the field risks, or gives up of what the user asked for, or ""."""
         field = self.spec.get("trafficDistribution")
         new = spec.get("trafficDistribution", field)
+        if new and not field and self.wish != "cpu":
+            return "a zone with few endpoints may then have many clients"
         if new == field or {field, new} <= {"PreferClose", "PreferSameZone"} or field not in _VALUES:
             return ""
         if new is None:
@@ -173,8 +178,10 @@ class Case:
     def unannotate(self) -> str:
         """Return the command that removes the topology annotation."""
         key, value = topology_annotation(self.service, self.cluster.features)
-        lost = "hints then no longer follow the CPU of the zones, so a zone with few endpoints may have many clients"
-        return self._does(self.kubectl(f"annotate {key}-"), lost * (value in {"Auto", "auto"}))
+        lost = ["hints then no longer follow the CPU of the zones, so a zone with few endpoints may have many clients"]
+        if needed := self.cluster.need_annotation:
+            lost += [f"kube-proxy uses no hints without it on {listed(needed)}"]
+        return self._does(self.kubectl(f"annotate {key}-"), "; ".join(lost) * (value in {"Auto", "auto"}))
 
     @property
     def by_field(self) -> str:
@@ -233,7 +240,8 @@ class Case:
 
     @property
     def is_single(self) -> bool:
-        return len(self.pods or self.endpoints) == int(self.deployment.get("replicas") or 1) == 1
+        there = max(len(self.pods or ()), len({name_of(each) for each, _ in self.endpoints}))
+        return there == int(self.deployment.get("replicas") or 1) == 1
 
     @cached_property
     def is_spread(self) -> bool:
@@ -254,10 +262,12 @@ class Case:
         known = [f"kubectl label node -l '{_BETA_ZONE}={zone},!{ZONE}' {ZONE}={zone}" for zone in zones]
         others = [each for each in names if not nodes[each].get(_BETA_ZONE)]
         one = f"kubectl label node {' '.join(others)} {ZONE}=ZONE"
+        counts = "the zone of a node counts for all Services, and for where pods start"
+        self._effects |= dict.fromkeys([*known, one], counts)
         if len(others) > SHOWN:
             one = f"kubectl get nodes -l '!{ZONE}'; then, for each zone, kubectl label node NAMES {ZONE}=ZONE"
         elif len(others) > 1:
-            self._does(one, "this is for nodes of one zone; nodes of another zone need a command of their own")
+            self._does(one, f"this is for nodes of one zone, others need a command of their own; {counts}")
         return "; ".join([*known, one] if others else known)
 
     @property

@@ -128,6 +128,12 @@ class Cluster:
         programs = dict.fromkeys(each.program for each in self.nodes.values() if each.program.is_other)
         return {one: [name for name, each in self.nodes.items() if each.program == one] for one in programs}
 
+    @cached_property
+    def need_annotation(self) -> Sequence[str]:
+        """The nodes whose proxy uses hints only of Services with the annotation."""
+        known = {each: self.behaviour(each.version) for each in self.nodes.values()}
+        return [each.name for each, does in known.items() if does.zone_hints and does.annotation != "unused"]
+
     def in_doubt(self, doubt: str) -> Sequence[str]:
         """Return the nodes whose proxy is not ready ("unready"), or that have none while others have ("missing")."""
         return [name for name, each in self.nodes.items() if each.doubt == doubt]

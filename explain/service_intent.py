@@ -182,7 +182,11 @@ def _lacking_family(case: Case, family: str, others: Sequence[str], there: str) 
     addresses = by_family(case.spec.get("clusterIPs") or [case.spec["clusterIP"]])
     look = f"kubectl -n {case.namespace} get pods -o custom-columns=NAME:.metadata.name,IPS:.status.podIPs"
     give = f"{look}; then give the pods addresses of" if case.spec.get("selector") else "write an EndpointSlice of"
-    values, spec = {"family": family, "there": there, "give": give}, {"ipFamilyPolicy": "SingleStack"}
+    replaced = "pods get addresses only when they start, so all of them are replaced; " * bool(
+        case.spec.get("selector")
+    )
+    values = {"family": family, "there": there, "give": give, "replaced": replaced}
+    spec = {"ipFamilyPolicy": "SingleStack"}
     if family != next(iter(addresses)):
         return found("family-without-endpoints", drop=case.patch(spec), **values)
     kept = next((each for each in others if each in addresses), others[0])

@@ -78,10 +78,11 @@ def wrong(seen: Objects) -> list[str]:
             other, theirs = written.setdefault(place, (each.cause.id, values))
             if theirs != values:
                 found.append(f"{other} writes {theirs} to {place}, but {each.cause.id} {values}")
-        acts = any(word in each.remedy for word in ("delete", "replace --force", "restart", "in the pod template of"))
+        acts = any(word in each.remedy for word in ACTS)
         unread = each.cause.id in UNREAD
         lost = [place for place, values in mine.items() if not unread and _gives_up(_had(known, place), values)]
-        if (acts or lost) and not each.also:
+        unsaid = any(word in each.remedy and effect not in each.also for word, effect in EFFECTS.items())
+        if ((acts or lost) and not each.also) or unsaid:
             found.append(f"{each.cause.id} does not say what else it does: {each.remedy}, {lost}")
     return found
 
@@ -117,6 +118,15 @@ def _leaves(value: object, *path: str) -> Iterator[tuple[tuple[str, ...], str]]:
     else:
         yield path, json.dumps(value)
 
+
+ACTS = (
+    "delete", "replace --force", "restart", "in the pod template of", "give the pods addresses", "or to the pods",
+    "upgrade ", "label node", "uncordon", '"strategy"',
+)  # fmt: skip
+"""What replaces, restarts or moves something, or counts for other Services as well."""
+
+EFFECTS = {"give the pods addresses": "replaced", "label node": "for all Services", '"strategy"': "pod"}
+"""What the line `also` says of some remedies."""
 
 KINDS = {
     "services": "service", "endpointslices": "endpointslice", "nodes": "node", "deployments": "deployment",
