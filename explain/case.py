@@ -35,9 +35,8 @@ PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 @dataclass(frozen=True)
 class Question:
-    """Ports in one IP family whose endpoints are in the same slices. `prefix` names them in sentences if needed."""
+    """Ports in one IP family whose endpoints are in the same slices."""
 
-    prefix: str
     family: str
     ports: tuple[Object, ...]
     slices: tuple[Object, ...]
@@ -57,7 +56,11 @@ class Question:
 
 
 class Case:
-    """A Service with its slices and `endpoints` (each with its slice), and `wish`, what it asks for."""
+    """A Service with its slices and `endpoints` (each with its slice), and `wish`, what it asks for.
+
+    `by_hand` is true if no controller writes hints, because the Service has no selector, and `is_external` if it has
+    addresses for clients outside the cluster.
+    """
 
     def __init__(self, service: Object, slices: Sequence[Object], cluster: Cluster) -> None:
         self.service, self.slices, self.cluster = service, slices, cluster
@@ -70,6 +73,8 @@ class Case:
         self._managed_fields = [each for one in slices for each in one["metadata"].get("managedFields") or ()]
         self.pods = cluster.pods(service)
         self._effects = dict(_EFFECTS)
+        self.by_hand = not self.spec.get("selector") and not self.ends
+        self.is_external = self.spec.get("type") in {"NodePort", "LoadBalancer"} or bool(self.spec.get("externalIPs"))
         self.has_tcp = any((each.get("protocol") or "TCP") == "TCP" for each in self.spec.get("ports") or ())
 
     @property
@@ -88,20 +93,17 @@ class Case:
     def questions(self, by_proxies: Sequence[Route]) -> list[Question]:
         """Return the ports and families of the Service, grouped by their slices."""
         ports = {port_name(each): each for each in self.spec.get("ports") or ()}
+        used = {one["addressType"] for _, one in self.endpoints}
         groups: dict[tuple[str, tuple[int, ...]], list[str]] = {}
         for port, family in dict.fromkeys((each.port, each.family) for each in by_proxies):
-            numbers = (
-                number
-                for number, one in enumerate(self.slices)
-                if one["addressType"] == family and has_port(one, ports[port])
-            )
+            there = enumerate(self.slices if family in used else ())
+            numbers = (n for n, one in there if one["addressType"] == family and has_port(one, ports[port]))
             groups.setdefault((family, tuple(numbers)), []).append(port)
         made = []
         for (of_family, mine), names in groups.items():
             routes = tuple(each for each in by_proxies if each.family == of_family and each.port in names)
-            prefix = f"{of_family}: " if len(names) == len(ports) else f"port {', '.join(names)}: "
             chosen, slices = tuple(ports[each] for each in names), tuple(self.slices[number] for number in mine)
-            made.append(Question(prefix if len(groups) > 1 else "", of_family, chosen, slices, routes))
+            made.append(Question(of_family, chosen, slices, routes))
         return made
 
     def kubectl(self, words: str) -> str:
@@ -146,6 +148,13 @@ class Case:
         change = f" | .spec += {json.dumps(spec, separators=(',', ':'))}" if spec else ""
         new = f"jq 'del(.spec.clusterIP, .spec.clusterIPs){change}'"
         return f"{self.kubectl('get -o json')} | {new} | kubectl replace --force -f -"
+
+    def describe(self, endpoints: Iterable[Object]) -> str:
+        """Return how to find out why endpoints are not ready. Those by hand may be no pods."""
+        targets = {name_of(each): (each.get("targetRef") or {}).get("kind") for each in endpoints}
+        if pods := sorted(name for name, kind in targets.items() if kind == "Pod"):
+            return f"kubectl -n {self.namespace} describe pod {' '.join(pods[:SHOWN])}"
+        return f"find out why the writer of the EndpointSlices marks {listed(sorted(targets))} as not ready"
 
     def further(self, resource: str) -> list[Object]:
         return self.cluster.further[resource, self.namespace]
@@ -350,6 +359,16 @@ def _pods_of(deployment: Object) -> ItemsView[str, str]:
 
 def endpoints_of(slices: Iterable[Object]) -> list[tuple[Object, Object]]:
     return [(each, one) for one in slices for each in one.get("endpoints") or ()]
+
+
+def zones_of(endpoint: Object) -> list[str]:
+    """Return the zones for which an endpoint is hinted."""
+    return [str(each["name"]) for each in (endpoint.get("hints") or {}).get("forZones") or ()]
+
+
+def nodes_of(endpoint: Object) -> list[str]:
+    """Return the nodes for which an endpoint is hinted."""
+    return [str(each["name"]) for each in (endpoint.get("hints") or {}).get("forNodes") or ()]
 
 
 def distinct(endpoints: Iterable[Object]) -> list[Object]:

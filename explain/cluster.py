@@ -312,10 +312,6 @@ class Cluster:
         seen = self.objects.gates.get(component, {})
         return next((each for each in gates if seen.get(each) is False), "")
 
-    @cached_property
-    def newest_behaviour(self) -> Behaviour:
-        return Behaviour.of(Features(self.features.version, follows=self.features.follows))
-
     def _behaviour(self, version: Version, reads: Reads = "all") -> Behaviour:
         of_proxy = self.objects.gates.get(f"{PROXY} {version[0]}.{version[1]}", {})
         found = Behaviour.of(_features(version, {**self._keys, **of_proxy}, self.features.follows))

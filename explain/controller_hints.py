@@ -3,41 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from explain.case import Case, distinct
+from explain.case import Case, distinct, nodes_of, zones_of
 from explain.causes import Finding, Predicted, found, listed, many
+from explain.hint_patches import give_hints, manager
 from explain.numbers import floating_point_refuses, overloads
 from explain.placement import more
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
-from reference.endpointslice.hints import CpuHeuristic, SamePlace, endpoint_hints, topology_annotation
-from reference.endpointslice.labels import CONTROLLER, MANAGED_BY, ZONE
+from reference.endpointslice.hints import CpuHeuristic, SamePlace, topology_annotation
+from reference.endpointslice.labels import CONTROLLER, ZONE
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
 
-_MIRRORING = "endpointslicemirroring-controller.k8s.io"
-
 
 def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
-    """Yield the reasons why ready endpoints lack hints, or have hints that the Service does not request."""
+    """Yield the reasons why ready endpoints lack hints, or have hints that the Service does not request.
+
+    Only hints in `own` slices are the controller's. It writes none for a Service without a selector.
+    """
     yield from _of_former_zones(case, ready)
-    without = [(each, one) for each, one in ready if not has_hints(each)]
-    if isinstance(case.decided_by, CpuHeuristic):
-        refused = _refused(case, distinct(each for each, _ in ready), hinted=len(without) < len(ready))
-        if refused is not None:
-            yield refused
-            return
-    if without:
-        yield _without(case, ready, without)
-    elif isinstance(case.decided_by, SamePlace):
-        yield from _others(case, [each for each, _ in ready])
-    elif isinstance(case.decided_by, CpuHeuristic):
-        yield from _moved(case, [each for each, _ in ready])
-    if not (isinstance(case.decided_by, SamePlace) and case.decided_by.nodes):
-        named = [each for each, _ in ready if (each.get("hints") or {}).get("forNodes")]
-        if named:
-            on = {str(name["name"]) for each in named for name in each["hints"]["forNodes"]} & case.cluster.nodes.keys()
-            yield found("node-hints-not-asked", nodes=sorted(on), count=many(len(named), "endpoint", "has/have"))
+    own = [(each, one) for each, one in ready if not case.by_hand and manager(one) == CONTROLLER]
+    foreign = [(each, one) for each, one in ready if case.by_hand or manager(one) != CONTROLLER]
+    if case.wish:
+        bare = [each for each, _ in ready if not has_hints(each)]
+        said = _count(bare, [each for each, _ in ready])
+        hinted = {zone for each, _ in ready for zone in zones_of(each)}
+        yield from _of_writers(case, foreign, said, hinted)
+        empty = [] if "nodes" in case.cluster.objects.unread else sorted(hinted - {*case.cluster.names_of_zones})
+        if mine := [each for each, _ in own if {*zones_of(each)} & {*empty}]:
+            zones = many(sorted({zone for each in mine for zone in zones_of(each)} & {*empty}), "zone")
+            yield found("hint-for-a-zone-without-nodes", zones=zones, again=case.touch)
+        yield from _of_controller(case, own, said, bare=len(bare) == len(ready))
+    if case.wish != "node" and (named := [(each, one) for each, one in ready if nodes_of(each)]):
+        on = {name for each, _ in named for name in nodes_of(each)} & case.cluster.nodes.keys()
+        remedy = f"nothing, if they are intended; otherwise {give_hints(case, named)}" if not own else ""
+        count = many(len(named), "endpoint", "has/have")
+        yield found("node-hints-not-asked", nodes=sorted(on), remedy=remedy, count=count)
+
+
+def _count(bare: Sequence[Object], ready: Sequence[Object]) -> str:
+    lacking, all_ready = len(distinct(bare)), many(len(distinct(ready)), "ready endpoint")
+    if len(bare) == len(ready):
+        return f"none of {all_ready} has hints"
+    return f"{lacking} of {all_ready} {'has' if lacking == 1 else 'have'} no hints, so proxies use no hints at all"
+
+
+def _of_writers(case: Case, foreign: Sequence[tuple[Object, Object]], said: str, hinted: set[str]) -> Iterator[Finding]:
+    """Yield what is wrong with the hints that only the writers of the slices can give."""
+    if without := [(each, one) for each, one in foreign if not has_hints(each)]:
+        names = many(sorted({one["metadata"]["name"] for _, one in without}), "slice", "is/are")
+        managers = listed(sorted({manager(one) or "an unnamed writer" for _, one in without}))
+        so = ", and no controller writes hints for a Service without a selector" if case.by_hand else ""
+        values = {"said": said, "names": names, "managers": f"{managers}{so}", "patch": give_hints(case, without)}
+        yield found("slice-of-another-manager", **values)
+    if other := [(each, one) for each, one in foreign if has_hints(each) and _differs(case, each, hinted)]:
+        yield _other(case, other, give_hints(case, other))
+
+
+def _of_controller(case: Case, own: Sequence[tuple[Object, Object]], said: str, *, bare: bool) -> Iterator[Finding]:
+    """Yield what is wrong with the hints of the controller's slices. `bare` is true if no slice at all has hints."""
+    without = [(each, one) for each, one in own if not has_hints(each)]
+    match case.decided_by:
+        case CpuHeuristic() if own and (refused := _refused(case, distinct(each for each, _ in own), len(without))):
+            late = "; the controller removes their hints when it next processes them" * (len(without) < len(own))
+            yield replace(refused, says=f"{refused.says}{late}")
+        case CpuHeuristic() | SamePlace() if without:
+            yield _without(case, without, said, bare=bare)
+        case CpuHeuristic():
+            yield from _moved(case, [each for each, _ in own])
+        case SamePlace(nodes=by_node):
+            unnamed = [each for each, _ in own if by_node and not nodes_of(each)]
+            if unnamed:
+                said = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node"
+                evidence = [*filter(None, [case.cluster.controller()])]
+                yield found("hints-not-written", evidence=evidence, said=said, wish=case.decided_by.reason)
+            named = [(each, one) for each, one in own if nodes_of(each) or not by_node]
+            if other := [(each, one) for each, one in named if _differs(case, each, set())]:
+                yield _other(case, other, case.show_writers)
 
 
 def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
@@ -50,30 +94,19 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
         values = {"count": count, "name": name_of(each), "zone": each["zone"], "node": node, "now": nodes[node].zone}
         late = case.cluster.late_labels.get(node)
         evidence = (*((late.said,) if late else ()), *case.evidence)
-        old, hosts = {one["zone"] for one, _ in former}, {str(one["nodeName"]) for one, _ in former}
-        on = sorted(hosts | {one.name for one in nodes.values() if one.zone in old})
-        foreign = [pair for pair in former if _manager(pair[1]) != CONTROLLER]
-        remedy = _give_hints(case, foreign) if foreign else case.touch
+        zones = {zone for one, _ in former for zone in (one["zone"], case.cluster.zone(one))}
+        on = sorted(one.name for one in nodes.values() if one.zone in zones)
+        foreign = [pair for pair in former if case.by_hand or manager(pair[1]) != CONTROLLER]
+        touch = case.touch if len(foreign) < len(former) else ""
+        remedy = "; ".join(filter(None, [give_hints(case, foreign) if foreign else "", touch]))
         yield found("endpoint-of-a-former-zone", nodes=on, evidence=evidence, remedy=remedy, **values)
 
 
-def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequence[tuple[Object, Object]]) -> Finding:
-    """Return the reason why endpoints lack the hints that the Service requests."""
-    lacking, all_ready = (len(distinct(each for each, _ in pairs)) for pairs in (without, ready))
-    of_all = f"{lacking} of {many(all_ready, 'ready endpoint')}"
-    said = f"{of_all} {'has' if lacking == 1 else 'have'} no hints, so proxies use no hints at all"
-    if len(without) == len(ready):
-        said = f"none of {many(all_ready, 'ready endpoint')} has hints"
-    for each, one in without:
-        if not each.get("zone") and _manager(one) in {None, CONTROLLER}:
-            return _no_zone(case, each, said, [one for one, _ in without])
-    managers = {_manager(one) or "an unnamed writer" for _, one in without} - {CONTROLLER}
-    if managers:
-        foreign = [(each, one) for each, one in without if _manager(one) != CONTROLLER]
-        names = many(sorted({one["metadata"]["name"] for _, one in foreign}), "slice", "is/are")
-        values = {"said": said, "names": names, "managers": listed(sorted(managers))}
-        return found("slice-of-another-manager", **values, patch=_give_hints(case, foreign))
-    if len(without) < len(ready):
+def _without(case: Case, without: Sequence[tuple[Object, Object]], said: str, *, bare: bool) -> Finding:
+    """Return the reason why endpoints of the controller lack the hints that the Service requests."""
+    if placeless := next((each for each, _ in without if not each.get("zone")), None):
+        return _no_zone(case, placeless, said, [each for each, _ in without])
+    if not bare:
         names = many(sorted({one["metadata"]["name"] for _, one in without}), "slice")
         return found("slices-disagree", evidence=case.evidence, remedy=case.log, said=said, names=names)
     if case.cluster.controller_is_gone:
@@ -82,40 +115,6 @@ def _without(case: Case, ready: Sequence[tuple[Object, Object]], without: Sequen
         return found("hints-not-back", evidence=case.evidence, remedy=case.touch, said=said)
     wish = case.decided_by.reason
     return found("hints-not-written", evidence=case.evidence, remedy=case.log, said=said, wish=wish)
-
-
-def _give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
-    """Return the commands that give endpoints their zone and a hint for it, or one that withdraws the wish."""
-    key, value = topology_annotation(case.service, case.cluster.features)
-    unask = case.kubectl(f"annotate {key}-") if value else case.patch({"trafficDistribution": None})
-    if (case.namespace, case.name) == ("default", "kubernetes"):
-        return f"{unask}; the API server writes these endpoints, and takes hints away"
-    if any(_manager(one) == _MIRRORING for _, one in endpoints):
-        write = "write an EndpointSlice with these endpoints and hints (mirrored Endpoints have none)"
-        skip = f"kubectl -n {case.namespace} label endpoints {case.name} endpointslice.kubernetes.io/skip-mirror=true"
-        return f"{unask}; or {write}; then {skip}"
-    patches: dict[str, list[Object]] = {}
-    unknown = []
-    for each, one in endpoints:
-        number = next(number for number, other in enumerate(one["endpoints"]) if other is each)
-        zone = case.cluster.zone(each)
-        if not zone:
-            zone = f"ZONE_OF_{each['addresses'][0]}"
-            unknown.append(zone)
-        change: Object = {"zone": zone, "hints": {"forZones": [{"name": zone}]}}
-        if each.get("zone") == zone:
-            del change["zone"]
-        if case.wish == "node" and each.get("nodeName"):
-            change["hints"]["forNodes"] = [{"name": each["nodeName"]}]
-        changes = [{"op": "add", "path": f"/endpoints/{number}/{key}", "value": it} for key, it in change.items()]
-        patches.setdefault(one["metadata"]["name"], []).extend(changes)
-    commands = "; ".join(case.patch_slice(name, changes) for name, changes in sorted(patches.items()))
-    return f"{commands}; with zones in place of {listed(unknown)}" if unknown else commands
-
-
-def _manager(endpoint_slice: Object) -> str:
-    """Return the controller that writes a slice, or "" if it is written by hand."""
-    return str((endpoint_slice["metadata"].get("labels") or {}).get(MANAGED_BY, ""))
 
 
 def _no_zone(case: Case, endpoint: Object, said: str, without: Sequence[Object]) -> Finding:
@@ -136,9 +135,9 @@ def _no_zone(case: Case, endpoint: Object, said: str, without: Sequence[Object])
     return found("endpoint-without-zone", remedy=remedy, said=said, names=many(names, "endpoint"), why=why)
 
 
-def _refused(case: Case, ready: Sequence[Object], *, hinted: bool) -> Finding | None:
-    """Return the reason why CPU-based hints are impossible, or None if they are possible."""
-    cluster, shares = case.cluster, case.cluster.zones.shares
+def _refused(case: Case, ready: Sequence[Object], bare: int) -> Finding | None:
+    """Return the reason why CPU-based hints are impossible, or None. `bare` is the number of endpoints without."""
+    cluster, shares, hinted = case.cluster, case.cluster.zones.shares, bare < len(ready)
     if "nodes" in cluster.objects.unread:
         return None
     threshold = rules(cluster.features).to_keep if hinted else rules(cluster.features).to_add
@@ -191,46 +190,34 @@ def _instead(case: Case) -> str:
     return f"{scale}; or {case.by_field}" if scale else case.by_field
 
 
-def _others(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
-    """Yield hints that do not match trafficDistribution."""
-    decided_by = case.decided_by
-    assert isinstance(decided_by, SamePlace)
-    nodes = "forNodes" if decided_by.nodes else ""
-    unnamed = [each for each in ready if nodes and not each["hints"].get(nodes)]
-    other = [] if unnamed else [each for each in ready if _differs(each, decided_by)]
-    if other:
-        each = other[0]
-        values = _about(each) | {"count": many(len(other), "endpoint", "has/have"), "value": decided_by.value}
-        wrote = [f"endpoints last written by {listed(case.writers)}"] if case.writers else []
-        yield found("hints-of-somebody-else", evidence=wrote, remedy=case.show_writers, **values)
-    elif unnamed:
-        said = f"{many(len(unnamed), 'endpoint', 'has/have')} no hint for the node"
-        evidence = [*filter(None, [case.cluster.controller()])]
-        yield found("hints-not-written", evidence=evidence, said=said, wish=decided_by.reason)
+def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> Finding:
+    key, value = topology_annotation(case.service, case.cluster.features)
+    values = _about(case, other[0][0]) | {
+        "count": many(len(distinct(each for each, _ in other)), "endpoint", "has/have")
+    }
+    wrote = [f"endpoints last written by {listed(case.writers)}"] if case.writers else []
+    asked = case.spec.get("trafficDistribution") or f"{key.rpartition('/')[2]} {value}"
+    return found("hints-of-somebody-else", evidence=wrote, remedy=remedy, value=asked, **values)
 
 
-def _differs(endpoint: Object, decided_by: SamePlace) -> bool:
-    """Return whether the hints of an endpoint differ from those that the Service requests."""
-    wanted = endpoint_hints(endpoint, decided_by) or {}
-    return zones_of(endpoint["hints"]) != zones_of(wanted) or (
-        decided_by.nodes and endpoint["hints"].get("forNodes") != wanted.get("forNodes")
-    )
+def _differs(case: Case, endpoint: Object, hinted: set[str]) -> bool:
+    """Return whether hints differ from those for the own place. By CPU, they do if the zone is not in `hinted`."""
+    zones, own = zones_of(endpoint), {case.cluster.zone(endpoint), endpoint.get("zone")}
+    if case.wish == "cpu":
+        return not own & hinted
+    by_node = case.wish == "node" and endpoint.get("nodeName")
+    return len(zones) != 1 or not own & {*zones} or (bool(by_node) and nodes_of(endpoint) != [by_node])
 
 
 def _moved(case: Case, ready: Sequence[Object]) -> Iterator[Finding]:
-    moved = [each for each in ready if each.get("zone") and each["zone"] not in zones_of(each["hints"])]
+    moved = [each for each in ready if each.get("zone") and each["zone"] not in zones_of(each)]
     if moved:
-        each = moved[0]
         count = many(len(moved), "endpoint", "is/are")
-        yield found("hinted-for-another-zone", remedy=case.by_field, count=count, **_about(each))
+        yield found("hinted-for-another-zone", remedy=case.by_field, count=count, **_about(case, moved[0]))
 
 
-def zones_of(hints: Object) -> list[str]:
-    return [str(each["name"]) for each in hints.get("forZones") or ()]
-
-
-def _about(endpoint: Object) -> dict[str, str]:
+def _about(case: Case, endpoint: Object) -> dict[str, str]:
     """Return the name, the zone and the hints of an endpoint, for a sentence."""
-    words, hints = (("forZones", "zone"), ("forNodes", "node")), endpoint["hints"]
-    hinted = ", ".join(f"{word} {each['name']}" for kind, word in words for each in hints.get(kind) or ())
-    return {"name": name_of(endpoint), "zone": endpoint.get("zone") or "(none)", "hinted": hinted}
+    hinted = [*(f"zone {each}" for each in zones_of(endpoint)), *(f"node {each}" for each in nodes_of(endpoint))]
+    zone = case.cluster.zone(endpoint) or "(none)"
+    return {"name": name_of(endpoint), "zone": zone, "hinted": ", ".join(hinted)}

@@ -10,19 +10,31 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from explain.case import Case, Question, distinct
+from explain.case import Case, Question, distinct, zones_of
 from explain.causes import CROSSES, FAILS, NOTE, Finding, found, many
 from explain.choosers import to_pods
 from explain.cluster import Cluster
-from explain.controller_hints import hints, zones_of
+from explain.controller_hints import hints
 from explain.oddities import oddities, unread
-from explain.proxy_hints import doubts, implementations, of_nodes, proxies
-from explain.routes import UNPARSED, Route, nodes_of, routes
-from explain.service_intent import asks_nothing, ended, external, keys, lacking, nobody, not_ready, policies, words
+from explain.proxy_hints import doubts, faults, implementations, of_places, proxies
+from explain.routes import UNPARSED, Route, about, nodes_of, routes
+from explain.service_intent import (
+    asks_nothing,
+    decides,
+    ended,
+    external,
+    keys,
+    lacking,
+    nobody,
+    not_ready,
+    policies,
+    words,
+)
 from explain.target_ports import partly
 from explain.wish import Wish
 from harness.api.client import Object
 from reference.endpointslice.hints import NoHints
+from reference.endpointslice.labels import is_managed
 from reference.objects.endpoints import any_hints, has_hints, is_ready
 
 
@@ -105,7 +117,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
     findings = (*weighed, *_unexplained(case, weighed, by_proxies))
     return Diagnosis(
         service,
-        case.decided_by.reason,
+        decides(case, balanced=bool(to_pods(service))),
         case.wish,
         tuple(_hints_of(family, slices) for family in case.families),
         tuple(sorted(findings, key=lambda each: each.cause.weight)),
@@ -124,15 +136,16 @@ def _weighed(finding: Finding, by_proxies: Sequence[Route]) -> Finding:
     weight = finding.cause.weight
     if weight > CROSSES:
         return finding
-    shown = {each.short for each in by_proxies if each.short and _scope(finding, each)}
+    shown = {each.short for each in by_proxies if each.short and scope(finding, each)}
     if weight is FAILS and "fails" in shown:
         return finding
     return finding.weighing(CROSSES if shown & {"crosses", "misses"} else NOTE)
 
 
-def _scope(finding: Finding, route: Route) -> Sequence[str]:
+def scope(finding: Finding, route: Route) -> Sequence[str]:
     """Return the nodes of a route that a finding is about."""
-    if finding.ports and not route.label.startswith(finding.ports):
+    inside = finding.cause.id == "internal-policy-local"
+    if (finding.ports and not route.label.startswith(finding.ports)) or (inside and route.clients != "internal"):
         return ()
     known = {*finding.nodes}
     return [each for each in route.nodes if each in known] if known else route.nodes
@@ -146,7 +159,7 @@ def _left(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[
 def _without(by_proxies: Iterable[Route], findings: Sequence[Finding]) -> Iterator[Route]:
     """Yield the routes with the nodes that no finding is about."""
     for each in by_proxies:
-        known = set().union(*(_scope(one, each) for one in findings))
+        known = set().union(*(scope(one, each) for one in findings))
         if names := tuple(name for name in each.nodes if name not in known) if known else each.nodes:
             yield replace(each, nodes=names)
 
@@ -205,11 +218,8 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
     yield from implementations(case)
     if case.wish or not unasked:
         yield from doubts(case)
-    for each in case.questions(by_proxies):
-        about = [one for one in known if set(one.ports) & {*each.labels}]
-        for one in _of_question(case, each, about, to_hints=not unasked and case.wish != "local"):
-            ports = one.ports or (each.labels if each.prefix else ())
-            yield replace(one, says=each.prefix + one.says, ports=ports)
+    to_hints = bool(case.wish or not unasked) and case.wish != "local"
+    yield from _of_ports(case, by_proxies, known, to_hints=to_hints)
     if not to_pods(case.service):
         yield from external(case, [each for each in _without(of_all, known) if each.clients == "external"])
     yield from oddities(case)
@@ -218,32 +228,53 @@ def _findings(case: Case, of_all: Sequence[Route]) -> Iterator[Finding]:
 
 
 def _overriding(case: Case, finding: Finding, by_proxies: Sequence[Route]) -> Finding:
-    """Return a finding about the field without effect, with the nodes that the field would give what it asks for."""
-    zones = {each.get("zone") for each, _ in case.endpoints if is_ready(each)}
-    lost = nodes_of(by_proxies, lambda each: each.short == "misses" or (each.short == "crosses" and each.zone in zones))
-    return replace(finding, nodes=lost) if lost else finding.weighing(NOTE)
+    """Return a finding about the field without effect, with the nodes that its hints would serve better."""
+    asked = [each for each in case.questions(by_proxies) if any(is_managed(one) for _, one in each.ready)]
+    lost = set().union(*(faults(case, each).get(("hints", ""), ()) for each in asked if case.wish != "local"))
+    return replace(finding, nodes=tuple(sorted(lost))) if lost else finding.weighing(NOTE)
 
 
-def _of_question(case: Case, question: Question, known: Sequence[Finding], *, to_hints: bool) -> Iterator[Finding]:
-    """Yield the causes for ports in one IP family, besides those that are known."""
+def _of_ports(
+    case: Case, by_proxies: Sequence[Route], known: Sequence[Finding], *, to_hints: bool
+) -> Iterator[Finding]:
+    """Yield the causes for each port and IP family, besides those that are known. Equal ones are one finding."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for each in case.questions(by_proxies):
+        on = set().union(*(one.nodes for one in known if {*one.ports} & {*each.labels}))
+        for one in _of_question(case, each, on, to_hints=to_hints):
+            own_way = one.remedy if " or " in one.remedy else ""  # two of these would not be one remedy
+            key = (one.cause, one.says, one.nodes, one.evidence, own_way)
+            alike.setdefault(key, []).append(replace(one, ports=one.ports or each.labels))
+    for first, *others in alike.values():
+        labels = {label for each in (first, *others) for label in each.ports}
+        remedy = "; ".join(dict.fromkeys(filter(None, (each.remedy for each in (first, *others)))))
+        mine = [each for each in by_proxies if each.label in labels]
+        yield about(replace(first, remedy=remedy), mine, by_proxies, named=first.cause.id in _NAMING)
+
+
+_NAMING = {
+    "family-without-endpoints", "first-family-without-endpoints", "port-name-differs", "port-without-endpoints",
+    "protocol-without-endpoints", "target-port-of-no-pod",
+}  # fmt: skip
+"""The causes whose sentence names its port or family."""
+
+
+def _of_question(case: Case, question: Question, known: set[str], *, to_hints: bool) -> Iterator[Finding]:
+    """Yield the causes for ports in one IP family. Those on nodes of `known` causes are known."""
     if not question.endpoints:
         yield from lacking(case, question)
     elif not question.ready:
         yield from not_ready(case, question)
     elif to_hints:
-        of_hints = [*hints(case, question.ready)]
-        yield from of_hints
-        about = [*known, *(each for each in of_hints if each.cause.weight <= CROSSES)]
-        yield from of_nodes(case, question.endpoints, [*_left(question.routes, about)])
+        yield from of_places(case, question, known, [*hints(case, question.ready)])
 
 
 def _hints_of(family: str, slices: Iterable[Object]) -> str:
     mine = [one for one in slices if one["addressType"] == family]
     endpoints = [each for one in mine for each in one.get("endpoints") or ()]
     bare = distinct(each for each in endpoints if is_ready(each) and not has_hints(each))
-    endpoints = distinct(endpoints)
-    ready = [each for each in endpoints if is_ready(each)]
-    zones = Counter(name for each in ready for name in zones_of(each.get("hints") or {}))
+    ready, endpoints = distinct(filter(is_ready, endpoints)), distinct(endpoints)
+    zones = Counter(name for each in ready for name in zones_of(each))
     hinted = len(ready) - len(bare)
     by_zone = ", ".join(f"{count} for zone {zone or '(none)'}" for zone, count in sorted(zones.items()))
     said = f"{hinted} of {many(len(ready), 'ready endpoint')} hinted" + (f" ({by_zone})" if by_zone else "")

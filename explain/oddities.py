@@ -23,7 +23,9 @@ def oddities(case: Case) -> Iterator[Finding]:
     yield from of_service(case)
     yield from choosers(case)
     yield from _addresses(case)
-    yield from _of_hints(case, [(each, one) for each, one in case.endpoints if has_hints(each)])
+    ours = any(has_hints(each) and is_managed(one) for each, one in case.endpoints)
+    if ours and isinstance(case.decided_by, NoHints) and not case.by_hand:
+        yield found("hints-nobody-asked-for", writers=listed(case.writers) or "an unknown client", touch=case.touch)
     if lost := sorted(case.cluster.ill & {str(each.get("nodeName")) for each, _ in case.endpoints if is_ready(each)}):
         yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=lost[0])
     yield from outlook(case)
@@ -69,19 +71,6 @@ def _addresses(case: Case) -> Iterator[Finding]:
     if in_two := sorted({name_of(each[0]) for each in twice if len({*map(name_of, each)}) == 1}):
         says = many(in_two, "endpoint", "is in two slices, and counts once/are in two slices, and count once")
         yield found("endpoint-in-two-slices", says)
-
-
-def _of_hints(case: Case, hinted: list[tuple[Object, Object]]) -> Iterator[Finding]:
-    zones = {str(name["name"]) for each, _ in hinted for name in each["hints"].get("forZones") or ()}
-    empty = [] if "nodes" in case.cluster.objects.unread else sorted(zones - {*case.cluster.names_of_zones})
-    if empty:
-        foreign = any(not is_managed(one) for _, one in hinted)
-        again = case.show_writers if foreign or not case.spec.get("selector") else case.touch
-        yield found("hint-for-a-zone-without-nodes", zones=many(empty, "zone"), again=again)
-    ours = [one for _, one in hinted if is_managed(one)]
-    if ours and case.spec.get("selector") and isinstance(case.decided_by, NoHints):
-        writers = listed(case.writers) or "an unknown client"
-        yield found("hints-nobody-asked-for", writers=writers, touch=case.touch)
 
 
 def _control_plane(case: Case) -> Iterator[Finding]:

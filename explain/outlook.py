@@ -98,15 +98,16 @@ def _drains(case: Case, zones: Zones) -> Iterator[Finding]:
         if {*endpoints.values()} <= case.cluster.cordoned:
             nodes = sorted({*endpoints.values()})
             others = sorted({*_nodes(case, [zone])} - case.cluster.closed)
-            move = f"before the drain, add a node to zone {zone} that takes pods" if not others else _move(case, others)
+            move = f"before the drain, add a node to zone {zone} that takes pods"
+            move = _move(case, others) if others or case.by_hand else move
             values = {"names": listed(nodes), "zone": zone, "move": move, "uncordon": " ".join(nodes)}
             yield found("drain-empties-a-zone", nodes=_nodes(case, [zone]), **values)
 
 
 def _move(case: Case, others: Sequence[str]) -> str:
     """Return how pods move to other nodes of the zone before the drain."""
-    there = f"on other nodes of the zone ({listed(others)})"
-    if not case.spec.get("selector"):
+    there = f"on other nodes of the zone ({listed(others)})" if others else "on other nodes"
+    if case.by_hand:
         return f"before the drain, let the writer of the EndpointSlices add endpoints {there}"
     if not case.is_spread:
         return f"before the drain, {template(case)}: new pods then start {there}"

@@ -2,62 +2,137 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Literal
 
-from explain.case import Case, condition, distinct
-from explain.causes import SHOWN, Finding, found, listed, many
-from explain.cluster import LateLabel, Node
+from explain.case import Case, Question, condition, distinct, nodes_of, zones_of
+from explain.causes import CROSSES, NOTE, SHOWN, Finding, found, listed, many
+from explain.cluster import LateLabel, Node, version_of
 from explain.components import PROXY
 from explain.outlook import ONE_BY_ONE
 from explain.placement import spread, template
 from explain.routes import Route
+from explain.wish import OFF
 from harness.api.client import Object
-from reference.endpointslice.hints import topology_annotation
-from reference.features import Version
+from reference.endpointslice.hints import CpuHeuristic, NoHints, topology_annotation
+from reference.features import NEWEST, OLDEST, Features, Version
 from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.decision import Behaviour
 
+Fault = tuple[Literal["gate", "old", "bare", "empty", "hints"], str]
+"""What a node needs before its connections keep to the wish, each by itself.
 
-def of_nodes(case: Case, known: Sequence[tuple[Object, Object]], by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    anywhere = [each for each in by_proxies if each.short]
-    nodes = {name: case.cluster.nodes[name] for each in anywhere for name in each.nodes}
-    nodes = {name: node for name, node in nodes.items() if node.program.of(case.wish).reads in {"all", ""}}  # see below
-    alone = {name for name, node in nodes.items() if case.cluster.behaviour(node.version).keys_alone}
-    if alone:
-        says = f"{many(len(alone), 'node', 'has/have')} gate ServiceTopology on, so the proxy there ignores hints"
-        yield found("topology-keys", says, nodes=tuple(sorted(alone)))
-        return
-    newest = _uses(case.cluster.newest_behaviour, case)
-    used = {
-        version: _uses(case.cluster.behaviour(version), case) for version in {one.version for one in nodes.values()}
-    }
-    deaf = {name: node for name, node in nodes.items() if used[node.version] < newest}
-    off = {name: gate for name, node in deaf.items() if (gate := _gate_off(case, node.version))}
-    if off:
-        gates = listed(sorted(set(off.values())))
-        says = f"{many(len(off), 'node', 'runs/run')} a kube-proxy with feature gate {gates} off, as its metrics show"
-        remedy = f"enable {gates} in featureGates of kube-proxy's configuration, and restart it there"
-        yield found("gate-off", says, nodes=tuple(sorted(off)), remedy=remedy)
-    old = {name: node for name, node in deaf.items() if name not in off}
-    if old:
-        releases = "; ".join(sorted({_release(node) for node in old.values()})[:SHOWN])
-        remedy = f"upgrade kube-proxy on {listed(sorted(old))} to {case.cluster.objects.version or 'a newer release'}"
-        count = many(len(old), "node", "runs/run")
-        yield found("proxy-too-old", nodes=sorted(old), remedy=remedy, count=count, releases=releases)
-    by_zone: dict[str, list[str]] = {}
-    for each in anywhere:
-        if each.tier == "anywhere" and each.crossing:
-            by_zone.setdefault(each.zone, []).extend(name for name in each.nodes if name in nodes and name not in deaf)
-    endpoints = [each for each, _ in known]
-    alike: dict[str, dict[str, list[str]]] = {}
-    for zone, names in sorted(by_zone.items()):
-        if names:
-            alike.setdefault(_cause(zone, endpoints), {})[zone] = names
+They are that a gate goes off, a proxy of a release, a zone label, a ready endpoint in a zone, or better hints.
+"""
+
+
+def faults(case: Case, question: Question) -> dict[Fault, set[str]]:
+    """Return the faults of the nodes that fall short. A node may have several."""
+    found, cluster, by_node = defaultdict[Fault, set[str]](set), case.cluster, case.wish == "node"
+    ready = [each for each, _ in question.ready]
+    zones, hosts = {cluster.zone(each) for each in ready}, {each.get("nodeName") for each in ready}
+    unhinted, unnamed = not all(map(zones_of, ready)), by_node and not all(map(nodes_of, ready))
+    own_zone = case.wish != "cpu" or case.by_hand  # by CPU, endpoints of other zones may get hints for a zone
+    misled = {zone for each in ready for zone in zones_of(each) if own_zone and zone != cluster.zone(each)}
+    misled |= {name for each in ready for name in nodes_of(each) if name != each.get("nodeName")}
+    needed = lru_cache(partial(_needed, case))
+    for name in (name for each in question.routes if each.short in {"crosses", "misses"} for name in each.nodes):
+        node, here, mine = cluster.nodes[name], by_node and name in hosts, list[Fault]()
+        program = node.program.of(case.wish)
+        other = program.reads == "none" or program.refuses(case.wish, case.spec.get("trafficDistribution"))
+        if other or (by_node and (program.reads == "field" or (program.reads == "zone" and here))):
+            continue  # see `implementations`
+        if cluster.behaviour(node.version).keys_alone:
+            found["gate", ""].add(name)
+            continue
+        if program.reads in {"all", ""} and (release := needed(node.version, here)):
+            mine.append(("old", release))
+        if not here and (not node.zone or (own_zone and node.zone not in zones)):
+            mine.append(("empty", node.zone) if node.zone else ("bare", ""))
+        if not mine or unhinted or (here and unnamed) or misled & {name, node.zone}:
+            mine.append(("hints", ""))
+        for each in mine:
+            found[each].add(name)
+    return found
+
+
+def _needed(case: Case, version: Version, here: bool) -> str:
+    """Return the first release whose kube-proxy uses the hints that a node needs, or "" if this release uses them.
+
+    These are hints for the node if an endpoint is `here` and the Service prefers the node, and otherwise for the zone.
+    An annotation beside the field should go, so it does not count for other releases.
+    """
+
+    def uses(behaviour: Behaviour, release: Version) -> bool:
+        if here or not behaviour.zone_hints or behaviour.annotation == "unused":
+            return behaviour.node_hints if here else behaviour.zone_hints
+        value = topology_annotation(case.service, Features(release))[1]
+        return value in {"Auto", "auto"} if behaviour.annotation == "auto" else value not in OFF
+
+    if uses(case.cluster.behaviour(version), version):
+        return ""
+    releases = ((1, minor) for minor in range(version[1], NEWEST[1] + 1))
+    usual = ((each, Behaviour.of(Features(each, follows="released"))) for each in releases)
+    lasting = ((each, one) for each, one in usual if here or case.wish == "cpu" or one.annotation == "unused")
+    return next((f"1.{each[1]}" for each, one in lasting if uses(one, each)), "")
+
+
+def of_places(
+    case: Case, question: Question, known: AbstractSet[str], of_hints: Sequence[Finding]
+) -> Iterator[Finding]:
+    """Yield why nodes use other endpoints than near ones, each cause with its nodes, besides those that are known.
+
+    `of_hints` are the causes in the hints, which are those of all nodes that need better hints.
+    """
+    seen = {fault: names - known for fault, names in sorted(faults(case, question).items()) if names - known}
+    to_hint, endpoints = seen.pop(("hints", ""), set[str]()), [each for each, _ in question.endpoints]
+    everywhere = not known and to_hint >= set().union(*seen.values())
+    for one in of_hints:
+        on = tuple(sorted(to_hint & {*one.nodes} if one.nodes else to_hint))
+        scoped = replace(one, nodes=() if everywhere and not one.nodes else on) if on else one.weighing(NOTE)
+        yield one if one.cause.weight > CROSSES else scoped
+    alike: dict[str, dict[str, set[str]]] = defaultdict(dict)
+    for (kind, detail), names in seen.items():
+        if kind == "gate":
+            says = f"{many(len(names), 'node', 'has/have')} gate ServiceTopology on, so the proxy there ignores hints"
+            yield found("topology-keys", says, nodes=sorted(names))
+        elif kind == "old":
+            yield from _too_old(case, detail, sorted(names))
+        else:
+            alike[_cause(case, detail, endpoints)][detail] = names
+    overridden = isinstance(case.decided_by, CpuHeuristic) and case.wish != "cpu"  # see `annotation-overrides-field`
+    known_why = not case.by_hand and (overridden or isinstance(case.decided_by, NoHints))
+    if not known_why and all(each.cause.weight > CROSSES for each in of_hints):
+        for name in sorted(to_hint):
+            zone = case.cluster.nodes[name].zone
+            alike[_cause(case, zone, endpoints)].setdefault(zone, set()).add(name)
     for cause, zones in alike.items():
-        on = tuple(sorted(set().union(*zones.values())))
-        yield _of_zones(case, cause, [*zones], on, endpoints)
+        yield _of_zones(case, cause, [*zones], tuple(sorted(set().union(*zones.values()))), endpoints)
+
+
+def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding]:
+    """Yield the nodes whose kube-proxy does not use the hints, because of a gate or of its release."""
+    nodes = {name: case.cluster.nodes[name] for name in names}
+    gates = ("TopologyAwareHints", "PreferSameTrafficDistribution")
+    seen = {name: case.cluster.gate_off(f"{PROXY} 1.{node.version[1]}", *gates) for name, node in nodes.items()}
+    if off := {name: gate for name, gate in seen.items() if gate}:
+        names_off = listed(sorted(set(off.values())))
+        says = (
+            f"{many(len(off), 'node', 'runs/run')} a kube-proxy with feature gate {names_off} off, as its metrics show"
+        )
+        remedy = f"enable {names_off} in featureGates of kube-proxy's configuration, and restart it there"
+        yield found("gate-off", says, nodes=sorted(off), remedy=remedy)
+    if old := {name: node for name, node in nodes.items() if name not in off}:
+        releases = "; ".join(sorted({_release(node) for node in old.values()})[:SHOWN])
+        newest = case.cluster.objects.version
+        to = newest if (version_of(newest) or OLDEST) >= (1, int(release[2:])) else f"{release} or newer"
+        remedy = f"upgrade kube-proxy on {listed(sorted(old))} to {to}"
+        values = {"count": many(len(old), "node", "runs/run"), "releases": releases, "needed": release}
+        yield found("proxy-too-old", nodes=sorted(old), remedy=remedy, **values)
 
 
 def implementations(case: Case) -> Iterator[Finding]:
@@ -79,27 +154,12 @@ _SO = ", so the table holds there only if it follows hints as kube-proxy does"
 
 def _release(node: Node) -> str:
     """Return the release of a node's kube-proxy, and how it is known."""
-    return (
-        f"kube-proxy {node.program.version} ({node.program.image})"
-        if node.program.version
-        else f"kube-proxy, if it is {node.age}"
-    )
+    version, image = node.program.version, node.program.image
+    return f"kube-proxy {version} ({image})" if version else f"kube-proxy, if it is {node.age}"
 
 
-def _gate_off(case: Case, release: Version) -> str:
-    gates = ("TopologyAwareHints", "PreferSameTrafficDistribution")
-    return case.cluster.gate_off(f"{PROXY} {release[0]}.{release[1]}", *gates)
-
-
-def _uses(behaviour: Behaviour, case: Case) -> int:
-    """Return how many kinds of hints (zone, node) a proxy uses for the Service."""
-    _, value = topology_annotation(case.service, case.cluster.features)
-    asked = behaviour.annotation == "unused" or value in {"Auto", "auto"}
-    return (behaviour.zone_hints and asked) + behaviour.node_hints
-
-
-def _cause(zone: str, known: Sequence[Object]) -> str:
-    mine = [each for each in known if each.get("zone") == zone]
+def _cause(case: Case, zone: str, known: Sequence[Object]) -> str:
+    mine = [each for each in known if case.cluster.zone(each) == zone]
     if not zone:
         return "client-node-without-zone"
     if any(map(is_ready, mine)):
@@ -111,8 +171,8 @@ def _cause(zone: str, known: Sequence[Object]) -> str:
 
 def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...], known: Sequence[Object]) -> Finding:
     """Return why nodes of these zones use the endpoints of all zones, for one reason."""
-    mine = sorted({name_of(each): each for each in known if each.get("zone") in zones}.items())
-    there = Counter(str(each.get("zone") or "(none)") for each in distinct(known) if is_ready(each))
+    mine = sorted({name_of(each): each for each in known if case.cluster.zone(each) in zones}.items())
+    there = Counter(case.cluster.zone(each) or "(none)" for each in distinct(known) if is_ready(each))
     counted = ", ".join(f"{count} in zone {each}" for each, count in sorted(there.items()))
     evidence, names, remedy = (case.of_slices(f"ready endpoints: {counted}"),), [name for name, _ in mine], case.log
     match cause:
@@ -122,9 +182,9 @@ def _of_zones(case: Case, cause: str, zones: Sequence[str], on: tuple[str, ...],
         case "zone-without-endpoint":
             remedy = spread(case, zones)
         case "zone-terminating":
-            remedy = _one_by_one(case)
+            remedy = spread(case, zones) if case.by_hand else _one_by_one(case)
         case "zone-not-ready":
-            remedy = f"kubectl -n {case.namespace} describe pod {' '.join(names[:SHOWN])}"
+            remedy = case.describe([each for _, each in mine])
     values = {"zones": many(zones, "zone"), "whose": "its" if len(zones) == 1 else "their", "names": listed(names)}
     values |= {"has": "has" if len(zones) == 1 else "have", "it": "it" if len(zones) == 1 else "them"}
     values |= {"count": many(len([each for _, each in mine if is_ready(each)]), "ready endpoint")}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Literal
 
+from explain.causes import Finding
 from explain.cluster import Cluster, Node
 from explain.wish import Shortfall, Wish, shortfall, wish_of
 from harness.api.client import Object
@@ -143,6 +144,30 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
 
 def nodes_of(by_proxies: Iterable[Route], wanted: Callable[[Route], bool]) -> tuple[str, ...]:
     return tuple(sorted(set().union(*(each.nodes for each in by_proxies if wanted(each)))))
+
+
+def described(some: Iterable[Route], routes: Iterable[Route]) -> str:
+    """Return the ports and families of some routes in words, or "" if they are those of all routes."""
+    every, pairs = ({(each.port, each.family) for each in one} for one in (routes, some))
+    if pairs in (every, set()):
+        return ""
+    over: dict[tuple[str, ...], list[str]] = {}
+    for port in sorted({port for port, _ in pairs}):
+        of_port = tuple(sorted(family for of, family in pairs if of == port))
+        whole = len(of_port) == len({family for of, family in every if of == port})
+        over.setdefault(() if whole else of_port, []).append(port)
+    if len(over) == 1 and () not in over and {port for port, _ in pairs} == {port for port, _ in every}:
+        return " and ".join(*over)
+    said = (f"port {' '.join(ports)}{' over ' * bool(of)}{' and '.join(of)}" for of, ports in over.items())
+    return " and ".join(said)
+
+
+def about(finding: Finding, some: Sequence[Route], routes: Sequence[Route], *, named: bool = False) -> Finding:
+    """Return a finding that is about some routes only. `named` is true if its sentence names their ports."""
+    ports = described(some, routes)
+    external = any(each.clients == "external" for each in some)
+    says = f"{ports}: {finding.says}" if ports and not named else finding.says
+    return replace(finding, says=says, ports=tuple({each.label: None for each in some}) if ports or external else ())
 
 
 def _matter(service: Object, slices: Iterable[Object], wish: Wish, cluster: Cluster) -> AbstractSet[str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from explain.case import PROXY_NAME, Case, Question, condition, distinct, port_name, slice_port
 from explain.causes import AS_ASKED, CROSSES, FAILS, NOTE, Finding, found, listed, many
 from explain.components import API_SERVER, CONTROLLER
+from explain.hint_patches import give_hints
 from explain.placement import admit
-from explain.routes import Route, nodes_of
+from explain.routes import Route, about, nodes_of
 from explain.target_ports import ports_of
 from explain.wish import OFF, read_wish, unread_requests
 from harness.api.client import Object
@@ -17,8 +18,25 @@ from harness.netns.addresses import by_family, family_of
 from reference.endpointslice.hints import NoHints, topology_annotation
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, is_managed
 from reference.features import GATES, Features
-from reference.objects.endpoints import name_of
+from reference.objects.endpoints import is_ready, name_of
 from reference.proxy.objects import topology_keys
+
+
+def decides(case: Case, *, balanced: bool) -> str:
+    """Return what decides where connections go. `balanced` is true if a load balancer sends to pods."""
+    asked = case.decided_by.reason
+    if case.ends:
+        return {"headless": "the clients, by DNS", "external-name": "DNS"}.get(case.ends, "another proxy")
+    if case.wish == "keys":
+        asked = "spec.topologyKeys"
+    elif case.by_hand:
+        asked = "the hints in the EndpointSlices, by their writer: the Service has no selector, and so no controller"
+    inside, outside = (
+        f"{each} is Local" if case.spec.get(each) == "Local" else asked
+        for each in ("internalTrafficPolicy", "externalTrafficPolicy")
+    )
+    outside = "the load balancer" if balanced else outside
+    return inside if inside == outside or not case.is_external else f"{inside}; for external clients, {outside}"
 
 
 def ended(case: Case) -> Finding:
@@ -36,6 +54,8 @@ def ended(case: Case) -> Finding:
 
 
 def words(case: Case) -> Iterator[Finding]:
+    if case.by_hand:
+        return  # no controller reads them
     annotations = case.service["metadata"].get("annotations") or {}
     key, value = topology_annotation(case.service, case.cluster.features)
     field = case.spec.get("trafficDistribution")
@@ -48,6 +68,7 @@ def words(case: Case) -> Iterator[Finding]:
         yield found("annotation-overrides-field", key=key, value=value, field=field, remove=remove)
     elif value not in {*OFF, "Auto", "auto"}:
         decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
+        decides = "internalTrafficPolicy Local decides" if case.wish == "local" else decides
         remedy = remove if field or case.wish == "local" else case.kubectl(f"annotate {key}=Auto --overwrite")
         unknown = found("annotation-unknown", key=key, value=repr(value), decides=decides, remedy=remedy)
         yield unknown.weighing(NOTE) if field else unknown
@@ -101,7 +122,9 @@ def asks_nothing(case: Case) -> Iterator[Finding]:
         yield found("asks-for-nothing", case.decided_by.reason, evidence=evidence, remedy=remedy)
     else:
         deaf = [f"{each.name} {each.does}" for each in case.cluster.others if each.of("zone").reads == "none"]
-        yield found("asks-for-nothing", case.decided_by.reason, evidence=deaf, remedy=case.ask())
+        ready = [(each, one) for each, one in case.endpoints if is_ready(each)]
+        remedy = f"{case.ask()}; {give_hints(case, ready)}" if case.by_hand and ready else case.ask()
+        yield found("asks-for-nothing", case.decided_by.reason, evidence=deaf, remedy=remedy)
 
 
 def keys(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
@@ -153,14 +176,13 @@ def not_ready(case: Case, question: Question) -> Iterator[Finding]:
         yield found("terminating-only", names=names)
     failing = nodes_of(question.routes, lambda each: each.fails)
     if failing or not serve:
-        describe = f"kubectl -n {case.namespace} describe pod {min(map(name_of, endpoints))}"
         nodes = failing if serve else ()
         yield found(
             "no-ready-endpoint",
             nodes=nodes,
             count=many(len(distinct(endpoints)), "endpoint"),
             names=names,
-            describe=describe,
+            describe=case.describe(endpoints),
         )
 
 
@@ -235,20 +257,37 @@ def _container_ports(case: Case) -> set[str]:
 
 
 def policies(case: Case, by_proxies: Sequence[Route]) -> Iterator[Finding]:
-    if case.spec.get("internalTrafficPolicy") == "Local":
-        dropped = nodes_of(by_proxies, lambda each: each.fails and "Local" in each.because)
-        lost = f"; they are dropped on {many(len(dropped), 'node')} without an endpoint" if dropped else ""
-        patch = _prefer_node(case) if dropped else ""
-        if dropped and case.workload.startswith("daemonset/"):
-            patch = f"{admit(case, dropped)}; or {patch}"
-        local = found("internal-policy-local", nodes=dropped, lost=lost, patch=patch)
-        yield local if dropped else replace(local.weighing(AS_ASKED), also="")
-        if (field := case.spec.get("trafficDistribution")) and not dropped:
-            yield found("policy-hides-field", field=field, patch=case.patch({"internalTrafficPolicy": "Cluster"}))
+    if case.spec.get("internalTrafficPolicy") != "Local":
+        return
+    dropped, patch = _by_nodes(by_proxies), _prefer_node(case)
+    for nodes, of_nodes in dropped.items():
+        lost = f"; they are dropped on {many(len(nodes), 'node')} without an endpoint"
+        instead = f"{admit(case, nodes)}; or {patch}" if case.workload.startswith("daemonset/") else patch
+        yield about(found("internal-policy-local", nodes=nodes, lost=lost, patch=instead), of_nodes, by_proxies)
+    if not dropped:
+        field, cluster = case.spec.get("trafficDistribution"), case.patch({"internalTrafficPolicy": "Cluster"})
+        intended = f"nothing, if the policy is intended; otherwise {cluster if field else patch}"
+        yield found("internal-policy-local", lost="", patch=intended).weighing(AS_ASKED)
+        if field:
+            yield found("policy-hides-field", field=field, patch=cluster)
+
+
+def _by_nodes(
+    routes: Sequence[Route], wanted: Callable[[Route], bool] = lambda each: each.fails and "Local" in each.because
+) -> dict[tuple[str, ...], list[Route]]:
+    """Return the routes by the nodes where those of their port and family are wanted (dropped), if there are any."""
+    alike: dict[tuple[str, ...], list[Route]] = {}
+    for label in dict.fromkeys(each.label for each in routes):
+        of_label = [each for each in routes if each.label == label]
+        if names := nodes_of(of_label, wanted):
+            alike.setdefault(names, []).extend(of_label)
+    return alike
 
 
 def _prefer_node(case: Case) -> str:
     """Return the commands that let connections leave the node, with a value that the programs of all nodes know."""
+    if case.by_hand:
+        return case.patch({"internalTrafficPolicy": "Cluster"}) + case.switch_on
     if case.cluster.knows("PreferSameNode"):
         return _prefer_same_node(case) + case.switch_on
     value = case.spec.get("trafficDistribution") or topology_annotation(case.service, case.cluster.features)[1]
@@ -268,31 +307,26 @@ def _prefer_same_node(case: Case) -> str:
 
 def external(case: Case, outside: Sequence[Route]) -> Iterator[Finding]:
     """Yield where clients outside the cluster get, and which nodes give them no answer under policy Local."""
-    if case.spec.get("type") not in {"NodePort", "LoadBalancer"} and not case.spec.get("externalIPs"):
+    if not case.is_external:
         return
     if case.spec.get("externalTrafficPolicy") != "Local":
         yield from () if isinstance(case.decided_by, NoHints) else [found("external-clients")]
         return
-    dropped: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    known = sorted({each.family for each in outside})
-    for family in known:
-        of_family = [each for each in outside if each.family == family]
-        if lost := nodes_of(of_family, lambda each: each.fails and "Local" in each.because):
-            usable = sorted({*nodes_of(of_family, lambda each: bool(each.targets))} - {*lost})
-            dropped.setdefault((lost, tuple(usable)), []).append(family)
-    for (without, others), families in dropped.items():
-        each_lost = _dropped(case, without, others, [each for each in outside if each.family in families])
-        yield each_lost if families == known else replace(each_lost, says=f"{listed(families)}: {each_lost.says}")
-    if not dropped:
-        excluded = nodes_of(outside, lambda each: each.tier == "excluded")
-        checked = f"; its health checks exclude {listed(excluded)}, without an endpoint" if excluded else ""
-        enter = "their load balancer sends them" if case.spec.get("type") == "LoadBalancer" else "they enter"
-        yield found("external-policy-local", nodes=excluded, lost=checked, enter=enter)
+    dropped = _by_nodes(outside)
+    for lost, of_nodes in dropped.items():
+        usable = sorted({*nodes_of(of_nodes, lambda each: bool(each.targets))} - {*lost})
+        yield about(_unanswered(case, lost, usable), of_nodes, outside)
+    enter = "their load balancer sends them" if case.spec.get("type") == "LoadBalancer" else "they enter"
+    excluded = _by_nodes(outside, lambda each: each.tier == "excluded") or {(): [*outside]}
+    for names, of_nodes in [] if dropped or not outside else excluded.items():
+        checked = f"; its health checks exclude {listed(names)}, without an endpoint" * bool(names)
+        note = found("external-policy-local", nodes=names, lost=checked, enter=enter)
+        yield about(note, of_nodes, outside)
 
 
-def _dropped(case: Case, lost: Sequence[str], usable: Sequence[str], outside: Sequence[Route]) -> Finding:
+def _unanswered(case: Case, lost: Sequence[str], usable: Sequence[str]) -> Finding:
     patch = case.patch({"externalTrafficPolicy": "Cluster"})
-    instead = f"let these clients use nodes with an endpoint ({listed(usable)}), or run" if usable else "run"
+    run = "let the writer of the EndpointSlices add an endpoint" if case.by_hand else "run a pod"
+    instead = f"let these clients use nodes with an endpoint ({listed(usable)}), or {run}" if usable else run
     said = many(lost, "", "has no endpoint, and does/have no endpoint, and do")
-    silent = found("external-clients-dropped", nodes=lost, patch=patch, instead=instead, lost=said)
-    return replace(silent, ports=tuple({each.label: None for each in outside}))
+    return found("external-clients-dropped", nodes=lost, patch=patch, instead=instead, lost=said)

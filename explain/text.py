@@ -7,12 +7,12 @@ from typing import Any
 
 from rich.table import Column, Table
 
-from explain.causes import AS_ASKED, Finding, listed, many
+from explain.causes import AS_ASKED, FAILS, Finding, Weight, listed, many
 from explain.cluster import Cluster
-from explain.diagnosis import Diagnosis
+from explain.diagnosis import Diagnosis, scope
 from explain.load import Share
 from explain.programs import Program
-from explain.routes import Route, nodes_of
+from explain.routes import Route, described, nodes_of
 from reference.features import GATES
 
 
@@ -28,23 +28,72 @@ def answer(diagnosis: Diagnosis) -> str:
 
 
 def _says(diagnosis: Diagnosis) -> str:
-    why = f": {diagnosis.reason.says}" if diagnosis.reason else ""
-    crossing = f"{_connections(diagnosis)} leave their zone from {_of(diagnosis.crossing, diagnosis)}"
+    crossing, missing = diagnosis.crossing, diagnosis.missing
     asked = next((each for each in diagnosis.findings if each.cause.weight is AS_ASKED), None)
     if diagnosis.failing:
-        return f"connections{_failing_ports(diagnosis)} fail on {_of(diagnosis.failing, diagnosis)}{why}"
-    if diagnosis.missing and not diagnosis.crossing:
-        return f"connections do not prefer their own node, from {_of(diagnosis.missing, diagnosis)}{why}"
-    if diagnosis.unmet or (diagnosis.crossing and not asked):
-        return f"{crossing}{why}"
+        return _fails(diagnosis)
+    away = [each for each in diagnosis.routes if each.crossing or each.short]
+    which = _connections(diagnosis) + _to_ports(away, diagnosis.routes)
+    leave = f"leave their zone from {_of(crossing, diagnosis)}" if crossing else ""
+    miss = f"do not prefer their own node, from {_of(missing, diagnosis)}" if missing else ""
+    if diagnosis.unmet or (crossing and not asked):
+        why = _why(away, diagnosis, AS_ASKED)
+        return f"{which} {', and '.join(filter(None, [leave, miss]))}{why}"
     if asked and diagnosis.wish != "local":
-        return f"{crossing}: {asked.says}" if diagnosis.crossing else asked.says
+        return f"{which} {leave}: {asked.says}" if crossing else asked.says
     if diagnosis.routes:
         return _well(diagnosis)
     none = (
         "nodes were not read, and EndpointSlices name none" if diagnosis.named else "no node has rules for the Service"
     )
     return f"{none}: {diagnosis.findings[0].says}" if diagnosis.findings else none
+
+
+def _fails(diagnosis: Diagnosis) -> str:
+    """Return the headline if connections fail: to which ports, on which nodes, and why, for those of one reason."""
+    alike: dict[tuple[tuple[str, ...], str], list[Route]] = {}
+    failing = [each for each in diagnosis.routes if each.fails]
+    for label in dict.fromkeys(each.label for each in failing):
+        of_label = [each for each in failing if each.label == label]
+        alike.setdefault((nodes_of(of_label, lambda _: True), _why(of_label, diagnosis, FAILS)), []).extend(of_label)
+    if diagnosis.seen_failing or not alike:
+        why = f": {diagnosis.reason.says}" if diagnosis.reason else ""
+        return f"connections fail on {_of(diagnosis.failing, diagnosis)}{why}"
+    parts = list[str]()
+    order = sorted(alike.items(), key=lambda one: (one[1][0].clients != "internal", -len(one[0][0])))
+    for (nodes, why), of_kind in order:
+        inside = [each for each in of_kind if each.clients == "internal"]
+        every = [each for each in diagnosis.routes if each.clients == ("internal" if inside else "external")]
+        outside = "" if inside else " from outside the cluster"
+        to = _to_ports(inside or of_kind, every) or " to all ports" * bool(parts)
+        once = why.replace(f": {described(inside or of_kind, every)}: ", ": ", 1)
+        parts.append(f"{outside}{to}{'' if parts else ' fail'} on {_of(nodes, diagnosis)}{once}")
+    more = f"; {many(len(parts) - _PARTS, 'other failure')} in the table" if len(parts) > _PARTS else ""
+    return f"connections{'; and those'.join(parts[:_PARTS])}{more}"
+
+
+_PARTS = 2
+"""The maximum number of failures, or of causes, in a headline."""
+
+
+def _why(routes: Sequence[Route], diagnosis: Diagnosis, least: Weight) -> str:
+    """Return the cause of all these routes, or the causes, each with its nodes."""
+    left, causes = [{*each.nodes} for each in routes], []
+    scopes = {one: [scope(one, each) for each in routes] for one in diagnosis.findings if one.cause.weight <= least}
+    known = [one for one, of_routes in scopes.items() if any(of_routes)]
+    for one in known:
+        whole = all(len(on) == len(each.nodes) for on, each in zip(scopes[one], routes, strict=True))
+        if whole and one.cause.weight is known[0].cause.weight:
+            return f": {one.says}"
+    for one in known:
+        mine = [open_ & {*on} for open_, on in zip(left, scopes[one], strict=True)]
+        left = [open_ - found for open_, found in zip(left, mine, strict=True)]
+        if names := sorted(set().union(*mine)):
+            causes.append(f"{one.says} ({listed(names)})")
+    if not routes and diagnosis.reason:  # by a probe
+        causes = [diagnosis.reason.says]
+    more = [many(len(causes) - _PARTS, "more cause")] if len(causes) > _PARTS else []
+    return f": {'; '.join([*causes[:_PARTS], *more])}" if causes else ""
 
 
 def _well(diagnosis: Diagnosis) -> str:
@@ -75,26 +124,9 @@ _DOUBTS = {"not-kube-proxy", "proxy-not-ready", "node-without-proxy"}
 """The causes for which the routes of a node are not known."""
 
 
-def _failing_ports(diagnosis: Diagnosis) -> str:
-    """Return which clients fail if not all do, and to which ports or families."""
-    inside, outside = ([each for each in diagnosis.routes if each.clients == kind] for kind in ("internal", "external"))
-    failing = nodes_of(inside, lambda each: each.fails)
-    if not failing and not diagnosis.seen_failing:
-        return f" from outside the cluster{_of_ports(outside)}"
-    return _of_ports(inside if failing == diagnosis.failing else diagnosis.routes)
-
-
-def _of_ports(routes: Sequence[Route]) -> str:
-    every = {(each.port, each.family) for each in routes}
-    fail = {(each.port, each.family) for each in routes if each.fails}
-    if fail in (every, set()):
-        return ""
-    ports = sorted({port for port, _ in fail})
-    families = sorted({family for _, family in fail})
-    if fail == {each for each in every if each[0] in ports}:
-        return f" to port {listed(ports)}"
-    over = f" over {' and '.join(families)}"
-    return over if fail == {each for each in every if each[1] in families} else f" to port {listed(ports)}{over}"
+def _to_ports(some: Sequence[Route], routes: Sequence[Route]) -> str:
+    named = described(some, routes)
+    return f" {'to' if named.startswith('port') else 'over'} {named}" if named else ""
 
 
 def _of(nodes: Sequence[str], diagnosis: Diagnosis) -> str:

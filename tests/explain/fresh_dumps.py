@@ -11,7 +11,6 @@ import copy
 import ipaddress
 import json
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from harness.commands.main import main
 from tests.explain.building import ZONE
 from tests.explain.dump_shapes import SHAPES
 from tests.explain.generated_clusters import TO_PODS, WAYPOINT, fresh
+from tests.explain.headlines import has_ports_and_nodes
 
 _MODES = ("service.kubernetes.io/topology-mode", "service.kubernetes.io/topology-aware-hints")
 _OFF = (None, "", "Disabled", "disabled")
@@ -184,7 +184,7 @@ def _wrong(answer: Answer, answers: Answers, seen: Objects) -> Iterator[str]:
         "exit codes": answer.codes == (int(bool(unmet)), int(bool(failing)), 0),
         "well, and yet short": not (says.startswith("connections stay") and (unmet or crossing)),
         "fails is said if and only if it fails": (" fail on " in says.partition(": ")[0]) == bool(failing),
-        "the number of nodes in the headline": _counted(says, failing, crossing, unmet, len(zones) - len(doubtful)),
+        "the ports and nodes in the headline": has_ports_and_nodes(says, routes, len(zones) - len(doubtful)),
         "a stored value is known to the cluster that stores it": "value-unknown-to-the-controller" not in answer.text,
         "nothing is promised beside a waypoint": WAYPOINT not in service["metadata"]["labels"]
         or not says.startswith("connections stay")
@@ -308,13 +308,6 @@ def _short(
         case "cpu":  # the controller may move endpoints to another zone by their hints
             return bool(elsewhere) and uses == "anywhere"
     return False
-
-
-def _counted(says: str, failing: set[str], crossing: set[str], unmet: set[str], nodes: int) -> bool:
-    """Return whether the number of nodes in a headline is that of the routes."""
-    found = re.search(r"(?:all (\d+) nodes|(\d+) of \d+ nodes|the one node)", says)
-    number = len(failing) if failing else len(crossing) if crossing else len(unmet) if unmet else nodes
-    return found is None or int(found[1] or found[2] or 1) == number
 
 
 def _causes(text: str) -> list[tuple[str, str]]:

@@ -138,6 +138,15 @@ def _two_slices(shop: Shop) -> None:
     shop.api.create("endpointslices", shop.namespace, second)
 
 
+def _hinted_for_b(shop: Shop) -> None:
+    """Hint the endpoint on c1 for zone b, while the controller is stopped."""
+    shop.stop_controller()
+    (only,) = shop.cluster.slices(shop.service)
+    for each in only["endpoints"]:
+        each["hints"] = {"forZones": [{"name": "b"}]} if each["nodeName"] == "c1" else each["hints"]
+    shop.api.patch("endpointslices", shop.namespace, only["metadata"]["name"], {"endpoints": only["endpoints"]})
+
+
 def _by_hand(shop: Shop) -> None:
     shop.serve(on=EACH_ZONE)
     shop.publish("a1 ")
@@ -478,11 +487,11 @@ ROWS = {
     "hints by hand": Row(
         "hints-of-somebody-else",
         in_turn(served(on="", selector=None), lambda shop: shop.publish("a1 a", "b1 c", "c1 b")),
-        by(_republish),
-        "--show-managed-fields",
+        commands,
+        "kubectl -n shop-",
     ),
     "hints for nodes": Row(
-        "node-hints-not-asked", _node_hints, by(_republish), "find out which client writes them", EACH_ZONE, note=True
+        "node-hints-not-asked", _node_hints, by(_republish), "nothing, if they are intended", EACH_ZONE, note=True
     ),
     "a pod on a node that is not ready": Row(
         "endpoint-on-a-node-not-ready",
@@ -561,8 +570,8 @@ ROWS = {
     ),
     "a zone that no hint names": Row(
         "zone-not-hinted",
-        in_turn(auto("", selector=None), lambda shop: shop.publish("a1 a", "a2 a", "b1 b", "b2 b", "c1 b")),
-        by(_republish),
+        in_turn(auto(), _hinted_for_b),
+        by(Shop.start_controller),
         RUNS,
         "c1",
     ),

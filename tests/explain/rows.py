@@ -269,7 +269,7 @@ ROWS = {
             ),
             {**of_slice(*EACH_ZONE), "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]},
         ),
-        "connections to port grpc/TCP fail on all 5 nodes: port grpc/TCP: no endpoint has port grpc/TCP",
+        "connections to port grpc/TCP fail on all 5 nodes: no endpoint has port grpc/TCP",
         failing=ALL,
     ),
     "an annotation that is off": Row(
@@ -555,7 +555,7 @@ ROWS = {
             service(),
             on=nodes(a1=node("a1", "a", version="v1.22.1"), b1=node("b1", "b", version="v1.29.3")),
         ),
-        "2 nodes run a proxy that does not use these hints: kube-proxy, if it is of the release of kubelet v1.22.1",
+        "which kube-proxy uses since 1.31: kube-proxy, if it is of the release of kubelet v1.22.1",
         nodes="a1 b1",
         crossing="a1 b1",
     ),
@@ -569,7 +569,7 @@ ROWS = {
     "nobody is ready in one family": Row(
         "no-ready-endpoint",
         objects(TWO_FAMILIES, of_slice(*EACH_ZONE), of_slice({**IPV6, "conditions": {"ready": False}}, family="IPv6")),
-        "connections over IPv6 fail on all 5 nodes: IPv6: none of 1 endpoint is ready",
+        "connections over IPv6 fail on all 5 nodes: none of 1 endpoint is ready",
         failing=ALL,
     ),
     "a zone without an endpoint in one family": Row(
@@ -697,7 +697,7 @@ ROWS |= {
     "a target port that some pods name": Row(
         "target-port-of-some-pods",
         some_name("metrics"),
-        "connections leave their zone from 1 of 5 nodes: pod web-c1 has no port named metrics (TCP)",
+        "connections to port metrics/TCP leave their zone from 1 of 5 nodes: pod web-c1 has no port named metrics",
         '"path":"/spec/ports/1/targetPort","value":9100}]',
         nodes="c1",
         crossing="c1",
@@ -716,20 +716,20 @@ ROWS |= {
             service(ports=TWO_PORTS),
             {**of_slice(*EACH_ZONE), "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]},
         ),
-        "connections to port grpc/TCP fail on all 5 nodes: port grpc/TCP: no endpoint has port grpc/TCP",
+        "connections to port grpc/TCP fail on all 5 nodes: no endpoint has port grpc/TCP",
         failing=ALL,
     ),
     "a family without slices": Row(
         "family-without-endpoints",
         objects(TWO_FAMILIES),
-        "connections over IPv6 fail on all 5 nodes: IPv6: no endpoint has an address of family IPv6",
+        "connections over IPv6 fail on all 5 nodes: no endpoint has an address of family IPv6",
         'if clients need no IPv6, kubectl -n shop patch service web -p \'{"spec":{"ipFamilyPolicy":"SingleStack"}}\'',
         failing=ALL,
     ),
     "a first family without slices": Row(
         "first-family-without-endpoints",
         objects(FIRST_IPV6),
-        "connections over IPv6 fail on all 5 nodes: IPv6: no endpoint has an address of family IPv6",
+        "connections over IPv6 fail on all 5 nodes: no endpoint has an address of family IPv6",
         '"ipFamilies":["IPv4"],"clusterIP":"10.96.0.9","clusterIPs":["10.96.0.9"]}\' | kubectl replace --force -f -',
         failing=ALL,
     ),
@@ -751,7 +751,9 @@ ROWS |= {
     "same node with proxies that know zones": Row(
         "proxy-too-old",
         objects(service(asks="PreferSameNode"), NODE_HINTS, proxies=[proxy("a1", "v1.32.4"), proxy("c1", "v1.32.4")]),
-        "connections do not prefer their own node, from 2 of 5 nodes: 2 nodes run a proxy that does",
+        "connections do not prefer their own node, from 2 of 5 nodes: 2 nodes run a proxy that does not use these "
+        "hints, which kube-proxy uses since 1.34",
+        "upgrade kube-proxy on a1 c1 to v1.37.0",
         nodes="a1 c1",
     ),
 }
@@ -997,7 +999,9 @@ NOTES = {
         "nothing, unless it stays so",
     ),
     "a hint for a zone without nodes": Note(
-        "hint-for-a-zone-without-nodes", objects(service(asks=""), of_slice(endpoint("a1", hints="z"))), TOUCH
+        "hint-for-a-zone-without-nodes",
+        objects(service(), of_slice(endpoint("a1", hints="az"), endpoint("b1"), endpoint("c1"))),
+        TOUCH,
     ),
     "hints that nobody asked for": Note("hints-nobody-asked-for", objects(service(asks="")), TOUCH),
     "an endpoint on a node that is not ready": Note(

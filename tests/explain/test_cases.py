@@ -47,7 +47,7 @@ class Right:
 
 
 LOOK_AT_PORTS = "kubectl -n default get pods -o jsonpath='{..ports}'; then write one of these names, or a number, as "
-OLD = "3 nodes run a proxy that does not use these hints: kube-proxy 1.32.4"
+OLD = "3 nodes run a proxy that does not use these hints, which kube-proxy uses since 1.34: kube-proxy 1.32.4"
 NODES_UNREAD = "that EndpointSlices name (nodes were not read)"
 CILIUM = (
     "on 3 nodes, Cilium 1.18.0 serves Services to pods; it uses hints only with enable-service-topology (ConfigMap "
@@ -61,7 +61,9 @@ RIGHT = {
         f"connections leave their zone from 1 of the 2 nodes {NODES_UNREAD}: "
         "neither trafficDistribution nor a topology annotation asks for hints",
         causes=("info asks-for-nothing", "info address-of-two-endpoints"),
-        remedy='kubectl -n default patch service reuse -p \'{"spec":{"trafficDistribution":"PreferSameZone"}}\'',
+        remedy='kubectl -n default patch service reuse -p \'{"spec":{"trafficDistribution":"PreferSameZone"}}\'; '
+        "kubectl -n default patch endpointslice reuse-1 --type=json -p "
+        '\'[{"op":"add","path":"/endpoints/1/hints","value":{"forZones":[{"name":"b"}]}}]\'',
         routes="a1=10.244.4.2 b2=10.244.4.2",
         served=PREDICTED,
         in_all=False,
@@ -89,7 +91,7 @@ RIGHT = {
     ),
     "one-of-two-ports-unserved": Right(
         "ext",
-        "connections to port grpc/TCP fail on all 3 nodes: port grpc/TCP: no endpoint has port grpc/TCP, whose "
+        "connections to port grpc/TCP fail on all 3 nodes: no endpoint has port grpc/TCP, whose "
         "targetPort is the name 'grpc': pods were not read",
         unmet="n1 n2 n3",
         failing="n1 n2 n3",
@@ -111,7 +113,7 @@ RIGHT = {
         f"connections do not prefer their own node, from all 3 nodes: {OLD} (registry.k8s.io/kube-proxy:v1.32.4)",
         unmet="n1 n1b n3",
         causes=("warning proxy-too-old",),
-        remedy="upgrade kube-proxy on n1 n1b n3 to a newer release",
+        remedy="upgrade kube-proxy on n1 n1b n3 to 1.34 or newer",
         routes="n1=10.1.0.1,10.1.0.2 n1b=10.1.0.1,10.1.0.2 n3=10.1.0.3",
         served="kube-proxy 1.32.4, by its image registry.k8s.io/kube-proxy:v1.32.4",
     ),
@@ -121,16 +123,16 @@ RIGHT = {
         f"{OLD} (gke.gcr.io/kube-proxy-amd64:v1.32.4-gke.100)",
         unmet="n1 n2 n3",
         causes=("warning proxy-too-old",),
-        remedy="upgrade kube-proxy on n1 n2 n3 to a newer release",
+        remedy="upgrade kube-proxy on n1 n2 n3 to 1.34 or newer",
         routes="n1=10.1.0.1 n2=10.1.0.2 n3=10.1.0.3",
         served="kube-proxy 1.32.4, by its image gke.gcr.io/kube-proxy-amd64:v1.32.4-gke.100",
     ),
     "remedy-deletes-the-only-slice": Right(
         "kubernetes",
         "connections leave their zone from all 3 nodes: none of 2 ready endpoints has hints: slice kubernetes is "
-        "managed by an unnamed writer",
+        "managed by an unnamed writer, and no controller writes hints for a Service without a selector",
         unmet="n1 n2 n3",
-        causes=("warning slice-of-another-manager",),
+        causes=("warning slice-of-another-manager", "warning zone-without-endpoint"),
         remedy='kubectl -n default patch service kubernetes -p \'{"spec":{"trafficDistribution":null}}\'; '
         "the API server writes these endpoints, and takes hints away",
         routes="n1=10.9.0.1,10.9.0.2 n2=10.9.0.1,10.9.0.2 n3=10.9.0.1,10.9.0.2",

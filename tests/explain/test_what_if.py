@@ -47,7 +47,7 @@ SUPPOSED = [
     (objects(by_annotation(), on=EDGE), ("scale=6",), "floating-point", "a1 b1 c1"),
     (objects(by_annotation(), on=EDGE), ("scale=106",), "hinted-for-another-zone", "a1"),
     (objects(by_annotation(), on=EVEN), ("scale=6",), "", ""),
-    (objects(service(selector=None)), ("trafficDistribution=PreferSameNode",), "hints-not-written", ""),
+    (objects(service(selector=None)), ("trafficDistribution=PreferSameNode",), "hints-of-somebody-else", ""),
 ]
 
 
