@@ -10,7 +10,7 @@ from functools import cached_property
 from explain.causes import SHOWN, Finding, Predicted, listed
 from explain.cluster import Cluster
 from explain.routes import Route
-from explain.wish import KEYS, wish_of
+from explain.wish import KEYS, has_annotation, wish_of
 from harness.api.client import Object
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
 from reference.endpointslice.labels import MANAGED_BY, SERVICE_NAME, ZONE, is_headless
@@ -68,6 +68,7 @@ class Case:
         self.spec = service["spec"]
         self.namespace, self.name = service["metadata"]["namespace"], service["metadata"]["name"]
         self.decided_by: Mechanism = mechanism(service, cluster.features)
+        self.annotated = has_annotation(service, cluster.features)
         self.events = tuple(cluster.events(service))
         self.endpoints = endpoints_of(slices)
         self._managed_fields = [each for one in slices for each in one["metadata"].get("managedFields") or ()]

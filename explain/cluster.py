@@ -138,9 +138,10 @@ class Cluster:
         """Return the nodes whose proxy is not ready ("unready"), or that have none while others have ("missing")."""
         return [name for name, each in self.nodes.items() if each.doubt == doubt]
 
-    def uncertain(self, wish: str) -> tuple[str, ...]:
-        """Return the nodes where it is not known what serves a Service that asks for this, or whether anything does."""
-        unknown = {each for each in {one.program for one in self.nodes.values()} if not each.of(wish).reads}
+    def uncertain(self, *, annotated: bool) -> tuple[str, ...]:
+        """Return the nodes where it is not known what serves a Service with such hints, or whether anything does."""
+        programs = {each.program for each in self.nodes.values()}
+        unknown = {each for each in programs if not each.of(annotated=annotated).reads}
         return tuple(name for name, each in self.nodes.items() if each.doubt or each.program in unknown)
 
     def knows(self, value: str) -> bool:

@@ -124,7 +124,7 @@ def diagnose(service: Object, cluster: Cluster) -> Diagnosis:
         by_proxies,
         len(cluster.nodes),
         unrouted=unrouted,
-        uncertain=cluster.uncertain(case.wish) if by_proxies else (),
+        uncertain=cluster.uncertain(annotated=case.annotated) if by_proxies else (),
         predicted=predicted,
         named="nodes" in cluster.objects.unread,
         unseen=not cluster.has_programs,

@@ -50,9 +50,9 @@ class Program:
     def title(self) -> str:
         return f"{self.name} {self.version}".rstrip()
 
-    def of(self, wish: str) -> Program:
-        """Return the program as it serves a Service that asks for this."""
-        return replace(self, reads="none") if self.annotated and wish != "cpu" else self
+    def of(self, *, annotated: bool) -> Program:
+        """Return the program as it serves a Service with or without the annotation."""
+        return replace(self, reads="none") if self.annotated and not annotated else self
 
     def knows(self, value: str | None) -> bool:
         """Return whether a Service may ask this program for a place with a value of trafficDistribution."""

@@ -42,7 +42,7 @@ def faults(case: Case, question: Question) -> dict[Fault, set[str]]:
     needed = lru_cache(partial(_needed, case))
     for name in (name for each in question.routes if each.short in {"crosses", "misses"} for name in each.nodes):
         node, here, mine = cluster.nodes[name], by_node and name in hosts, list[Fault]()
-        program = node.program.of(case.wish)
+        program = node.program.of(annotated=case.annotated)
         other = program.reads == "none" or program.refuses(case.wish, case.spec.get("trafficDistribution"))
         if other or (by_node and (program.reads == "field" or (program.reads == "zone" and here))):
             continue  # see `implementations`
@@ -138,7 +138,7 @@ def _too_old(case: Case, release: str, names: Sequence[str]) -> Iterator[Finding
 def implementations(case: Case) -> Iterator[Finding]:
     """Yield the programs that serve Services instead of kube-proxy, with the nodes where they do."""
     for one, nodes in case.cluster.others.items() if case.wish in {"node", "zone", "cpu"} else ():
-        each = one.of(case.wish)
+        each = one.of(annotated=case.annotated)
         refused = each.refuses(case.wish, case.spec.get("trafficDistribution"))
         values = {"title": each.title, "when": f" {each.when}" if each.when else "", "does": each.does}
         values |= {

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from explain.causes import Finding
 from explain.cluster import Cluster, Node
-from explain.wish import Shortfall, Wish, shortfall, wish_of
+from explain.wish import Shortfall, Wish, has_annotation, shortfall, wish_of
 from harness.api.client import Object
 from reference.objects.topology_keys import Labels
 from reference.proxy.decision import (
@@ -115,7 +115,7 @@ def _decided(service: Object, slices: Sequence[Object], cluster: Cluster) -> dic
     found: dict[Route, list[str]] = defaultdict(list)
     for names in _alike(cluster, _matter(service, slices, wish, cluster)):
         one = cluster.nodes[names[0]]
-        program = one.program.of(wish)
+        program = one.program.of(annotated=has_annotation(service, cluster.features))
         refused = program.refuses(wish, service["spec"].get("trafficDistribution"))
         place = Place(one.name, one.zone, labels.of_node(one.name) if labels else frozenset())
         for (port, family), (endpoints, zones) in by_release[one.version].items():

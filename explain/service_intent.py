@@ -121,7 +121,7 @@ def asks_nothing(case: Case) -> Iterator[Finding]:
         remedy = f"{_switch_on(gate, API_SERVER)}; then {case.ask('PreferClose')}"
         yield found("asks-for-nothing", case.decided_by.reason, evidence=evidence, remedy=remedy)
     else:
-        deaf = [f"{each.name} {each.does}" for each in case.cluster.others if each.of("zone").reads == "none"]
+        deaf = [f"{each.name} {each.does}" for each in case.cluster.others if each.of(annotated=False).reads == "none"]
         ready = [(each, one) for each, one in case.endpoints if is_ready(each)]
         remedy = f"{case.ask()}; {give_hints(case, ready)}" if case.by_hand and ready else case.ask()
         yield found("asks-for-nothing", case.decided_by.reason, evidence=deaf, remedy=remedy)

@@ -51,6 +51,11 @@ def read_wish(service: Object, features: Features) -> Wish:
     return "" if annotation in OFF else "zone"
 
 
+def has_annotation(service: Object, features: Features) -> bool:
+    """Return whether the annotation asks for hints, whatever the field asks for."""
+    return topology_annotation(service, features)[1] in {"Auto", "auto"}
+
+
 def unread_requests(service: Object, features: Features) -> list[tuple[str, str, str]]:
     """Return the kinds, keys and values of labels and annotations that should ask for topology, but are not read."""
     metadata, (read, value) = service["metadata"], topology_annotation(service, features)

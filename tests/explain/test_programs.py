@@ -16,7 +16,7 @@ from explain.cluster import Cluster
 from explain.diagnosis import Diagnosis, diagnose
 from harness.api.client import Object
 from harness.commands.main import main
-from tests.explain.building import ZONES, agent, event, objects, pod, proxy, service
+from tests.explain.building import AUTO, ZONES, agent, event, objects, pod, proxy, service
 from tests.explain.rows import NO_HINTS, ROWS
 
 _SETTINGS = {
@@ -151,6 +151,16 @@ def test_program_that_is_set_not_to_serve_is_not_named(pods: list[Object], tmp_p
 
 def test_program_that_may_serve_gives_way_to_kube_proxy(tmp_path: Path) -> None:
     assert told(tmp_path, [*agents(*CALICO, k8s_app="calico-node"), *PROXIES]).findings == ()
+
+
+@pytest.mark.parametrize(("annotations", "tiers"), [({}, {"anywhere"}), (AUTO, {"zone"})])
+def test_old_calico_follows_hints_by_the_annotation_beside_the_field(
+    annotations: dict[str, str], tiers: set[str]
+) -> None:
+    pods = agents("calico-node", "calico/node:v3.30.1", "true", k8s_app="calico-node")
+    found = diagnose(service(annotations), Cluster(objects(service(annotations), proxies=pods), "released"))
+    assert {each.tier for each in found.routes} == tiers
+    assert found.uncertain == (tuple(ZONES) if annotations else ())
 
 
 @pytest.mark.parametrize("asks", ["PreferSameNode", ""])
