@@ -15,6 +15,8 @@ from explain.overview import overview
 from explain.text import answer, as_json
 from tests.explain.fresh_dumps import in_doubt
 from tests.explain.generated_clusters import TO_PODS, WAYPOINT, corpus, fresh
+from tests.explain.headlines import has_ports_and_nodes
+from tests.explain.invariants import broken
 
 SEEDS = (1, 2, 3)
 
@@ -48,6 +50,9 @@ def contradictions(seen: Objects) -> list[str]:
         "crossing agrees with the table": set(told["crossing"]) == crossing,
         "unmet agrees with the table": set(told["unmet"]) == unmet and told["wanting"] == bool(unmet),
         "failing is said first": (" fail on " in said.partition(":")[0]) == bool(failing),
+        "the headline has the ports and nodes of the table": has_ports_and_nodes(
+            said, rows, len(seen.nodes) - len(in_doubt(seen))
+        ),
         "each route that falls short has a cause": all(_has_cause(found, each) for each in rows),
         "no cause weighs more than the routes": not [
             each for each in found.findings if each.cause.weight <= CROSSES and not unmet
@@ -56,7 +61,7 @@ def contradictions(seen: Objects) -> list[str]:
         "the overview counts the same nodes": row is None or (row.missed, row.wanting) == (len(unmet), bool(unmet)),
         "the overview says the same": row is None or row.says == said,
     }
-    return [name for name, holds in checks.items() if not holds]
+    return [*(name for name, holds in checks.items() if not holds), *broken(found, said, seen)]
 
 
 def _covers(found: Diagnosis, seen: Objects) -> bool:
