@@ -202,7 +202,7 @@ class Ledger:
             self._run.folder.finish()
         except (DistrustError, OSError) as error:
             self._distrust(judging.why_it_stopped(error) or str(error))
-            self._run.folder.keep_parts()
+            self._run.folder.let_go()
         self.exit_code = exit_code(self._situation(pytest_status, results))
         self._run.when_decided(self.exit_code)
 

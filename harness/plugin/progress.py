@@ -32,6 +32,7 @@ def hush(config: pytest.Config) -> None:
     """Make pytest's reporter quiet, unless -v was given. Called before the reporter exists."""
     if config.option.verbose <= 0:
         config.option.verbose = _QUIET
+        pytest.TerminalReporter._report_keyboardinterrupt = lambda _: None  # type: ignore[assignment, method-assign]
     if config.option.tbstyle == "auto":
         config.option.tbstyle = "short"
 
@@ -77,12 +78,6 @@ class Progress:
             _silence_xdist(self._config)
             self._config.add_cleanup(self._display.stop)
             self._display.start()
-
-    def pytest_keyboard_interrupt(self) -> None:
-        """Without -v, only the line that a signal prints, and the summary, state that the run was interrupted."""
-        terminal = self._config.pluginmanager.getplugin("terminalreporter")
-        if terminal is not None and self._ours:
-            terminal._report_keyboardinterrupt = lambda: None
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
@@ -133,8 +128,7 @@ class Progress:
         wanted = {case.requirement for case in cases.values() if case.to_run}
         if self._eta is None or not wanted:
             what = "starting workers and collecting tests" if self._run.distributed else "collecting"
-            what = "ending" if self._run.interrupted else what
-            return Status(f"{what}, {now - self._began:.0f} s")
+            return Status(f"{'ending' if self._run.interrupted else what}, {now - self._began:.0f} s")
         running = sorted(self._eta.running.copy().items(), key=lambda each: each[1])
         named = [(_name(cases[nodeid]), now - since) for nodeid, since in running if nodeid in cases]
         return Status("", len(wanted & self._shown), len(wanted), self._eta.left(now), named)

@@ -6,7 +6,6 @@ import functools
 import importlib
 import importlib.util
 import os
-import shlex
 import sys
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from harness.judging.exit_codes import ExitCode
 from harness.model.escaping import for_terminal
 from harness.model.neutral_output import neutral_streams
 from harness.run.run import RUN, Run, run_of
-from harness.run.signals import hear_controller_alone
+from harness.run.signals import deaf_python, hear_controller_alone
 from harness.run.suite_files import SUITE, place_of
 from harness.settings.options import OPTIONS, resolve
 
@@ -30,7 +29,6 @@ _CODES: dict[type[BaseException], ExitCode] = {
     DistrustError: ExitCode.DISTRUST,
     UnavailableError: ExitCode.DISTRUST,
 }
-_DEAF = ("sh", "-c", 'trap "" INT TERM HUP; exec "$@"', "sh")
 _RESTARTS = 1000  # of workers: a lost worker costs only the requirement that it runs
 _KIND_FACTOR = 4.0  # the upgrade procedure of a KEP replaces the API server, controller and all proxies up to six times
 
@@ -273,14 +271,10 @@ def _register_controller(config: pytest.Config, run: Run) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
-    """Restart a worker that is killed while it starts. xdist itself only restarts workers that are killed later.
-
-    While a worker loads, it ignores signals, which would print tracebacks.
-    """
+    """Restart a worker that is killed while it starts. xdist itself only restarts workers that are killed later."""
     if run_of(config) is not None:
         for spec in specs:
-            if spec.popen and not spec.python:
-                spec.python = shlex.join([*_DEAF, sys.executable])
+            spec.python = spec.python or (deaf_python() if spec.popen else None)
         manager = config.pluginmanager.getplugin("dsession").nodemanager
         manager.setup_node = functools.partial(_start_worker, manager.setup_node, manager.group)
 

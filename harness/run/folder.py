@@ -86,7 +86,8 @@ class OutputFolder:
             ) from None
         self._lock = mark
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Unlock the folder. Without `finish`, the workers' parts remain, for `trafficdist judge`."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -115,7 +116,7 @@ class OutputFolder:
                     self._link_latest(self._before)
                 for each in self._made[1:]:
                     each.rmdir()  # fails unless it is empty
-        self._let_go()
+        self.let_go()
 
     def write(self, name: str, content: str | bytes) -> Path:
         """Write a file atomically, by renaming a temporary file, and without secrets."""
@@ -146,11 +147,7 @@ class OutputFolder:
     def finish(self) -> None:
         """Remove the parts of workers, and unlock the folder."""
         shutil.rmtree(self.parts, ignore_errors=True)
-        self._let_go()
-
-    def keep_parts(self) -> None:
-        """Unlock the folder, but keep the workers' parts for `trafficdist judge`."""
-        self._let_go()
+        self.let_go()
 
     def artifacts(self) -> list[dict[str, str]]:
         """Return the digest of each file, by path, except for the report. The many files of Allure have one digest."""

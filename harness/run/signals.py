@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -95,6 +97,11 @@ def as_interrupts(*, alone: bool = False) -> Iterator[None]:
 
     with _handled(_USUAL, interrupt):
         yield
+
+
+def deaf_python() -> str:
+    """Return the command of a worker, which ignores signals while it loads. They would print its traceback."""
+    return shlex.join(["sh", "-c", 'trap "" INT TERM HUP; exec "$@"', "sh", sys.executable])
 
 
 def hear_controller_alone() -> None:

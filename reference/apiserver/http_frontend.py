@@ -167,14 +167,7 @@ class HttpFrontend:
         request.transport.set_write_buffer_limits(watch.CHUNK)  # that of TLS is half a megabyte
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
-        try:
-            watcher = self.hub.open(selection, asked.renderer, query, request.transport)
-        except ApiError as error:
-            if error.code != 410:
-                raise
-            await response.prepare(request)
-            await response.write(watch.error_line(error))
-            return response
+        watcher = self.hub.open(selection, asked.renderer, query, request.transport)
         try:
             await response.prepare(request)
             await self._stream(response, watcher, seconds, bookmarks=query.bookmarks)

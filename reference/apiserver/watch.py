@@ -78,30 +78,26 @@ class Watcher:
         self.marks_initial = False
         """Whether a bookmark follows the initial state."""
         self._call = asyncio.Event()
-        self._transport = transport
+        self.transport = transport
 
     @property
     def waiting(self) -> int:
         """The number of bytes that the client has not read, without those in the sockets."""
-        return self._transport.get_write_buffer_size()
+        return self.transport.get_write_buffer_size()
 
     def send(self, lines: bytes) -> None:
         """Send lines, unless the client has not read earlier ones. Then it is behind, and catches up later."""
-        if self._transport.is_closing():
+        if self.transport.is_closing():
             return
         if len(lines) + self.waiting > MAX_WAITING_BYTES:
             self.behind = True
             self._call.set()
         else:
-            self._transport.write(b"%x\r\n%b\r\n" % (len(lines), lines))
+            self.transport.write(b"%x\r\n%b\r\n" % (len(lines), lines))
 
     def end(self) -> None:
         self.ended = True
         self._call.set()
-
-    def abort(self) -> None:
-        """Close the connection. Its client has too much to read for a last event."""
-        abort(self._transport)
 
     async def called(self) -> None:
         """Wait until the watch has ended or is behind."""
@@ -155,7 +151,7 @@ class Hub:
     def open(
         self, selection: Selection, renderer: Renderer, query: WatchQuery, transport: asyncio.Transport
     ) -> Watcher:
-        """Start a watch. Raises `ApiError`: 400, 410 (which is sent as an ERROR event), 422, 503, 504."""
+        """Start a watch. Raises `ApiError`: 400, 422, 503, 504."""
         resource = renderer.route.resource
         with self._store.lock:
             if self._closed:
@@ -197,7 +193,7 @@ class Hub:
             if self._waiting <= MAX_WAITING_BYTES_OF_ALL:
                 return
             self.leave(each)
-            each.abort()
+            abort(each.transport)
 
     def bookmark(self, watcher: Watcher) -> None:
         """Send the revision up to which the client has received all changes."""
@@ -219,6 +215,9 @@ class Hub:
                 changes = self._store.changes_since(resource, watcher.since)
             except TooOldError as error:
                 raise status.expired(str(error)) from None
+            if watcher.since > self._store.revision:
+                said = f"too old resource version: {watcher.since}: this server is at {self._store.revision}"
+                raise status.expired(said)
             if watcher.initial is not None:
                 before = {key_of(each.new.object): each.old for each in reversed(changes)}
                 while watcher.initial and len(lines) < CHUNK:
@@ -315,10 +314,8 @@ def _check(query: WatchQuery, asked: int, current: int) -> None:
         raise _forbidden_match("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
     if query.initial is None and query.match:
         raise _forbidden_match("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-    if asked > current:
-        if query.initial:
-            raise status.too_large_version(asked, current)
-        raise status.expired(f"too old resource version: {asked}: this server is at {current}")
+    if asked > current and query.initial:
+        raise status.too_large_version(asked, current)
 
 
 def _forbidden_match(why: str) -> ApiError:

@@ -107,7 +107,7 @@ def test_clients_that_do_not_read_have_small_buffers(api: ApiServer, server: Htt
             opened(server, stack)
         write_much(api)
         eventually(lambda: all(each.behind for each in watchers(server)), describe="full buffers")
-        sizes = [each._transport.get_write_buffer_size() for each in watchers(server)]
+        sizes = [each.waiting for each in watchers(server)]
         assert len(sizes) == 10
         assert max(sizes) <= watch.MAX_WAITING_BYTES + SLACK
 
