@@ -36,10 +36,11 @@ def _replaces(variant: Mutant, part: str) -> bool:
 
 def claimed(variant: Mutant, reading: str) -> list[str]:
     """Return the requirements for a variant's features in one reading of the KEPs, including declared unmet ones."""
+    tested = profiles(variant)
     return sorted(
         name
         for name, scenario in SCENARIOS.items()
-        if scenario.requirement.profile in profiles(variant)
+        if scenario.requirement.profile in tested
         and scenario.requirement.as_ in {"", reading}
         and not variant.lacks & features(name)
     )
