@@ -97,7 +97,7 @@ skew: $(VENV)/.run  ## upgrade and downgrade real components under traffic, foll
 	done; done
 
 test: $(VENV)/.dev  ## run the tests of this project
-	$(BIN)/python -m pytest -n $(OWN) -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(OWN) --dist worksteal -m "not slow" $(ARGS)
 
 VERSION ?=
 
