@@ -34,9 +34,9 @@ PLACES = {"a1": "a", "b1": "b", "c1": "c"}
 """The nodes of clients. In this scope c1, whose zone nothing names, is like a node without zone."""
 
 SILENT: Mapping[Any, Expected] = {
-    oracle.Silence.DROPPED: TIMED_OUT,
-    oracle.Silence.REFUSED: REFUSED,
-    oracle.Silence.EITHER: NO_ANSWER,
+    oracle.Unanswered.DROPPED: TIMED_OUT,
+    oracle.Unanswered.REFUSED: REFUSED,
+    oracle.Unanswered.EITHER: NO_ANSWER,
 }
 
 RATES = Rates(leak=0.25)  # as in the grid, a rule is right or completely wrong
@@ -86,7 +86,7 @@ def sample() -> dict[str, Asked]:
 
 
 def _by(outcome: oracle.Outcome) -> str:
-    return outcome.by if isinstance(outcome, oracle.Answers) else "silence"
+    return outcome.by if isinstance(outcome, oracle.AllowedPods) else "silence"
 
 
 def _question(name: str, service: Any, asked: Asked, told: Mapping[str, Expected]) -> Question:
@@ -145,6 +145,6 @@ def _published(pod: Pod, each: Endpoint) -> Any:
 
 def _expected(asked: Asked, pods: Mapping[str, Pod]) -> dict[str, Expected]:
     return {
-        node: {pods[address] for address in told.pods} if isinstance(told, oracle.Answers) else SILENT[told]
+        node: {pods[address] for address in told.pods} if isinstance(told, oracle.AllowedPods) else SILENT[told]
         for node, told in asked.outcomes().items()
     }

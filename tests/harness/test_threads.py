@@ -39,7 +39,8 @@ pytestmark = [
 
 TINY = grid("tiny", {"a": 1})
 CONTROLLERS = ("pod-locator-controller", "endpointslice-controller")
-OWN = ("serving", "acknowledge-a1", "proxy-a1", "dns", *CONTROLLERS, "apiserver", "probes")
+LOOPS = ("serving", "dns", "apiserver")  # of asyncio, which catch every error
+OWN = ("acknowledge-a1", "proxy-a1", *CONTROLLERS, "probes", *LOOPS)
 
 
 class KilledError(Exception):
@@ -51,26 +52,30 @@ def _killed(*_: object) -> Any:
 
 
 def _break(thread: threading.Thread, backend: NetnsBackend) -> None:
-    """Make a thread fail at its next action. If the thread's loop catches every error, stop the thread."""
+    """Make a thread fail at its next action. If the thread's loop catches every error, stop the loop."""
     parts = (backend.control_plane, backend.proxy, backend._dns, backend._loop)
     plane, proxies, dns, loop = (cast("Any", each) for each in parts)
     match thread.name:
         case "serving":
-            proxies._serving._expire = _killed
+            _stop(proxies._serving)
         case "acknowledge-a1":
             proxies._running["a1"]._acknowledgement._write = _killed
         case "proxy-a1":
             proxies._running["a1"]._receive = _killed
         case "dns":
-            dns[0]._server._expire = _killed
+            _stop(dns[0]._server)
         case "pod-locator-controller":
-            dns[0]._controller._loop._take_in = _killed
+            dns[0]._controller._take_in_events = _killed
         case "endpointslice-controller":
-            plane._controller._loop._take_in = _killed
+            plane._controller._take_in_events = _killed
         case "apiserver":
-            plane._server._loop.call_soon_threadsafe(plane._server._loop.stop)
+            _stop(plane._server)
         case "probes":
             loop._reactor._turn = _killed
+
+
+def _stop(server: Any) -> None:
+    server._loop.call_soon_threadsafe(server._loop.stop)
 
 
 def _wake(backend: NetnsBackend) -> None:
@@ -117,7 +122,7 @@ def test_ended_threads_of_the_embedded_cluster_are_named_with_their_error() -> N
         threads.require()
         for name in OWN:
             _kill(mine[name], backend)
-            said = "unknown reason" if name == "apiserver" else "KilledError"
+            said = "unknown reason" if name in LOOPS else "KilledError"
             with pytest.raises(DistrustError, match=rf"have ended: .*\b{name} \({said}\)"):
                 threads.require()
     threads.require()

@@ -99,6 +99,10 @@ class Heard(Watcher):
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.totals: list[int] = []
+
+    def begin(self, what: str, total: int, *, unit: str) -> None:
+        self.totals.append(total)
 
     def say(self, text: str) -> None:
         self.lines.append(text)
