@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from explain.case import Case, distinct, nodes_of, zones_of
 from explain.causes import Finding, Predicted, found, listed, many
-from explain.hint_patches import give_hints, manager
+from explain.hint_patches import give_hints
 from explain.numbers import floating_point_refuses, overloads
 from explain.placement import more
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
 from reference.endpointslice.hints import CpuHeuristic, SamePlace, topology_annotation
-from reference.endpointslice.labels import CONTROLLER, ZONE
+from reference.endpointslice.labels import MANAGED_BY, ZONE, is_managed
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
 
@@ -24,8 +24,8 @@ def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Findin
     Only hints in `own` slices are the controller's. It writes none for a Service without a selector.
     """
     yield from _of_former_zones(case, ready)
-    own = [(each, one) for each, one in ready if not case.by_hand and manager(one) == CONTROLLER]
-    foreign = [(each, one) for each, one in ready if case.by_hand or manager(one) != CONTROLLER]
+    own = [(each, one) for each, one in ready if not case.by_hand and is_managed(one)]
+    foreign = [(each, one) for each, one in ready if case.by_hand or not is_managed(one)]
     if case.wish:
         bare = [each for each, _ in ready if not has_hints(each)]
         said = _count(bare, [each for each, _ in ready])
@@ -54,7 +54,8 @@ def _of_writers(case: Case, foreign: Sequence[tuple[Object, Object]], said: str,
     """Yield what is wrong with the hints that only the writers of the slices can give."""
     if without := [(each, one) for each, one in foreign if not has_hints(each)]:
         names = many(sorted({one["metadata"]["name"] for _, one in without}), "slice", "is/are")
-        managers = listed(sorted({manager(one) or "an unnamed writer" for _, one in without}))
+        labels = [one["metadata"].get("labels") or {} for _, one in without]
+        managers = listed(sorted({each.get(MANAGED_BY) or "an unnamed writer" for each in labels}))
         so = ", and no controller writes hints for a Service without a selector" if case.by_hand else ""
         values = {"said": said, "names": names, "managers": f"{managers}{so}", "patch": give_hints(case, without)}
         yield found("slice-of-another-manager", **values)
@@ -96,7 +97,7 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
         evidence = (*((late.said,) if late else ()), *case.evidence)
         zones = {zone for one, _ in former for zone in (one["zone"], case.cluster.zone(one))}
         on = sorted(one.name for one in nodes.values() if one.zone in zones)
-        foreign = [pair for pair in former if case.by_hand or manager(pair[1]) != CONTROLLER]
+        foreign = [pair for pair in former if case.by_hand or not is_managed(pair[1])]
         touch = case.touch if len(foreign) < len(former) else ""
         remedy = "; ".join(filter(None, [give_hints(case, foreign) if foreign else "", touch]))
         yield found("endpoint-of-a-former-zone", nodes=on, evidence=evidence, remedy=remedy, **values)

@@ -238,25 +238,18 @@ def _of_ports(
     case: Case, by_proxies: Sequence[Route], known: Sequence[Finding], *, to_hints: bool
 ) -> Iterator[Finding]:
     """Yield the causes for each port and IP family, besides those that are known. Equal ones are one finding."""
-    alike: dict[tuple[object, ...], list[Finding]] = {}
+    alike: dict[tuple[object, ...], list[tuple[Finding, set[str]]]] = {}
     for each in case.questions(by_proxies):
         on = set().union(*(one.nodes for one in known if {*one.ports} & {*each.labels}))
         for one in _of_question(case, each, on, to_hints=to_hints):
             own_way = one.remedy if " or " in one.remedy else ""  # two of these would not be one remedy
             key = (one.cause, one.says, one.nodes, one.evidence, own_way)
-            alike.setdefault(key, []).append(replace(one, ports=one.ports or each.labels))
-    for first, *others in alike.values():
-        labels = {label for each in (first, *others) for label in each.ports}
-        remedy = "; ".join(dict.fromkeys(filter(None, (each.remedy for each in (first, *others)))))
+            alike.setdefault(key, []).append((one, {*(one.ports or each.labels)}))
+    for equal in alike.values():
+        first, labels = equal[0][0], set().union(*(labels for _, labels in equal))
+        remedy = "; ".join(dict.fromkeys(one.remedy for one, _ in equal if one.remedy))
         mine = [each for each in by_proxies if each.label in labels]
-        yield about(replace(first, remedy=remedy), mine, by_proxies, named=first.cause.id in _NAMING)
-
-
-_NAMING = {
-    "family-without-endpoints", "first-family-without-endpoints", "port-name-differs", "port-without-endpoints",
-    "protocol-without-endpoints", "target-port-of-no-pod",
-}  # fmt: skip
-"""The causes whose sentence names its port or family."""
+        yield about(replace(first, remedy=remedy), mine, by_proxies, named=bool(first.ports))
 
 
 def _of_question(case: Case, question: Question, known: set[str], *, to_hints: bool) -> Iterator[Finding]:

@@ -13,11 +13,6 @@ from reference.endpointslice.labels import MANAGED_BY
 _MIRRORING = "endpointslicemirroring-controller.k8s.io"
 
 
-def manager(endpoint_slice: Object) -> str:
-    """Return the controller that writes a slice, or "" if it is written by hand."""
-    return str((endpoint_slice["metadata"].get("labels") or {}).get(MANAGED_BY, ""))
-
-
 def give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
     """Return the commands that give endpoints their zone and hints for their place, or one that withdraws the wish."""
     key, value = topology_annotation(case.service, case.cluster.features)
@@ -26,7 +21,7 @@ def give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
     unask = "; ".join(asked) or "nothing"
     if (case.namespace, case.name) == ("default", "kubernetes"):
         return f"{unask}; the API server writes these endpoints, and takes hints away"
-    if any(manager(one) == _MIRRORING for _, one in endpoints):
+    if any((one["metadata"].get("labels") or {}).get(MANAGED_BY) == _MIRRORING for _, one in endpoints):
         write = "write an EndpointSlice with these endpoints and hints (mirrored Endpoints have none)"
         skip = f"kubectl -n {case.namespace} label endpoints {case.name} endpointslice.kubernetes.io/skip-mirror=true"
         return f"{unask}; or {write}; then {skip}"

@@ -191,7 +191,8 @@ def lacking(case: Case, question: Question) -> Iterator[Finding]:
     of_family = [one for one in case.slices if one["addressType"] == question.family]
     if not any(one.get("endpoints") for one in of_family):
         others = sorted({one["addressType"] for _, one in case.endpoints})
-        yield _lacking_family(case, question.family, others, f"there are endpoints in {listed(others)}")
+        lacks = _lacking_family(case, question.family, others, f"there are endpoints in {listed(others)}")
+        yield replace(lacks, ports=question.labels)
         return
     for port in question.ports:
         label = f"{port_name(port)} {question.family}"
