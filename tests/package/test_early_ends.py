@@ -39,7 +39,8 @@ def test_interrupt_while_loading_prints_one_line(module: str, tmp_path: Path) ->
     assert said[0].startswith("interrupted")
 
 
-@pytest.mark.parametrize("module", ["execnet.multi", "_pytest.config", "harness.plugin.pytest_plugin"])
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("module", ["execnet.multi", "harness.plugin.pytest_plugin"])
 def test_interrupt_while_workers_load_is_acknowledged_first(module: str, tmp_path: Path) -> None:
     """Importing the module in a worker interrupts the whole process group, as Ctrl-C does."""
     ran = interrupted(tmp_path, module, "'readline' in sys.orig_argv[-1] and os.killpg(0, signal.SIGINT)")
