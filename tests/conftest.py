@@ -7,12 +7,16 @@ conftest. For this reason the controller enters the namespace and starts its wor
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from harness.errors import UnavailableError
+from harness.model.garbage_collection import gc_paused
 from harness.netns import sandbox
 
 settings.register_profile("no-deadline", deadline=None)  # the duration of an example depends on the load of the machine
@@ -31,6 +35,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         with contextlib.suppress(UnavailableError):
             sandbox.enter()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Never search the tests themselves for garbage. They are most objects of a worker, and stay until its end."""
+    with gc_paused():
+        result = yield
+        gc.freeze()
+    return result
 
 
 @pytest.fixture(scope="session")

@@ -13,14 +13,12 @@ from conformance.interactions.dimensions import DIMENSIONS, why_impossible
 from tests.conformance.cases import SCENARIOS
 from tests.conformance.expected_tables import ON_STAGE, Stage
 
-GRID = covering.cells()
-
 SPOKEN = ("Port", "NO_ANSWER", "endpoint", "pod_client", "node_client", "external_client")
 """The names of `trafficdist` that the generated scenario of a cell uses, in addition to `expect_traffic`."""
 
 
 def test_every_possible_combination_is_covered() -> None:
-    assert set().union(*map(covering.of, GRID)) == covering.possible()
+    assert set().union(*map(covering.of, covering.cells())) == covering.possible()
 
 
 def test_impossible_combination_has_a_reason() -> None:
@@ -32,13 +30,13 @@ def test_impossible_combination_has_a_reason() -> None:
 
 def test_node_hints_change_nothing_where_hints_do_not_decide() -> None:
     """Such cells can test proxies that do not support node hints."""
-    for cell in (each for each in GRID if not cells.follows_hints(each)):
+    for cell in (each for each in covering.cells() if not cells.follows_hints(each)):
         for node in cells.ASKED_FROM:
             assert cells.outcome(cell, node, node_hints=False) == cells.outcome(cell, node), cells.name_of(cell)
 
 
 def test_the_documents_decide_every_cell_under_either_reading() -> None:
-    for cell in GRID:
+    for cell in covering.cells():
         for node in cells.ASKED_FROM:
             told = [cells.outcome(cell, node, reading=reading) for reading in get_args(oracle.Reading)]
             assert told[0] == told[1]
@@ -46,14 +44,14 @@ def test_the_documents_decide_every_cell_under_either_reading() -> None:
 
 
 def test_every_group_has_a_requirement_with_cells() -> None:
-    groups = {group_of(cell) for cell in GRID}
+    groups = {group_of(cell) for cell in covering.cells()}
     names = {f"INTERACTIONS/{name.lower().replace(' ', '-')}{'-hints' * hints}" for name, hints in groups}
     grid = {name for name in SCENARIOS if name.startswith("INTERACTIONS/")}
     assert names == {name for name in grid if not name.startswith("INTERACTIONS/live")}
 
 
 def test_cell_has_the_same_result_as_its_own_scenario() -> None:
-    for cell in GRID:
+    for cell in covering.cells():
         stage = Stage()
         names = {name: getattr(trafficdist, name) for name in SPOKEN} | {
             name: ON_STAGE[name] for name in ("expect_affinity", "expect_traffic")
