@@ -1,4 +1,4 @@
-"""Wait for conditions. A time-out error reports the condition, the last value, and how long this value was unchanged.
+"""Wait for conditions. A timeout error reports the condition, the last value, and how long this value was unchanged.
 
 The caller chooses the exception. A proxy that does not converge violates its requirement (`NotYetError`, an
 `AssertionError`). A cluster that does not boot proves nothing about the proxy (`error=InconclusiveError`).
@@ -22,7 +22,7 @@ V = TypeVar("V")
 FAR = 30.0  # default time limit for components that declare no limit, in seconds before the time scale is applied
 
 MOST, MOST_IF_STOPPED = 10, 2
-"""The numbers by which a limit is multiplied at most: if programs wait for a processor, and if a program is stopped."""
+"""The numbers by which a limit is multiplied at most: if programs wait for a CPU, and if a program is stopped."""
 
 OWN_FAULT = 2
 """The processor time of the programs of one room, as a multiple of a limit, from which nobody waits for them longer."""
@@ -63,7 +63,7 @@ def eventually(
 
     `within` is in seconds before the time scale, by default `FAR`. It counts the time in which the programs could run.
     `every` is the shortest pause between two calls. `describe` completes the sentence "waited for ..."; if it is a
-    function, it is called only after a time-out. `in_vain` returns a reason to stop early, or "". `check` may raise
+    function, it is called only after a timeout. `in_vain` returns a reason to stop early, or "". `check` may raise
     `AssertionError` with a reason instead of returning False. Other errors end the wait. The last call always happens
     after the deadline. Raises `error(text)`, or `StarvedError` if the programs could not run for long enough.
     """
@@ -137,7 +137,7 @@ def could_not_run(seconds: float, begin: float) -> str:
 def last_value(
     look: Callable[[], V], is_right: Callable[[V], bool], *, within: float, describe: str, every: float = 0.005
 ) -> V:
-    """Call `look` until its value is right or the time is up. Return the last value; the caller compares it.
+    """Call `look` until its value is correct or the time is up. Return the last value; the caller compares it.
 
     `within`, `every` and `describe` are the same as for `eventually`. `look` may raise `AssertionError` if there is no
     value yet. If its last call does so, `NotYetError` is raised.

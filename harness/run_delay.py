@@ -1,7 +1,7 @@
 """Measure for how long the programs of this run could not run, so that a limit counts only the rest of the time.
 
-A promise such as "within 5 s" is about a program, and not about the machine. On a busy machine, a right program waits
-for a processor; in a stopped process or control group, it does not run at all. The kernel counts the first for each
+A promise such as "within 5 s" is about a program, and not about the machine. On a busy machine, a correct program waits
+for a CPU; in a stopped process or control group, it does not run at all. The kernel counts the first for each
 thread (`run_delay` in /proc/…/schedstat), and shows the second as the state "T". A thread that wakes late although
 this process has not run shows that all of it was stopped, by SIGSTOP or a suspend.
 
@@ -41,7 +41,7 @@ def time_left(limit: float, passed: float, lost: float, most: float) -> tuple[fl
 
 
 class ThreadTimes(NamedTuple):
-    """The state of a thread, and the nanoseconds for which it has run and has waited for a processor."""
+    """The state of a thread, and the nanoseconds for which it has run and has waited for a CPU."""
 
     state: str
     ran: int
@@ -50,7 +50,7 @@ class ThreadTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample of all threads by number, at a time (monotonic seconds), with the processor time of this process.
+    """A sample of all threads by number, at a time (monotonic seconds), with the CPU time of this process.
 
     `programs` has the child of this process from which a thread descends, and the thread's process.
     """
@@ -137,7 +137,7 @@ def _read(path: str) -> bytes:
 
 
 def of_this_thread() -> float:
-    """Return for how many seconds this thread has waited for a processor since its start."""
+    """Return for how many seconds this thread has waited for a CPU since its start."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/thread-self/schedstat").read_text("ascii").split()[1]) / 1e9
     return 0.0

@@ -11,7 +11,7 @@ from typing import Literal
 
 OLDEST = (1, 17)
 NEWEST = (1, 37)
-"""The newest final release, which is the default."""
+"""The latest final release, which is the default."""
 LAST = (1, 40)
 """The last release with known gates: 1.38 as of its beta, and what Kubernetes has announced for 1.39 and 1.40."""
 

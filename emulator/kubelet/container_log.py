@@ -1,4 +1,4 @@
-"""Keep the log of a container in memory: the newest lines with their times, in CRI format.
+"""Keep the log of a container in memory: the latest lines with their times, in CRI format.
 
 A line consists of a UTC time, the stream, `F` (full) or `P` (partial, continued in the next line), and text.
 """

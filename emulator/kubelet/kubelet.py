@@ -191,7 +191,7 @@ class Kubelet:
                 self._watch = None
 
     def _list(self) -> str:
-        """Replace the known pods by those of the API server. Return the resource version of the list."""
+        """Replace the known pods with those of the API server. Return the resource version of the list."""
         response = self._api.request("GET", "/api/v1/pods")
         if response.code >= 400:
             raise RefusedError("GET", "/api/v1/pods", response)

@@ -95,7 +95,7 @@ class Backend(Protocol):
         """Run these pods, whose servers answer with their names. Returns the pods in the same order."""
 
     def delete_pod(self, namespace: str, name: str) -> None:
-        """Delete a pod without grace period."""
+        """Delete a pod without a grace period."""
 
     def await_pods(self) -> None:
         """Wait until kubelets report the requested state of all pods. Raises `InconclusiveError` with the reason."""

@@ -79,7 +79,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         self._asked = plain_api.asked  # the requests of both clients
 
     def start(self) -> Self:
-        """Run the client pods, and wait for the barrier. Raises `UnavailableError` with the remedy."""
+        """Run the client pods, and wait for the barrier. Raises `UnavailableError`."""
         with self._begun.pop_all() as begun:
             loaded = find(self._target.kubeconfig, context=self._target.context)
             self.api: Api = TranslatingApi(
@@ -126,7 +126,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
     # Namespaces and pods
 
     def create_namespace(self, namespace: str) -> None:
-        """Create the namespace. Raises `InconclusiveError` if a node is gone."""
+        """Create the namespace. Raises `InconclusiveError` if a node no longer exists."""
         self._require_nodes()
         if Ability.STOP_NODES in self.abilities:  # other workers may have switched nodes off and on
             self._look_up_addresses()
@@ -180,7 +180,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
         return self._clients.address_of(client, family)
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:  # noqa: ARG002  agnhost's own
-        """Send probes. If an outcome is unknown because a node is gone, raise `InconclusiveError`."""
+        """Send probes. If an outcome is unknown because a node no longer exists, raise `InconclusiveError`."""
         try:
             seen = self._dialer.probe(probes)
         except InconclusiveError:
@@ -252,7 +252,7 @@ class KubeconfigBackend(PodLifecycle, Probing, NodeControl, ProxyMetrics):
 
     def settle(self) -> float:
         """Wait until pods have the requested state, running proxies have passed the barrier, and slices are stable."""
-        if self._lacks_node:  # otherwise the barrier would wait for a node that is gone
+        if self._lacks_node:  # otherwise the barrier would wait for a node that no longer exists
             self._require_nodes()
         self._pod_runner.settle()
         asking = self._clients.on([node.name for node in self.topology.nodes if node.name not in self._silent])

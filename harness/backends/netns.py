@@ -88,7 +88,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         self._hung = HungWatch({}, 0)  # no node before boot
 
     def start(self) -> Self:
-        """Boot the cluster. Raises `UnavailableError` with the remedy. After an error, everything is closed."""
+        """Boot the cluster. Raises `UnavailableError`. After an error, everything is closed."""
         sandbox.enter()
         kernel.require(self.families)
         with contextlib.ExitStack() as begun:

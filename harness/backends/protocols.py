@@ -197,7 +197,7 @@ class ServesDns(Protocol):
 @runtime_checkable
 class RestartsDns(Protocol):
     def restart_dns(self) -> None:
-        """Replace the DNS server by a new one at the same addresses, if it has been started."""
+        """Replace the DNS server with a new one at the same addresses, if it has been started."""
 
 
 @runtime_checkable

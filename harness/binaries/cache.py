@@ -63,7 +63,7 @@ class Cache:
         self.folder = folder or default_folder()
 
     def entries(self, component: str = "") -> list[Entry]:
-        """Return all binaries in the order of the components, with the newest version last."""
+        """Return all binaries in the order of the components, with the latest version last."""
         found: list[Entry] = []
         for name in [component] if component else COMPONENTS:
             versions = sorted(filter(None, (parse_version(each.name) for each in self._home(name).glob("v*"))))
@@ -125,7 +125,7 @@ class Cache:
 
 
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
-    """Return the path of a binary. "1.34" is its newest installed patch, and "" the newest version."""
+    """Return the path of a binary. "1.34" is its latest installed patch, and "" the latest version."""
     return find_entry(component, version, cache=cache).path
 
 
@@ -147,7 +147,7 @@ def find_entry(component: str, version: str = "", *, cache: Cache | None = None)
 
 @contextlib.contextmanager
 def said_plainly(place: Path) -> Iterator[None]:
-    """Convert file system errors into `UnavailableError` with a remedy."""
+    """Convert file system errors into `UnavailableError`."""
     try:
         yield
     except OSError as error:

@@ -95,7 +95,7 @@ class Releases:
         return [f"{mirror.rstrip('/')}/{path}" for mirror in mirrors]
 
     def _newest(self, component: Binary, series: str = "") -> str:
-        """Return a clause about the newest versions for an error message, or "" if they are unknown."""
+        """Return a clause about the latest versions for an error message, or "" if they are unknown."""
         if component.name in _ON_GITHUB:
             return ""
         said = []

@@ -43,7 +43,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A requested version: an exact version, the newest patch of a minor version, or the newest version."""
+    """A requested version: an exact version, the latest patch of a minor version, or the latest version."""
 
     text: str
     exact: Version | None = None
@@ -68,7 +68,7 @@ def parse_version(text: str) -> Version | None:
 
 
 def parse_wanted(text: str) -> Wanted:
-    """Parse a requested version. "" means the newest. Raises `UsageError`."""
+    """Parse a requested version. "" means the latest. Raises `UsageError`."""
     if text in ("", NEWEST, "latest"):
         return Wanted(NEWEST)
     version = parse_version(text)

@@ -65,7 +65,7 @@ class _Failed:
 def check(settings: Settings, say: Say) -> ExitCode:
     """Boot a cluster with the proxy of these settings, print a line for each step, and return the exit code.
 
-    Raises `UsageError`, and `UnavailableError` with a remedy.
+    Raises `UsageError`, and `UnavailableError`.
     """
     set_time_scale(settings.time_scale)
     set_limits(settings.limits)

@@ -36,7 +36,7 @@ _API_SERVER_HAS = ("APIServerReleases", "DeprecationWarnings", "NodePortAllocati
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kinds and versions of the control plane and controller ("": the newest installed one). `file` is a recipe."""
+    """The kinds and versions of the control plane and controller ("": the latest installed one). `file` is a recipe."""
 
     plane: str
     controller: str

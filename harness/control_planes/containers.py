@@ -9,7 +9,7 @@ harness holds a lock in the folder. When the harness ends, a separate process re
 also removes leftover containers.
 
 Images that the Docker engine already has are preferred, so the network is used only when necessary. Kubernetes' images
-have no tag for the newest patch of a minor version, so this version is looked up on the release server.
+have no tag for the latest patch of a minor version, so this version is looked up on the release server.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ class Containers(Processes):
     """All containers of one control plane, and the folder that they share with the harness."""
 
     def __init__(self) -> None:
-        """Raises `UnavailableError` with the remedy if there is no usable Docker engine."""
+        """Raises `UnavailableError` if there is no usable Docker engine."""
         self._engine = _engine()
         super().__init__()
         self._numbers = itertools.count(1)
@@ -213,7 +213,7 @@ def _engine() -> DockerClient:
 
 
 def connect() -> DockerClient:
-    """Connect to this machine's Docker engine. Raises `UnavailableError` with the remedy."""
+    """Connect to this machine's Docker engine. Raises `UnavailableError`."""
     place = get_docker_host() or _SOCKET
     try:
         _require_listener(place)

@@ -55,7 +55,7 @@ def _load(context: ssl.SSLContext, key_and_certificates: bytes) -> None:
 
 
 class ControlPlane(Protocol):
-    """One API server and one EndpointSlice controller. Methods raise `UnavailableError` with the remedy."""
+    """One API server and one EndpointSlice controller. Methods raise `UnavailableError`."""
 
     name: str
     kubelets: KubeletTrust  # certificate authority through which the API server and kubelets trust each other
@@ -75,7 +75,7 @@ class ControlPlane(Protocol):
         """Stop the API server and the controller, wait until they have ended, and remove their files. Idempotent."""
 
     def start_api_server(self, release: Release) -> None:
-        """Replace the API server by this release. The stored objects remain."""
+        """Replace the API server with one of this release. The stored objects remain."""
 
     def stop_api_server(self) -> None:
         """Stop the API server. The stored objects remain."""
@@ -105,7 +105,7 @@ class ControlPlane(Protocol):
         """Return the latest requests of other clients, or None if the API server does not record requests."""
 
     def evidence(self) -> dict[str, str]:
-        """Return the logs as texts by file name."""
+        """Return the logs as a mapping from file name to content."""
 
 
 MakeControlPlane = Callable[[Release], ControlPlane]  # creates the control plane of a cluster for a release

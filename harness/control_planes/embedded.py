@@ -124,7 +124,7 @@ class EmbeddedControlPlane:
 
     @contextlib.contextmanager
     def disconnected(self) -> Iterator[None]:
-        """Disconnect components during a block, and replace the API server by an equal one at its end."""
+        """Disconnect components during a block, and replace the API server with an equal one at its end."""
         if not self._informer.connected:  # the API server is stopped
             yield
             return

@@ -47,7 +47,7 @@ class Processes:
         self._room: Room | None = None
 
     def find(self, component: str, version: str = "") -> Program:
-        """Find the program of a component in the given version. Raises `UnavailableError` with the remedy."""
+        """Find the program of a component in the given version. Raises `UnavailableError`."""
         entry = find_entry(component, version)
         return Program(entry.version.tag, str(entry.path))
 

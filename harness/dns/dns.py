@@ -13,7 +13,7 @@ PORT = 53
 
 
 class ClusterDns(Protocol):
-    """A DNS server, with a PodLocator controller if it needs one. Methods raise `UnavailableError` with the remedy."""
+    """A DNS server, with a PodLocator controller if it needs one. Methods raise `UnavailableError`."""
 
     name: str
 
@@ -27,7 +27,7 @@ class ClusterDns(Protocol):
         """Return whether the server has processed all writes so far. Raises `EndedError` if it has exited."""
 
     def evidence(self) -> dict[str, str]:
-        """Return the server's log and configuration as texts by file name."""
+        """Return the server's log and configuration as a mapping from file name to content."""
 
 
 @runtime_checkable

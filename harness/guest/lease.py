@@ -49,7 +49,7 @@ def hold(
     """Hold the cluster for this run. At the end, remove all objects with the run's label, and the Lease.
 
     `force` takes the Lease from a run that holds it. `sweep` removes leftovers of earlier runs first, and reports to
-    `say`. `ends` means that the cluster will be deleted. Raises `DistrustError` with the remedy if another run holds
+    `say`. `ends` means that the cluster will be deleted. Raises `DistrustError` if another run holds
     the Lease or the API server denies access to it.
     """
     held = Hold(api, run_id, say)

@@ -24,7 +24,7 @@ class UnmetError(AssertionError):
 
 
 class UntoldError(InconclusiveError):
-    """An inconclusive judgement, or a judgement that failed during set-up or tear-down."""
+    """An inconclusive judgement, or a judgement that failed during setup or teardown."""
 
     def __init__(self, judgement: Judgement, text: str) -> None:
         super().__init__(text)
@@ -57,7 +57,7 @@ _NOT_OBSERVED = {
 
 
 def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
-    """Return the verdict on a phase (set-up, call or teardown) from its judgements, or None if there are no judgements.
+    """Return the verdict on a phase (setup, call or teardown) from its judgements, or None if there are no judgements.
 
     The message is a single line, as in reports.
     """
@@ -89,7 +89,7 @@ def _decisive(judgements: Sequence[Judgement]) -> Judgement | None:
 
 
 def outside_call(phase: str, text: str) -> str:
-    """Return the message for an assertion that failed in set-up or tear-down. Such a failure is not a judgement."""
+    """Return the message for an assertion that failed in setup or teardown. Such a failure is not a judgement."""
     return f"during {phase}: {text}"
 
 

@@ -154,7 +154,7 @@ class History:
         ended_by: Judgement | None = None,
         **facts: Any,
     ) -> None:
-        """Record the verdict that reports show for a phase of a test (set-up, call or teardown), and its cause.
+        """Record the verdict that reports show for a phase of a test (setup, call or teardown), and its cause.
 
         `ended_by` is the judgement that ended the phase, if any.
         """

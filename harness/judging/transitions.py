@@ -106,7 +106,7 @@ def kind_of(change: Change) -> str:
 
 
 def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
-    """Return the reaction times, or {} if the change does not affect the client and all answers were right."""
+    """Return the reaction times, or {} if the change does not affect the client and all answers were correct."""
     mine = list(_within(samples, phase))
     right = [isinstance(each, Reached) and each.pod in phase.after for _, each in mine]
     wrong = [number for number, each in enumerate(right) if not each]
@@ -125,7 +125,7 @@ def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
 
 
 def reaction_ms(reaction: dict[str, Any]) -> float | None:
-    """Return the ms until an expected pod answers and all answers are right, or None if this never happens."""
+    """Return the ms until an expected pod answers and all answers are correct, or None if this never happens."""
     if "firstRightMs" not in reaction or "allRightMs" not in reaction:
         return None
     return float(max(reaction["firstRightMs"], reaction["allRightMs"]))

@@ -127,7 +127,7 @@ Expectation = Mapping[str, Expected]
 class Tally:
     """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by reason.
 
-    `gap_ms` is the longest time without a right answer, if it was measured. `refused_by` counts refusals by the error
+    `gap_ms` is the longest time without a correct answer, if it was measured. `refused_by` counts refusals by the error
     that the client's kernel reported.
     """
 

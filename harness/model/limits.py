@@ -1,4 +1,4 @@
-"""The limits of the programs of one node or control plane: memory in MB, processes and threads, and logs in MB."""
+"""The limits of the programs on one node or control plane: memory in MB, processes and threads, and logs in MB."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,14 +17,14 @@ def _default(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the programs of one node or control plane may use together. 0 means without a limit."""
+    """What the programs on one node or control plane may use together. 0 means without a limit."""
 
     memory: int = _default("memory")
     processes: int = _default("processes")
     log: int = _default("log")
 
     def text(self, name: str, of: str) -> str:
-        """Return the sentence that the programs of a node, or `of` another place, have reached a limit."""
+        """Return the sentence that the programs on a node, or `of` another place, have reached a limit."""
         what = {"memory": "MB of memory", "processes": "processes and threads", "log": "MB of logs"}[name]
         limit = getattr(self, name)
         return f"was ended because the programs of {of} reached their limit of {limit:,} {what} (limits.{name})"

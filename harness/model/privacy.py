@@ -39,7 +39,7 @@ def _is_long(value: str) -> bool:
 
 
 def private(text: str) -> str:
-    """Return a text in which `***` replaces each secret and `~` replaces the home folder."""
+    """Return a string in which `***` replaces each secret and `~` replaces the home folder."""
     pattern, words = _pattern()
     return pattern.sub(lambda found: "~" if found["home"] else HIDDEN, text) if _may_be_private(text, words) else text
 

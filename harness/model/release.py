@@ -25,7 +25,7 @@ DNS_SERVER = "dns-server"  # name of the cluster's DNS server, which scenarios o
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A Kubernetes version ("1.30", or "" for the newest), and the feature gates that differ from its defaults.
+    """A Kubernetes version ("1.30", or "" for the latest), and the feature gates that differ from its defaults.
 
     `follows` is "kep" or "released". `node_level` is how the controller chooses Services for node-level topology, or ""
     for its default.

@@ -22,7 +22,7 @@ GATES: Mapping[str, tuple[int, int]] = {
 """The first minor version in which each gate can be set, and the first in which it is on by default."""
 
 _OFF_AGAIN = {"AllowServiceExternalIPs": 40}
-"""The minor version from which a gate is off by default, because its behavior is given up."""
+"""The minor version from which a gate is disabled by default, because its behavior is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Since:
 
 
 def is_on(gate: str, minor: int, gates: Mapping[str, bool]) -> bool:
-    """Return whether a gate is on in a component of version 1.`minor`. `gates` has the gates that are set."""
+    """Return whether a gate is enabled in a component of version 1.`minor`. `gates` has the gates that are set."""
     introduced, on = GATES[gate]
     off_again = minor < NEWEST and minor >= _OFF_AGAIN.get(gate, NEWEST)
     return minor >= introduced and gates.get(gate, minor >= on and not off_again)
@@ -91,7 +91,7 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
 
 
 def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> tuple[str, ...]:
-    """Return the features that a release of these components lacks. An empty or invalid version is the newest."""
+    """Return the features that a release of these components lacks. An empty or invalid version is the latest."""
     minor = minor_of(version)
     return tuple(
         sorted(

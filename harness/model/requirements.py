@@ -114,7 +114,7 @@ def requirement(
       other value of --follow does not judge it.
     - `instead_of`: for `as_="released"`, the id of the contradicting requirement from the KEP text.
     - `kills`: mutants (implementations with one fault) that the test must detect.
-    - `unless`: an extended feature; implementations that declare it are exempt.
+    - `unless`: an extended feature; implementations that claim it are exempt.
     - `since`: the first Kubernetes release that satisfies it, if there is no feature gate. Components that behave like
       an older release on request are exempt.
     - `fixes`: the axes of variation that its sentence or its test fixes, and values that it excludes

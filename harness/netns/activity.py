@@ -1,10 +1,10 @@
 """Distinguish hung, slow and idle programs by the kernel's counters.
 
-A slow program runs, or waits for a processor or a disk. A program is hung if it does none of these in several
+A slow program runs, or waits for a CPU or a disk. A program is hung if it does none of these in several
 consecutive samples although it has not read all data that was sent to it. A hung thread is not detected if other
 threads read.
 
-A program is idle if it has read all data that was sent to it, hardly runs, and waits neither for a processor nor for a
+A program is idle if it has read all data that was sent to it, hardly runs, and waits neither for a CPU nor for a
 disk. A timer may still wake the program, so only the program's `synced` check decides whether it is done.
 """
 
@@ -25,8 +25,8 @@ HUNG_EVERY = 1.0
 
 IDLE_EVERY = 0.5  # minimum time between two samples, in seconds before the time scale
 
-_HARDLY = 0.1  # the largest share of the time for which an idle program runs or waits for a processor
-_RUNNABLE, _DISK = "R", "D"  # states of a thread: running or waiting for a processor; waiting for a disk
+_HARDLY = 0.1  # the largest share of the time for which an idle program runs or waits for a CPU
+_RUNNABLE, _DISK = "R", "D"  # states of a thread: running or waiting for a CPU; waiting for a disk
 _LOCAL, _REMOTE, _STATE, _QUEUES = 1, 2, 3, 4  # columns of /proc/net/tcp
 _ESTABLISHED = "01"  # unread data of a connection that the server has closed is mostly its TLS close message
 

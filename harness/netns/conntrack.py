@@ -66,7 +66,7 @@ class Overflow:
 
 
 def of_no_room(text: str) -> int:
-    """Return how many connections found the table full, from /proc/net/stat/nf_conntrack (a line per processor)."""
+    """Return how many connections found the table full, from /proc/net/stat/nf_conntrack (a line per CPU)."""
     head, *lines = [line.split() for line in text.splitlines()]
     total = {name: sum(int(line[column], 16) for line in lines) for column, name in enumerate(head)}
     return max(0, total.get("drop", 0) - total.get("insert_failed", 0)) + total.get("early_drop", 0)

@@ -1,4 +1,4 @@
-"""Rooms hold the programs of one node. They end with this process, and other programs do not see their mounts.
+"""Rooms hold the programs on one node. They end with this process, and other programs do not see their mounts.
 
 A netns isolates only the network. But a program may leave processes that ignore signals, mounts and files, and agents
 of data planes also pin maps in a bpffs, attach programs to a control group, create sockets in /run and read the host

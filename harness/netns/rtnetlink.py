@@ -2,7 +2,7 @@
 
 A cluster needs a few hundred operations. One datagram per netns, with one acknowledgement, is much faster than one
 process per operation (`benchmarks/boot.py`). For 30 veth pairs with their addresses and routes, it takes 8.7 ms of
-processor time, while pyroute2 takes 104 ms in one batch and 135 ms call by call (`benchmarks/netlink.py`). The kernel
+CPU time, while pyroute2 takes 104 ms in one batch and 135 ms call by call (`benchmarks/netlink.py`). The kernel
 processes a datagram within `send`, message by message, and continues after a failed message. Its reply to a failed
 message contains the message's sequence number, so every error names its operation.
 

@@ -69,7 +69,7 @@ class Ledger:
         return self._judge.judged
 
     def _result_of(self, case: Case, judged: Judged) -> CaseResult:
-        """Return the result of a case. A passed case counts only after its tear-down has ended."""
+        """Return the result of a case. A passed case counts only after its teardown has ended."""
         key = (case.requirement, private(case.parameters))
         known = replace(judged.case(key), nodeid=case.nodeid) if key in judged.cases else None
         if known is None or (known.verdict == Verdict.PASSED and key not in judged.seconds):
@@ -173,7 +173,7 @@ class Ledger:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None]:
-        """Write all reports even if the clean-up failed, then set the exit code."""
+        """Write all reports even if the cleanup failed, then set the exit code."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  it must not prevent the report

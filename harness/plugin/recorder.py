@@ -231,7 +231,7 @@ class Recorder:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Judge the phase, and gather evidence of a failure immediately, before the tear-down."""
+        """Judge the phase, and gather evidence of a failure immediately, before the teardown."""
         report = yield
         requirement = requirement_of(item)
         error = call.excinfo.value if call.excinfo else None

@@ -256,7 +256,7 @@ def is_missing(observation: Observation) -> bool:
 
 
 def excused(observation: Observation, why: str) -> Observation:
-    """Return the observation, but replace a missing answer by `Unknown` with the fault `why`."""
+    """Return the observation, but replace a missing answer with `Unknown` with the fault `why`."""
     match observation:
         case TimedOut():
             return Unknown(f"it got no answer, and {why}")

@@ -37,7 +37,7 @@ class ExecutableProxy:
         self._programs.apply_objects()
 
     def setup(self, node: str, namespace: Namespace, release: Release) -> None:
-        """Start the programs of a node. Raises `UnavailableError` for another release."""
+        """Start the programs on a node. Raises `UnavailableError` for another release."""
         self._booted = self._booted or release
         if (release.version, dict(release.gates)) != (self._booted.version, dict(self._booted.gates)):
             raise UnavailableError(f"{self.name} has one version only, which is not release {release}")
@@ -51,7 +51,7 @@ class ExecutableProxy:
         self._programs.start(node, namespace, self._families, values | of_node)
 
     def stop(self, node: str) -> None:
-        """Stop the programs of a node. The rules remain. The cluster programs stop with the last node's programs."""
+        """Stop the programs on a node. The rules remain. The cluster programs stop with the last node's programs."""
         self._programs.stop(node)
         if not self._programs.running:
             self._programs.stop(CLUSTER)

@@ -218,7 +218,7 @@ class KubeProxy:
 
 
 def require(mode: str, version: Version) -> None:
-    """Raise `UnavailableError` with the remedy if this machine does not satisfy a requirement of the mode."""
+    """Raise `UnavailableError` if this machine does not satisfy a requirement of the mode."""
     if mode == "ipvs" and not Path("/proc/net/ip_vs").exists():
         raise UnavailableError(
             "mode ipvs: this kernel has no IP_VS (CONFIG_IP_VS), or it is not loaded: `modprobe ip_vs`, "

@@ -24,7 +24,7 @@ _SECONDS = 5  # time limit per tool in seconds
 
 
 class Proxy(Protocol):
-    """One implementation on the nodes of one cluster. Methods raise `UnavailableError` with a remedy."""
+    """One implementation on the nodes of one cluster. Methods raise `UnavailableError`."""
 
     name: str
     version: str  # version for reports, or "" if it equals the version of the release
@@ -49,7 +49,7 @@ class Proxy(Protocol):
         """Return all decisions of a node with their reasons, or "" if the proxy does not report decisions."""
 
     def evidence(self, node: str) -> dict[str, str]:
-        """Return the rules and logs of a node, as texts by file name."""
+        """Return the rules and logs of a node, as a mapping from file name to content."""
 
 
 @runtime_checkable

@@ -76,7 +76,7 @@ class Connections:
         return self._rooms[node]
 
     def show(self, node: str, namespace: Namespace, name: str) -> Path:
-        """Return a path at which the programs of a node can enter a netns until it is deleted. Idempotent."""
+        """Return a path at which the programs on a node can enter a netns until it is deleted. Idempotent."""
         path = self.folder / node / name
         path.parent.mkdir(exist_ok=True)
         if not path.exists():
@@ -104,7 +104,7 @@ class Connections:
             return code, file.read(LOG_LETTERS).decode(errors="replace").strip()
 
     def clear(self, node: str) -> None:
-        """Kill what the stopped programs of a node have left behind."""
+        """Kill what the stopped programs on a node have left behind."""
         if node in self._rooms:
             with contextlib.suppress(OSError):  # the room has ended
                 self._rooms[node].clear()

@@ -51,7 +51,7 @@ _INERT: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
 """The axes and values without effect in a profile, or without one right answer.
 
 A controller need not update the zone of an endpoint when only the Node's label changes. No document says whether DNS
-answers contain the further addresses of an endpoint.
+answers contain the additional addresses of an endpoint.
 """
 
 _OWN: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
@@ -152,7 +152,7 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
         found.add((axes.FAMILY, "second"))
     if settings.proxy.kind == RECIPE:  # its programs and the pods they attach know a node by one name
         found.add((axes.NAMES, "cloud"))
-    if settings.proxy.kind in (RECIPE, INSTALLED):  # further addresses have no semantics; others may use them
+    if settings.proxy.kind in (RECIPE, INSTALLED):  # additional addresses have no semantics; others may use them
         found.add((axes.ADDRESSES, "several"))
     if settings.reference_minor < minor_of("1.23"):  # older controllers count control plane nodes
         found.add((axes.BYSTANDERS, "control-plane"))

@@ -18,7 +18,7 @@ from harness.run.workers import Machine, count_workers, predicted, usual
 from harness.settings.settings import Settings
 
 BUDGET = 30.0
-"""The maximum predicted time of a quick run on two processors, in seconds after its workers start."""
+"""The maximum predicted time of a quick run on two CPUs, in seconds after its workers start."""
 
 TWO_PROCESSORS = Machine(2, 8 * 1024**3)
 

@@ -142,7 +142,7 @@ def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> KindClust
 
 
 def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> KubeconfigBackend:
-    """Boot the backend of one worker. Raises `DistrustError` with a remedy."""
+    """Boot the backend of one worker. Raises `DistrustError`."""
     target = ClusterTarget.from_json(values)
     try:
         if target.backend == "kind":

@@ -1,6 +1,6 @@
-"""Handle Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in the same way, without interrupting the clean-up.
+"""Handle Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in the same way, without interrupting the cleanup.
 
-The first signal prints a line at once, and raises `KeyboardInterrupt`. So does each signal during the clean-up, without
+The first signal prints a line at once, and raises `KeyboardInterrupt`. So does each signal during the cleanup, without
 an interrupt. Signals are ignored while Python exits.
 """
 
@@ -25,10 +25,10 @@ _LOST_SECONDS = 10.0  # after this time another signal raises again, as an inter
 
 
 class Signals:
-    """A command's reaction to signals. `begin_end` is called when the clean-up begins."""
+    """A command's reaction to signals. `begin_end` is called when the cleanup begins."""
 
     def __init__(self) -> None:
-        """`code` is the exit code to print, and `late` is called for each signal during the clean-up."""
+        """`code` is the exit code to print, and `late` is called for each signal during the cleanup."""
         self.code = 2
         self.late: Callable[[], object] = lambda: None
         self._ending = False

@@ -1,7 +1,7 @@
 """Choose the number of processes of a run, up to the limits of the machine: as many as make the run shorter.
 
-Scenarios mostly wait for components to process changes or for probes to time out, so two workers per processor are
-useful. The full suite took 110 s with two workers on two processors, 68 s with four, and 67 s with six. Each worker
+Scenarios mostly wait for components to process changes or for probes to time out, so two workers per CPU are
+useful. The full suite took 110 s with two workers on two CPUs, 68 s with four, and 67 s with six. Each worker
 needs time to load and collect the suite, and memory for its clusters.
 """
 
@@ -24,7 +24,7 @@ _MEMORY = Path("/proc/meminfo")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The number of processors, and bytes of free memory."""
+    """The number of CPUs, and bytes of free memory."""
 
     processors: int
     memory: int
@@ -33,7 +33,7 @@ class Machine:
 def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
     """Return the resources that this process may use now, within the limits of its control groups.
 
-    A container of a CI system often has two of 64 processors, while `os.cpu_count` returns 64.
+    A container of a CI system often has two of 64 CPUs, while `os.cpu_count` returns 64.
     """
     folders = list(_folders(groups, own))
     quotas = [quota for folder in folders if (quota := _quota(folder))]
@@ -53,7 +53,7 @@ def _folders(groups: Path, own: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the group's limit of processors, or None without a limit."""
+    """Return the group's limit of CPUs, or None without a limit."""
     with contextlib.suppress(ValueError):
         quota, period = map(int, _text(folder / "cpu.max").split())
         return quota / period
@@ -96,7 +96,7 @@ MEGABYTE = 1024 * 1024
 def count_workers(settings: Settings, seconds: Mapping[str, float], machine: Machine) -> int:
     """Return the smallest number of workers with the shortest run, for requirements of the given durations.
 
-    0 means only this process, also if the durations are unknown.
+    0 means only this process, even if the durations are unknown.
     """
     if not seconds:
         return 0
@@ -122,7 +122,7 @@ def _bound(settings: Settings, machine: Machine) -> tuple[int, int]:
     """Return the most workers for a machine or a cluster, and the megabytes of each."""
     if settings.backend == "kubeconfig":  # more would burden a shared cluster
         return 4, 200
-    if settings.backend == "kind":  # its nodes share the processors of this machine
+    if settings.backend == "kind":  # its nodes share the CPUs of this machine
         return 2, 200
     if not settings.judges_reference or settings.components.real:  # each node of each worker runs real components
         return max(2, machine.processors), 1000

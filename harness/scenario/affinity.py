@@ -17,7 +17,7 @@ from harness.scenario.service import Service
 from harness.scenario.service_address import ClientRef, in_words, named, service_address
 from harness.scenario.traffic import expect_traffic
 
-AWAY = (1.5, 3.0, 6.0)  # pauses of clients between probes, as multiples of the affinity time-out
+AWAY = (1.5, 3.0, 6.0)  # pauses of clients between probes, as multiples of the affinity timeout
 SPREAD = 24  # number of clients; they all miss the same one of two endpoints once in eight million runs
 
 
@@ -60,7 +60,7 @@ def answering_pods(
 def clients_that_moved(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], kept: Pod, *, asked: float, **address: Any
 ) -> set[str]:
-    """Send probes for longer than a time-out of one second. Returns the clients that reach a pod not in `kept`.
+    """Send probes for longer than a timeout of one second. Returns the clients that reach a pod not in `kept`.
 
     `asked` is the start of the clients' first probes (monotonic seconds). Raises `InconclusiveError` on a slow machine.
     """
@@ -90,7 +90,7 @@ def expect_affinity_expires(
     seconds: float,
     **address: Any,
 ) -> None:
-    """Expect all these pods to answer clients that pause for longer than the time-out of `seconds`."""
+    """Expect all these pods to answer clients that pause for longer than the timeout of `seconds`."""
     seen: dict[ClientRef, str] = {}
     for away in AWAY:
         time.sleep(away * seconds)  # the pause of the clients

@@ -81,7 +81,7 @@ class Cluster(ComponentOperations, Observations):
         `draw` varies everything that the scenario does not specify. `standing` are the other Services that the previous
         scenario left. Without it, they end with the scenario. `unanswered` returns those of some basic questions that
         get no answer at all, with the requirements that fail for this reason. `claims` tells which features the
-        implementation declares.
+        implementation claims.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
@@ -309,7 +309,7 @@ class Cluster(ComponentOperations, Observations):
         return next(itertools.islice(free, before.count(node), None))
 
     def delete_pod(self, pod: Pod) -> None:
-        """Delete a pod without grace period. Its API object, server and netns end immediately."""
+        """Delete a pod without a grace period. Its API object, server and netns end immediately."""
         self._begin("delete pod", pod=pod.name)
         del self._pods[pod.name]
         with self._changing(CONTROLLER):

@@ -36,7 +36,7 @@ class ComponentOperations:
         return self.backend.booted.release
 
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
-        """Replace a component by a given release, by default the initial one, and wait until it has settled.
+        """Replace a component with a given release, by default the initial one, and wait until it has settled.
 
         A stopped component is started. Proxies are replaced on the nodes in `on`, by default on all nodes. Their rules
         stay in the kernel until the new proxy replaces them. All releases of a run use the same interpretation of the

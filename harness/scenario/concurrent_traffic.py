@@ -57,8 +57,8 @@ def expect_concurrent_traffic(
 ) -> None:
     """Expect the traffic of each question, as `expect_traffic` does.
 
-    `explain` is called with the names of failed questions. With `timed`, the traffic must be right within the time
-    limit that the implementation declares.
+    `explain` is called with the names of failed questions. With `timed`, the traffic must be correct within the time
+    limit that the implementation claims.
 
     Raises `AssertionError` with the names and grids of failed questions, `InconclusiveError`, and `UsageError` for a
     Service that is expected not to answer and has not answered yet.

@@ -33,7 +33,7 @@ def wait_for_value(
     every: float = 0.005,
     kept: float = 0.0,
 ) -> V:
-    """Call `look` until the value is right or the time is up. Returns the last value, which the caller compares.
+    """Call `look` until the value is correct or the time is up. Returns the last value, which the caller compares.
 
     `every` and exceptions of `look` have the same meaning as in `last_value`. `kept` is the time in seconds for which
     caches may still return an old value.
@@ -72,7 +72,7 @@ def wait_for_stable_value(
     *,
     shown: Callable[[V], Any] = str,
 ) -> V:
-    """Wait as `wait_for_value` does, and check that the value stays right until all components have settled.
+    """Wait as `wait_for_value` does, and check that the value stays correct until all components have settled.
 
     The first right value proves little, because a value that was right before the change stays right until a component
     processes the change. If the value becomes wrong, the wait continues. `recheck` checks the value again at the end of

@@ -1,7 +1,7 @@
 """Expectations about answers of the cluster's DNS, and about PodLocators, written as literal tables.
 
 Queries are sent from the client's own netns. One answer is complete, so no sample sizes are needed. After the first
-right answer, the server is queried several more times, and every answer must be right.
+right answer, the server is queried several more times, and every answer must be correct.
 
 Caches may return an old record until its time to live has expired. So a check waits until all earlier answers have
 expired.
@@ -87,7 +87,7 @@ def ask_dns(
     payload: int = PAYLOAD,
     family: str = "",
 ) -> DnsAnswer:
-    """Send one query from a client's netns, without EDNS if `payload` is 0. A time-out is returned as an answer.
+    """Send one query from a client's netns, without EDNS if `payload` is 0. A timeout is returned as an answer.
 
     A malformed answer is returned as well, if a second query gets one too.
 
@@ -278,7 +278,7 @@ def expect_dns_answer(
 ) -> None:
     """Expect a client to get an answer with these fields of `DnsAnswer`. `query` has arguments of `ask_dns`.
 
-    The order of `data` does not matter. If an expected field is a set, any member is right. Raises `AssertionError`.
+    The order of `data` does not matter. If an expected field is a set, any member is correct. Raises `AssertionError`.
     """
     either = {field: value for field, value in fields.items() if isinstance(value, AbstractSet)}
 

@@ -264,7 +264,7 @@ def create_unwritable_pod(cluster: Cluster, name: str, node: str, *, labels: Map
 
 
 def evidence_of_successful_sync(cluster: Cluster, service: Service) -> str:
-    """Return a text about slices that were written although the Service selects an unwritable pod, or ""."""
+    """Return a string about slices that were written although the Service selects an unwritable pod, or ""."""
     names = ", ".join(each["metadata"]["name"] for each in cluster.slices(service))
     return f"no sync failed: slices of service {service.name} were written ({names})" if names else ""
 

@@ -1,7 +1,7 @@
 """Sends probes along paths. It waits for the expected outcomes, and then measures and judges.
 
 A check has two parts. First, it polls until the clients get the expected outcomes, because changes take time. Then the
-measuring window opens, in which every observation counts. If the first round of polling is right, the observations of
+measuring window opens, in which every observation counts. If the first round of polling is correct, the observations of
 the second round also count in the window. Sample sizes are computed from stated error rates.
 """
 
@@ -68,7 +68,7 @@ Observed = Mapping[Path, Sequence[Observation]]  # observations of each path
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """The result of a wait: the first mismatch of the last round and its text, or "" if everything was right.
+    """The result of a wait: the first mismatch of the last round and its text, or "" if everything was correct.
 
     `unknown` equals `wrong` if the last round was inconclusive.
 
@@ -76,7 +76,7 @@ class Waited:
     components had settled. The implementation needed at least this time. The duration of a round does not count.
     `begin` is the start in monotonic seconds.
 
-    `seen` holds the observations of the second round if the first attempt was right. They count in the window, so a
+    `seen` holds the observations of the second round if the first attempt was correct. They count in the window, so a
     faulty proxy has two chances to pass (`Rates.chances`).
 
     `silent` is the path without an answer in the latest first round, if that round was wrong.

@@ -23,7 +23,7 @@ _LONGEST_EXPLANATION = 20_000
 
 @dataclass(frozen=True, slots=True)
 class SeenValue:
-    """A value that was right at time `at` (monotonic seconds), after these numbers of writes and changes."""
+    """A value that was correct at time `at` (monotonic seconds), after these numbers of writes and changes."""
 
     at: float
     changes: tuple[int, int]
@@ -50,7 +50,7 @@ class Record:
 
     @property
     def has_observed(self) -> bool:
-        """True if the scenario has observed an answer or a right value."""
+        """True if the scenario has observed an answer or a correct value."""
         return bool(self.answered or self.sightings)
 
     def failed_windows(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:

@@ -64,7 +64,7 @@ class Foreseen:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What is known of a run: the features that the implementation does not declare, and the IP families."""
+    """What is known of a run: the features that the implementation does not claim, and the IP families."""
 
     undeclared: frozenset[str] = frozenset()
     families: tuple[str, ...] = ("IPv4", "IPv6")

@@ -1,6 +1,6 @@
 """The drawn surroundings of a scenario: Services of the same name elsewhere or earlier, and other Services and pods.
 
-They never change the right answers. Other Services stay for the following scenarios, because writing hundreds of
+They never change the correct answers. Other Services stay for the following scenarios, because writing hundreds of
 objects takes longer than most scenarios.
 """
 
@@ -247,7 +247,7 @@ class Bystanders:
             self._backend.api.create("endpointslices", self._namespace, made)
 
     def is_to_disturb(self, service: str) -> bool:
-        """Return whether somebody deletes the slices of a Service now. This happens once."""
+        """Return whether another client deletes the slices of a Service now. This happens once."""
         return self._is_drawn("deleted", service)
 
     def _is_drawn(self, value: str, name: str) -> bool:

@@ -3,7 +3,7 @@
 A scenario that expects no answer must first get an answer from the Service, because the silence of a Service that never
 worked proves nothing. The module `measuring` describes the parts of a check.
 
-Without hints, all endpoints get equal shares. With hints, the endpoints of a zone get all traffic from the zone, even
+Without hints, all endpoints get equal shares. With hints, the endpoints in a zone get all traffic from the zone, even
 under load. With hints by CPU, no endpoint gets much more than an equal share of all traffic. The report lists the
 counts of each client.
 """

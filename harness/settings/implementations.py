@@ -46,7 +46,7 @@ def _beside(fault: Mutant, settings: Settings, *, whole: bool) -> "MakeControlPl
 def control_plane_of(
     settings: Settings, *, whole: bool = False, slices: Callable[..., Any] | None = None
 ) -> "MakeControlPlane":
-    """Return the control plane for the settings. Raises `UnavailableError` with a remedy."""
+    """Return the control plane for the settings. Raises `UnavailableError`."""
     chosen = settings.components
     if not chosen.real:
         return reference().control_plane

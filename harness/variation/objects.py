@@ -118,7 +118,7 @@ def _foreign(count: int) -> list[Object]:
 
 def _endpoint(draw: Draw, endpoint: Object, family: str) -> Object:
     made = dict(endpoint)
-    # A hint for another zone or node that exists would change the right answers.
+    # A hint for another zone or node that exists would change the correct answers.
     match draw[axes.HINTS], made.get("hints"):
         case ("two", dict(hints)):
             made["hints"] = {kind: [*_foreign(1), *named] for kind, named in hints.items()}

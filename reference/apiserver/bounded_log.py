@@ -1,6 +1,6 @@
 """A logger that clients cannot fill: of many errors within a minute, it writes the first ones.
 
-Anybody who reaches the port can cause errors before authentication, each with a traceback of some kilobytes.
+Anyone who reaches the port can cause errors before authentication, each with a traceback of some kilobytes.
 """
 
 from __future__ import annotations

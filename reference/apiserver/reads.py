@@ -68,7 +68,7 @@ def parse_revision(text: str) -> int:
 
 
 def _start(registry: Registry, query: Query) -> tuple[Key | None, int | None]:
-    """Return the key after which the page starts, and the revision to read (None: the newest)."""
+    """Return the key after which the page starts, and the revision to read (None: the latest)."""
     current = registry.store.revision
     if query.continue_token:
         if query.resource_version not in {"", "0"}:

@@ -55,7 +55,7 @@ class Controller:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start to watch and to write. Returns immediately. Raises `RuntimeError` when called a second time."""
+        """Start watching and writing. Returns immediately. Raises `RuntimeError` when called a second time."""
         self._thread.start()
         self._subscription = self._client.subscribe(self._resources, self._deliver)
 

@@ -4,7 +4,7 @@ The overload of a zone is the amount by which its CPU share exceeds its endpoint
 threshold: the overload of a zone may reach 20 %. The KEP has two thresholds: hints are added only below 20 %, and are
 removed at 30 %. The gap between them prevents frequent changes for a Service near the limit.
 
-All numbers are integers, also with `--follow released`. kube-controller-manager uses floating point, so it sometimes
+All numbers are integers, even with `--follow released`. kube-controller-manager uses floating point, so it sometimes
 refuses hints when a zone would reach exactly 20 %. For example, if three zones have 40, 30 and 30 % of the CPU, they
 should get 2.4, 1.8 and 1.8 of 6 endpoints, but 2.4 / 1.2 is rounded to a value above 2. Results differ only in such
 cases, which `floating_point_refuses` finds for explanations. No requirement contains such a case.

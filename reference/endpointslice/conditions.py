@@ -71,7 +71,7 @@ def _all_hinted(ready: Sequence[Object], *, needs_nodes: bool) -> Condition:
 
 
 def honored(is_programmed: Condition, behind: Collection[str], silent: Collection[str]) -> Condition:
-    """Return the condition Honored: whether all nodes have the newest hints.
+    """Return the condition Honored: whether all nodes have the latest hints.
 
     `behind` contains the nodes whose proxies acknowledged an older revision. `silent` contains the nodes whose proxies
     have not acknowledged any revision.

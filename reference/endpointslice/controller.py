@@ -59,7 +59,7 @@ class EndpointSliceController(Controller):
         """`heuristics` are the plug-ins by value of `trafficDistribution`; None means the installed plug-ins.
 
         With `conditions`, the controller reports the state of `trafficDistribution` in the status of each Service
-        (KEP-4444, Status Reporting). `node_level` is used if the gate NodeLevelTopology is on; None means manual.
+        (KEP-4444, Status Reporting). `node_level` is used if the NodeLevelTopology gate is enabled; None means manual.
         """
         self.registry = CollectorRegistry()
         self._features = features or Features()

@@ -120,7 +120,7 @@ def plan_service(
     `pods` are the pods that the Service's selector matches, `nodes` all nodes by name, and `existing` the slices with
     this controller's managed-by label and the Service's name. Only the argument `memo` is changed: it is a cache that
     the caller keeps for each Service. `zones` is an optional table of `nodes`. `heuristics` are the plug-ins by value
-    of `trafficDistribution`. `node_level` configures node-level topology, if its gate is on; None means manual.
+    of `trafficDistribution`. `node_level` configures node-level topology, if its gate is enabled; None means manual.
     """
     left_out: dict[LeftOut, None] = {}
     heuristics = heuristics or {}

@@ -166,7 +166,7 @@ def _own(service: Object) -> bool:
 
 
 class _Acknowledgements:
-    """The newest resource version that each node has acknowledged."""
+    """The latest resource version that each node has acknowledged."""
 
     def __init__(self) -> None:
         self._revisions: dict[str, int] = {}

@@ -88,7 +88,7 @@ def _translate(family: Family) -> Rule:
 
 
 def _keep(family: Family, mark: Mark) -> tuple[Rule, ...]:
-    """Replace the selected index by the identity of the client's endpoint, and set the bit that selects the list."""
+    """Replace the selected index with the identity of the client's endpoint, and set the bit that selects the list."""
     first, after = nft.FIRST_REGISTER, _after_client(family)
     word = f"| {LOCAL_LIST:#010x}" if mark.first else f"& {0xFFFFFFFF & ~LOCAL_LIST:#010x}"
     client = _load_client(family)

@@ -202,9 +202,9 @@ def _by_ranges(family: Family) -> Rule:
 
 
 def _from_outside(family: Family) -> tuple[Rule, ...]:
-    """Handle traffic from outside the cluster, and from pods of other nodes to this node's addresses (node ports).
+    """Handle traffic from outside the cluster, and from pods on other nodes to this node's addresses (node ports).
 
-    By core/v1 ServiceSpec.externalTrafficPolicy, all clients inside the cluster get Cluster semantics at external IPs
+    By core/v1 ServiceSpec.externalTrafficPolicy, all in-cluster clients get Cluster semantics at external IPs
     and load balancer IPs, but not at node ports: traffic to a node without endpoints is dropped.
     """
     rule, first, ip = _by_map(family, "external"), nft.FIRST_REGISTER, FAMILY_WORD[family]

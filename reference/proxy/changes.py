@@ -1,4 +1,4 @@
-"""The elements of the kernel's maps, and the changes that replace one action of a service address by another.
+"""The elements of the kernel's maps, and the changes that replace one action of a service address with another.
 
 Changes have two parts, because each packet makes two lookups, which may use two generations of the ruleset:
 

@@ -120,7 +120,7 @@ class Behaviour:
 
     @classmethod
     def of(cls, features: Features) -> "Behaviour":
-        """Return the behaviour of a version and its gates (KEP-2433 up to 1.29, and KEP-4444 once its gate is on).
+        """Return the behaviour of a version and its gates (KEP-2433 up to 1.29, and KEP-4444 once its gate is enabled).
 
         Node hints are the same in the KEP-3015 texts of 2022 and 2025.
         """
@@ -178,7 +178,7 @@ class Decision:
 
     `cluster_ip` is for traffic to the cluster IP. `outside` and `inside` are for traffic to the node port, load
     balancer IPs and external IPs: `outside` from clients outside the cluster, `inside` from pods and this node. Both
-    fields are None if there are no such addresses. For node ports, pods of other nodes count as outside.
+    fields are None if there are no such addresses. For node ports, pods on other nodes count as outside.
     """
 
     mode: Mode

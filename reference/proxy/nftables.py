@@ -204,7 +204,7 @@ class KernelTable:
         self.most_elements = max(1, nft.limit // MOST_ELEMENT_BYTES - 1)
 
     def load(self, ruleset: Ruleset) -> None:
-        """Replace the table by this ruleset, in as few transactions as the socket's send buffer allows.
+        """Replace the table with this ruleset, in as few transactions as the socket's send buffer allows.
 
         If a table exists, a copy of the new table under another name is active during the replacement, even if one
         transaction is enough. Otherwise a packet that is passing the hooks could miss both tables. Clients in the map

@@ -5,7 +5,7 @@ shared maps. So a packet's cost does not grow with the number of Services, and a
 
 - `services` maps a service address (address, protocol, port) to a mark. The mark represents an action: forward to a
   number of endpoints, drop, or reject.
-- `external` does the same for traffic from outside the cluster, and for traffic from pods of other nodes to node ports,
+- `external` does the same for external traffic, and for traffic from pods on other nodes to node ports,
   if externalTrafficPolicy Local selects different endpoints from those for traffic from inside. LOCAL_LIST is added to
   its marks and to the indexes of its endpoints. So in postrouting the mark of a packet shows, without another lookup,
   that the client's address must be preserved.

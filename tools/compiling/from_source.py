@@ -38,5 +38,5 @@ class FromSource:
 
 
 def from_source(jobs: int) -> FromSource:
-    """Return the source that compiles this number of packages in parallel. 0 means one per processor."""
+    """Return the source that compiles this number of packages in parallel. 0 means one per CPU."""
     return FromSource(lambda: find_go(jobs=jobs))

@@ -33,7 +33,7 @@ _NO_NETWORK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """A Go installation. `jobs` is the number of packages to compile in parallel, or 0 for the number of processors."""
+    """A Go installation. `jobs` is the number of packages to compile in parallel, or 0 for the number of CPUs."""
 
     path: str
     version: str
@@ -94,7 +94,7 @@ class Go:
 
 
 def find_go(*, jobs: int = 0) -> Go:
-    """Find the go command on the PATH. Raises `UnavailableError` with the remedy."""
+    """Find the go command on the PATH. Raises `UnavailableError`."""
     path = shutil.which("go")
     if path is None:
         raise UnavailableError(

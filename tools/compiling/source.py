@@ -56,7 +56,7 @@ def _listed(module: str, go: Go) -> set[Version]:
 def resolve(
     component: Binary, wanted: Wanted, go: Go, watcher: Watcher, *, without: Collection[Version] = ()
 ) -> SourceRelease:
-    """Return the newest matching version with downloadable sources. Raises `UsageError` if no version matches.
+    """Return the latest matching version with downloadable sources. Raises `UsageError` if no version matches.
 
     `without` lists versions that failed because another module was missing.
     """

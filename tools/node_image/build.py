@@ -44,7 +44,7 @@ class Maker:
         name = f"{REPOSITORY}:{gathered.version.tag}"
         digest = self._digest(gathered)
         waiting = f"{name}: waiting for another process that builds an image"
-        # Only one build at a time, of any version, because the clean-up below cannot distinguish the steps of two
+        # Only one build at a time, of any version, because the cleanup below cannot distinguish the steps of two
         # builds.
         with self._cache.locked("node-image", waiting=lambda: self._watcher.say(waiting)):
             self._clear(gathered.version)

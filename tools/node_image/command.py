@@ -31,7 +31,7 @@ def make(recipe: Recipe, *, cache: Cache, watcher: Watcher, jobs: int = 0) -> st
 
 
 def there(recipe: Recipe) -> str:
-    """Return the name of the newest image in the engine for this release. Raises `UnavailableError`."""
+    """Return the name of the latest image in the engine for this release. Raises `UnavailableError`."""
     listed = find_engine().ask("image", "ls", "--format", "{{.Tag}}", REPOSITORY).split()
     versions = [version for tag in listed if (version := parse_version(tag))]
     chosen = recipe.kubernetes.choose(versions)

@@ -140,7 +140,7 @@ class Gatherer:
             return there
 
     def _kind_files(self) -> Path:
-        """Return the folder images/base/files of kind's newest module."""
+        """Return the folder images/base/files of kind's latest module."""
         try:
             version = source.resolve(KIND, parse_wanted(""), self._go, self._watcher).version
         except UnavailableError:

@@ -239,7 +239,7 @@ class State:
 
 
 def states(entries: Sequence[Entry], today: datetime.date) -> dict[str, State]:
-    """Return each report's state, by place. The newest verified report has the current catalogue."""
+    """Return each report's state, by place. The latest verified report has the current catalogue."""
     trusted = [each for each in entries if not each.refused] or entries
     newest = max(trusted, key=lambda each: each.date).catalogue if trusted else ""
     found = {}

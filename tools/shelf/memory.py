@@ -55,7 +55,7 @@ class _New(NamedTuple):
 
 
 def _looked_at(new: Sequence[_New], catalogue: Callable[[], Sequence[Requirement]]) -> list[Entry]:
-    """Return the entries of reports. They are computed in parallel by one process per processor."""
+    """Return the entries of reports. They are computed in parallel by one process per CPU."""
     processes = min(len(new), this_machine().processors)
     if processes < 2:
         return [each.entry(catalogue) for each in new]

@@ -58,7 +58,7 @@ class Clients:
         self._of_barrier = self._run(self.namespace, wanted, self._port, on_host=False)
 
     def delete(self) -> None:
-        """Start to delete all pods. If the API server is unavailable, the end of the run deletes them."""
+        """Begin deleting all pods. If the API server is unavailable, the end of the run deletes them."""
         with contextlib.suppress(InconclusiveError):
             for namespace in {each.namespace for each in self._places.values()} | {self.namespace}:
                 self._runner.delete_namespace(namespace)

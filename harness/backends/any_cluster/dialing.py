@@ -371,7 +371,7 @@ def _are_late(probe: Probe, seen: Sequence[Dialed]) -> bool:
 
 
 def _cautious(dialed: Dialed) -> list[Observation]:
-    """Replace answers by `Unknown` if they were so late that a packet may have been lost."""
+    """Replace answers with `Unknown` if they were so late that a packet may have been lost."""
     if dialed.seconds < REPEATED_SYN:
         return dialed.outcomes
     why = f"an answer took {dialed.seconds:.1f} s: on a node's network this may be a lost first packet"
@@ -379,7 +379,7 @@ def _cautious(dialed: Dialed) -> list[Observation]:
 
 
 def _without(outcomes: Sequence[Observation], doubtful: int) -> list[Observation]:
-    """Replace this number of unanswered attempts by `Unknown`."""
+    """Replace this number of unanswered attempts with `Unknown`."""
     made: list[Observation] = []
     for outcome in outcomes:
         met = doubtful > 0 and outcome == TIMED_OUT

@@ -10,7 +10,7 @@ earlier unanswered attempts and gets no answer to a few more, another pod on the
 proxy is at fault, the repeated probe fails too.
 
 UDP: conntrack keeps a flow for some time after its last packet. So after a change, a few answers still come from the
-old endpoints (on average 2.6 of 270, after 270 flows with 28,232 ports). This is right, but looks like a small fault.
+old endpoints (on average 2.6 of 270, after 270 flows with 28,232 ports). This is correct, but looks like a small fault.
 The number of such answers is bounded. If an outcome was seen before the change, and is no more frequent than earlier
 flows explain, more probes are sent. Their number is so large that any fault of the size that checks must detect would
 be more frequent.

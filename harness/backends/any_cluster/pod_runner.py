@@ -170,7 +170,7 @@ class PodRunner:
         return list(self._pool.map(lambda pod: self._create_one(namespace, pod), wanted))
 
     def _create_one(self, namespace: str, pod: Object) -> Object:
-        """Create one pod as soon as its namespace admits pods. Raises `InconclusiveError` with the remedy."""
+        """Create one pod as soon as its namespace admits pods. Raises `InconclusiveError`."""
         path = path_of("pods", namespace)
 
         def create() -> Object:

@@ -196,7 +196,7 @@ class PodPool:
         self._changed: set[PodKey] = set()
 
     def close(self) -> None:
-        """Start to delete all pooled pods. If the API server is unavailable, the end of the run deletes them."""
+        """Begin deleting all pooled pods. If the API server is unavailable, the end of the run deletes them."""
         with contextlib.suppress(InconclusiveError):
             if self._made:
                 self._runner.delete_namespace(self._namespace)

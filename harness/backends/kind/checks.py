@@ -35,7 +35,7 @@ class Tools:
 
 
 def require(wanted: KindConfig) -> Tools:
-    """Return the tools that create the requested cluster. Raises `UnavailableError` with the remedy."""
+    """Return the tools that create the requested cluster. Raises `UnavailableError`."""
     kind, version = find_kind()
     engine = find_engine()
     facts = engine.facts()

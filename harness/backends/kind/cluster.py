@@ -97,12 +97,12 @@ class KindCluster:
         return self._state.kubeconfig
 
     def found(self) -> Self:
-        """Use a cluster that another process of the run created. Raises `UnavailableError` with the remedy."""
+        """Use a cluster that another process of the run created. Raises `UnavailableError`."""
         self._tools = require(self.wanted)
         return self
 
     def start(self) -> Self:
-        """Create the cluster, and return when every node is ready. Raises `UnavailableError` with the remedy."""
+        """Create the cluster, and return when every node is ready. Raises `UnavailableError`."""
         self._tools = tools = require(self.wanted)
         if self._proxy:
             require_images(tools, self._proxy)

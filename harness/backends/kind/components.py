@@ -7,8 +7,8 @@ While the API server is replaced, the controller manager and the scheduler are s
 exit after ten seconds without the API server, and a kubelet waits longer before each restart. Without leader election,
 they would use old data for up to a minute, and report nodes as dead because they did not receive the nodes' heartbeats.
 
-A release of version "" has the version at boot. "1.30" means the newest 1.30 patch among the control plane node's
-images, or else the newest published patch, unless `patches` specifies another. While the EndpointSlice controller is
+A release of version "" has the version at boot. "1.30" means the latest 1.30 patch among the control plane node's
+images, or else the latest published patch, unless `patches` specifies another. While the EndpointSlice controller is
 stopped, the other controllers of the controller manager continue.
 """
 
@@ -68,7 +68,7 @@ _HEALTH = {_SERVER: "/readyz", _MANAGER: "/healthz", _SCHEDULER: "/healthz"}
 
 
 def newest_patch(wanted: Wanted) -> Version:
-    """Return the newest patch of a minor version from https://dl.k8s.io. Raises `UnavailableError` and `UsageError`."""
+    """Return the latest patch of a minor version from https://dl.k8s.io. Raises `UnavailableError` and `UsageError`."""
     try:
         return Releases().resolve(component_named("kube-proxy"), wanted)
     except UnavailableError as error:
@@ -333,7 +333,7 @@ class KindComponents:
         return (wanted.exact or self._newest_here(booted, wanted) or self._newest(wanted)).tag
 
     def _newest_here(self, booted: str, wanted: Wanted) -> Version | None:
-        """Return the newest version of an image on the control plane node."""
+        """Return the latest version of an image on the control plane node."""
         listed = json.loads(self._on_control_plane("crictl", "images", "-o", "json"))["images"]
         prefix = static_pods.image_at(booted, "")
         names = [name for each in listed for name in each.get("repoTags") or () if name.startswith(prefix)]
@@ -341,7 +341,7 @@ class KindComponents:
         return next(iter(wanted.choose(found)), None)
 
     def _pull(self, nodes: Sequence[str], image: str) -> None:
-        """Pull an image on nodes that lack it. Raises `UnavailableError` with the remedy."""
+        """Pull an image on nodes that lack it. Raises `UnavailableError`."""
         for node in nodes:
             if self._shell.execute(node, "sh", "-c", f"crictl inspecti -q {image} 2>/dev/null || true").strip():
                 continue

@@ -118,7 +118,7 @@ class KubeProxies(ProxyPods):
         return str(self._installed(_KUBE_PROXY)["spec"]["template"]["spec"]["containers"][0]["image"])
 
     def start_release(self, nodes: Sequence[str], tag: str, gates: Mapping[str, bool]) -> None:
-        """Replace the proxies on these nodes by proxies with this image tag and exactly these feature gates."""
+        """Replace the proxies on these nodes with proxies with this image tag and exactly these feature gates."""
         self.stop(nodes)
         configuration = variant_configuration(self.config_map, tag, gates)
         name = configuration["metadata"]["name"]

@@ -111,10 +111,10 @@ class EndpointSlices(Strategy):
 
 
 def _drop_disabled_hints(new: Object, old: Object, features: Features) -> None:
-    """Drop the hints when their gate is off and no endpoint of the stored slice has hints.
+    """Drop the hints when their gate is disabled and no endpoint of the stored slice has hints.
 
     Released Kubernetes does the same for node hints. KEP-3015 ("dropped from existing objects") always drops them when
-    their gate is off.
+    their gate is disabled.
     """
     old_hints = [each["hints"] for each in old.get("endpoints") or [] if each.get("hints") is not None]
     keeps_hints = features.enabled("TopologyAwareHints") or bool(old_hints)

@@ -1,4 +1,4 @@
-"""Secrets. Anybody who may read the API reads them, as in a cluster without encryption at rest."""
+"""Secrets. Anyone who may read the API reads them, as in a cluster without encryption at rest."""
 
 import base64
 import binascii

@@ -199,7 +199,7 @@ def _drop_disabled(spec: Spec, old: Mapping[str, Any], features: Features) -> No
 
 
 def _keeps_value(new: Object, old: Object, features: Features) -> bool:
-    """Return whether to keep a stored trafficDistribution although its gate is off now.
+    """Return whether to keep a stored trafficDistribution although its gate is disabled now.
 
     KEP-3015 allows disabling the feature. Released Kubernetes then also refuses any other change of the Service.
     """

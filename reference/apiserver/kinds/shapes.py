@@ -29,7 +29,7 @@ TIME: Leaf = "Time"
 FIELDS: Leaf = "FieldsV1"
 ANY: Leaf = "any"
 OTHERS = "*"
-"""A field with this name in a shape allows any further fields, without a check of their types."""
+"""A field with this name in a shape allows any additional fields, without a check of their types."""
 
 
 METADATA: Shape = {
