@@ -34,7 +34,7 @@ class Front(click.Group):
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            with as_interrupts(alone=not (args or kwargs)):
+            with as_interrupts(alone=not args and kwargs.keys() <= {"prog_name"}):
                 status = super().main(*args, **{**kwargs, "standalone_mode": False})
         except HarnessError as error:
             sys.exit(_say(str(error), next(code for kind, code in _CODES if isinstance(error, kind))))

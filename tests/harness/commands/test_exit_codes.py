@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from click.testing import CliRunner
 from harness.commands.main import main
 from harness.control_planes.embedded import EmbeddedControlPlane
 from tests.harness.conftest import suite
+from trafficdist.__main__ import main as command
 
 KUBECONFIG_COMMANDS = ("run --backend kubeconfig --kubeconfig {}", "explain web --kubeconfig {}",
                        "doctor --kubeconfig {}", "cleanup --kubeconfig {}")  # fmt: skip
@@ -160,3 +162,18 @@ def _in_a_process(arguments: list[str]) -> tuple[int, str, str]:
     command = [sys.executable, "-c", "from harness.commands.main import main; main()", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     return done.returncode, done.stdout, done.stderr
+
+
+def test_process_of_the_command_alone_ignores_signals_while_python_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def interrupts(*, alone: bool) -> contextlib.AbstractContextManager[None]:
+        seen.append(alone)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr("harness.commands.front.as_interrupts", interrupts)
+    monkeypatch.setattr(sys, "argv", ["trafficdist", "--version"])
+    with pytest.raises(SystemExit):
+        command()
+    CliRunner().invoke(main, ["--version"])
+    assert seen == [True, False]

@@ -37,8 +37,8 @@ def somebodys_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
     for name in ("runtime", "temp"):
         (folder / name).mkdir()
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "runtime"), "TMPDIR": str(folder / "temp")}
-    file = folder / "kubeconfig"
-    subprocess.run([TRAFFICDIST, "cluster", "up", f"--kubeconfig={file}"], check=True, env=environment)
+    subprocess.run([TRAFFICDIST, "cluster", "up"], check=True, env=environment)
+    file = folder / "runtime/trafficdist/default/kubeconfig"
     issued = trustme.CA().issue_cert("alice")
     made = yaml.safe_load(file.read_text())
     made["users"][0]["user"] |= {
