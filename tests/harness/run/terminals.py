@@ -22,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from emulator.kubelet.images import REGISTRY
 from harness.api.client import Api
 from harness.api.kubeconfig import Kubeconfig
 from harness.eventually import eventually
@@ -185,6 +186,8 @@ class Place:
         self.mark = uuid.uuid4().hex
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("TRAFFICDIST_", "PYTEST_"))}
         own = {"TMPDIR": str(self.temp), "XDG_CACHE_HOME": str(folder / "cache"), "ENDS": self.mark, "TERM": "dumb"}
+        if self.kubeconfig:
+            own["TRAFFICDIST_IMAGE_REGISTRY"] = REGISTRY  # the real image may not be in the cache of components
         self.environment = ours | own | {"PYTHONDONTWRITEBYTECODE": "1"}
         self.before = self.left()
 
