@@ -201,6 +201,7 @@ class Api:
         return Watch(answer)
 
     def get(self, resource: str, namespace: str, name: str) -> Object:
+        """Read one object. Raises `RefusedError`."""
         return self._expect("GET", path_of(resource, namespace, name))
 
     def list(self, resource: str, namespace: str = "", *, label_selector: str = "") -> builtins.list[Object]:
@@ -214,6 +215,7 @@ class Api:
         return self._expect("POST", path_of(resource, namespace), whole)
 
     def replace(self, resource: str, namespace: str, obj: Object) -> Object:
+        """Replace an object. Raises `RefusedError`."""
         return self._expect("PUT", path_of(resource, namespace, obj["metadata"]["name"]), obj)
 
     def patch(self, resource: str, namespace: str, name: str, patch: Object, *, subresource: str = "") -> Object:

@@ -56,6 +56,7 @@ class Kubeconfig:
         self._merged = merger.config
 
     def client(self) -> Any:
+        """Return the official client for the context's API server and credentials. Raises `UsageError`."""
         try:
             return _client(self._merged, self.context)
         except Exception as error:  # the client's errors have no common base class

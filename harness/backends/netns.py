@@ -356,7 +356,10 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         """Return immediately, because this process acts as kubelet and has reported all pods."""
 
     def settle(self, within: float | None = None) -> float:
-        """Wait for controller and proxies. Return the seconds until the last check that found unfinished work."""
+        """Wait for controller and proxies. Return the seconds until the last check that found unfinished work.
+
+        Raises `EndedError`, an `InconclusiveError`, for a component that has crashed or is not done in time.
+        """
         return self._components.settle(within)
 
     def watch_idle(self) -> Callable[[], str]:

@@ -79,7 +79,10 @@ class ScenarioBackend:
         return self.restored.settle()
 
     def begin_to_write(self, stream: Stream) -> None:
-        """Settle first if the last write is of another stream, because components watch each stream separately."""
+        """Settle first if the last write is of another stream, because components watch each stream separately.
+
+        Raises `InconclusiveError`.
+        """
         self.releases.restore_left()
         self._writes += 1
         if self._wrote not in (None, stream):

@@ -125,7 +125,10 @@ class Cache:
 
 
 def find(component: str, version: str = "", *, cache: Cache | None = None) -> Path:
-    """Return the path of a binary. "1.34" is its latest installed patch, and "" the latest version."""
+    """Return the path of a binary. "1.34" is its latest installed patch, and "" the latest version.
+
+    Raises `UsageError` for an invalid name or version, and `UnavailableError` with the command that fetches the binary.
+    """
     return find_entry(component, version, cache=cache).path
 
 

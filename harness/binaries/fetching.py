@@ -40,7 +40,10 @@ class Source(Protocol):
     def resolve(
         self, component: Binary, wanted: Wanted, watcher: Watcher, without: Collection[Version] = ()
     ) -> tuple[Version, Callable[[Path], Made]]:
-        """Return a version that is not in `without`, and a function that makes its binary in a folder."""
+        """Return a version that is not in `without`, and a function that makes its binary in a folder.
+
+        Raises `UsageError`.
+        """
 
 
 class FromRelease:

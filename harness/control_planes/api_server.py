@@ -51,7 +51,10 @@ class LocalApiServer:
     """One etcd and one kube-apiserver. Another release of kube-apiserver can replace it on the same port."""
 
     def __init__(self, processes: Processes, *, egress: Path, whole: bool = False) -> None:
-        """`egress` is the configuration of connections to pods and kubelets. With `whole`, serve all API groups."""
+        """`egress` is the configuration of connections to pods and kubelets. With `whole`, serve all API groups.
+
+        Raises `UnavailableError` if etcd is missing.
+        """
         self._processes = processes
         self._egress_file = egress
         self._whole = whole

@@ -45,7 +45,10 @@ class BinariesControlPlane(LocalApiServer):
         whole: bool = False,
         slices: Callable[..., Any] | None = None,
     ) -> None:
-        """If `whole` is true, `slices` may create a reference controller that writes the EndpointSlices."""
+        """If `whole` is true, `slices` may create a reference controller that writes the EndpointSlices.
+
+        Raises `UnavailableError` if etcd is missing.
+        """
         self.release = release or Release()
         self._controller_version = controller
         processes = self._make_processes()

@@ -35,7 +35,10 @@ def features_of(release: Release) -> Features:
 
 
 def node_level_of(release: Release) -> NodeLevel | None:
-    """Return how a release's controller selects Services for node hints, or None for the default."""
+    """Return how a release's controller selects Services for node hints, or None for the default.
+
+    Raises `UsageError`.
+    """
     try:
         return NodeLevel.parse(release.node_level) if release.node_level else None
     except ValueError as error:

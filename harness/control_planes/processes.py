@@ -72,7 +72,10 @@ class Processes:
         arguments: Callable[[Sequence[int]], Sequence[str | Path]],
         wait: Callable[[Process], None],
     ) -> Process:
-        """Start a program on `count` free loopback ports, or on others if a program took one meanwhile."""
+        """Start a program on `count` free loopback ports, or on others if a program took one meanwhile.
+
+        Raises the errors of `wait`.
+        """
         for tries_left in reversed(range(_TRIES)):
             started = self.start(name, arguments(free_ports(count)))
             try:

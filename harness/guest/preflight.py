@@ -48,7 +48,11 @@ class ReachedServer:
 def preflight(
     kubeconfig: str, context: str = "", *, rules: Sequence[Rule] = RULES, within: float = DEADLINE
 ) -> ReachedServer:
-    """Check the cluster within this number of seconds. The result lists missing optional permissions."""
+    """Check the cluster within this number of seconds. The result lists missing optional permissions.
+
+    Raises `UnavailableError` (exit code 12) with the problem and the remedy in one line, and `UsageError` (exit code 4)
+    for a wrong kubeconfig.
+    """
     found = reach(kubeconfig, context, rules=rules, within=within)
     needed = [str(each) for each in found.denied if not each.rule.without]
     if needed:

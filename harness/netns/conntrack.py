@@ -33,7 +33,10 @@ _NAMES = {
 
 
 def flush(namespace: Namespace) -> None:
-    """Delete all connections of a netns with one message, because every scenario does so on each node."""
+    """Delete all connections of a netns with one message, because every scenario does so on each node.
+
+    Raises `NetlinkError`.
+    """
     rtnetlink.execute(namespace, [_FLUSH], family=rtnetlink.NETFILTER)
 
 

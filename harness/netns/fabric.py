@@ -89,7 +89,10 @@ class _Pods:
 
 
 class Network:
-    """The running network of a cluster. Thread-safe. `fabric` is the netns of the router, for diagnosis."""
+    """The running network of a cluster. Thread-safe. `fabric` is the netns of the router, for diagnosis.
+
+    Raises `UnavailableError` if this machine or user cannot create it (see `harness.netns.sandbox`).
+    """
 
     def __init__(self, topology: Topology, *, families: Sequence[str] = addresses.FAMILIES) -> None:
         self.families = addresses.families_of(families)
@@ -108,6 +111,7 @@ class Network:
             raise
 
     def plan(self, node_name: str) -> NodePlan:
+        """Return the addresses of a node. Raises `UsageError`."""
         if node_name not in self._plans:
             raise UsageError(f"no node {node_name!r}: the cluster has {', '.join(self._plans)}")
         return self._plans[node_name]
@@ -124,7 +128,11 @@ class Network:
             sysctls.apply(node.namespace, sysctls.of_neighbours(self.families))
 
     def add_pod(self, node_name: str, *, name: str = "", of: PodName | None = None) -> Host:
-        """Create a pod on a node, by default named after the node and a number. `of` is its identity in the API."""
+        """Create a pod on a node, by default named after the node and a number. `of` is its identity in the API.
+
+        Raises `UsageError` if there is no such node, or no free address on it. Raises `InconclusiveError` if the wiring
+        fails to attach the pod.
+        """
         plan = self.plan(node_name)
         with self._lock:
             if not self._open:

@@ -127,6 +127,7 @@ class Keeper:
     """The room and its programs. Everything happens in one thread."""
 
     def __init__(self, control: socket.socket, told: dict[str, Any]) -> None:
+        """Create the room. Raises `RoomError`."""
         self._control, self._limits, self._folder = control, told["limits"], told["folder"]
         self._programs: dict[int, Program] = {}
         self._orders = 0  # how often the first process has been told to kill all others, and has not answered

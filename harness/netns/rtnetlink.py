@@ -69,7 +69,10 @@ def execute(namespace: Namespace, requests: Sequence[Request], *, family: int = 
 
 
 def has_route(make_socket: Callable[[int, int, int], socket.socket], address: str) -> bool:
-    """Return whether the netns of `make_socket` has a route to an address, even one that forbids it."""
+    """Return whether the netns of `make_socket` has a route to an address, even one that forbids it.
+
+    Raises `OSError`.
+    """
     family, packed = _packed(address)
     body = _ROUTE.pack(family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0) + attribute(1, packed)  # RTA_DST
     with make_socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as sock:

@@ -73,7 +73,10 @@ def left() -> bool:
 
 
 def outside_socket() -> socket.socket:
-    """Return an unbound IPv4 TCP socket in the machine's netns. An ordinary user's process can get four."""
+    """Return an unbound IPv4 TCP socket in the machine's netns. An ordinary user's process can get four.
+
+    Raises `UnavailableError` for more.
+    """
     if not _left:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if not _outside:

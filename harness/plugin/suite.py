@@ -107,7 +107,10 @@ def _collected(suite: str) -> "_Collector":
 
 
 def require_selection(config: pytest.Config, settings: Settings) -> None:
-    """Raise `NothingSelectedError` or `UsageError` before a kind cluster would be created, which takes a minute."""
+    """Raise `NothingSelectedError` or `UsageError` before a kind cluster would be created, which takes a minute.
+
+    Raises `DistrustError` if the suite cannot be collected.
+    """
     arguments = [*map(str, config.invocation_params.args), "--collect-only", "-q"]  # neither a run nor workers start
     found = _collect(lambda collector: int(pytest.main(arguments, plugins=[collector])))
     check_names(settings, found.known)

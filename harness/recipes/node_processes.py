@@ -52,6 +52,7 @@ class Connections:
         self._namespaces: dict[str, Namespace] = {}
 
     def namespace(self, node: str) -> Namespace:
+        """Return the netns of a node. Raises `KeyError` if no program has run on the node."""
         return self._namespaces[node]
 
     def open(self, node: str, namespace: Namespace) -> None:
@@ -148,7 +149,10 @@ class NodeProcesses:
         return self._running[node]
 
     def await_ready(self, node: str, missing: Callable[[], str], within: float) -> None:
-        """Wait until `missing` returns "", for up to `within` unscaled seconds."""
+        """Wait until `missing` returns "", for up to `within` unscaled seconds.
+
+        Stops a program that exits or is not ready in time, and raises `StartError` with the first error in its log.
+        """
         starting, deadline = self._running[node], time.monotonic() + within * time_scale()
         while lacking := missing():
             if not starting.alive or time.monotonic() > deadline:

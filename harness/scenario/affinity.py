@@ -24,7 +24,10 @@ SPREAD = 24  # number of clients; they all miss the same one of two endpoints on
 def expect_affinity(
     cluster: Cluster, service: Service, allowed: Mapping[ClientRef, AbstractSet[Pod]], **address: Any
 ) -> dict[ClientRef, Pod]:
-    """Expect each client to get answers from only one of its allowed pods. Return the pod of each client."""
+    """Expect each client to get answers from only one of its allowed pods. Return the pod of each client.
+
+    Raises `AssertionError` with the grid.
+    """
     cluster.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
     expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)
@@ -90,7 +93,10 @@ def expect_affinity_expires(
     seconds: float,
     **address: Any,
 ) -> None:
-    """Expect all these pods to answer clients that pause for longer than the timeout of `seconds`."""
+    """Expect all these pods to answer clients that pause for longer than the timeout of `seconds`.
+
+    Raises `AssertionError`.
+    """
     seen: dict[ClientRef, str] = {}
     for away in AWAY:
         time.sleep(away * seconds)  # the pause of the clients

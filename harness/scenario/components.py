@@ -65,7 +65,10 @@ class ComponentOperations:
         self.backend.releases.start(component, wanted, nodes)
 
     def start_if_ended(self, component: Component, *, on: Sequence[str] = ()) -> None:
-        """Wait until components have settled, and restart one that has exited, as a kubelet would."""
+        """Wait until components have settled, and restart one that has exited, as a kubelet would.
+
+        Raises `EndedError` if a component still runs but has stopped processing changes.
+        """
         self.backend.need_component(component, self.release, on)
         try:
             self.backend.settle()

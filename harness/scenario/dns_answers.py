@@ -320,7 +320,10 @@ def locator_of(cluster: Cluster, pod: str) -> Object | None:
 
 
 def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
-    """Expect exactly these PodLocators in the scenario's namespace, by name. `ips` is a sorted list of addresses."""
+    """Expect exactly these PodLocators in the scenario's namespace, by name. `ips` is a sorted list of addresses.
+
+    Raises `AssertionError`.
+    """
     cluster.backend.part(ServesDns).dns()
     fields = sorted({field for each in expected.values() for field in each})
 

@@ -217,7 +217,10 @@ def expect_conditions(
 
 @contextlib.contextmanager
 def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
-    """Expect the controller not to write any slice of these Services during the block."""
+    """Expect the controller not to write any slice of these Services during the block.
+
+    Raises `AssertionError` with the resource versions.
+    """
     cluster.settle()
     before = _versions(cluster, services)
     yield

@@ -170,7 +170,10 @@ class Nodes:
         self._backend.part(NodePower, nodes=[name]).stop_node(name)
 
     def start(self, name: str) -> None:
-        """Switch a node on again, and wait until its pods are ready. Their addresses may change."""
+        """Switch a node on again, and wait until its pods are ready. Their addresses may change.
+
+        Raises `UsageError` for a node that is not switched off.
+        """
         if name not in self._stopped:
             raise UsageError(f"node {name} is not off")
         self._begin("start node", node=name)

@@ -103,7 +103,10 @@ class Observations:
     def expect_equal(
         self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
     ) -> None:
-        """Compare two JSON values, and record both. `unknown` is the reason if nothing could be observed."""
+        """Compare two JSON values, and record both. `unknown` is the reason if nothing could be observed.
+
+        Raises `AssertionError`, or `InconclusiveError` if `unknown` is not empty.
+        """
         judgement = self.history.compare(self.record.test, what, expected=expected, observed=observed, unknown=unknown)
         self._raise_unless_passed(judgement, what, observed, explanation)
 
@@ -117,7 +120,10 @@ class Observations:
         explanation: str = "",
         unknown: str = "",
     ) -> None:
-        """Expect a number, or each number of a mapping, to lie between two bounds. `None` means no upper bound."""
+        """Expect a number, or each number of a mapping, to lie between two bounds. `None` means no upper bound.
+
+        Raises `AssertionError`, or `InconclusiveError` if `unknown` is not empty.
+        """
         judgement = self.history.compare(
             self.record.test, what, expected=[fewest, most], observed=observed, relation="within", unknown=unknown
         )

@@ -58,7 +58,10 @@ class BlockTraffic:
         self._needed = needed
 
     def wait_for_samples(self, count: int = 0) -> None:
-        """Wait until each client has sent `count` more probes, by default as many as the error rates need."""
+        """Wait until each client has sent `count` more probes, by default as many as the error rates need.
+
+        Raises `InconclusiveError` if the machine is too slow.
+        """
         asked = self._recording.asked
         wanted = asked + (count or self._needed) * self._clients
         eventually(

@@ -269,7 +269,10 @@ def resolve(
     ini: Mapping[str, Any] | None = None,
     backend: str = "",
 ) -> Settings:
-    """Combine all sources into settings. `given` and `ini` map names to values; None and () mean "not set"."""
+    """Combine all sources into settings. `given` and `ini` map names to values; None and () mean "not set".
+
+    Raises `UsageError` with the value, its source, and the allowed values.
+    """
     values, places = _gather(OPTIONS, given, environment=environment, options_file=options_file, ini=ini)
     values["backend"] = values["backend"] or backend
     _refuse_unused(values, places)

@@ -42,7 +42,10 @@ _SYN_AND_ACK, _SYN = b"\x12", b"\x02"
 
 @contextlib.contextmanager
 def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Iterator[Take]:
-    """Trace packets to this address. Yields a function that returns the messages since its last call."""
+    """Trace packets to this address. Yields a function that returns the messages since its last call.
+
+    Raises `UnavailableError`.
+    """
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.bind((0, 0))
         sock.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)

@@ -92,7 +92,10 @@ class Barrier:
         within: float | None,
         when_unable: Callable[[], None],
     ) -> None:
-        """Wait until all clients see the barrier's next change. `when_unable` is called if a client cannot send."""
+        """Wait until all clients see the barrier's next change. `when_unable` is called if a client cannot send.
+
+        Raises `InconclusiveError` and the errors of `when_unable`.
+        """
         if self._api.writes == self._written:
             return
         self._round += 1
@@ -119,7 +122,10 @@ class Barrier:
         self._written = self._api.writes
 
     def hear_from_controller(self, pod: str, *, within: float) -> None:
-        """Wait until the EndpointSlice controller receives Services and pods again, in separate streams."""
+        """Wait until the EndpointSlice controller receives Services and pods again, in separate streams.
+
+        Raises `InconclusiveError`.
+        """
         self._services += 1
         label, name = {LABEL: str(self._services)}, f"{OF_CONTROLLER}-{self._services}"
         self._api.patch("pods", self._namespace, pod, {"metadata": {"labels": label}})

@@ -76,6 +76,10 @@ class Dialer:
         self._pool.close()
 
     def probe(self, probes: Sequence[Probe], read: Reader = identity) -> list[Observation]:
+        """Send probes, and return their outcomes, those of equal probes in any order. Raises `UnavailableError`.
+
+        Outcomes that an earlier flow explains are replaced (see `earlier_flows`).
+        """
         begin = time.monotonic()
         outcomes = self._probe(probes, read)
         for probe, indices in _by_probe(probes).items():

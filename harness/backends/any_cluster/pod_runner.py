@@ -61,7 +61,10 @@ class PodRunner:
         *,
         before_ready: Callable[[Sequence[Object]], None] = lambda _: None,
     ) -> list[Object]:
-        """Create pods, and wait for their state. `before_ready` is called before one of them can become ready."""
+        """Create pods, and wait for their state. `before_ready` is called before one of them can become ready.
+
+        Raises the errors of `wait`.
+        """
         before_ready(self._create(namespace, [self._made(each, namespace) for each in wanted]))
         list(self._pool.map(lambda each: self.open_gate(namespace, each.name, each.ready), wanted))
         return self.wait(namespace, {each.name: each.ready for each in wanted})

@@ -178,6 +178,7 @@ def plans(nodes: Sequence[str], worker: int) -> dict[str, NodePlan]:
 
 
 def route(place: Namespace, nodes: Mapping[str, Host], cidrs: Mapping[str, Sequence[str]]) -> None:
+    """Route the CIDRs of each node to that node. Raises `NetlinkError`."""
     with place.entered():
         link = socket.if_nametoindex(_LINK)
     requests = []

@@ -77,7 +77,10 @@ class KindBackend(KubeconfigBackend, ComponentControl, NodePower, ControllerMetr
             super().close()
 
     def start_component(self, component: Component, release: Release, nodes: Sequence[str]) -> None:
-        """Replace a component. Proxies and kubelets may reconnect late, and later steps wait for them."""
+        """Replace a component. Proxies and kubelets may reconnect late, and later steps wait for them.
+
+        Raises `UnavailableError` if it cannot be started.
+        """
         self._components.start(component, release, nodes)
         if component is Component.PROXY:
             self._without_proxy.difference_update(nodes)

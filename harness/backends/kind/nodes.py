@@ -37,7 +37,10 @@ def ready_nodes(api: Api) -> set[str]:
 
 
 def lift_icmp_limit(shell: ContainerEngine, node: str) -> None:
-    """Let a node refuse every connection: by default, its kernel sends one ICMP error per second to a client."""
+    """Let a node refuse every connection: by default, its kernel sends one ICMP error per second to a client.
+
+    Raises `UnavailableError`.
+    """
     shell.execute(
         node, "sh", "-ec", "; ".join(f"[ ! -e {file} ] || echo {kinds} > {file}" for file, kinds in _LIMITED.items())
     )
