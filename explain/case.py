@@ -1,7 +1,5 @@
 """One Service of a cluster, with the data that is needed to find causes, and the commands that change the Service."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The known causes for which connections of a Service leave their zone, and findings of these causes in a cluster."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -98,7 +96,7 @@ class Finding:
     def severity(self) -> str:
         return SEVERITIES[self.cause.weight]
 
-    def weighing(self, weight: Weight) -> Finding:
+    def weighing(self, weight: Weight) -> "Finding":
         """Return the finding with another weight."""
         return replace(self, cause=replace(self.cause, weight=weight))
 

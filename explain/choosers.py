@@ -1,7 +1,5 @@
 """Find who chooses endpoints instead of a service proxy: meshes, ingress controllers, load balancers, or clients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path

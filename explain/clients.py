@@ -5,8 +5,6 @@ or `trafficdist cleanup` deletes the Lease and the namespace. The probe only con
 with the standard test image also return their name.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from collections.abc import Callable

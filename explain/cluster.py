@@ -1,7 +1,5 @@
 """An index of a cluster's objects, and facts that do not depend on a particular Service."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections import defaultdict

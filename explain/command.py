@@ -1,7 +1,5 @@
 """The command `trafficdist explain`."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import TYPE_CHECKING, Any
 

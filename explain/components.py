@@ -5,8 +5,6 @@ kube-controller-manager and kube-proxy are read through the pod proxy, which wor
 node's address and require no authorization.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

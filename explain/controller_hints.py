@@ -1,7 +1,5 @@
 """Check whether the controller writes hints, and whether they match the Service's request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ This module has no side effects and uses only the objects. The checks follow a h
 the Service requests topology, which pods it selects, whether the controller writes hints, and whether nodes use them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

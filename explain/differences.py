@@ -3,8 +3,6 @@
 Endpoints are compared by their place and not by their address, which changes with each rollout.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -52,7 +50,7 @@ def differences(before: Cluster, after: Cluster, namespace: str = "") -> list[Di
     return found
 
 
-def _example(node: str, was: Mapping[str, Place], now: Mapping[str, Place]) -> str:
+def _example(node: str, was: "Mapping[str, Place]", now: "Mapping[str, Place]") -> str:
     label = next(each for each in sorted(was.keys() | now.keys()) if was.get(each) != now.get(each))
     used = [
         f"{one[0]}{', with endpoints of other zones' if one[1] else ''}" if one else "no such port"

@@ -5,8 +5,6 @@ of several, and several documents. Folders are read with their subfolders, so th
 and must-gather trees can be read as they are. Objects of other kinds, and logs, are left out.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The hints that the writer of EndpointSlices should give, where no controller writes them, and commands that do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from explain.case import Case

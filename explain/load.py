@@ -4,8 +4,6 @@ Clients are distributed equally over nodes, in proportion to CPU, or by given sh
 endpoints, some endpoints may be overloaded (KEP-4444, Risks and Mitigations).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Compute the overload of zones with CPU-based hints, and the number of endpoints that avoids overload."""
 
-from __future__ import annotations
-
 import heapq
 from fractions import Fraction
 

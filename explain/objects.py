@@ -5,8 +5,6 @@ are omitted, and the output names the missing permission. Files contain no Secre
 pods.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Mapping, Sequence

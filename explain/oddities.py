@@ -1,7 +1,5 @@
 """Find what is odd about a Service or its endpoints, whatever its hints: mostly notes that explain what clients see."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Connections then leave the zone, although they stay in it now. Only what objects
 what their spec permits is told then, and that more is not known.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

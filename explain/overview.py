@@ -1,7 +1,5 @@
 """List the Services of a cluster that request topology or fail, one per line, with the reason if they fall short."""
 
-from __future__ import annotations
-
 import html
 import io
 import json

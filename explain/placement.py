@@ -3,8 +3,6 @@
 All remedies of an answer use one number of pods. So they do not undo one another, whichever of them a user follows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -5,8 +5,6 @@ prediction, and the other nodes are listed as not probed. Servers with the stand
 other servers, the result is only whether the connection succeeded.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

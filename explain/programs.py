@@ -4,8 +4,6 @@ What programs other than kube-proxy do is from docs/families.md, and is told in 
 connections of pods also where a kube-proxy runs beside them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +48,7 @@ class Program:
     def title(self) -> str:
         return f"{self.name} {self.version}".rstrip()
 
-    def of(self, *, annotated: bool) -> Program:
+    def of(self, *, annotated: bool) -> "Program":
         """Return the program as it serves a Service with or without the annotation."""
         return replace(self, reads="none") if self.annotated and not annotated else self
 

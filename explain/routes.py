@@ -4,8 +4,6 @@ Nodes with the same decision are computed once. These are the nodes of one zone 
 on the node itself. So a thousand nodes take no longer than their zones.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -3,8 +3,6 @@
 The explanation uses the decisions of the reference controller and the reference proxy.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Check whether a Service requests topology, which pods it selects, and whether its policies allow hints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 

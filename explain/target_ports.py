@@ -1,7 +1,5 @@
 """Find ports of a Service whose targetPort is a name that only some of the selected pods have."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Format a diagnosis as text: the answer, the causes and remedies, then the facts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

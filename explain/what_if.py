@@ -5,8 +5,6 @@ that pods are ready, that the scheduler spreads pods evenly over zones and then 
 the same.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Each headline, exit code and count is derived from these values, and not from the causes that are known.
 """
 
-from __future__ import annotations
-
 import difflib
 from functools import cache
 from typing import Literal

@@ -3,8 +3,6 @@
 Both values are converted to JSON first. The history stores the same JSON, so `judge` can repeat the comparison.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any, Literal
 

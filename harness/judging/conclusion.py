@@ -5,8 +5,6 @@ ability that the implementation lacks, a preliminary judgement follows and decid
 an exception, a failure of the scenario's own code) cannot be derived, so these verdicts are read from the history.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Sequence
 from typing import NoReturn

@@ -4,8 +4,6 @@ Two requirements that fail with the same difference probably fail for one reason
 connections (for example "leave the client's zone"), and under which conditions. It has no names of pods or Services.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,7 +106,7 @@ def _of_window(window: WindowStory, changes: Sequence[Change]) -> Iterator[tuple
 
 
 def _of_outcome(
-    column: str, expected: object, client: _Client, endpoints: _Endpoints, *, during: bool
+    column: str, expected: object, client: "_Client", endpoints: "_Endpoints", *, during: bool
 ) -> Iterable[str]:
     """Return what is wrong with an outcome: a pod, "refused" or "timed out"."""
     if column == "refused":
@@ -152,7 +150,7 @@ class _Client:
     zone: str
 
     @classmethod
-    def of(cls, label: str) -> _Client:
+    def of(cls, label: str) -> "_Client":
         found = _PLACE.match(label)
         return cls(found[1], found[2]) if found else cls("", "")
 

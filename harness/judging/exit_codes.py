@@ -4,8 +4,6 @@ A failed requirement takes precedence over an inconclusive requirement, unless t
 instruments. Only MUST requirements affect the exit code.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

@@ -25,8 +25,6 @@ torn. Both are reported.
     end
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -108,7 +106,7 @@ class History:
 
     def window(
         self, test: str, expectation: Expectation, rates: Rates = DEFAULT_RATES, *, of: tuple[str, str] = ("", "")
-    ) -> Window:
+    ) -> "Window":
         """Start a measuring window of a test, in which every observation counts.
 
         `of` is the name of the Service that clients use, and the kind of address.

@@ -5,8 +5,6 @@ take two thirds of the file. Each digest can be computed from the lines before i
 bytes of `run.jsonl`. The last digest shows whether any line was changed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import lzma
 from pathlib import Path

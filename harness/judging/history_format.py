@@ -1,7 +1,5 @@
 """Converts values of a history to JSON and back: outcomes, expectations, counts and error rates."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise

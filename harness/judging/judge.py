@@ -4,8 +4,6 @@ Verdicts that follow from observations are always derived by the same functions.
 exception, a failure of a scenario's own code) are read from the history together with their cause.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,7 +40,7 @@ class Rejudged:
     cause: Cause
     number: int  # position among the planned cases of the requirement
 
-    def take_in(self, other: Rejudged) -> None:
+    def take_in(self, other: "Rejudged") -> None:
         """Merge a later phase or a repetition of the case. The worse verdict wins, as during the run."""
         if severity(other.stated.verdict) > severity(self.stated.verdict):
             self.cause = other.cause

@@ -3,8 +3,6 @@
 A requirement may have several cases (a parametrized test). Its verdict is the worst verdict of its cases.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections import Counter
@@ -122,7 +120,7 @@ class CaseResult:
         return {name: value for name, value in values.items() if value}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], **others: Any) -> CaseResult:
+    def from_record(cls, record: Mapping[str, Any], **others: Any) -> "CaseResult":
         """Read the record of a verdict. Raises `KeyError`, `TypeError` or `ValueError` for an invalid record."""
         made = cls("", record["test"], record.get("parameters", ""), Verdict(record["verdict"]), record["message"])
         for name in _RECORDED:
@@ -138,7 +136,7 @@ class CaseResult:
         """True if options of the run excluded it. Reports count such requirements, but do not list them."""
         return self.reason == SkipReason.DESELECTED and not self.never_began
 
-    def worsen(self, other: CaseResult) -> None:
+    def worsen(self, other: "CaseResult") -> None:
         """Merge a later phase or a repetition of the same case. The worse verdict wins, or the first of equal ones."""
         if severity(other.verdict) > severity(self.verdict):
             self.verdict, self.reason, self.message = other.verdict, other.reason, other.message

@@ -11,8 +11,6 @@ All bounds apply to a proxy that picks an endpoint for every connection independ
 round-robin proxy needs fewer probes to show all endpoints.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -48,7 +46,7 @@ class Rates:
             text = f"leak {self.leak}, miss {self.miss}, alone {self.alone}, chances {self.chances}"
             raise ValueError(f"error rates must lie between {LEAST_RATE:g} and 1, chances between 1 and 9: {text}")
 
-    def laxer(self, than: Rates) -> bool:
+    def laxer(self, than: "Rates") -> bool:
         """Return whether a window with these rates may miss a fault that one with the other rates detects."""
         alone = max(self.leak, than.alone)
         return self.leak > than.leak or self.miss > than.miss or self.alone > alone

@@ -3,8 +3,6 @@
 Reports show the story. It has no influence on verdicts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

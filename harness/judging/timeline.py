@@ -3,8 +3,6 @@
 All times come from the same clock, and are relative to the start of the scenario, as in the log of requests.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise

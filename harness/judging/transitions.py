@@ -4,8 +4,6 @@ The first window after a change, for the same Service and kind of address, defin
 Times are relative to the start of the write of the change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -5,8 +5,6 @@ and every expected pod answered. An unknown outcome is neither right nor wrong: 
 unless another observation is wrong.
 """
 
-from __future__ import annotations
-
 import enum
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -139,7 +137,7 @@ class Tally:
     refused_by: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, observations: Iterable[Observation]) -> Tally:
+    def of(cls, observations: Iterable[Observation]) -> "Tally":
         tally = cls()
         # Refusals are equal even if their errors differ.
         kinds = Counter((each, each.how if isinstance(each, Refused) else "") for each in observations)
@@ -162,7 +160,7 @@ class Tally:
         """The number of observations that can be judged."""
         return self.pods.total() + self.timed_out + self.refused
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: "Tally") -> None:
         self.timed_out += other.timed_out
         self.refused += other.refused
         self.pods += other.pods
@@ -280,7 +278,7 @@ def grid(
 
 def _clients(
     expectation: Expectation, tallies: Mapping[str, Tally], planned: Mapping[str, SamplePlan]
-) -> tuple[list[str], list[_Client]]:
+) -> "tuple[list[str], list[_Client]]":
     named = frozenset[str]().union(*map(pods_of, expectation.values()))
     pods = sorted(named.union(*(tally.pods for tally in tallies.values())))
     return pods, [

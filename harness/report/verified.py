@@ -4,8 +4,6 @@ Each check has a name, and yields a sentence for each difference. The checks can
 were rewritten together with all digests. A report is therefore only as trustworthy as its publisher.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Choose the drawn value of each variation axis for each requirement of a run."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Iterable, Mapping

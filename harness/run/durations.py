@@ -4,8 +4,6 @@ A run starts the longest requirements first. It also uses durations to choose th
 remaining time, and to choose the requirements of a quick run. Every machine uses the same durations.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from pathlib import Path

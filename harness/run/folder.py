@@ -5,8 +5,6 @@
 During a run, workers write their parts (plan, environment, history) to `.parts/`, which is removed at the end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import fcntl

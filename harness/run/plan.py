@@ -4,8 +4,6 @@ The plan contains all collected requirements. A requirement that does not run ha
 Reports list these requirements, except those that options exclude, which are only counted.
 """
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -63,7 +61,7 @@ class Plan:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Plan:
+    def from_json(cls, values: Mapping[str, Any]) -> "Plan":
         requirements = [requirement_from_json(each) for each in values["requirements"]]
         return cls(
             {each.id: each for each in requirements},

@@ -4,8 +4,6 @@ The checks in this module are about the judged program: that it is installed, an
 recipe's requirements.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -141,7 +139,7 @@ def _kind(settings: Settings) -> Iterator[str | Finding]:
         yield from _installed(tools, read_recipe(settings.proxy.file, OF_PROXY))
 
 
-def _installed(tools: Tools, recipe: Recipe) -> Iterator[Finding]:
+def _installed(tools: "Tools", recipe: Recipe) -> Iterator[Finding]:
     """Check that the engine has the images of a recipe, and that the recipe's install command exists."""
     from harness.backends.kind.installer import images_of, require_images  # noqa: PLC0415
 

@@ -6,8 +6,6 @@ until no further requirement fits. All machines run the same requirements, so a 
 implementation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

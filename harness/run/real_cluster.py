@@ -3,8 +3,6 @@
 Workers receive the findings as plain values, and run in parallel in separate namespaces.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -122,7 +120,7 @@ class Session:
         return replace(target, proxies=kind.proxy_places(api), services=kind.services, facts=kind.facts)
 
 
-def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> KindCluster:
+def kind_cluster(settings: Settings, run_id: str, say: Say = print) -> "KindCluster":
     """Return the kind cluster of a run without creating it. Raises `UsageError`."""
     from harness.backends.kind.cluster import KindCluster  # noqa: PLC0415  only for --backend kind
     from harness.recipes.recipe import OF_PROXY, read_recipe  # noqa: PLC0415
@@ -169,7 +167,7 @@ def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
         session.close()
 
 
-def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> KindBackend:
+def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> "KindBackend":
     from harness.backends.kind.backend import KindBackend, KindPacketsBackend  # noqa: PLC0415
 
     kind = kind_cluster(settings, target.run_id).found()

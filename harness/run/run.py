@@ -4,8 +4,6 @@ The controller and each xdist worker have separate states. Workers pass data to 
 output folder, so the data remains after a worker ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import os
@@ -154,7 +152,7 @@ class Run:
         }
 
     @classmethod
-    def in_worker(cls, values: Mapping[str, Any], worker: str) -> Run:
+    def in_worker(cls, values: Mapping[str, Any], worker: str) -> "Run":
         return cls(
             Settings.from_json(values["settings"]),
             OutputFolder(Path(values["folder"])),

@@ -4,8 +4,6 @@ Any line of any library may raise such an error. The error is not evidence about
 has one remedy.
 """
 
-from __future__ import annotations
-
 import errno
 from traceback import extract_tb
 

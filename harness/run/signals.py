@@ -4,8 +4,6 @@ The first signal prints a line at once, and raises `KeyboardInterrupt`. So does 
 an interrupt. Signals are ignored while Python exits.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -4,8 +4,6 @@ Collecting a suite takes seconds, which is too long for shell completion. This m
 for the two calls that define ids and features. A test compares the result with a collection.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import re

@@ -5,8 +5,6 @@ useful. The full suite took 110 s with two workers on two CPUs, 68 s with four, 
 needs time to load and collect the suite, and memory for its clusters.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

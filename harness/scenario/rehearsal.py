@@ -5,8 +5,6 @@ expectations of the test are noted, and nothing is measured. The rehearsal ends 
 knows. So the history of a test that passed contains at least what the rehearsal notes, in this order.
 """
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import itertools

@@ -3,8 +3,6 @@
 Anyone who reaches the port can cause errors before authentication, each with a traceback of some kilobytes.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 

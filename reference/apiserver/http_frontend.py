@@ -4,8 +4,6 @@
 its router and middlewares, because all paths of this API have the same few forms.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import time

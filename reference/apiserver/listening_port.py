@@ -6,8 +6,6 @@ privileges. So the socket is kept. On Linux, shutting down its reading side stop
 wait to be accepted. The socket remains bound and can listen again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

@@ -10,8 +10,6 @@ store remembers them no longer, the watch ends with 410, as in kube-apiserver. I
 the connections with the largest ones are closed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from dataclasses import dataclass
