@@ -11,7 +11,7 @@ from explain.routes import Route
 from explain.wish import KEYS, has_annotation, wish_of
 from harness.api.client import Object
 from reference.endpointslice.hints import Mechanism, mechanism, topology_annotation
-from reference.endpointslice.labels import MANAGED_BY, SERVICE_NAME, ZONE, is_headless
+from reference.endpointslice.labels import MANAGED_BY, SERVICE_NAME, ZONE, is_headless, is_managed
 from reference.objects.endpoints import is_ready, name_of
 
 _BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -66,6 +66,7 @@ class Case:
         self.spec = service["spec"]
         self.namespace, self.name = service["metadata"]["namespace"], service["metadata"]["name"]
         self.decided_by: Mechanism = mechanism(service, cluster.features)
+        self.annotation = topology_annotation(service, cluster.features)
         self.annotated = has_annotation(service, cluster.features)
         self.events = tuple(cluster.events(service))
         self.endpoints = endpoints_of(slices)
@@ -75,6 +76,10 @@ class Case:
         self.by_hand = not self.spec.get("selector") and not self.ends
         self.is_external = self.spec.get("type") in {"NodePort", "LoadBalancer"} or bool(self.spec.get("externalIPs"))
         self.has_tcp = any((each.get("protocol") or "TCP") == "TCP" for each in self.spec.get("ports") or ())
+
+    def is_own(self, endpoint_slice: Object) -> bool:
+        """Return whether the controller writes the hints in a slice. It writes none without a selector."""
+        return not self.by_hand and is_managed(endpoint_slice)
 
     @property
     def ends(self) -> str:
@@ -185,11 +190,10 @@ class Case:
     @property
     def unannotate(self) -> str:
         """Return the command that removes the topology annotation."""
-        key, value = topology_annotation(self.service, self.cluster.features)
         lost = ["hints then no longer follow the CPU of the zones, so a zone with few endpoints may have many clients"]
         if needed := self.cluster.need_annotation:
             lost += [f"kube-proxy uses no hints without it on {listed(needed)}"]
-        return self._does(self.kubectl(f"annotate {key}-"), "; ".join(lost) * (value in {"Auto", "auto"}))
+        return self._does(self.kubectl(f"annotate {self.annotation[0]}-"), "; ".join(lost) * self.annotated)
 
     @property
     def by_field(self) -> str:

@@ -8,22 +8,20 @@ from explain.causes import Finding, Predicted, found, listed, many
 from explain.hint_patches import give_hints
 from explain.numbers import floating_point_refuses, overloads
 from explain.placement import more
+from explain.wish import asked_in_words
 from harness.api.client import Object
 from reference.endpointslice.allocation import allocate, rules
-from reference.endpointslice.hints import CpuHeuristic, SamePlace, topology_annotation
-from reference.endpointslice.labels import MANAGED_BY, ZONE, is_managed
+from reference.endpointslice.hints import CpuHeuristic, SamePlace
+from reference.endpointslice.labels import MANAGED_BY, ZONE
 from reference.endpointslice.zones import Refusal, ZoneShares
 from reference.objects.endpoints import has_hints, name_of
 
 
 def hints(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iterator[Finding]:
-    """Yield the reasons why ready endpoints lack hints, or have hints that the Service does not request.
-
-    Only hints in `own` slices are the controller's. It writes none for a Service without a selector.
-    """
+    """Yield the reasons why ready endpoints lack hints, or have hints that the Service does not request."""
     yield from _of_former_zones(case, ready)
-    own = [(each, one) for each, one in ready if not case.by_hand and is_managed(one)]
-    foreign = [(each, one) for each, one in ready if case.by_hand or not is_managed(one)]
+    own = [(each, one) for each, one in ready if case.is_own(one)]
+    foreign = [(each, one) for each, one in ready if not case.is_own(one)]
     if case.wish:
         bare = [each for each, _ in ready if not has_hints(each)]
         said = _count(bare, [each for each, _ in ready])
@@ -95,7 +93,7 @@ def _of_former_zones(case: Case, ready: Sequence[tuple[Object, Object]]) -> Iter
         evidence = (*((late.said,) if late else ()), *case.evidence)
         zones = {zone for one, _ in former for zone in (one["zone"], case.cluster.zone(one))}
         on = sorted(one.name for one in nodes.values() if one.zone in zones)
-        foreign = [pair for pair in former if case.by_hand or not is_managed(pair[1])]
+        foreign = [pair for pair in former if not case.is_own(pair[1])]
         touch = case.touch if len(foreign) < len(former) else ""
         remedy = "; ".join(filter(None, [give_hints(case, foreign) if foreign else "", touch]))
         yield found("endpoint-of-a-former-zone", nodes=on, evidence=evidence, remedy=remedy, **values)
@@ -190,12 +188,11 @@ def _instead(case: Case) -> str:
 
 
 def _other(case: Case, other: Sequence[tuple[Object, Object]], remedy: str) -> Finding:
-    key, value = topology_annotation(case.service, case.cluster.features)
     values = _about(case, other[0][0]) | {
         "count": many(len(distinct(each for each, _ in other)), "endpoint", "has/have")
     }
     wrote = [f"endpoints last written by {listed(case.writers)}"] if case.writers else []
-    asked = case.spec.get("trafficDistribution") or f"{key.rpartition('/')[2]} {value}"
+    asked = asked_in_words(case.service, case.cluster.features, case.wish)
     return found("hints-of-somebody-else", evidence=wrote, remedy=remedy, value=asked, **values)
 
 

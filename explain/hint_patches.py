@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from explain.case import Case
 from explain.causes import listed
 from harness.api.client import Object
-from reference.endpointslice.hints import topology_annotation
 from reference.endpointslice.labels import MANAGED_BY
 
 _MIRRORING = "endpointslicemirroring-controller.k8s.io"
@@ -13,7 +12,7 @@ _MIRRORING = "endpointslicemirroring-controller.k8s.io"
 
 def give_hints(case: Case, endpoints: Sequence[tuple[Object, Object]]) -> str:
     """Return the commands that give endpoints their zone and hints for their place, or one that withdraws the wish."""
-    key, value = topology_annotation(case.service, case.cluster.features)
+    key, value = case.annotation
     asked = [case.kubectl(f"annotate {key}-")] if value else []
     asked += [case.patch({"trafficDistribution": None})] if case.spec.get("trafficDistribution") else []
     unask = "; ".join(asked) or "nothing"

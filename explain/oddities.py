@@ -10,7 +10,7 @@ from explain.outlook import outlook
 from explain.wish import KEYS, OFF, read_wish, unread_requests
 from harness.api.client import Object
 from reference.endpointslice.hints import CpuHeuristic, NoHints
-from reference.endpointslice.labels import TOPOLOGY_MODE, is_managed
+from reference.endpointslice.labels import TOPOLOGY_MODE
 from reference.objects.endpoints import has_hints, is_ready, name_of
 
 _OF_ISTIO = "networking.istio.io/traffic-distribution"
@@ -21,8 +21,8 @@ def oddities(case: Case) -> Iterator[Finding]:
     yield from of_service(case)
     yield from choosers(case)
     yield from _addresses(case)
-    ours = any(has_hints(each) and is_managed(one) for each, one in case.endpoints)
-    if ours and isinstance(case.decided_by, NoHints) and not case.by_hand:
+    ours = any(has_hints(each) and case.is_own(one) for each, one in case.endpoints)
+    if ours and isinstance(case.decided_by, NoHints):
         yield found("hints-nobody-asked-for", writers=listed(case.writers) or "an unknown client", touch=case.touch)
     if lost := sorted(case.cluster.ill & {str(each.get("nodeName")) for each, _ in case.endpoints if is_ready(each)}):
         yield found("endpoint-on-a-node-not-ready", nodes=lost, names=listed(lost), first=lost[0])

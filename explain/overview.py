@@ -15,8 +15,8 @@ from explain.causes import many
 from explain.cluster import Cluster
 from explain.diagnosis import diagnose
 from explain.text import answer, fields
+from explain.wish import asked_in_words
 from harness.model.escaping import for_json, for_line, for_markdown
-from reference.endpointslice.hints import topology_annotation
 from reference.proxy.objects import UNREADABLE
 
 _HEAD = ("Service", "asks for", "nodes that do not meet it", "because", "remedy", "also")
@@ -95,12 +95,9 @@ def _row(service: Any, cluster: Cluster) -> Row:
     name = f"{metadata.get('namespace', '')}/{metadata['name']}"
     try:
         found = diagnose(service, cluster)
-        key, value = topology_annotation(service, cluster.features)
-        by_key = service["spec"].get("trafficDistribution") or (f"{key.rpartition('/')[2]} {value}" if value else "")
-        asks = str("internalTrafficPolicy Local" if found.wish == "local" else by_key or "the zone, by an unread key")
+        asks = asked_in_words(service, cluster.features, found.wish) if found.wish else ""
     except (*UNREADABLE, AttributeError) as error:
         return Row(name, "?", len(cluster.nodes), f"its objects cannot be read: {error!r}", wanting=True, failing=True)
-    asks = asks if found.wish else ""
     if not found.wanting:
         return Row(name, asks, 0, answer(found))
     assert found.reason is not None, "each route that falls short has a finding"

@@ -13,7 +13,7 @@ from explain.target_ports import ports_of
 from explain.wish import OFF, read_wish, unread_requests
 from harness.api.client import Object
 from harness.netns.addresses import by_family, family_of
-from reference.endpointslice.hints import NoHints, topology_annotation
+from reference.endpointslice.hints import NoHints
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE, is_managed
 from reference.features import GATES, Features
 from reference.objects.endpoints import is_ready, name_of
@@ -55,14 +55,14 @@ def words(case: Case) -> Iterator[Finding]:
     if case.by_hand:
         return  # no controller reads them
     annotations = case.service["metadata"].get("annotations") or {}
-    key, value = topology_annotation(case.service, case.cluster.features)
+    key, value = case.annotation
     field = case.spec.get("trafficDistribution")
     remove = case.unannotate
     if TOPOLOGY_AWARE_HINTS in annotations and annotations.get(TOPOLOGY_MODE, value) != value:
         hidden = {"value": repr(value), "hidden": repr(annotations[TOPOLOGY_MODE])}
         known = found("annotation-hidden", **hidden, remove=remove)
         yield known.weighing(NOTE) if read_wish(case.service, case.cluster.features) else known
-    if value in {"Auto", "auto"} and field is not None:
+    if case.annotated and field is not None:
         yield found("annotation-overrides-field", key=key, value=value, field=field, remove=remove)
     elif value not in {*OFF, "Auto", "auto"}:
         decides = f"trafficDistribution {field} decides" if field else "nothing else decides"
@@ -70,7 +70,7 @@ def words(case: Case) -> Iterator[Finding]:
         remedy = remove if field or case.wish == "local" else case.kubectl(f"annotate {key}=Auto --overwrite")
         unknown = found("annotation-unknown", key=key, value=repr(value), decides=decides, remedy=remedy)
         yield unknown.weighing(NOTE) if field else unknown
-    if isinstance(case.decided_by, NoHints) and (value in {"Auto", "auto"} or case.decided_by.unknown):
+    if isinstance(case.decided_by, NoHints) and (case.annotated or case.decided_by.unknown):
         yield _not_known(case, case.decided_by)
     unread, features = unread_requests(case.service, case.cluster.features), case.cluster.features
     if unread and not field and not features.enabled("TopologyAwareHints"):
@@ -289,14 +289,14 @@ def _prefer_node(case: Case) -> str:
         return case.patch({"internalTrafficPolicy": "Cluster"}) + case.switch_on
     if case.cluster.knows("PreferSameNode"):
         return _prefer_same_node(case) + case.switch_on
-    value = case.spec.get("trafficDistribution") or topology_annotation(case.service, case.cluster.features)[1]
+    value = case.spec.get("trafficDistribution") or case.annotation[1]
     asks = {} if value and case.cluster.knows(value) else {"trafficDistribution": "PreferClose"}
     return case.patch({"internalTrafficPolicy": "Cluster", **asks}) + case.switch_on
 
 
 def _prefer_same_node(case: Case) -> str:
     """Return the commands that let connections leave the node, and keep what the release knows of the wish for it."""
-    local, (_, value) = {"internalTrafficPolicy": "Cluster"}, topology_annotation(case.service, case.cluster.features)
+    local, (_, value) = {"internalTrafficPolicy": "Cluster"}, case.annotation
     if case.cluster.features.enabled("PreferSameTrafficDistribution"):
         remove = f"{case.unannotate}; " if value else ""
         return remove + case.patch({**local, "trafficDistribution": "PreferSameNode"})

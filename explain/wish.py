@@ -49,6 +49,14 @@ def read_wish(service: Object, features: Features) -> Wish:
     return "" if annotation in OFF else "zone"
 
 
+def asked_in_words(service: Object, features: Features, wish: Wish) -> str:
+    """Return what the Service asks for with this wish, by field or annotation."""
+    key, value = topology_annotation(service, features)
+    by_annotation = f"{key.rpartition('/')[2]} {value}" if value else ""
+    asked = service["spec"].get("trafficDistribution") or by_annotation or "the zone, by an unread key"
+    return "internalTrafficPolicy Local" if wish == "local" else str(asked)
+
+
 def has_annotation(service: Object, features: Features) -> bool:
     """Return whether the annotation asks for hints, whatever the field asks for."""
     return topology_annotation(service, features)[1] in {"Auto", "auto"}
