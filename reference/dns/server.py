@@ -16,6 +16,7 @@ from reference.client import Client, Event, Subscription
 from reference.dns.index import ClusterIndex
 from reference.dns.resolver import Resolver
 from reference.features import Features
+from reference.serving.ending import end
 
 RESOURCES = ("services", "endpointslices")
 POD_LOCATORS = "podlocators"  # give the location of clients, for topologyKeys
@@ -193,11 +194,4 @@ class DnsServer:
         for each in self._datagrams:
             self._loop.remove_reader(each)
             each.close()
-        for server in await asyncio.gather(*self._servers):
-            server.close()
-        await asyncio.sleep(0)  # a connection that was just accepted gets its task
-        tasks = list(self._connections)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # now the sockets are closed
+        await end(await asyncio.gather(*self._servers), self._connections)

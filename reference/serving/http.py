@@ -16,6 +16,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Self
 
+from reference.serving.ending import end
+
 Response = tuple[int, Mapping[str, str], bytes]
 """Status code, headers and body. Content-Length and Connection are added."""
 
@@ -63,7 +65,7 @@ class Serving:
         if self.thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self.thread.join()
-            self._loop.run_until_complete(self._close())
+            self._loop.run_until_complete(end(self._servers.values(), self._connections))
             self._loop.close()
 
     def listen(self, listener: socket.socket, handler: Handler) -> None:
@@ -104,15 +106,6 @@ class Serving:
 
     async def _remove(self, listener: socket.socket) -> None:
         self._servers.pop(listener).close()
-
-    async def _close(self) -> None:
-        for server in self._servers.values():
-            server.close()
-        await asyncio.sleep(0)  # a connection that was just accepted gets its task
-        for connection in self._connections:
-            connection.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-        await asyncio.sleep(0)  # now the sockets are closed
 
     async def _serve(self, handler: Handler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
