@@ -63,6 +63,7 @@ class Fetcher:
 
     def _file(self, url: str, target: Path, sha256: str, watcher: Watcher) -> str:
         """Download from one mirror. If a server sends no data, another mirror may respond."""
+        target.unlink(missing_ok=True)
         for left in reversed(range(self.attempts)):
             try:
                 with _plainly(url), self._open(url) as answer:

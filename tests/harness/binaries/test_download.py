@@ -56,6 +56,18 @@ def test_download_that_is_always_interrupted_fails(mirror: Mirror, tmp_path: Pat
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
+def test_mirror_that_sends_nothing_is_left_at_once_after_one_that_was_interrupted(
+    mirrors: tuple[Mirror, Mirror], closed_port: str, tmp_path: Path
+) -> None:
+    broken, good = mirrors
+    broken.files["/file"] = good.files["/file"] = CONTENT
+    broken.break_off["/file"] = [100_000, 100_000, 100_000]
+    heard = Heard()
+    urls = [f"{broken.url}/file", f"{closed_port}/file", f"{good.url}/file"]
+    assert get(urls, tmp_path / "file", heard) == f"{good.url}/file"
+    assert len([each for each in heard.lines if each.startswith("interrupted")]) == 2
+
+
 def test_a_wrong_sum_leaves_nothing(mirror: Mirror, tmp_path: Path) -> None:
     mirror.files["/file"] = CONTENT + b"!"
     with pytest.raises(UnavailableError, match=f"SHA-256 sum is .*, not {SUM}"):
