@@ -30,9 +30,6 @@ from mutants import (
     data_planes,
     decisions,
     delayed_faults,
-    drawn_history,
-    drawn_numbers,
-    drawn_values,
     edge_cases,
     emptied_services,
     extra_reads,
@@ -53,6 +50,9 @@ from mutants import (
     proxy_edge_cases,
     proxy_hints,
     proxy_policies,
+    random_events,
+    random_numbers,
+    random_values,
     releases,
     repeated_endpoints,
     restarts,
@@ -119,9 +119,9 @@ MUTANTS: Mapping[str, Mutant] = _by_name(
     emptied_services.MUTANTS,
     narrow_proxies.MUTANTS,
     extra_reads.MUTANTS,
-    drawn_history.MUTANTS,
-    drawn_values.MUTANTS,
-    drawn_numbers.MUTANTS,
+    random_events.MUTANTS,
+    random_values.MUTANTS,
+    random_numbers.MUTANTS,
 )
 """Each mutant has one fault, and fails at least one requirement."""
 

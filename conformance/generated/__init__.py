@@ -1,1 +1,1 @@
-"""Generated scenarios: random life cycles of Services, with expected values from the oracle."""
+"""Generated scenarios: random lifecycles of Services, with expected values from the oracle."""

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Hashable, Iterator
 
 from conformance.generated import strategies, yaml_format
-from conformance.generated.lives import Life, Slice, State, outcome, switches, told
+from conformance.generated.lifecycles import Lifecycle, Slice, State, outcome, switches, told
 from conformance.generated.runner import CORPUS
 
 GROUPS = (("core", False), ("core", True), ("all", False), ("all", True))
@@ -22,39 +22,53 @@ _HEAD = "# Scenarios from seed {}, {} per requirement; written by `python -m con
 @functools.cache  # generating the scenarios takes seconds
 def corpus_text(seed: int, count: int) -> str:
     """Return the content of the file of fixed scenarios."""
-    lives = [life for group in GROUPS for life in _chosen(group, seed, count)]
-    return _HEAD.format(seed, count, seed, count) + yaml_format.as_yaml(lives)
+    lifecycles = [lifecycle for group in GROUPS for lifecycle in _chosen(group, seed, count)]
+    return _HEAD.format(seed, count, seed, count) + yaml_format.as_yaml(lifecycles)
 
 
-def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Life]:
+def _chosen(group: tuple[str, bool], seed: int, count: int) -> Iterator[Lifecycle]:
     """Yield scenarios of a group. Each scenario is the one that adds the most features to the earlier ones."""
     drawn = [strategies.batch(group, number, of_seed=seed) for number in range(_BATCHES)]
-    zones = [{each for life in lives for state in life.states for each in state.zones} for lives in drawn]
+    zones = [
+        {each for lifecycle in lifecycles for state in lifecycle.states for each in state.zones} for lifecycles in drawn
+    ]
     moving = next((number for number, each in enumerate(zones) if each), 0)  # a batch in which a node changes its zone
     of = {
-        life: frozenset(shown(life))
-        for number, lives in enumerate(drawn)
-        for life in lives
+        lifecycle: frozenset(shown(lifecycle))
+        for number, lifecycles in enumerate(drawn)
+        for lifecycle in lifecycles
         if number == moving or not zones[number]
     }
     seen: set[Hashable] = set()
     for _ in range(count):
-        best = max(of, key=lambda life: len(of[life] - seen))
+        best = max(of, key=lambda lifecycle: len(of[lifecycle] - seen))
         seen |= of.pop(best)
         yield best
 
 
-def shown(life: Life) -> Iterator[Hashable]:
+def shown(lifecycle: Lifecycle) -> Iterator[Hashable]:
     """Yield the visible features of a scenario: rules that select endpoints, and single changes that affect clients."""
-    for state, node in itertools.product(life.states, life.nodes):
-        found = outcome(life, state, node)
+    for state, node in itertools.product(lifecycle.states, lifecycle.nodes):
+        found = outcome(lifecycle, state, node)
         by = getattr(found, "by", found)
-        yield from ((by, life.address, life.client), (by, life.protocol, life.family), (by, state.affinity, state.dual))
-    for before, after in itertools.pairwise(life.states):
+        yield from (
+            (by, lifecycle.address, lifecycle.client),
+            (by, lifecycle.protocol, lifecycle.family),
+            (by, state.affinity, state.dual),
+        )
+    for before, after in itertools.pairwise(lifecycle.states):
         changed = {*_changed(before, after)}
-        if len(changed) == 1 and any(told(life, before, node) != told(life, after, node) for node in life.nodes):
+        if len(changed) == 1 and any(
+            told(lifecycle, before, node) != told(lifecycle, after, node) for node in lifecycle.nodes
+        ):
             (what,) = changed
-            yield from ((what,), (what, life.protocol), (what, life.address), (what, life.client), (what, life.family))
+            yield from (
+                (what,),
+                (what, lifecycle.protocol),
+                (what, lifecycle.address),
+                (what, lifecycle.client),
+                (what, lifecycle.family),
+            )
 
 
 def _changed(before: State, after: State) -> Iterator[Hashable]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from conformance.generated import shrinking, yaml_format
-from conformance.generated.lives import Life, group_of
+from conformance.generated.lifecycles import Lifecycle, group_of
 from conformance.generated.traffic import play, run_servers
 from trafficdist import Cluster, Generation, IneligibleError, Pod, UsageError
 
@@ -35,12 +35,12 @@ def check(asked: Generation) -> None:
 
 
 @functools.cache
-def corpus() -> tuple[Life, ...]:
+def corpus() -> tuple[Lifecycle, ...]:
     """Return the fixed scenarios."""
     return tuple(yaml_format.read(str(CORPUS)))
 
 
-def expect_lives(cluster: Cluster, name: str, *, hints: bool) -> None:
+def expect_scenarios(cluster: Cluster, name: str, *, hints: bool) -> None:
     """Check the scenarios of a group, as the options request. Raises `AssertionError`, which shows the shrunk
     scenarios."""
     group, asked = (name, hints), cluster.generation
@@ -55,9 +55,9 @@ def expect_lives(cluster: Cluster, name: str, *, hints: bool) -> None:
 
     made = 0
     for number in asked.batches(strategies.BATCH):
-        lives = strategies.batch(group, number, of_seed=asked.seed)
-        made += len(lives)
-        asking.expect(lives)
+        lifecycles = strategies.batch(group, number, of_seed=asked.seed)
+        made += len(lifecycles)
+        asking.expect(lifecycles)
         cluster.clear()
     cluster.measured("scenarios that were made", {"scenarios": made})
 
@@ -71,31 +71,31 @@ class _Asking:
         self._until = 0.0
         self._told = 0
 
-    def expect(self, lives: Iterable[Life]) -> None:
+    def expect(self, lifecycles: Iterable[Lifecycle]) -> None:
         """Check these scenarios. Scenarios with the same node zones run together."""
-        named = {f"life-{number}": each for number, each in enumerate(lives)}
+        named = {f"life-{number}": each for number, each in enumerate(lifecycles)}
         for number, some in enumerate(_alike(named)):
             if number:
                 self._cluster.clear()
             play(self._cluster, self._servers, some, lambda name: self._explained(named[name]))
 
-    def _explained(self, life: Life) -> str:
+    def _explained(self, lifecycle: Lifecycle) -> str:
         """Return a failing scenario as YAML, or "" after the first few. Generated scenarios are shrunk first."""
         self._told += 1
         if self._told > _FEW:
             return ""
         if self._cluster.generation is None:
-            return f"For --replay, which makes it smaller:\n\n{yaml_format.as_yaml([life])}"
+            return f"For --replay, which makes it smaller:\n\n{yaml_format.as_yaml([lifecycle])}"
         self._until = self._until or time.monotonic() + SHRINKING
         patience, self._cluster.converges_within = self._cluster.converges_within, _PATIENCE
         try:
-            smaller = shrinking.shrunk(life, self._failing, lambda: time.monotonic() < self._until)
+            smaller = shrinking.shrunk(lifecycle, self._failing, lambda: time.monotonic() < self._until)
         finally:
             self._cluster.converges_within = patience
         return f"As small as it became, for --replay:\n\n{yaml_format.as_yaml([smaller])}"
 
-    def _failing(self, lives: Sequence[Life]) -> Collection[Life]:
-        named = {f"life-{number}": each for number, each in enumerate(lives)}
+    def _failing(self, lifecycles: Sequence[Lifecycle]) -> Collection[Lifecycle]:
+        named = {f"life-{number}": each for number, each in enumerate(lifecycles)}
         failing: dict[str, None] = {}
 
         def note(name: str) -> str:
@@ -111,10 +111,10 @@ class _Asking:
         return [named[each] for each in failing]
 
 
-def _alike(lives: Mapping[str, Life]) -> Iterable[Mapping[str, Life]]:
+def _alike(lifecycles: Mapping[str, Lifecycle]) -> Iterable[Mapping[str, Lifecycle]]:
     """Group scenarios that can share nodes: in each state that both have, their nodes are in the same zones."""
-    found: list[tuple[Sequence[object], dict[str, Life]]] = []
-    for name, each in sorted(lives.items(), key=lambda item: -len(item[1].states)):
+    found: list[tuple[Sequence[object], dict[str, Lifecycle]]] = []
+    for name, each in sorted(lifecycles.items(), key=lambda item: -len(item[1].states)):
         zones = [state.zones for state in each.states]
         group = next((some for others, some in found if others[: len(zones)] == zones), None)
         if group is None:

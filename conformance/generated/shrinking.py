@@ -12,71 +12,82 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from conformance.generated.lives import OF_LIFE, Life, Slice, State, choices, switches, unusual, why_impossible
+from conformance.generated.lifecycles import (
+    LIFECYCLE_FIELDS,
+    Lifecycle,
+    Slice,
+    State,
+    choices,
+    switches,
+    unusual,
+    why_impossible,
+)
 
-Fails = Callable[[Sequence[Life]], Collection[Life]]
+Fails = Callable[[Sequence[Lifecycle]], Collection[Lifecycle]]
 """A function that runs scenarios and returns the failing ones."""
 
 
-def shrunk(life: Life, fails: Fails, goes_on: Callable[[], bool]) -> Life:
+def shrunk(lifecycle: Lifecycle, fails: Fails, goes_on: Callable[[], bool]) -> Lifecycle:
     """Return the smallest failing scenario that is found while `goes_on` returns True."""
     while goes_on():
-        fewer = (each for each in _smaller(life) if size(each) < size(life) and not why_impossible(each))
+        fewer = (each for each in _smaller(lifecycle) if size(each) < size(lifecycle) and not why_impossible(each))
         smaller = sorted(dict.fromkeys(fewer), key=size)
         found = fails(smaller) if smaller else ()
         if not found:
-            return life
-        life = min(found, key=size)
-    return life
+            return lifecycle
+        lifecycle = min(found, key=size)
+    return lifecycle
 
 
-def size(life: Life) -> tuple[int, int]:
+def size(lifecycle: Lifecycle) -> tuple[int, int]:
     """Return the size of a scenario, which estimates how hard it is to read."""
-    members = [member for state in life.states for each in state.slices for member in each.members]
-    odd = len(unusual(life)) + sum(len(unusual(each)) for each in life.states)
-    slices = sum(len(each.slices) for each in life.states)
+    members = [member for state in lifecycle.states for each in state.slices for member in each.members]
+    odd = len(unusual(lifecycle)) + sum(len(unusual(each)) for each in lifecycle.states)
+    slices = sum(len(each.slices) for each in lifecycle.states)
     said = sum(len(each.zones) + len(each.nodes) + (each.condition != "ready") for each in members)
-    zones = sum(len(each.zones) for each in life.states)
-    return len(life.states) * 8 + slices * 3 + len(members) * 3 + len(life.nodes) + zones + said, odd + _steps(life)
+    zones = sum(len(each.zones) for each in lifecycle.states)
+    return len(lifecycle.states) * 8 + slices * 3 + len(members) * 3 + len(
+        lifecycle.nodes
+    ) + zones + said, odd + _steps(lifecycle)
 
 
-def _steps(life: Life) -> int:
+def _steps(lifecycle: Lifecycle) -> int:
     """Return the number of changed fields and slices between successive states."""
     return sum(
         sum(getattr(before, name) != getattr(after, name) for name in switches())
         + len({*before.slices} ^ {*after.slices})
-        for before, after in itertools.pairwise(life.states)
+        for before, after in itertools.pairwise(lifecycle.states)
     )
 
 
-def _smaller(life: Life) -> Iterator[Life]:
-    states = life.states
+def _smaller(lifecycle: Lifecycle) -> Iterator[Lifecycle]:
+    states = lifecycle.states
     for number in range(len(states)):
         if len(states) > 1:
-            yield replace(life, states=(*states[:number], *states[number + 1 :]))
-        yield replace(life, states=states[number:])
-        yield replace(life, states=states[: number + 1])
-    for node in life.nodes:
-        yield replace(life, nodes=tuple(each for each in life.nodes if each != node) or life.nodes)
-    for name in OF_LIFE:
-        yield replace(life, **{name: choices(name)[0]})
+            yield replace(lifecycle, states=(*states[:number], *states[number + 1 :]))
+        yield replace(lifecycle, states=states[number:])
+        yield replace(lifecycle, states=states[: number + 1])
+    for node in lifecycle.nodes:
+        yield replace(lifecycle, nodes=tuple(each for each in lifecycle.nodes if each != node) or lifecycle.nodes)
+    for name in LIFECYCLE_FIELDS:
+        yield replace(lifecycle, **{name: choices(name)[0]})
     for name in switches():
         for value in choices(name):
-            yield replace(life, states=tuple(replace(each, **{name: value}) for each in states))
+            yield replace(lifecycle, states=tuple(replace(each, **{name: value}) for each in states))
     for key in dict.fromkeys((one.name, one.of) for state in states for one in state.slices):
-        yield _with_slices(life, partial(_unless, key))
+        yield _with_slices(lifecycle, partial(_unless, key))
     servers = {member.server for state in states for one in state.slices for member in one.members}
     for server in sorted(servers):
-        yield _with_slices(life, partial(_without, server))
-        yield _with_slices(life, partial(_plain, server, {"zones": (), "nodes": ()}))
-        yield _with_slices(life, partial(_plain, server, {"condition": "ready"}))
-    yield from _in_one_state(life)
+        yield _with_slices(lifecycle, partial(_without, server))
+        yield _with_slices(lifecycle, partial(_plain, server, {"zones": (), "nodes": ()}))
+        yield _with_slices(lifecycle, partial(_plain, server, {"condition": "ready"}))
+    yield from _in_one_state(lifecycle)
 
 
-def _in_one_state(life: Life) -> Iterator[Life]:
+def _in_one_state(lifecycle: Lifecycle) -> Iterator[Lifecycle]:
     """Yield scenarios in which a state differs less from the previous state."""
-    for number in range(1, len(life.states)):
-        before, state = life.states[number - 1 : number + 1]
+    for number in range(1, len(lifecycle.states)):
+        before, state = lifecycle.states[number - 1 : number + 1]
         closer = [replace(state, **{name: getattr(before, name)}) for name in switches()]
         closer.append(replace(state, slices=before.slices))
         mine = {(each.name, each.of): each for each in state.slices}
@@ -84,14 +95,14 @@ def _in_one_state(life: Life) -> Iterator[Life]:
             kept = {**mine, (old.name, old.of): old}
             closer.append(replace(state, slices=tuple(kept.values())))
         for each in closer:
-            yield replace(life, states=(*life.states[:number], each, *life.states[number + 1 :]))
+            yield replace(lifecycle, states=(*lifecycle.states[:number], each, *lifecycle.states[number + 1 :]))
 
 
-def _with_slices(life: Life, change: Callable[[Slice], Slice | None]) -> Life:
+def _with_slices(lifecycle: Lifecycle, change: Callable[[Slice], Slice | None]) -> Lifecycle:
     def changed(state: State) -> State:
         return replace(state, slices=tuple(new for each in state.slices if (new := change(each)) is not None))
 
-    return replace(life, states=tuple(map(changed, life.states)))
+    return replace(lifecycle, states=tuple(map(changed, lifecycle.states)))
 
 
 def _unless(key: tuple[str, str], each: Slice) -> Slice | None:

@@ -1,4 +1,4 @@
-"""Generate life cycles of Services with Hypothesis: node zones, Services, slices, and the steps between states.
+"""Generate lifecycles of Services with Hypothesis: node zones, Services, slices, and the steps between states.
 
 Strategies choose among a few values, and generate no strings or large numbers. Hypothesis would also take strings and
 large numbers from constants of loaded modules, but the same seed must produce the same scenarios on every machine.
@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from hypothesis import strategies as st
 
-from conformance.generated.lives import (
+from conformance.generated.lifecycles import (
     CONDITIONS,
     NODES,
     OF,
     PORTS,
     SERVERS,
-    Life,
+    Lifecycle,
     Member,
     Slice,
     State,
@@ -44,14 +44,14 @@ _CONDITIONS = ("ready", "ready", "ready", *CONDITIONS)
 _MORE = ("type", "external_ips", "ingress", "affinity", "dual")  # fields of optional features
 
 
-def batch(group: tuple[str, bool], number: int, *, of_seed: int) -> list[Life]:
+def batch(group: tuple[str, bool], number: int, *, of_seed: int) -> list[Lifecycle]:
     """Return the scenarios of one batch of a group, which share a cluster. Equal seeds give equal scenarios."""
     place = f"{of_seed} {group} {number}"
-    zones = _drawn(zones_of_nodes(), f"{place} zones", 8)[-1] if group[1] else ((),) * STATES
-    return list(dict.fromkeys(_drawn(lives(group, zones), place, BATCH)))
+    zones = _generated(zones_of_nodes(), f"{place} zones", 8)[-1] if group[1] else ((),) * STATES
+    return list(dict.fromkeys(_generated(lifecycles(group, zones), place, BATCH)))
 
 
-def _drawn(strategy: st.SearchStrategy[V], place: str, count: int) -> list[V]:
+def _generated(strategy: st.SearchStrategy[V], place: str, count: int) -> list[V]:
     """Return up to `count` values, which depend only on the arguments and the version of Hypothesis."""
     found: list[V] = []
 
@@ -84,7 +84,7 @@ def zones_of_nodes(draw: Draw[Any]) -> tuple[Zones, ...]:
 
 
 @st.composite
-def lives(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...]) -> Life:
+def lifecycles(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...]) -> Lifecycle:
     """Generate a scenario of a group. `zones` are the node labels in each state."""
     more = group[0] == "all"
     address = draw(st.sampled_from(choices("address") if more else ("cluster-ip", "node-port")))
@@ -100,11 +100,11 @@ def lives(draw: Draw[Any], group: tuple[str, bool], zones: tuple[Zones, ...]) ->
         for _ in range(draw(st.sampled_from((0, 1, 1, 1, 2, 3)))):
             state = draw(draw(st.sampled_from(STEPS))(state, more))
         states.append(replace(state, zones=zones[number]))
-    life = Life(
+    lifecycle = Lifecycle(
         tuple(states), draw(st.sampled_from(choices("protocol"))), family, address, client, tuple(sorted(nodes))
     )
-    assume(not why_impossible(life) and group_of(life) == group)
-    return life
+    assume(not why_impossible(lifecycle) and group_of(lifecycle) == group)
+    return lifecycle
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Generated life cycles of Services: the KEPs define the endpoints of each client in every state.
+"""Generated lifecycles of Services: the KEPs define the endpoints of each client in every state.
 
 By default a run checks a few fixed scenarios; `trafficdist run --generate 60s` generates new ones from the seed.
 Scenarios in which hints determine an outcome need node hints, as in the grid.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
-from conformance.generated.runner import check, expect_lives
+from conformance.generated.runner import check, expect_scenarios
 from conformance.interactions.test_grid import CORE, HINTS
 from conformance.interactions.test_live_changes import SERVICES
 from trafficdist import MUST, Cluster, requirement
@@ -29,7 +29,7 @@ ALL = CORE | {EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SESSION_AFFINITY}
     kills={"freezes-conditions", "freezes-internal-policy"},
 )
 def test_core(three_zones: Cluster) -> None:
-    expect_lives(three_zones, "core", hints=False)
+    expect_scenarios(three_zones, "core", hints=False)
 
 
 @requirement(
@@ -42,7 +42,7 @@ def test_core(three_zones: Cluster) -> None:
     kills={"ignores-node-hints"},
 )
 def test_core_hints(three_zones: Cluster) -> None:
-    expect_lives(three_zones, "core", hints=True)
+    expect_scenarios(three_zones, "core", hints=True)
 
 
 @requirement(
@@ -55,7 +55,7 @@ def test_core_hints(three_zones: Cluster) -> None:
     kills={"freezes-conditions"},
 )
 def test_all(three_zones: Cluster) -> None:
-    expect_lives(three_zones, "all", hints=False)
+    expect_scenarios(three_zones, "all", hints=False)
 
 
 @requirement(
@@ -68,4 +68,4 @@ def test_all(three_zones: Cluster) -> None:
     kills={"freezes-hints", "ignores-node-hints"},
 )
 def test_all_hints(three_zones: Cluster) -> None:
-    expect_lives(three_zones, "all", hints=True)
+    expect_scenarios(three_zones, "all", hints=True)

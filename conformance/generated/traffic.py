@@ -8,12 +8,12 @@ from typing import Any
 
 from conformance import oracle
 from conformance.features import LOSSLESS_CHANGES
-from conformance.generated.lives import (
+from conformance.generated.lifecycles import (
     FIRST_PORT,
     OF,
     PORTS,
     SERVERS,
-    Life,
+    Lifecycle,
     Slice,
     State,
     is_given,
@@ -39,8 +39,8 @@ from trafficdist import (
     expect_traffic_during,
 )
 
-Lives = Mapping[str, Life]
-"""Maps the name of a Service to its life cycle."""
+Lifecycles = Mapping[str, Lifecycle]
+"""Maps the name of a Service to its lifecycle."""
 
 # An error affects most connections of at least one client, so the probes need to detect only large faults.
 RATES = Rates(leak=0.5)
@@ -63,14 +63,16 @@ def _container_ports(server: int) -> list[tuple[str, int, str]]:
     return [(f"{protocol[0].lower()}{number}", number, protocol) for protocol in ("TCP", "UDP")]
 
 
-def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callable[[str], str] = lambda _: "") -> None:
+def play(
+    cluster: Cluster, servers: Sequence[Pod], lifecycles: Lifecycles, explain: Callable[[str], str] = lambda _: ""
+) -> None:
     """Check these scenarios concurrently. `explain` is called with the name of each failing scenario.
 
     Raises `AssertionError`.
     """
-    playing = [_ScenarioService(cluster, name, each, servers) for name, each in lives.items()]
+    playing = [_ScenarioService(cluster, name, each, servers) for name, each in lifecycles.items()]
     of = {each.question: each.name for each in playing}
-    count = max((len(each.states) for each in lives.values()), default=0)
+    count = max((len(each.states) for each in lifecycles.values()), default=0)
     for number in range(count):
         during = [question for each in playing for question in each.during(number)]
         with expect_traffic_during(
@@ -79,7 +81,7 @@ def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callab
             answered=[question for question, lossless in during if lossless],
             explain=lambda question: explain(of[question]),
         ):
-            _label(cluster, lives, number)
+            _label(cluster, lifecycles, number)
             # Change Services that gain addresses first, so they cannot receive addresses that other Services release.
             for each in sorted(playing, key=lambda each: each.gives_back(number)):
                 each.enter(number)
@@ -89,10 +91,12 @@ def play(cluster: Cluster, servers: Sequence[Pod], lives: Lives, explain: Callab
             )
 
 
-def _label(cluster: Cluster, lives: Lives, number: int) -> None:
+def _label(cluster: Cluster, lifecycles: Lifecycles, number: int) -> None:
     """Set the zone labels of the nodes, which all scenarios of a batch share."""
-    states = [each.states[number] for each in lives.values() if number < len(each.states)]
-    before = dict(next((each.states[number - 1].zones for each in lives.values() if 0 < number < len(each.states)), ()))
+    states = [each.states[number] for each in lifecycles.values() if number < len(each.states)]
+    before = dict(
+        next((each.states[number - 1].zones for each in lifecycles.values() if 0 < number < len(each.states)), ())
+    )
     after = dict(states[0].zones)
     for node in sorted(before.keys() | after.keys()):
         if before.get(node) != after.get(node):
@@ -102,19 +106,19 @@ def _label(cluster: Cluster, lives: Lives, number: int) -> None:
 class _ScenarioService:
     """The Service of a scenario while it runs."""
 
-    def __init__(self, cluster: Cluster, name: str, life: Life, servers: Sequence[Pod]) -> None:
+    def __init__(self, cluster: Cluster, name: str, lifecycle: Lifecycle, servers: Sequence[Pod]) -> None:
         self.name = name
-        self.question = f"{name} at its {life.address}"
+        self.question = f"{name} at its {lifecycle.address}"
         self._cluster = cluster
         self._lossless = cluster.claims(LOSSLESS_CHANGES)
-        self._life = life
+        self._lifecycle = lifecycle
         self._servers = servers
         self._service: Service | None = None
         self._asked: Service | None = None  # the Service in its last state that had the address
 
     def _states(self, number: int) -> tuple[State | None, State | None]:
         """Return the states before and after a change."""
-        states = self._life.states
+        states = self._lifecycle.states
         before = states[number - 1] if 0 < number <= len(states) else None
         return before, states[number] if number < len(states) else None
 
@@ -135,11 +139,11 @@ class _ScenarioService:
         elif self._service is not None and before is not None and before.exists:
             self._cluster.delete_service(self._service)
         self._write(slice_steps(self._slices(before), self._slices(after)))
-        if is_given(self._life, after) and self._service is not None:
+        if is_given(self._lifecycle, after) and self._service is not None:
             self._asked = replace(self._service)
 
     def _ports(self) -> list[Port]:
-        return [Port(number, self._life.protocol, name, name) for number, name in _NAMES.items()]
+        return [Port(number, self._lifecycle.protocol, name, name) for number, name in _NAMES.items()]
 
     def _create(self, state: State) -> None:
         pends = state.type == "LoadBalancer" and not state.ingress
@@ -159,7 +163,7 @@ class _ScenarioService:
             self._write([Patch({"type": "LoadBalancer", "trafficDistribution": state.distribution})])
 
     def _families(self, state: State) -> list[str]:
-        return [self._life.family, *([of_family(self._life)] if state.dual else [])]
+        return [self._lifecycle.family, *([of_family(self._lifecycle)] if state.dual else [])]
 
     def _change(self, before: State, after: State) -> None:
         self._write(service_steps(self._spec(before), self._spec(after)))
@@ -180,7 +184,7 @@ class _ScenarioService:
     def _slices(self, state: State | None) -> Iterator[Publish]:
         for each in state.slices if state is not None else ():
             number = _NUMBERS.get(each.of, 80)
-            port = Port(number, self._life.protocol, _NAMES[number], each.number)
+            port = Port(number, self._lifecycle.protocol, _NAMES[number], each.number)
             endpoints = [member.written for member in each.members]
             yield Publish(f"{each.name}-{OF.index(each.of)}", self._family(each), port, endpoints)
 
@@ -189,7 +193,7 @@ class _ScenarioService:
         change_runner.write(self._cluster, self._service, chosen, self._servers.__getitem__, unasked=True)
 
     def _family(self, each: Slice) -> str:
-        return of_family(self._life) if each.of == OF[2] else self._life.family
+        return of_family(self._lifecycle) if each.of == OF[2] else self._lifecycle.family
 
     def questions(self, number: int) -> Iterator[Question]:
         """Yield the expected answers in a state. That no endpoint answers is checked only once: another Service may get
@@ -197,35 +201,37 @@ class _ScenarioService:
         before, after = self._states(number)
         if after is None or self._asked is None:
             return
-        given = is_given(self._life, after)
-        if given or (before is not None and is_given(self._life, before)):
+        given = is_given(self._lifecycle, after)
+        if given or (before is not None and is_given(self._lifecycle, before)):
             expected: dict[ClientRef, Expected] = {
-                self._client(node): {self._servers[each] for each in told(self._life, after, node)} or NO_ANSWER
-                for node in self._life.nodes
+                self._client(node): {self._servers[each] for each in told(self._lifecycle, after, node)} or NO_ANSWER
+                for node in self._lifecycle.nodes
             }
             yield self._ask(expected, kept=given and after.affinity == "ClientIP")
 
     def during(self, number: int) -> Iterator[tuple[Question, bool]]:
         """Yield the servers that may answer during a change, and whether an answer is required."""
         before, after = self._states(number)
-        if before is None or after is None or not is_given(self._life, before):
+        if before is None or after is None or not is_given(self._lifecycle, before):
             return
         for lossless in (False, True):
             expected: dict[ClientRef, Expected] = {
-                self._client(node): {self._servers[each] for each in meanwhile(self._life, before, after, node)}
-                for node in self._life.nodes
-                if (self._lossless and may_not_lose(self._life, before, after, node)) is lossless
+                self._client(node): {self._servers[each] for each in meanwhile(self._lifecycle, before, after, node)}
+                for node in self._lifecycle.nodes
+                if (self._lossless and may_not_lose(self._lifecycle, before, after, node)) is lossless
             }
             if expected:
                 yield self._ask(expected), lossless
 
     def _ask(self, expected: Mapping[ClientRef, Expected], *, kept: bool = False) -> Question:
         assert self._asked is not None
-        port = Port(80, self._life.protocol, _NAMES[80])
-        return Question(self.question, self._asked, expected, self._life.address, kept, self._life.family, port)
+        port = Port(80, self._lifecycle.protocol, _NAMES[80])
+        return Question(
+            self.question, self._asked, expected, self._lifecycle.address, kept, self._lifecycle.family, port
+        )
 
     def _client(self, node: str) -> Client:
-        return Client(self._life.client, node)
+        return Client(self._lifecycle.client, node)
 
 
 def _outward(state: State) -> tuple[oracle.AddressKind, ...]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import yaml
 
-from conformance.generated.lives import (
+from conformance.generated.lifecycles import (
     CONDITIONS,
+    LIFECYCLE_FIELDS,
     NODES,
     OF,
-    OF_LIFE,
     SERVERS,
-    Life,
+    Lifecycle,
     Member,
     Slice,
     State,
@@ -25,7 +25,7 @@ from conformance.generated.lives import (
 )
 from trafficdist import UsageError, strict_yaml
 
-MOST_LIVES = 200
+MOST_SCENARIOS = 200
 _MOST = 20  # maximum number of states in a scenario, and of items in each list of a state
 _PLACES = ("zones", "nodes")
 _NAME = re.compile("[a-z0-9]{1,10}")
@@ -38,14 +38,14 @@ _MEMBER = re.compile(
 _WORDS = (type(None), bool, str)
 
 
-def as_yaml(lives: Iterable[Life]) -> str:
+def as_yaml(lifecycles: Iterable[Lifecycle]) -> str:
     """Return scenarios as YAML that `read` can parse."""
-    return yaml.safe_dump([plain(each) for each in lives], sort_keys=False, default_flow_style=None, width=118)
+    return yaml.safe_dump([plain(each) for each in lifecycles], sort_keys=False, default_flow_style=None, width=118)
 
 
-def plain(life: Life) -> dict[str, Any]:
+def plain(lifecycle: Lifecycle) -> dict[str, Any]:
     """Return a scenario as plain values. Fields with default values are omitted."""
-    return {**unusual(life), "nodes": list(life.nodes), "states": [_state(each) for each in life.states]}
+    return {**unusual(lifecycle), "nodes": list(lifecycle.nodes), "states": [_state(each) for each in lifecycle.states]}
 
 
 def _state(state: State) -> dict[str, Any]:
@@ -60,14 +60,16 @@ def _member(member: Member) -> str:
     return " ".join([*words, *([] if member.condition == "ready" else [member.condition])])
 
 
-def read(path: str) -> list[Life]:
+def read(path: str) -> list[Lifecycle]:
     """Read scenarios from a file. Raises `UsageError` with the error, its position and the allowed values."""
     loaded = strict_yaml.read(path, what="file of scenarios")
-    if not isinstance(loaded, list) or not 0 < len(loaded) <= MOST_LIVES:
+    if not isinstance(loaded, list) or not 0 < len(loaded) <= MOST_SCENARIOS:
         raise UsageError(
-            f"file of scenarios {path}: expected a list of 1 to {MOST_LIVES} scenarios, as --generate prints them"
+            f"file of scenarios {path}: expected a list of 1 to {MOST_SCENARIOS} scenarios, as --generate prints them"
         )
-    return [_Reader(f"file of scenarios {path}, scenario {number}").life(each) for number, each in enumerate(loaded, 1)]
+    return [
+        _Reader(f"file of scenarios {path}, scenario {number}").lifecycle(each) for number, each in enumerate(loaded, 1)
+    ]
 
 
 class _Reader:
@@ -76,18 +78,18 @@ class _Reader:
     def __init__(self, where: str) -> None:
         self._where = where
 
-    def life(self, value: Any) -> Life:
-        given = self._mapping(value, (*OF_LIFE, "nodes", "states"), "a scenario")
+    def lifecycle(self, value: Any) -> Lifecycle:
+        given = self._mapping(value, (*LIFECYCLE_FIELDS, "nodes", "states"), "a scenario")
         states = self._list(given.get("states"), "states", _MOST)
-        named = {name: self._choice(name, given[name]) for name in OF_LIFE if name in given}
+        named = {name: self._choice(name, given[name]) for name in LIFECYCLE_FIELDS if name in given}
         if "nodes" in given:
             named["nodes"] = self._some("nodes", given["nodes"], NODES)
-        life = Life(tuple(self._state(each) for each in states), **named)
-        if not life.states or not life.nodes:
+        lifecycle = Lifecycle(tuple(self._state(each) for each in states), **named)
+        if not lifecycle.states or not lifecycle.nodes:
             raise self._wrong("expected at least one state and one node")
-        if why := why_impossible(life):
+        if why := why_impossible(lifecycle):
             raise self._wrong(f"this scenario has no defined outcome: {why}")
-        return life
+        return lifecycle
 
     def _state(self, value: Any) -> State:
         given = self._mapping(value, (*switches(), "slices", "zones"), "a state")

@@ -1,4 +1,4 @@
-"""Generated lives of a Service: their constraints, their reproduction from a seed, and their shrinking."""
+"""Generated lifecycles of a Service: their constraints, their reproduction from a seed, and their shrinking."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, NODE_HINTS, SESSION_AFFINITY
-from conformance.generated import lives, shrinking, strategies, yaml_format
+from conformance.generated import lifecycles, shrinking, strategies, yaml_format
 from conformance.generated.__main__ import GROUPS, corpus_text, main
-from conformance.generated.lives import Life, Member, Slice, State
+from conformance.generated.lifecycles import Lifecycle, Member, Slice, State
 from conformance.generated.runner import CORPUS, check, corpus
 from harness.errors import UsageError
 from harness.model.generation import Generation
@@ -29,8 +29,8 @@ READY = State(slices=(Slice("s0", (Member(0), Member(3))),))
 
 
 @functools.cache
-def made() -> list[Life]:
-    """Return some lives of each group."""
+def made() -> list[Lifecycle]:
+    """Return some lifecycles of each group."""
     return [each for group in GROUPS for each in strategies.batch(group, 1, of_seed=7)]
 
 
@@ -41,7 +41,7 @@ def test_fixed_lives_are_generated_from_their_seed() -> None:
 
 def test_the_fixed_lives_are_as_they_were_written() -> None:
     assert hashlib.sha256(CORPUS.read_bytes()).hexdigest() == DIGEST
-    assert [lives.group_of(each) for each in corpus()] == [group for group in GROUPS for _ in range(12)]
+    assert [lifecycles.group_of(each) for each in corpus()] == [group for group in GROUPS for _ in range(12)]
 
 
 def test_seed_gives_the_same_lives_regardless_of_loaded_modules() -> None:
@@ -71,8 +71,8 @@ def test_other_seeds_and_batches_give_other_lives() -> None:
 
 
 def test_lives_belong_to_their_group_and_the_documents_decide_them() -> None:
-    assert [each for each in made() if lives.why_impossible(each)] == []
-    assert {lives.group_of(each) for each in made()} == {*GROUPS}
+    assert [each for each in made() if lifecycles.why_impossible(each)] == []
+    assert {lifecycles.group_of(each) for each in made()} == {*GROUPS}
 
 
 def test_lives_are_read_as_they_are_written(tmp_path: Path) -> None:
@@ -109,25 +109,25 @@ def test_every_kind_of_step_is_made(step: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("life", "why"),
+    ("lifecycle", "why"),
     [
-        (Life((READY,), client="external"), "no route to a cluster IP"),
-        (Life((replace(READY, type="NodePort"),), address="node-port", family="IPv6"), "nodeport-addresses"),
-        (Life((replace(READY, exists=False), READY)), "never answers would pass"),
-        (Life((READY,), address="external-ip"), "never answers would pass"),
-        (Life((READY, replace(READY, external="Local"))), "only for external addresses"),
-        (Life((replace(READY, slices=(Slice("s0", (Member(0, zones=("a",)),)),)),)), "does not request"),
-        (Life((replace(READY, slices=(Slice("s0", (Member(0), Member(1))),)),)), "must have the same port"),
+        (Lifecycle((READY,), client="external"), "no route to a cluster IP"),
+        (Lifecycle((replace(READY, type="NodePort"),), address="node-port", family="IPv6"), "nodeport-addresses"),
+        (Lifecycle((replace(READY, exists=False), READY)), "never answers would pass"),
+        (Lifecycle((READY,), address="external-ip"), "never answers would pass"),
+        (Lifecycle((READY, replace(READY, external="Local"))), "only for external addresses"),
+        (Lifecycle((replace(READY, slices=(Slice("s0", (Member(0, zones=("a",)),)),)),)), "does not request"),
+        (Lifecycle((replace(READY, slices=(Slice("s0", (Member(0), Member(1))),)),)), "must have the same port"),
         (
-            Life((replace(READY, slices=(*READY.slices, Slice("s1", (Member(0, condition="gone"),)))),)),
+            Lifecycle((replace(READY, slices=(*READY.slices, Slice("s1", (Member(0, condition="gone"),)))),)),
             "describe differently",
         ),
         (
-            Life((replace(READY, type="NodePort", external="Local"),), address="node-port"),
+            Lifecycle((replace(READY, type="NodePort", external="Local"),), address="node-port"),
             "in-cluster clients of node ports, external policy Local",
         ),
         (
-            Life(
+            Lifecycle(
                 (
                     replace(
                         READY,
@@ -140,8 +140,8 @@ def test_every_kind_of_step_is_made(step: str) -> None:
         ),
     ],
 )
-def test_undecided_life_has_a_reason(life: Life, why: str) -> None:
-    assert why in lives.why_impossible(life)
+def test_undecided_life_has_a_reason(lifecycle: Lifecycle, why: str) -> None:
+    assert why in lifecycles.why_impossible(lifecycle)
 
 
 _STARTS = Member(6, zones=("a",), condition="starts")
@@ -151,36 +151,36 @@ def test_only_usable_endpoints_may_answer_during_a_service_change() -> None:
     hinted = (Slice("s0", (Member(0, zones=("a",)), Member(3, zones=("b",)), _STARTS)),)
     near = State(distribution="PreferClose", slices=hinted)
     far = replace(near, slices=(Slice("s0", (Member(0), Member(3), _STARTS)),))
-    life = Life((near, far))
-    assert lives.told(life, near, "a1") == {0}
-    assert lives.told(life, far, "a1") == {0, 3}
-    assert lives.meanwhile(life, near, far, "a1") == {0, 3}
-    assert lives.may_not_lose(life, near, far, "a1")
+    lifecycle = Lifecycle((near, far))
+    assert lifecycles.told(lifecycle, near, "a1") == {0}
+    assert lifecycles.told(lifecycle, far, "a1") == {0, 3}
+    assert lifecycles.meanwhile(lifecycle, near, far, "a1") == {0, 3}
+    assert lifecycles.may_not_lose(lifecycle, near, far, "a1")
     local = replace(far, internal="Local")
-    assert lives.meanwhile(life, far, local, "a1") == {0, 3}
-    assert lives.meanwhile(life, local, local, "a1") == {0}
-    assert not lives.may_not_lose(life, far, local, "a1")
+    assert lifecycles.meanwhile(lifecycle, far, local, "a1") == {0, 3}
+    assert lifecycles.meanwhile(lifecycle, local, local, "a1") == {0}
+    assert not lifecycles.may_not_lose(lifecycle, far, local, "a1")
 
 
-def _failing(rule: Callable[[Life], bool]) -> Callable[[Sequence[Life]], Collection[Life]]:
+def _failing(rule: Callable[[Lifecycle], bool]) -> Callable[[Sequence[Lifecycle]], Collection[Lifecycle]]:
     return lambda some: [each for each in some if rule(each)]
 
 
 def test_failing_life_is_shrunk_to_its_fault() -> None:
-    def rule(life: Life) -> bool:
+    def rule(lifecycle: Lifecycle) -> bool:
         """A proxy that never updates the internal policy."""
         return any(
             was.internal == "Cluster"
             and now.internal == "Local"
-            and lives.told(life, was, node) != lives.told(life, now, node)
-            for was, now in itertools.pairwise(life.states)
-            for node in life.nodes
+            and lifecycles.told(lifecycle, was, node) != lifecycles.told(lifecycle, now, node)
+            for was, now in itertools.pairwise(lifecycle.states)
+            for node in lifecycle.nodes
         )
 
     found = next(each for each in made() if rule(each) and len(each.states) > 2)
     smaller = shrinking.shrunk(found, _failing(rule), lambda: True)
     assert rule(smaller)
-    assert not lives.why_impossible(smaller)
+    assert not lifecycles.why_impossible(smaller)
     assert len(smaller.states) == 2
     assert len(smaller.nodes) == 1
     assert sum(len(each.members) for state in smaller.states for each in state.slices) <= 4
@@ -188,7 +188,7 @@ def test_failing_life_is_shrunk_to_its_fault() -> None:
 
 
 def test_defaults_of_a_life_are_the_first_choices() -> None:
-    assert [name for name in lives.switches() if getattr(State(), name) != lives.choices(name)[0]] == []
+    assert [name for name in lifecycles.switches() if getattr(State(), name) != lifecycles.choices(name)[0]] == []
 
 
 def test_shrinking_stops_when_time_is_up() -> None:
@@ -234,5 +234,5 @@ def test_fixed_lives_are_written_by_a_command(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr("conformance.generated.__main__._BATCHES", 1)  # takes a fifth of the time
     assert main(["corpus", "1", "1"]) == 0
     assert written.read_text(encoding="utf-8").startswith("# Scenarios from seed 1, 1 per requirement;")
-    assert [lives.group_of(each) for each in yaml_format.read(str(written))] == [*GROUPS]
+    assert [lifecycles.group_of(each) for each in yaml_format.read(str(written))] == [*GROUPS]
     assert main(["corpus", "one"]) == 4

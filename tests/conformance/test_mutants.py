@@ -24,7 +24,7 @@ from mutants.mutant import WRITTEN
 from tests.conformance import cases, kill_checks
 from tests.conformance.cases import SCENARIOS, Trial, time_scaled
 from tests.conformance.kill_checks import is_about
-from tests.conformance.seconds import seconds
+from tests.conformance.requirement_durations import seconds
 
 
 def _killers(name: str, *, of_cluster: bool) -> list[str]:

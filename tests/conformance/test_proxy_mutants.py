@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from mutants import MUTANTS, Mutant, drawn_history, drawn_numbers
+from mutants import MUTANTS, Mutant, random_events, random_numbers
 from reference.proxy import ServiceProxy
 from reference.proxy.balancing_chains import action_chain
 from reference.proxy.base_rules import Chain, fixed_chains
@@ -218,8 +218,8 @@ OTHERWISE: Mapping[str, str] = {
             "slice-names-without-namespaces",
             "ports-without-protocols",
             "leaves-udp-flows-beside-tcp-ports",
-            *(each.name for each in drawn_history.MUTANTS),
-            *(each.name for each in drawn_numbers.MUTANTS if "proxy" in each.changes),
+            *(each.name for each in random_events.MUTANTS),
+            *(each.name for each in random_numbers.MUTANTS if "proxy" in each.changes),
         ),
         "drawn values reveal it: tests/conformance/test_mutants.py runs requirements with them",
     ),

@@ -32,7 +32,7 @@ _FAIL_ON = ("crossing", "failing", "never")
 
 
 def fresh_dump(of_seed: int) -> Objects:
-    """Return a cluster with one to four Services of new lives. Equal seeds give equal clusters."""
+    """Return a cluster with one to four Services of new lifecycles. Equal seeds give equal clusters."""
     drawn = random.Random(of_seed)
     known = [*fresh(of_seed=of_seed)]
     chosen = drawn.sample(known, min(len(known), drawn.randint(1, 4)))

@@ -1,6 +1,6 @@
 """Clusters for `explain` from the generators of the suite's own scenarios, with proxies of drawn releases.
 
-Each state of a generated life is a cluster: a Service with two ports, its slices, and the nodes with their zones.
+Each state of a generated lifecycle is a cluster: a Service with two ports, its slices, and the nodes with their zones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from conformance.generated.lives import NODES, OF, Life, Slice, State, of_family
+from conformance.generated.lifecycles import NODES, OF, Lifecycle, Slice, State, of_family
 from conformance.generated.runner import corpus as fixed_lives
 from conformance.generated.strategies import batch
 from explain.objects import Objects
@@ -43,21 +43,23 @@ _ANNOTATIONS = ({}, {}, {}, {"service.kubernetes.io/topology-mode": "Auto"},
 
 
 def corpus(of_seed: int) -> Iterator[Objects]:
-    """Yield the clusters of the fixed lives that each run plays, with releases and writers of a seed."""
+    """Yield the clusters of the fixed lifecycles that each run plays, with releases and writers of a seed."""
     yield from _clusters(fixed_lives(), of_seed)
 
 
 def fresh(of_seed: int) -> Iterator[Objects]:
-    """Yield the clusters of new lives. Equal seeds give equal clusters."""
+    """Yield the clusters of new lifecycles. Equal seeds give equal clusters."""
     yield from _clusters(batch(("all", True), 0, of_seed=of_seed), of_seed)
 
 
-def _clusters(lives: Iterable[Life], of_seed: int) -> Iterator[Objects]:
+def _clusters(lifecycles: Iterable[Lifecycle], of_seed: int) -> Iterator[Objects]:
     drawn, others, served = (random.Random(each) for each in (of_seed, -of_seed, f"proxies {of_seed}"))
-    for life in lives:
-        for state in life.states:
+    for lifecycle in lifecycles:
+        for state in lifecycle.states:
             if state.exists:
-                yield _with_choosers(_with_proxies(_with_further(_cluster(life, state, drawn), others), served), served)
+                yield _with_choosers(
+                    _with_proxies(_with_further(_cluster(lifecycle, state, drawn), others), served), served
+                )
 
 
 def _with_proxies(seen: Objects, drawn: random.Random) -> Objects:
@@ -136,8 +138,8 @@ def _with_named_port(asked: Object) -> Object:
     return {**asked, "spec": {**asked["spec"], "ports": [{**first, "targetPort": "web"}, *others]}}
 
 
-def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:
-    families = [life.family, *([of_family(life)] if state.dual else [])]
+def _cluster(lifecycle: Lifecycle, state: State, drawn: random.Random) -> Objects:
+    families = [lifecycle.family, *([of_family(lifecycle)] if state.dual else [])]
     addresses = ["10.96.0.9" if each == "IPv4" else "fd00:96::9" for each in families]
     outside = state.type != "ClusterIP"
     more = {"externalTrafficPolicy": state.external} if outside else {}
@@ -152,13 +154,14 @@ def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:
         ipFamilyPolicy="RequireDualStack" if state.dual else "SingleStack",
         internalTrafficPolicy=state.internal,
         ports=[
-            {"name": name, "port": port, "protocol": life.protocol} | ({"nodePort": port + 30_000} if outside else {})
+            {"name": name, "port": port, "protocol": lifecycle.protocol}
+            | ({"nodePort": port + 30_000} if outside else {})
             for name, port in _NUMBERS.values()
         ],
         selector=selected,
         **more,
     )
-    slices = [_slice(each, number, life, drawn) for number, each in enumerate(state.slices)]
+    slices = [_slice(each, number, lifecycle, drawn) for number, each in enumerate(state.slices)]
     nodes = [node(each, state.zone_of(each), ready=drawn.random() < 0.9) for each in NODES]
     proxies = [proxy(each, drawn.choice(_RELEASES)) for each in NODES if drawn.random() < 0.5]
     pods = [pod("web-x", "a1")] if selected else []
@@ -166,8 +169,8 @@ def _cluster(life: Life, state: State, drawn: random.Random) -> Objects:
     return Objects(version, [asked], slices, nodes, pods=pods, proxies=proxies)
 
 
-def _slice(each: Slice, number: int, life: Life, drawn: random.Random) -> Object:
-    family = of_family(life) if each.of == OF[2] else life.family
+def _slice(each: Slice, number: int, lifecycle: Lifecycle, drawn: random.Random) -> Object:
+    family = of_family(lifecycle) if each.of == OF[2] else lifecycle.family
     name, _ = _NUMBERS.get(each.of, _NUMBERS[""])
     writer, knows_zones = drawn.choice(_WRITERS), drawn.random() < 0.9
     endpoints = []
@@ -188,6 +191,6 @@ def _slice(each: Slice, number: int, life: Life, drawn: random.Random) -> Object
     return {
         "metadata": {"name": f"web-{number}", "namespace": "shop", "labels": labels},
         "addressType": family,
-        "ports": [{"name": name, "port": each.number, "protocol": life.protocol}],
+        "ports": [{"name": name, "port": each.number, "protocol": lifecycle.protocol}],
         "endpoints": endpoints,
     }

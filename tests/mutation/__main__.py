@@ -27,7 +27,7 @@ from typing import Any
 
 from harness.model.requirements import Profile
 from tests.conformance.cases import SCENARIOS
-from tests.conformance.seconds import seconds
+from tests.conformance.requirement_durations import seconds
 from tests.mutation import evaluation, line_coverage, survivors
 from tests.mutation.mutations import Mutation, mutations
 from tests.mutation.patched_import import ROOT, text_of

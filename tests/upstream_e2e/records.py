@@ -13,7 +13,7 @@ from harness.model import strict_yaml
 from harness.run.folder import write_whole
 from mutants import MUTANTS
 from tests.conformance.cases import SCENARIOS
-from tests.conformance.seconds import seconds
+from tests.conformance.requirement_durations import seconds
 from tests.upstream_e2e.specs import PASSED, Result, short
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ from reference.dns.objects import read_endpoints
 from reference.dns.records import Service
 from tests.conformance import kill_checks
 from tests.conformance.cases import SCENARIOS, Trial, fewer_probes, time_scaled
-from tests.conformance.seconds import seconds
+from tests.conformance.requirement_durations import seconds
 
 PROFILES = {"proxy": Profile.SERVICE_PROXY, "controller": Profile.ENDPOINTSLICE_CONTROLLER, "dns": Profile.DNS}
 GENERAL = frozenset({"ClusterIP", "EndpointSlices", "ServiceDNS"})

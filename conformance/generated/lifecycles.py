@@ -1,8 +1,8 @@
-"""The life cycle of a Service: its successive states, its slices, its clients, and the outcomes that the KEPs require.
+"""The lifecycle of a Service: its successive states, its slices, its clients, and the outcomes that the KEPs require.
 
-A `Life` is an immutable value, which describes one generated scenario. `strategies` generates scenarios, `shrinking`
-reduces failing ones, `yaml_format` reads and writes them, and `traffic` runs them with real packets. `why_impossible`
-lists the constraints on scenarios, with reasons.
+A `Lifecycle` is an immutable value, which describes one generated scenario. `strategies` generates scenarios,
+`shrinking` reduces failing ones, `yaml_format` reads and writes them, and `traffic` runs them with real packets.
+`why_impossible` lists the constraints on scenarios, with reasons.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class Lifecycle:
     """The states of a Service, and clients that connect to one of its addresses from (or via) these nodes."""
 
     states: tuple[State, ...]
@@ -130,13 +130,13 @@ def switches() -> tuple[str, ...]:
     return tuple(each.name for each in fields(State) if each.name not in {"slices", "zones"})
 
 
-OF_LIFE = ("protocol", "family", "address", "client")
+LIFECYCLE_FIELDS = ("protocol", "family", "address", "client")
 """The names of the fields of a scenario that have a small set of values."""
 
 
-def unusual(what: Life | State) -> dict[str, Any]:
+def unusual(what: Lifecycle | State) -> dict[str, Any]:
     """Return the fields with a small set of values whose current value is not the simplest value."""
-    names = OF_LIFE if isinstance(what, Life) else switches()
+    names = LIFECYCLE_FIELDS if isinstance(what, Lifecycle) else switches()
     return {name: value for name in names if (value := getattr(what, name)) != choices(name)[0]}
 
 
@@ -145,12 +145,12 @@ def hints_asked(state: State) -> tuple[str, ...]:
     return {None: (), "PreferSameNode": ("zones", "nodes")}.get(state.distribution, ("zones",))
 
 
-def of_family(life: Life) -> str:
+def of_family(lifecycle: Lifecycle) -> str:
     """Return the IP family that the clients of a scenario do not use."""
-    return "IPv6" if life.family == "IPv4" else "IPv4"
+    return "IPv6" if lifecycle.family == "IPv4" else "IPv4"
 
 
-def is_given(life: Life, state: State) -> bool:
+def is_given(lifecycle: Lifecycle, state: State) -> bool:
     """Return whether the Service has the address that clients use."""
     return (
         state.exists
@@ -159,7 +159,7 @@ def is_given(life: Life, state: State) -> bool:
             "node-port": state.type != "ClusterIP",
             "load-balancer": state.type == "LoadBalancer" and state.ingress,
             "external-ip": state.external_ips,
-        }[life.address]
+        }[lifecycle.address]
     )
 
 
@@ -168,11 +168,11 @@ def asked_slices(state: State) -> list[Slice]:
     return [each for each in state.slices if not each.of]
 
 
-def outcome(life: Life, state: State, node: str, reading: oracle.Reading = "kep") -> oracle.Outcome:
+def outcome(lifecycle: Lifecycle, state: State, node: str, reading: oracle.Reading = "kep") -> oracle.Outcome:
     """Return the outcome that the KEPs require for a client on (or via) a node, if the Service has the address."""
-    client = oracle.Client(life.client, node, state.zone_of(node))
+    client = oracle.Client(lifecycle.client, node, state.zone_of(node))
     policies = oracle.Policies(state.internal, state.external)
-    return oracle.outcome(_judged(state), client, to=life.address, policies=policies, reading=reading)
+    return oracle.outcome(_judged(state), client, to=lifecycle.address, policies=policies, reading=reading)
 
 
 def _judged(state: State) -> list[oracle.Endpoint]:
@@ -181,24 +181,26 @@ def _judged(state: State) -> list[oracle.Endpoint]:
     return [as_judged(each.written, each.node) for each in members]
 
 
-def told(life: Life, state: State, node: str) -> frozenset[int]:
+def told(lifecycle: Lifecycle, state: State, node: str) -> frozenset[int]:
     """Return the servers that a client must reach over many connections, or an empty set if none may answer."""
-    found = outcome(life, state, node) if is_given(life, state) else None
+    found = outcome(lifecycle, state, node) if is_given(lifecycle, state) else None
     return frozenset(map(int, found.pods)) if isinstance(found, oracle.AllowedPods) else frozenset()
 
 
-def meanwhile(life: Life, before: State, after: State, node: str) -> frozenset[int]:
+def meanwhile(lifecycle: Lifecycle, before: State, after: State, node: str) -> frozenset[int]:
     """Return the servers that may answer a client during the change from one state to the other.
 
     During a change a proxy may have processed any subset of the writes. So every endpoint that is usable before or
     after the change may answer, unless a `Local` policy applies throughout and the endpoint is on another node.
     """
-    return _usable(life, before, node, (before, after)) | _usable(life, after, node, (before, after))
+    return _usable(lifecycle, before, node, (before, after)) | _usable(lifecycle, after, node, (before, after))
 
 
-def _usable(life: Life, state: State, node: str, both: tuple[State, State]) -> frozenset[int]:
-    client = oracle.Client(life.client, node, state.zone_of(node))
-    ruling = [oracle.governing(client, life.address, oracle.Policies(each.internal, each.external)) for each in both]
+def _usable(lifecycle: Lifecycle, state: State, node: str, both: tuple[State, State]) -> frozenset[int]:
+    client = oracle.Client(lifecycle.client, node, state.zone_of(node))
+    ruling = [
+        oracle.governing(client, lifecycle.address, oracle.Policies(each.internal, each.external)) for each in both
+    ]
     return frozenset(
         int(each.pod)
         for each in _judged(state)
@@ -206,13 +208,13 @@ def _usable(life: Life, state: State, node: str, both: tuple[State, State]) -> f
     )
 
 
-def may_not_lose(life: Life, before: State, after: State, node: str) -> bool:
+def may_not_lose(lifecycle: Lifecycle, before: State, after: State, node: str) -> bool:
     """Return whether a client must always get an answer during a change: if only hints change, and an endpoint stays.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
     The KEP does not say whether connections may be lost during other changes.
     """
-    stays = bool(told(life, before, node) & told(life, after, node))
+    stays = bool(told(lifecycle, before, node) & told(lifecycle, after, node))
     return stays and before.zones == after.zones and _without_hints(before) == _without_hints(after)
 
 
@@ -224,43 +226,43 @@ def _without_hints(state: State) -> State:
     return replace(state, distribution=None, slices=bare)
 
 
-def follows_hints(life: Life) -> bool:
+def follows_hints(lifecycle: Lifecycle) -> bool:
     """Return whether hints determine the outcome for any client in any state."""
-    found = [outcome(life, state, node) for state in life.states for node in life.nodes]
+    found = [outcome(lifecycle, state, node) for state in lifecycle.states for node in lifecycle.nodes]
     return any(isinstance(each, oracle.AllowedPods) and each.by in {"zone hints", "node hints"} for each in found)
 
 
-def needs_more(life: Life) -> bool:
+def needs_more(lifecycle: Lifecycle) -> bool:
     """Return whether a scenario requires extended features: IPv6, session affinity or external addresses."""
     return (
-        life.family == "IPv6"
-        or life.address in {"load-balancer", "external-ip"}
+        lifecycle.family == "IPv6"
+        or lifecycle.address in {"load-balancer", "external-ip"}
         or any(
             each.dual or each.external_ips or each.type == "LoadBalancer" or each.affinity == "ClientIP"
-            for each in life.states
+            for each in lifecycle.states
         )
     )
 
 
-def group_of(life: Life) -> tuple[str, bool]:
+def group_of(lifecycle: Lifecycle) -> tuple[str, bool]:
     """Return the group of a scenario: "core" or "all" features, and whether hints determine an outcome."""
-    return "all" if needs_more(life) else "core", follows_hints(life)
+    return "all" if needs_more(lifecycle) else "core", follows_hints(lifecycle)
 
 
-def why_impossible(life: Life) -> str:
+def why_impossible(lifecycle: Lifecycle) -> str:
     """Return why a scenario cannot be tested or has no defined outcome, or "" if it can be tested."""
-    if life.address == "cluster-ip" and life.client == "external":
+    if lifecycle.address == "cluster-ip" and lifecycle.client == "external":
         return "external clients have no route to a cluster IP"
-    if life.address == "node-port" and life.family == "IPv6":
+    if lifecycle.address == "node-port" and lifecycle.family == "IPv6":
         return "a proxy may serve node ports only on addresses of one family (--nodeport-addresses)"
-    if why := next((why for state in life.states for why in _of_state(life, state)), ""):
+    if why := next((why for state in lifecycle.states for why in _of_state(lifecycle, state)), ""):
         return why
-    if not any(told(life, life.states[0], node) for node in life.nodes):
+    if not any(told(lifecycle, lifecycle.states[0], node) for node in lifecycle.nodes):
         return "no endpoint may answer in the first state, so a proxy that never answers would pass"
     return ""
 
 
-def _of_state(life: Life, state: State) -> Iterator[str]:
+def _of_state(lifecycle: Lifecycle, state: State) -> Iterator[str]:
     unasked = {"zones", "nodes"} - {*hints_asked(state)}
     members = [member for each in state.slices for member in each.members]
     if state.type == "ClusterIP" and (state.external == "Local" or state.external_ips):
@@ -276,9 +278,9 @@ def _of_state(life: Life, state: State) -> Iterator[str]:
     own = {member for each in asked_slices(state) for member in each.members}
     if len({member.server for member in own}) < len(own):
         yield "no KEP covers an address that two slices describe differently"
-    for node in life.nodes:
-        found = outcome(life, state, node)
+    for node in lifecycle.nodes:
+        found = outcome(lifecycle, state, node)
         if isinstance(found, oracle.Undefined):
             yield f"undefined: {found.why}"
-        elif found != outcome(life, state, node, "released"):
+        elif found != outcome(lifecycle, state, node, "released"):
             yield "KEP-3015 and released Kubernetes differ on unready endpoints without hints"
