@@ -58,7 +58,7 @@ def _report(cluster: Cluster, name: str, **status: Any) -> None:
 @requirement(
     "SLICE/ended-pods-are-no-endpoints",
     "Pods in phase Succeeded or Failed are not endpoints of any kind of Service, ready or not, whatever their "
-    "restartPolicy, and also if they have ended after they were endpoints.",
+    "restartPolicy, and even if they have ended after they were endpoints.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="discovery/v1 EndpointSlice; Kubernetes, Pod Lifecycle (all containers have terminated, and do not restart)",
@@ -93,7 +93,7 @@ def test_ended_pods_are_no_endpoints(three_zones: Cluster) -> None:
 @requirement(
     "SLICE/pods-of-every-other-phase-are-endpoints",
     "Pods in phase Pending, Running or Unknown that have an address are endpoints, whatever their restartPolicy, and "
-    "their readiness decides alone whether they are ready.",
+    "only their readiness decides whether they are ready.",
     level=SHOULD,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointConditions.ready; Kubernetes, Pod Lifecycle (phases)",

@@ -59,7 +59,7 @@ def _sizes(cluster: Cluster, service: Service, names: list[str]) -> Mapping[str,
 
 @requirement(
     "SLICE/slices-made-by-hand-stay",
-    "Beside a Service with a selector, slices without the label managed-by, or with another value of it, stay as they "
+    "For a Service with a selector, slices without the label managed-by, or with another value of it, stay as they "
     "are while pods, ports and labels of the Service change, and the controller's own slices do not depend on them.",
     level=MUST,
     features={ENDPOINT_SLICES},
@@ -101,7 +101,7 @@ def test_slices_made_by_hand_stay(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/slices-belong-to-the-living-service",
-    "When a Service is deleted and made again while the controller is away, no slice has the deleted Service as its "
+    "When a Service is deleted and recreated while the controller is away, no slice has the deleted Service as its "
     "owner, because such slices are garbage.",
     level=MUST,
     features={ENDPOINT_SLICES},
@@ -136,7 +136,7 @@ def test_slices_belong_to_the_living_service(three_zones: Cluster) -> None:
 
 @requirement(
     "SLICE/deleted-slices-are-made-again",
-    "When somebody deletes slices of a Service with a selector, its pods are endpoints again.",
+    "When another client deletes slices of a Service with a selector, its pods are endpoints again.",
     level=MUST,
     features={ENDPOINT_SLICES},
     source="core/v1 ServiceSpec.selector; discovery/v1 EndpointSlice; KEP-4444, Monitoring Requirements (consistently "

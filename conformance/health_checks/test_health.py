@@ -59,7 +59,7 @@ def _expect_at(cluster: Cluster, port: int, codes: Mapping[str, int | None]) -> 
 @requirement(
     "HEALTH/node-answers-while-its-proxy-keeps-up",
     "While its proxy keeps up with changes, each node answers GET /healthz and /livez on port 10256 with 200, to "
-    "clients inside and outside the cluster.",
+    "external and in-cluster clients.",
     level=MUST,
     features={PROXY_HEALTH},
     source="Kubernetes, kube-proxy: --healthz-bind-address; KEP-3836",
@@ -247,7 +247,7 @@ def test_hints_do_not_change_a_health_check(three_zones: Cluster) -> None:
 @requirement(
     "KEP-1669/health-check-fails-while-endpoints-terminate",
     "A node on which all endpoints of a Service are terminating answers 503 at the health check node port, and still "
-    "sends traffic from outside the cluster to these endpoints.",
+    "sends external traffic to these endpoints.",
     level=MUST,
     features={EXTERNAL_POLICY, HEALTH_CHECK_NODE_PORT, LOAD_BALANCER, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal (health checks fail while endpoints terminate)",

@@ -21,8 +21,8 @@ OUTWARD = CORE | {EXTERNAL_IPS, LOAD_BALANCER}
 @pytest.mark.takes(9)
 @requirement(
     "INTERACTIONS/live",
-    "Traffic follows changes to an existing Service's endpoints, policies, type, protocol and target port, also when "
-    "they are reverted; addresses and ports that the Service no longer has stop answering.",
+    "Traffic follows changes to an existing Service's endpoints, policies, type, protocol and target port, including "
+    "when they are reverted; addresses and ports that the Service no longer has stop answering.",
     level=MUST,
     features=CORE,
     source=SERVICES,

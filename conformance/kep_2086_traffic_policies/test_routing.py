@@ -130,7 +130,7 @@ def test_internal_policy_changes_on_a_live_service(three_zones: Cluster) -> None
 
 @requirement(
     "KEP-2086/internal-policy-leaves-external-traffic-alone",
-    "internalTrafficPolicy Local does not restrict traffic from outside the cluster.",
+    "internalTrafficPolicy Local does not restrict external traffic.",
     level=MUST,
     features={INTERNAL_POLICY, NODE_PORT},
     source="KEP-2086, Proposal; KEP-4444, Intersection with internal/externalTrafficPolicy",
@@ -163,7 +163,7 @@ def test_external_local_does_not_restrict_the_cluster_ip(three_zones: Cluster) -
 
 @requirement(
     "SERVICE/external-local-stays-on-the-node",
-    "With externalTrafficPolicy Local, traffic from outside reaches only ready endpoints of the node that it enters.",
+    "With externalTrafficPolicy Local, external traffic reaches only ready endpoints of the node that it enters.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
@@ -180,7 +180,7 @@ def test_external_local_reaches_only_endpoints_of_the_node(three_zones: Cluster)
 
 @requirement(
     "SERVICE/external-local-keeps-the-client-address",
-    "With externalTrafficPolicy Local, the server sees the address of the client outside.",
+    "With externalTrafficPolicy Local, the server sees the address of the external client.",
     level=MUST,
     features={CLIENT_ADDRESS, EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy (preserves the client source IP)",
@@ -196,7 +196,8 @@ def test_external_local_keeps_the_client_address(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/external-local-without-endpoints-drops",
-    "With externalTrafficPolicy Local and endpoints only on other nodes, packets from outside are dropped silently.",
+    "With externalTrafficPolicy Local and endpoints only on other nodes, packets from external clients are dropped "
+    "silently.",
     level=SHOULD,
     must_if=DROP_OR_REJECT,
     features={EXTERNAL_POLICY, NODE_PORT},
@@ -214,7 +215,7 @@ def test_external_local_drops_when_node_has_no_endpoint(three_zones: Cluster) ->
 
 @requirement(
     "KEP-4444/external-local-with-hints",
-    "With externalTrafficPolicy Local, traffic from outside stays on the node, and the cluster IP follows hints.",
+    "With externalTrafficPolicy Local, external traffic stays on the node, and the cluster IP follows hints.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (second row)",
@@ -234,7 +235,7 @@ def test_external_local_and_hints_side_by_side(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/both-policies-local-with-hints",
-    "With both policies Local, neither the cluster IP nor traffic from outside follows hints.",
+    "With both policies Local, neither the cluster IP nor external traffic follows hints.",
     level=MUST,
     features={INTERNAL_POLICY, EXTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row)",
@@ -257,7 +258,7 @@ def test_both_policies_local_set_hints_aside(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/cluster-policy-with-internal-local-and-hints",
-    "With only internalTrafficPolicy Local, traffic from outside still follows hints.",
+    "With only internalTrafficPolicy Local, external traffic still follows hints.",
     level=MUST,
     features={INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source="KEP-2086, interaction with topology; KEP-4444, Intersection with internal/externalTrafficPolicy",
@@ -317,7 +318,7 @@ def test_pods_at_their_own_node_port_bypass_external_local(three_zones: Cluster)
 
 @requirement(
     "KEP-4444/clients-inside-follow-hints-at-external-addresses",
-    "With both policies Local, pods that use a load balancer address follow hints, as with policy Cluster.",
+    "With both policies Local, pods that use a load balancer address follow hints, as with the Cluster policy.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source="core/v1 ServiceSpec.externalTrafficPolicy (traffic from within the cluster always gets Cluster semantics)",

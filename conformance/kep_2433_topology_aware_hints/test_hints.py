@@ -103,7 +103,7 @@ def test_service_without_annotation_gets_no_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/gate-off-sets-the-annotation-aside",
-    "With gate TopologyAwareHints off, a controller writes no hints for a Service with the annotation Auto.",
+    "With the TopologyAwareHints gate disabled, a controller writes no hints for a Service with the annotation Auto.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source=f"{TABLE}: feature gate off, PreferZone, 2+ zones",
@@ -121,7 +121,7 @@ def test_gate_off_sets_the_annotation_aside(three_zones: Cluster, version: str) 
 
 @requirement(
     "KEP-2433/gate-off-without-annotation-gives-no-hints",
-    "With gate TopologyAwareHints off, a controller writes no hints for a Service without the annotation.",
+    "With the TopologyAwareHints gate disabled, a controller writes no hints for a Service without the annotation.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source=f"{TABLE}: feature gate off, TrafficPolicy unset, 2+ zones (two rows)",
@@ -318,8 +318,8 @@ def test_annotation_switches_hints_on_and_off(three_zones: Cluster, ended_by: st
 
 @requirement(
     "KEP-2433/gate-on-again-brings-hints-back",
-    "A controller removes its hints when gate TopologyAwareHints is switched off, and writes them again when the "
-    "gate is on again.",
+    "A controller removes its hints when the TopologyAwareHints gate is disabled, and writes them again when the gate "
+    "is enabled again.",
     level=MUST,
     features={TOPOLOGY_MODE, CONTROLLER_RELEASES},
     source="KEP-2433, Feature Enablement and Rollback (hints will be added again)",

@@ -130,7 +130,7 @@ def test_policy_local_is_not_filtered(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/proxy-gate-off-is-not-filtered",
-    "With gate TopologyAwareHints off, a proxy uses all endpoints, whatever their hints.",
+    "With the TopologyAwareHints gate disabled, a proxy uses all endpoints, whatever their hints.",
     level=MUST,
     features={CLUSTER_IP, ZONE_HINTS, PROXY_RELEASES},
     source=f"{TABLE}: feature gate off, PreferZone, hints matching zone",

@@ -48,7 +48,8 @@ MATRIX = Matrix(
 
 @requirement(
     "KEP-2433/skew-controller-with-its-gate-off",
-    "With gate TopologyAwareHints off in the controller only, there are no hints, and traffic goes to all endpoints.",
+    "With the TopologyAwareHints gate disabled only in the controller, there are no hints, and traffic goes to all "
+    "endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-2433, Version Skew Strategy, 1",
@@ -74,8 +75,8 @@ def test_controller_from_before_hints(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-2433/skew-proxies-with-their-gate-off",
-    "With gate TopologyAwareHints off in the proxies only, the controller writes hints, and traffic goes to all "
-    "endpoints.",
+    "With the TopologyAwareHints gate disabled only in the proxies, the controller writes hints, and traffic goes to "
+    "all endpoints.",
     level=MUST,
     features={SKEW},
     source="KEP-2433, Version Skew Strategy, 2",

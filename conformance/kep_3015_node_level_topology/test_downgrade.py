@@ -31,7 +31,7 @@ def _routed_by_node(cluster: Cluster) -> tuple[Service, list[Pod]]:
 
 @requirement(
     "KEP-3015/node-level-downgrade-distributes-by-default",
-    "Once proxies are downgraded to a release without node-level topology, traffic goes to all endpoints, also while "
+    "Once proxies are downgraded to a release without node-level topology, traffic goes to all endpoints, even while "
     "the controller and the API server are downgraded; no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},
@@ -50,8 +50,8 @@ def test_downgrade_distributes_by_default(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-rolls-back-and-works-again",
-    "When node-level topology is switched off, traffic goes to all endpoints, and when it is switched on again, "
-    "node-level topology works again; no connection is lost.",
+    "When node-level topology is disabled, traffic goes to all endpoints, and when it is enabled again, node-level "
+    "topology works again; no connection is lost.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, ROLLOUT},
     source="KEP-3015 (2022), Feature Enablement and Rollback (it starts working again)",

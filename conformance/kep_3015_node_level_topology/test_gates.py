@@ -44,7 +44,7 @@ def _expect_stored(cluster: Cluster, name: str, *hints: Hints | None) -> None:
 
 @requirement(
     "KEP-3015/node-level-api-stores-node-hints",
-    "With gate NodeLevelTopology on, node hints are stored, with or without zone hints.",
+    "With the NodeLevelTopology gate enabled, node hints are stored, with or without zone hints.",
     level=MUST,
     features={NODE_LEVEL_FIELD, API_SERVER_RELEASES},
     source="KEP-3015 (2022), Scalability (it might add a new field to EndpointSliceHints)",
@@ -59,8 +59,8 @@ def test_node_hints_are_stored(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-api-gate-off-drops-node-hints",
-    "With gate NodeLevelTopology off, node hints are dropped from every slice that is created or updated, and zone "
-    "hints are kept.",
+    "With the NodeLevelTopology gate disabled, node hints are dropped from every slice that is created or updated, "
+    "and zone hints are kept.",
     level=MUST,
     features={NODE_LEVEL_FIELD, API_SERVER_RELEASES},
     source="KEP-3015 (2022), Feature Enablement and Rollback (components depending on the feature gate)",

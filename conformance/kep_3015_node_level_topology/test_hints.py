@@ -120,7 +120,8 @@ def test_slices_with_node_hints_are_not_written_without_need(three_zones: Cluste
 
 @requirement(
     "KEP-3015/node-level-controller-gate-off-writes-none",
-    "With gate NodeLevelTopology off, a controller writes no node hints for a Service whose annotation is Node.",
+    "With the NodeLevelTopology gate disabled, a controller writes no node hints for a Service whose annotation is "
+    "Node.",
     level=MUST,
     features={NODE_LEVEL_MANUAL},
     source="KEP-3015 (2022), Feature Enablement and Rollback (components depending on the feature gate)",

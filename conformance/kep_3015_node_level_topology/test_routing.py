@@ -102,8 +102,8 @@ def test_endpoint_of_the_node_goes_and_comes_back(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-is-for-policy-cluster",
-    "Node-level hints decide for traffic with policy Cluster, and have no effect with policy Local: that traffic uses "
-    "the endpoints on the node, and gets no answer if there are none.",
+    "Node-level hints decide for traffic with the Cluster policy, and have no effect with the Local policy: that "
+    "traffic uses the endpoints on the node, and gets no answer if there are none.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="KEP-3015 (2022), Applying Node-Level Topology (only to connections with Cluster traffic policy)",
@@ -162,8 +162,8 @@ def test_stuck_hints_break_nothing(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/node-level-proxy-gate-off-ignores-node-hints",
-    "With gate NodeLevelTopology off, a proxy that supports no other kind of node hints routes as if there were no "
-    "node hints.",
+    "With the NodeLevelTopology gate disabled, a proxy that supports no other kind of node hints routes as if there "
+    "were no node hints.",
     level=MUST,
     features={NODE_LEVEL_TOPOLOGY, ZONE_HINTS},
     source="KEP-3015 (2022), Feature Enablement and Rollback (revert back to ordinary Cluster semantics)",

@@ -40,8 +40,8 @@ MATRIX = Matrix(
 
 @requirement(
     "KEP-3015/node-level-needs-all-components",
-    "With gate NodeLevelTopology on in the API server, the controller and the proxies, a Service with the annotation "
-    "is routed by node, then by its other hints.",
+    "With the NodeLevelTopology gate enabled in the API server, the controller and the proxies, a Service with the "
+    "annotation is routed by node, then by its other hints.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy; Dependencies",
@@ -55,8 +55,8 @@ def test_gate_on_everywhere(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-api-server",
-    "With gate NodeLevelTopology off in the API server only, a Service with the annotation is routed as if it had "
-    "none.",
+    "With the NodeLevelTopology gate disabled only in the API server, a Service with the annotation is routed as if "
+    "it had none.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -70,8 +70,8 @@ def test_gate_off_in_the_api_server(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-controller",
-    "With gate NodeLevelTopology off in the controller only, a Service that never had node hints is routed as if it "
-    "had no annotation.",
+    "With the NodeLevelTopology gate disabled only in the controller, a Service that never had node hints is routed "
+    "as if it had no annotation.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -85,7 +85,8 @@ def test_gate_off_in_the_controller(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-skew-proxy",
-    "With gate NodeLevelTopology off in the proxies only, a Service with the annotation is routed as if it had none.",
+    "With the NodeLevelTopology gate disabled only in the proxies, a Service with the annotation is routed as if it "
+    "had none.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (falling back to ordinary Cluster semantics)",
@@ -99,8 +100,8 @@ def test_gate_off_in_the_proxies(three_zones: Cluster, asked: str) -> None:
 
 @requirement(
     "KEP-3015/node-level-stuck-service-keeps-working",
-    "While gate NodeLevelTopology is off in the controller only, no connection is lost as pods are added and removed, "
-    "and nodes without an endpoint use any; hints are correct again once the gate is on again.",
+    "While the NodeLevelTopology gate is disabled only in the controller, no connection is lost as pods are added and "
+    "removed, and nodes without an endpoint use any; hints are correct again once the gate is enabled again.",
     level=MUST,
     features={NODE_LEVEL_ROUTING, SKEW},
     source="KEP-3015 (2022), Version Skew Strategy (a service might get stuck)",

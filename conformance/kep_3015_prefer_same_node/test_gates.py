@@ -52,8 +52,8 @@ BOTH, ZONE_ONLY = Hints(zones=("a",), nodes=("a1",)), Hints(zones=("a",))
 
 @requirement(
     "KEP-3015/api-gate-off-refuses-the-new-values",
-    "With gate PreferSameTrafficDistribution off, PreferSameZone and PreferSameNode are rejected with an error that "
-    "names the field, on create and on update; PreferClose is accepted.",
+    "With the PreferSameTrafficDistribution gate disabled, PreferSameZone and PreferSameNode are rejected with an "
+    "error that names the field, on create and on update; PreferClose is accepted.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (components depending on the feature gate)",
@@ -77,8 +77,8 @@ def test_new_values_are_refused_while_the_gate_is_off(three_zones: Cluster, valu
 
 @requirement(
     "KEP-3015/api-gate-off-keeps-a-stored-value",
-    "With gate PreferSameTrafficDistribution off, a Service that has a new value stored can be changed in other "
-    "fields, and keeps the value.",
+    "With the PreferSameTrafficDistribution gate disabled, a Service that has a new value stored can be changed in "
+    "other fields, and keeps the value.",
     level=SHOULD,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (can the feature be disabled once it has been enabled: yes)",
@@ -101,8 +101,8 @@ def test_stored_value_outlives_the_gate(three_zones: Cluster, value: str) -> Non
 
 @requirement(
     "KEP-3015/api-gate-off-drops-node-hints",
-    "With gate PreferSameTrafficDistribution off, node hints are dropped from every slice that is created or updated, "
-    "and zone hints are kept.",
+    "With the PreferSameTrafficDistribution gate disabled, node hints are dropped from every slice that is created or "
+    "updated, and zone hints are kept.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (dropped from existing objects on update)",
@@ -121,8 +121,8 @@ def test_node_hints_are_dropped_while_the_gate_is_off(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/api-gate-off-keeps-node-hints-in-use",
-    "With gate PreferSameTrafficDistribution off, node hints are kept on all endpoints of a slice that already had a "
-    "node hint, and dropped from other slices; zone hints are kept.",
+    "With the PreferSameTrafficDistribution gate disabled, node hints are kept on all endpoints of a slice that "
+    "already had a node hint, and dropped from other slices; zone hints are kept.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="Kubernetes 1.33, update of EndpointSlices; KEP-3015 says that they are dropped on update",
@@ -167,8 +167,8 @@ def _expect_slice(cluster: Cluster, name: str, hints: Sequence[Hints]) -> None:
 
 @requirement(
     "KEP-3015/controller-gate-off-removes-hints-of-the-new-values",
-    "With gate PreferSameTrafficDistribution off, a controller removes the hints of Services with the new values from "
-    "the slices that it writes, and keeps the hints of Services with PreferClose.",
+    "With the PreferSameTrafficDistribution gate disabled, a controller removes the hints of Services with the new "
+    "values from the slices that it writes, and keeps the hints of Services with PreferClose.",
     level=MUST,
     features={CONTROLLER_RELEASES, PREFER_SAME_NODE, PREFER_SAME_ZONE},
     source="KEP-3015, Test Plan, Integration tests (disabling the feature results in the hints being removed)",
@@ -193,7 +193,8 @@ def test_controller_removes_hints_when_its_gate_goes_off(three_zones: Cluster, v
 
 @requirement(
     "KEP-3015/proxy-gate-off-ignores-node-hints",
-    "With gate PreferSameTrafficDistribution off, a proxy routes by zone hints, as if there were no node hints.",
+    "With the PreferSameTrafficDistribution gate disabled, a proxy routes by zone hints, as if there were no node "
+    "hints.",
     level=MUST,
     features={NODE_HINTS, PROXY_RELEASES},
     source="KEP-3015, Feature Enablement and Rollback (components depending on the feature gate)",

@@ -165,7 +165,7 @@ def test_endpoints_lose_node_hints_with_readiness(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/hints-in-both-ip-families",
-    "On a dual-stack Service, the slices of both IP families have the same hints, also after the value changes.",
+    "On a dual-stack Service, the slices of both IP families have the same hints, even after the value changes.",
     level=MUST,
     features={PREFER_SAME_NODE, DUAL_STACK_SLICES},
     source="KEP-3015, Addition of PreferSameNode (each endpoint in the slice)",

@@ -267,7 +267,7 @@ def test_host_network_client_follows_node_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-3015/external-traffic-follows-hints-of-the-node-it-enters",
-    "With externalTrafficPolicy Cluster, traffic from outside uses the endpoints that are hinted for the node that it "
+    "With externalTrafficPolicy Cluster, external traffic uses the endpoints that are hinted for the node that it "
     "enters.",
     level=MUST,
     features={NODE_PORT, NODE_HINTS},
@@ -308,8 +308,8 @@ def test_node_without_zone_follows_hints_for_its_name(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-3015/local-sets-node-hints-aside",
-    "With policy Local, for clients inside and outside, an endpoint on the node is used whatever node it is hinted "
-    "for.",
+    "With a Local policy, for external and in-cluster clients, an endpoint on the node is used whatever node it is "
+    "hinted for.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_HINTS, NODE_PORT, UDP_SERVICES},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (third row); KEP-3015, Alternatives",

@@ -46,8 +46,8 @@ ZONE = {zone: Hints(zones=(zone,)) for zone in "abc"}
 
 @requirement(
     "KEP-4444/api-gate-off-drops-the-field",
-    "With gate ServiceTrafficDistribution off, a new Service is stored without the field, and an update does not add "
-    "it to a Service that has none.",
+    "With the ServiceTrafficDistribution gate disabled, a new Service is stored without the field, and an update does "
+    "not add it to a Service that has none.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-4444, Feature Enablement and Rollback (the standard process for new fields)",
@@ -65,8 +65,8 @@ def test_field_is_dropped_while_the_gate_is_off(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/api-gate-off-keeps-a-stored-field",
-    "With gate ServiceTrafficDistribution off, an update of a Service that has the field stored keeps it, unless the "
-    "update removes it.",
+    "With the ServiceTrafficDistribution gate disabled, an update of a Service that has the field stored keeps it, "
+    "unless the update removes it.",
     level=MUST,
     features={API_SERVER_RELEASES},
     source="KEP-4444, Feature Enablement and Rollback (safe rollback/disablement for kube-apiserver)",
@@ -92,8 +92,8 @@ def test_stored_field_outlives_the_gate(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/controller-gate-off-ignores-the-field",
-    "With gate ServiceTrafficDistribution off, a controller writes no hints for the field, and removes those that it "
-    "wrote.",
+    "With the ServiceTrafficDistribution gate disabled, a controller writes no hints for the field, and removes those "
+    "that it wrote.",
     level=MUST,
     features={CONTROLLER_RELEASES, PREFER_CLOSE},
     source="KEP-4444, Feature Enablement and Rollback (the new field will be ignored)",
@@ -132,8 +132,8 @@ def _expect_annotation_needed(cluster: Cluster, key: str) -> None:
 
 @requirement(
     "KEP-4444/proxy-with-gate-off-needs-the-annotation",
-    "With gate ServiceTrafficDistribution off, a proxy follows hints on Services with the annotation Auto, and not on "
-    "Services without it or with Disabled.",
+    "With the ServiceTrafficDistribution gate disabled, a proxy follows hints on Services with the annotation Auto, "
+    "and not on Services without it or with Disabled.",
     level=MUST,
     features={PROXY_RELEASES, ZONE_HINTS},
     source="KEP-4444, Changes within kube-proxy (assuming this feature-gate is enabled)",

@@ -88,8 +88,8 @@ def routes(way: str, a1: Pod, b1: Pod, client: Callable[[str], Client]) -> dict[
 @pytest.mark.takes(17)
 @requirement(
     "KEP-4444/policy-table-in-all-combinations",
-    "For all combinations of both policies (unset, Cluster and Local), clients at the cluster IP and clients outside "
-    "the cluster are routed as the KEP's table says.",
+    "For all combinations of both policies (unset, Cluster and Local), clients at the cluster IP and external clients "
+    "are routed as the KEP's table says.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, ZONE_HINTS},
     source=SOURCE,
@@ -114,8 +114,8 @@ def test_table_holds_at_cluster_ip_and_node_port(three_zones: Cluster, external:
 
 @requirement(
     "KEP-4444/policy-table-at-load-balancer-addresses",
-    "At load balancer addresses, clients outside the cluster are routed as the table of traffic policies says, and "
-    "clients inside always follow hints.",
+    "At load balancer addresses, external clients are routed as the table of traffic policies says, and in-cluster "
+    "clients always follow hints.",
     level=MUST,
     features={EXTERNAL_POLICY, INTERNAL_POLICY, LOAD_BALANCER, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",
@@ -130,8 +130,8 @@ def test_table_holds_at_load_balancer_addresses(three_zones: Cluster, external: 
 
 @requirement(
     "KEP-4444/policy-table-at-external-ips",
-    "At external IPs, clients outside the cluster are routed as the table of traffic policies says, and clients "
-    "inside always follow hints.",
+    "At external IPs, external clients are routed as the table of traffic policies says, and in-cluster clients "
+    "always follow hints.",
     level=MUST,
     features={EXTERNAL_IPS, EXTERNAL_POLICY, INTERNAL_POLICY, ZONE_HINTS},
     source=f"{SOURCE}; core/v1 ServiceSpec.externalTrafficPolicy (from within the cluster always Cluster semantics)",

@@ -426,7 +426,7 @@ def test_host_network_client_follows_zone_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-4444/external-traffic-follows-hints-of-the-node-it-enters",
-    "With both policies Cluster, traffic from outside follows the hints for the zone of the node that it enters.",
+    "With both policies Cluster, external traffic follows the hints for the zone of the node that it enters.",
     level=MUST,
     features={NODE_PORT, ZONE_HINTS},
     source="KEP-4444, Intersection with internal/externalTrafficPolicy (first row)",

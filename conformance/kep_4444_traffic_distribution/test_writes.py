@@ -113,8 +113,8 @@ NO_NEW_CALLS = (
 
 @requirement(
     "KEP-4444/hints-need-no-read-of-their-own",
-    "While Services and pods change, a controller makes no more API reads, and reads no further resource, for a "
-    "Service with the field than for one without it, apart from reads of Services whose status it writes.",
+    "While Services and pods change, a controller makes no more API reads, and reads no other resource, for a Service "
+    "with the field than for one without it, apart from reads of Services whose status it writes.",
     level=SHOULD,
     must_if=MINIMAL_API_CALLS,
     features={ENDPOINT_SLICES, PREFER_CLOSE, PREFER_SAME_NODE},
@@ -142,7 +142,7 @@ def test_hints_need_no_read_of_their_own(three_zones: Cluster) -> None:
 @requirement(
     "KEP-4444/following-hints-needs-no-read",
     "While slices are added, changed and removed, a proxy makes no more API reads with hints than without, and reads "
-    "no further resource when the first hint appears.",
+    "no other resource when the first hint appears.",
     level=SHOULD,
     features={CLUSTER_IP, ZONE_HINTS, NODE_HINTS},
     source=NO_NEW_CALLS,

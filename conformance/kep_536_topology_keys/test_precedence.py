@@ -76,7 +76,8 @@ def test_hints_do_not_narrow_what_keys_leave(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/hints-count-where-there-are-no-keys",
-    "With gate ServiceTopology on, a Service without keys is routed by hints; so is a Service whose keys are removed.",
+    "With the ServiceTopology gate enabled, a Service without keys is routed by hints; so is a Service whose keys are "
+    "removed.",
     level=SHOULD,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-536, Service API changes (the field is optional); KEP-4444, Changes within kube-proxy",
@@ -98,7 +99,7 @@ def test_hints_count_where_there_are_no_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-2433/gate-of-topology-keys-ends-hints",
-    "With gate ServiceTopology on, a proxy ignores hints on every Service, with topology keys or without.",
+    "With the ServiceTopology gate enabled, a proxy ignores hints on every Service, with topology keys or without.",
     level=SHOULD,
     features={CLUSTER_IP, TOPOLOGY_KEYS, ZONE_HINTS},
     source="KEP-2433, Feature Gate (not compatible with ServiceTopology); kube-proxy of 1.21",
@@ -121,8 +122,8 @@ def test_gate_of_topology_keys_ends_hints(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/internal-policy-local-comes-before-keys",
-    "With internalTrafficPolicy Local, traffic to the cluster IP stays on the node whatever the keys are, and traffic "
-    "from outside follows the keys.",
+    "With internalTrafficPolicy Local, traffic to the cluster IP stays on the node whatever the keys are, and "
+    "external traffic follows the keys.",
     level=SHOULD,
     features={CLUSTER_IP, INTERNAL_POLICY, NODE_PORT, TOPOLOGY_KEYS},
     source="KEP-2086, Proposal (only node-local endpoints); KEP-536, Service API changes",
@@ -140,8 +141,8 @@ def test_internal_policy_local_comes_before_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/keys-come-before-internal-policy-local",
-    "With gate ServiceTopology on, keys decide at the cluster IP whatever internalTrafficPolicy is, and a Service "
-    "without keys uses every endpoint there.",
+    "With the ServiceTopology gate enabled, keys decide at the cluster IP whatever internalTrafficPolicy is, and a "
+    "Service without keys uses every endpoint there.",
     level=SHOULD,
     features={CLUSTER_IP, INTERNAL_POLICY, TOPOLOGY_KEYS},
     source="KEP-536, Service API changes (backends of the first key are always chosen); kube-proxy of 1.21",

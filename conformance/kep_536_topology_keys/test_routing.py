@@ -86,7 +86,7 @@ def test_one_key_is_a_hard_requirement(three_zones: Cluster, key: str) -> None:
 
 @requirement(
     "KEP-536/any-label-can-be-a-key",
-    "A topology key can be any node label: endpoints match by the label's value only, across zones, also if the value "
+    "A topology key can be any node label: endpoints match by the label's value only, across zones, even if the value "
     "is empty.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
@@ -106,7 +106,7 @@ def test_any_label_can_be_a_key(three_zones: Cluster, key: str, north: str) -> N
 
 @requirement(
     "KEP-536/star-uses-every-endpoint",
-    "With * as the only key, every client reaches every endpoint, also from a node without topology labels.",
+    "With * as the only key, every client reaches every endpoint, even from a node without topology labels.",
     level=MUST,
     features={CLUSTER_IP, TOPOLOGY_KEYS},
     source=f'{PLAN} (a single "*" constraint)',
@@ -319,7 +319,7 @@ def test_host_network_client_follows_keys(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-536/external-traffic-follows-keys-of-the-node-it-enters",
-    "With externalTrafficPolicy Cluster, traffic from outside reaches the endpoints that the keys select for the node "
+    "With externalTrafficPolicy Cluster, external traffic reaches the endpoints that the keys select for the node "
     "that it enters; with the hostname as the only key, it stays on that node.",
     level=MUST,
     features={NODE_PORT, TOPOLOGY_KEYS},

@@ -29,7 +29,7 @@ from trafficdist import (
 @requirement(
     "CHANGES/hostname-label-of-a-node",
     "A node is identified by its name: when its hostname label becomes the name of another node or is removed, hints "
-    "for nodes and policy Local select the same endpoints, and no connection is lost.",
+    "for nodes and a Local policy select the same endpoints, and no connection is lost.",
     level=MUST,
     features={CLUSTER_IP, INTERNAL_POLICY, NODE_HINTS},
     source="discovery/v1 ForNode.name (the name of the node); Endpoint.nodeName (the name of the Node)",

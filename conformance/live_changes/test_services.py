@@ -297,8 +297,8 @@ def _bring_to(cluster: Cluster, service: Service, kind: AddressKind, nodes: list
 
 @requirement(
     "CHANGES/ip-mode-of-a-service",
-    "While ipMode of a load balancer address is Proxy, nodes leave traffic from inside the cluster to the load "
-    "balancer, and while it is VIP, they serve that traffic; another Service with VIP loses no connection.",
+    "While ipMode of a load balancer address is Proxy, nodes leave in-cluster traffic to the load balancer, and while "
+    "it is VIP, they serve that traffic; another Service with VIP loses no connection.",
     level=SHOULD,  # the KEP is about kube-proxy; core/v1 says that implementations may use the field
     must_if=IP_MODE,
     features={LOAD_BALANCER},

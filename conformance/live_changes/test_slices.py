@@ -142,8 +142,8 @@ def test_shares_after_changes(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/local-endpoints-are-replaced",
-    "With externalTrafficPolicy Local, an endpoint that replaces another one on its node gets all traffic that outside "
-    "clients send to that node, and its share of the traffic from inside the cluster.",
+    "With externalTrafficPolicy Local, an endpoint that replaces another one on its node gets all traffic that "
+    "external clients send to that node, and its share of the in-cluster traffic.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.externalTrafficPolicy (Local); discovery/v1 EndpointSlice",
@@ -309,8 +309,8 @@ def test_node_name_of_an_endpoint(three_zones: Cluster) -> None:
 
 @requirement(
     "CHANGES/local-endpoints-are-those-of-the-node",
-    "With both policies Local, an endpoint whose nodeName is corrected is used by clients inside and outside at its "
-    "node, and by no client at another node.",
+    "With both policies Local, an endpoint whose nodeName is corrected is used by external and in-cluster clients at "
+    "its node, and by no client at another node.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT},
     source="core/v1 ServiceSpec.internalTrafficPolicy, externalTrafficPolicy; discovery/v1 Endpoint.nodeName",

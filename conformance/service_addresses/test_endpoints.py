@@ -96,7 +96,7 @@ def test_repeated_endpoint_gets_one_share(three_zones: Cluster) -> None:
 @requirement(
     "SERVICE/host-network-endpoints",
     "Endpoints at node addresses are used as hints and both policies say, like other endpoints: over TCP and UDP, at "
-    "cluster IPs and node ports, also by clients on their own node.",
+    "cluster IPs and node ports, including by clients on their own node.",
     level=MUST,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},
     source="core/v1 PodSpec.hostNetwork; discovery/v1 Endpoint.addresses, nodeName; KEP-4444, PreferClose",

@@ -56,7 +56,7 @@ def test_udp_flow_moves_over_ipv6(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-at-node-ports",
-    "A UDP client outside or inside the cluster that keeps using one source port at a node port reaches a remaining "
+    "An external or in-cluster UDP client that keeps using one source port at a node port reaches a remaining "
     "endpoint after its previous endpoint was removed, and after hints changed.",
     level=SHOULD,
     must_if=UDP_FLOWS,
@@ -81,8 +81,8 @@ def test_udp_flows_at_node_ports_move(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-at-external-addresses",
-    "A UDP client outside or inside the cluster that keeps using one source port at a load balancer address or an "
-    "external IP reaches a remaining endpoint after its previous endpoint was removed.",
+    "An external or in-cluster UDP client that keeps using one source port at a load balancer address or an external "
+    "IP reaches a remaining endpoint after its previous endpoint was removed.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={EXTERNAL_IPS, LOAD_BALANCER, UDP_SERVICES},
@@ -152,9 +152,9 @@ def test_udp_flows_follow_the_target_port(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/udp-flows-of-local-policies",
-    "With policy Local, a UDP client outside or inside the cluster that keeps using one source port reaches the "
-    "endpoint that replaces its endpoint on the node, and gets no answer if the node has no endpoint any more; hints "
-    "do not change what clients outside get.",
+    "With a Local policy, an external or in-cluster UDP client that keeps using one source port reaches the endpoint "
+    "that replaces its endpoint on the node, and gets no answer if the node no longer has an endpoint; hints do not "
+    "change what external clients get.",
     level=SHOULD,
     must_if=UDP_FLOWS,
     features={CLUSTER_IP, EXTERNAL_POLICY, INTERNAL_POLICY, NODE_PORT, UDP_SERVICES, ZONE_HINTS},

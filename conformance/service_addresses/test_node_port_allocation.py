@@ -43,8 +43,8 @@ def test_node_ports_are_allocated_outside_of_the_band(three_zones: Cluster) -> N
 
 @requirement(
     "SERVICE/api-gives-the-node-port-that-is-named",
-    "A Service gets the node port that it names if the port is in range and free, also after another Service released "
-    "it; otherwise the API server rejects it with an error that names the field.",
+    "A Service gets the node port that it names if the port is in range and free, including a port that another "
+    "Service released; otherwise the API server rejects it with an error that names the field.",
     level=MUST,
     features={NODE_PORT_ALLOCATION},
     source="core/v1 ServicePort.nodePort (in-range and not in use: it will be used, otherwise the operation will fail)",

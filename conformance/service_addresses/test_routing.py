@@ -53,8 +53,8 @@ def test_cluster_ip_serves_pods_and_nodes_over_tcp_and_udp(three_zones: Cluster)
 
 @requirement(
     "SERVICE/pod-reaches-itself",
-    "A pod that is an endpoint of a Service can reach itself through that Service, also after another Service or "
-    "another port with the same endpoint is gone.",
+    "A pod that is an endpoint of a Service can reach itself through that Service, even after another Service or "
+    "another port with the same endpoint is removed.",
     level=SHOULD,  # no KEP requires this of a proxy; in other systems the network plugin provides it
     must_if=HAIRPIN,
     features={CLUSTER_IP},
@@ -98,7 +98,7 @@ def test_dual_stack_service_answers_at_both_cluster_ips(three_zones: Cluster) ->
 
 @requirement(
     "SERVICE/node-port-on-every-node",
-    "The node port answers on every node, to clients outside and inside, whether or not the node has an endpoint.",
+    "The node port answers on every node, to external and in-cluster clients, whether or not the node has an endpoint.",
     level=MUST,
     features={NODE_PORT},
     source="core/v1 ServiceSpec.type (NodePort)",
@@ -134,7 +134,7 @@ def test_pod_uses_the_node_port_of_another_node(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/load-balancer-address",
-    "A node answers at a load balancer address that is routed to it, for clients outside and inside.",
+    "A node answers at a load balancer address that is routed to it, for external and in-cluster clients.",
     level=MUST,
     features={LOAD_BALANCER, UDP_SERVICES},
     source="core/v1 ServiceStatus.loadBalancer; KEP-1860 (ipMode VIP)",
@@ -153,8 +153,8 @@ def test_load_balancer_address_answers(three_zones: Cluster) -> None:
 
 @requirement(
     "SERVICE/load-balancer-without-node-ports",
-    "A Service of type LoadBalancer without node ports is served at its load balancer addresses, for clients inside "
-    "and outside.",
+    "A Service of type LoadBalancer without node ports is served at its load balancer addresses, for external and "
+    "in-cluster clients.",
     level=MUST,
     features={LOAD_BALANCER},
     source="core/v1 ServiceSpec.allocateLoadBalancerNodePorts; ServiceStatus.loadBalancer; KEP-1860 (ipMode VIP)",

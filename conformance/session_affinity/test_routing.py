@@ -315,8 +315,8 @@ def test_coming_again_renews_affinity(three_zones: Cluster) -> None:
 
 @requirement(
     "AFFINITY/node-port-from-outside",
-    "A client outside the cluster keeps its endpoint at a node port; with externalTrafficPolicy Local, it keeps an "
-    "endpoint of that node, and another endpoint of that node once the first one is removed.",
+    "An external client keeps its endpoint at a node port; with externalTrafficPolicy Local, it keeps an endpoint of "
+    "that node, and another endpoint of that node once the first one is removed.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, SESSION_AFFINITY},
     source="Kubernetes, Service API: sessionAffinity; externalTrafficPolicy",

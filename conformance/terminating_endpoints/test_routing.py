@@ -121,8 +121,8 @@ def test_internal_local_uses_terminating_endpoints_of_the_node(three_zones: Clus
 
 @requirement(
     "KEP-1669/external-local-policy-uses-serving-endpoints-of-the-node",
-    "With externalTrafficPolicy Local, traffic from outside uses terminating endpoints on its node that still serve, "
-    "if no endpoint there is ready.",
+    "With externalTrafficPolicy Local, external traffic uses terminating endpoints on its node that still serve, if "
+    "no endpoint there is ready.",
     level=MUST,
     features={EXTERNAL_POLICY, NODE_PORT, TERMINATING_ENDPOINTS},
     source="KEP-1669, Proposal; released since 1.26",
@@ -166,8 +166,8 @@ def test_open_connection_survives_termination_and_hints(three_zones: Cluster) ->
 
 @requirement(
     "KEP-1669/open-connections-outlive-hints-at-node-ports",
-    "An open connection at a node port, from outside or inside, keeps working when hints no longer select its "
-    "endpoint and when all hints are removed, like a connection at the cluster IP.",
+    "An open connection at a node port, from an external or in-cluster client, keeps working when hints no longer "
+    "select its endpoint and when all hints are removed, like a connection at the cluster IP.",
     level=SHOULD,
     must_if=OPEN_CONNECTIONS,
     features={CLUSTER_IP, NODE_PORT, ZONE_HINTS},
@@ -192,7 +192,7 @@ def test_open_connections_outlive_hints_at_node_ports(three_zones: Cluster) -> N
 
 @requirement(
     "KEP-1669/node-replaces-its-endpoint-without-loss",
-    "With externalTrafficPolicy Local, no connection from outside fails while the only endpoint of the node terminates "
+    "With externalTrafficPolicy Local, no external connection fails while the only endpoint of the node terminates "
     "and its replacement becomes ready.",
     level=SHOULD,
     must_if=LOSSLESS_CHANGES,
@@ -247,8 +247,8 @@ def test_last_endpoint_is_replaced_without_loss(three_zones: Cluster) -> None:
 
 @requirement(
     "KEP-1669/last-resort-at-node-ports",
-    "At node ports, over TCP and UDP, when no endpoint is ready, clients outside and inside the cluster use "
-    "terminating endpoints that still serve, whatever their hints.",
+    "At node ports, over TCP and UDP, when no endpoint is ready, external and in-cluster clients use terminating "
+    "endpoints that still serve, whatever their hints.",
     level=MUST,
     features={NODE_PORT, TERMINATING_ENDPOINTS, UDP_SERVICES, ZONE_HINTS},
     source="KEP-1669, Proposal; released since 1.26",
