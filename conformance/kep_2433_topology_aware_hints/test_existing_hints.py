@@ -121,7 +121,7 @@ def test_node_of_unknown_size_changes_no_hint(three_zones: Cluster) -> None:
     "hints return with the next slice write at the latest.",
     level=MUST,
     features={TOPOLOGY_MODE},
-    source="KEP-2433, EndpointSlice Controller; released otherwise since 1.21",
+    source="KEP-2433, EndpointSlice Controller; released behaviour differs since 1.21",
     as_="released",
     instead_of="KEP-2433/node-of-unknown-size-changes-no-hint",
     kills={"deaf-to-nodes", "leaves-out-nodes-without-cpu", "takes-the-other-thresholds"},

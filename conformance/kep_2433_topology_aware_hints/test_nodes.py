@@ -118,7 +118,7 @@ def test_all_nodes_are_equal_where_cores_are_not_known(three_zones: Cluster) -> 
     "When the CPU of one node is unknown, no Service gets hints.",
     level=MUST,
     features={TOPOLOGY_MODE},
-    source="KEP-2433, EndpointSlice Controller; released otherwise since 1.21",
+    source="KEP-2433, EndpointSlice Controller; released behaviour differs since 1.21",
     as_="released",
     instead_of="KEP-2433/unknown-cores-treat-all-nodes-equally",
     kills={"takes-the-other-thresholds", "leaves-out-nodes-without-cpu"},
@@ -156,7 +156,7 @@ def test_endpoints_of_a_zone_without_nodes_serve_others(three_zones: Cluster) ->
     "Endpoints in a zone without ready nodes stay hinted for that zone, and other endpoints for their own zones.",
     level=MAY,  # the released behaviour has no benefit: a controller may also hint them for zones with nodes
     features={TOPOLOGY_MODE},
-    source="KEP-2433, Example; released otherwise since 1.21",
+    source="KEP-2433, Example; released behaviour differs since 1.21",
     as_="released",
     instead_of="KEP-2433/endpoints-of-a-zone-without-nodes-serve-others",
     kills={"takes-the-other-thresholds"},

@@ -100,7 +100,7 @@ def test_unready_endpoints_leave_the_threshold(three_zones: Cluster) -> None:
     "At 19.5 % overload a Service gets hints; at 20.6 % it loses them, and another Service gets none.",
     level=MUST,
     features={TOPOLOGY_MODE},
-    source="KEP-2433, Overload; released otherwise since 1.21 (one threshold of 20 %)",
+    source="KEP-2433, Overload; released behaviour differs since 1.21 (one threshold of 20 %)",
     as_="released",
     instead_of="KEP-2433/thresholds-are-20-and-30-percent",
     kills={"adds-hints-up-to-19-percent", "adds-hints-up-to-21-percent"},

@@ -295,7 +295,7 @@ def test_allure_has_environment_and_executor(certify: Any) -> None:
     [
         ("KEP-7, Design", "Design"),
         ("KEP-7, User Stories, Story 2 (a word, another; a third)", "User Stories, Story 2"),
-        ("KEP-7, Design; released otherwise since 1.21 (one threshold)", "Design"),
+        ("KEP-7, Design; released behaviour differs since 1.21 (one threshold)", "Design"),
         ("KEP-7, Unit Tests: one zone, two nodes", "Unit Tests"),
         ("KEP-7 (2022), Design (aside)", "KEP-7 (2022), Design"),
         ("core/v1 ServiceSpec.type (NodePort)", "core/v1 ServiceSpec.type"),
