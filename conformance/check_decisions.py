@@ -72,7 +72,7 @@ def check_decisions(
     """
     from conformance import decision_program, small_scope  # noqa: PLC0415
 
-    demand = small_scope.Demand(reading, not no_node_hints, any_silence)
+    demand = small_scope.AllowedOutcomes(reading, not no_node_hints, any_silence)
     option = f"--program {program}" if program else f"--decisions {name}"
     simplest: dict[Any, Counterexample] = {}
     states, start = 0, time.perf_counter()

@@ -145,7 +145,7 @@ class ScopeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class AllowedOutcomes:
     """The outcomes that are correct where the KEPs or the claims of an implementation leave a choice.
 
     `reading` matters where a KEP and released Kubernetes differ (see `conformance/oracle.py`). Without `node_hints`, an
@@ -328,7 +328,9 @@ def _allowed(outcome: oracle.Outcome) -> tuple[object, ...]:
     return ()
 
 
-def check(decide: Decide, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: Demand = Demand()) -> ScopeResult:
+def check(
+    decide: Decide, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: AllowedOutcomes = AllowedOutcomes()
+) -> ScopeResult:
     """Compare the decisions of a function with the oracle in all states with these sets of endpoints.
 
     Raises `DecisionError`.
@@ -347,7 +349,7 @@ def check(decide: Decide, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand:
 
 
 def check_all(
-    decide_all: DecideAll, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: Demand = Demand()
+    decide_all: DecideAll, endpoint_sets: Iterable[tuple[Endpoint, ...]], demand: AllowedOutcomes = AllowedOutcomes()
 ) -> ScopeResult:
     """Compare decisions with the oracle in all states with these sets of endpoints, many states at a time."""
     number = states = wrong = 0
@@ -375,7 +377,7 @@ def check_all(
 
 
 def _asked(
-    endpoints: tuple[Endpoint, ...], demand: Demand
+    endpoints: tuple[Endpoint, ...], demand: AllowedOutcomes
 ) -> Iterator[tuple[State, oracle.Outcome, tuple[object, ...]]]:
     """Yield the states with these endpoints, with the correct outcome and the decisions that lead to it."""
     for node, zone in PLACES:

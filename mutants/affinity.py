@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from mutants.data_planes import edited
-from mutants.decisions import Question, Wrong, deciding, proxy_deciding, without_hints
+from mutants.decisions import DecisionInput, Wrong, deciding, proxy_deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
 from reference.proxy import ServiceProxy, uapi
 from reference.proxy.base_rules import Chain
@@ -82,7 +82,7 @@ class _OutlivesReadiness(State):
     def __init__(self, *arguments: Any) -> None:
         known: dict[tuple[str, str, str, str], set[str]] = {}
 
-        def wrong(asked: Question) -> Decision:
+        def wrong(asked: DecisionInput) -> Decision:
             port = asked.port
             if not port.affinity_seconds:
                 return asked.answer()

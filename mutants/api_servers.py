@@ -58,7 +58,7 @@ class _AcceptsEveryValue(Services):
 
 
 @_fault("drops-what-is-no-text", "The API server silently removes a trafficDistribution that is not a string.")
-class _DropsWhatIsNoText(Services):
+class _DropsNonStrings(Services):
     def decode(self, obj: Object, features: Features) -> list[str]:
         spec = obj.get("spec") or {}
         if not isinstance(spec.get("trafficDistribution", ""), str):
@@ -208,7 +208,7 @@ class _DoesNotWarn(Services):
         return [each for each in super().warnings(obj, features) if "PreferClose" not in each]
 
 
-class _OfNoModel(str):
+class _UnmodeledVersion(str):
     """A version for which the server has no model, so the OpenAPI document does not describe the kind's fields."""
 
     __slots__ = ()
@@ -219,7 +219,7 @@ class _OfNoModel(str):
 
 @_fault("describes-no-services", "The OpenAPI document does not describe the fields of Services.")
 class _DescribesNoServices(Services):
-    resource = replace(Services.resource, version=_OfNoModel("v1"), short_names=("svc", "undescribed"))
+    resource = replace(Services.resource, version=_UnmodeledVersion("v1"), short_names=("svc", "undescribed"))
 
 
 @_fault("no-default-affinity-time", "The API server sets no default for the timeoutSeconds of session affinity.")

@@ -76,7 +76,7 @@ class Rebuilding(State):
         return True
 
 
-class _EndsWithItsNode(ServiceProxy):
+class _ExitsWithItsNode(ServiceProxy):
     """Exits when its own Node is deleted, and leaves its rules in the kernel."""
 
     def _deliver(self, event: Event) -> None:
@@ -86,7 +86,7 @@ class _EndsWithItsNode(ServiceProxy):
             self._events.put(None)
 
 
-class _BesideOthers(KernelTable):
+class _WithForeignTable(KernelTable):
     """Adds a table like that of another program, whose chain comes first and accepts everything."""
 
     def load(self, ruleset: Ruleset) -> None:
@@ -134,9 +134,9 @@ BENIGN: list[Mutant] = [
     _proxy("rebuilds", "Every change rewrites all rules.", "kube-proxy before 1.28, kube-router",
            state=Rebuilding),
     _proxy("beside-others", "A chain of another program receives all packets first, and accepts them.",
-           "nodes with firewalld", kernel_table=_BesideOthers),
+           "nodes with firewalld", kernel_table=_WithForeignTable),
     Mutant("ends-with-its-node", "The proxy exits when its Node is deleted, and leaves its rules in the kernel.",
-           "kube-proxy with a NodeManager that exits", proxy=_EndsWithItsNode),
+           "kube-proxy with a NodeManager that exits", proxy=_ExitsWithItsNode),
     _proxy("backwards", "The rules list endpoints in reverse order.", "iteration over Go maps",
            state=partial(AsRendered, render=_backwards)),
     Mutant("one-endpoint-a-slice", "No slice has more than one endpoint.", "--max-endpoints-per-slice",

@@ -36,12 +36,12 @@ def _reworded(errors: list[FieldError]) -> list[FieldError]:
     return [replace(each, detail="no, sorry") for each in errors]
 
 
-class _WordedServices(Services):
+class _RewordedServices(Services):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _reworded(super().validate(obj, features))
 
 
-class _WordedSlices(EndpointSlices):
+class _RewordedSlices(EndpointSlices):
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         return _reworded(super().validate(obj, features))
 
@@ -59,7 +59,7 @@ class _JumpingVersions(Store):
         return super()._stamp(obj)
 
 
-class _OtherOrder(Store):
+class _ReversedLists(Store):
     """Reverses lists that fit on one page. Longer lists keep their order because continue tokens depend on it."""
 
     def items(self, resource: str) -> list[Stored]:
@@ -67,7 +67,7 @@ class _OtherOrder(Store):
         return found[::-1] if len(found) < PAGE else found
 
 
-class _FieldsTurned(Store):
+class _ReversedFields(Store):
     def _stamp(self, obj: Object) -> Stored:
         return super()._stamp(_turned(obj))
 
@@ -82,7 +82,7 @@ def _turned(value: Any) -> Any:
     return value
 
 
-class _Named(Strategy):
+class _HexNames(Strategy):
     """Generates names that end in ten hexadecimal digits."""
 
     def decode(self, obj: Object, features: Features) -> list[str]:
@@ -92,7 +92,7 @@ class _Named(Strategy):
         return super().decode(obj, features)
 
 
-class _Admitted(Strategy):
+class _AnnotatedByAdmission(Strategy):
     """Adds an annotation to every written object, and a warning to the response."""
 
     def default(self, obj: Object) -> None:
@@ -115,15 +115,15 @@ def _storing(name: str, sentence: str, family: str, store: type[Store]) -> Mutan
 
 BENIGN: list[Mutant] = [
     Mutant("other-words", "Error messages have different wording.", "each release of kube-apiserver",
-           kinds=lambda: (_WordedServices(), _WordedSlices())),
+           kinds=lambda: (_RewordedServices(), _RewordedSlices())),
     _storing("versions-jump", "Each write increases the resourceVersion by several hundreds.",
              "kine, or an etcd that other clients also write to", _JumpingVersions),
     _storing("lists-backwards", "Lists are in reverse order of names.", "kube-apiserver's watch cache before 1.31",
-             _OtherOrder),
+             _ReversedLists),
     _storing("fields-backwards", "The fields of objects come in reverse order.", "API servers not written in Go",
-             _FieldsTurned),
+             _ReversedFields),
     Mutant("generates-other-names", "Generated names end in ten hexadecimal digits.", "servers other than Kubernetes'",
-           kinds=partial(_kinds, _Named)),
+           kinds=partial(_kinds, _HexNames)),
     Mutant("admits-with-additions", "The API server adds annotations to written objects, and warnings to responses.",
-           "mutating admission, GKE", kinds=partial(_kinds, _Admitted)),
+           "mutating admission, GKE", kinds=partial(_kinds, _AnnotatedByAdmission)),
 ]  # fmt: skip

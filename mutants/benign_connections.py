@@ -105,7 +105,7 @@ def _first_packets_alone(_: Family, chain: Chain) -> Chain:
     return replace(chain, rules=(*rules, *chain.rules))
 
 
-class _AtTheClient(KernelTable):
+class _RulesInClientPods(KernelTable):
     """From the next change on, also loads the rules, except those for session affinity, into each pod on the node."""
 
     def __init__(self, nft_socket: NftSocket, family: Family) -> None:
@@ -152,7 +152,7 @@ class _AtTheClient(KernelTable):
 # Connections to removed endpoints
 
 
-class _Connections(Conntrack):
+class _ConntrackWithoutRules(Conntrack):
     def cut(self, addresses: Iterable[bytes]) -> None:
         """Delete all TCP connections that were translated to these addresses."""
         left = set(addresses)
@@ -170,11 +170,11 @@ class _Connections(Conntrack):
                     self._request(uapi.IPCTNL_MSG_CT_DELETE, family, original)
 
 
-class _Closing(ServiceProxy):
+class _CutsRemovedConnections(ServiceProxy):
     """Cuts the connections to an address that no slice contains any more, after updating the rules."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._connections = _Connections()
+        self._connections = _ConntrackWithoutRules()
         self._slices: dict[Key, frozenset[str]] = {}
         self._left: set[str] = set()
         super().__init__(*arguments, **options)
@@ -209,11 +209,11 @@ BENIGN: list[Mutant] = [
     Mutant("translates-at-the-client",
            "The proxy translates TCP connections of a pod in the pod's network namespace, before the node sees them.",
            "Cilium, socket-level load balancing",
-           proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_AtTheClient),
+           proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_RulesInClientPods),
            lacks=frozenset({"LoadBalancerSourceRanges"}),
            unmet=frozenset({"CHANGES/source-ranges-of-a-service", "CHANGES/source-ranges-of-both-families"})),
     Mutant("closes-what-has-left", "The proxy cuts open connections to a removed endpoint.",
-           "data planes that flush connection tracking", proxy=_Closing,
+           "data planes that flush connection tracking", proxy=_CutsRemovedConnections,
            lacks=frozenset({"OpenConnections"}),
            unmet=frozenset({"KEP-1669/open-connections-outlive-the-last-endpoint"})),
 ]  # fmt: skip

@@ -144,7 +144,7 @@ def _filled_in_news(event: Event) -> Event:
 # Hints
 
 
-class _OffThenOn(Wrapped):
+class _HintsInSecondWrite(Wrapped):
     """Writes each changed slice first without hints."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
@@ -290,7 +290,7 @@ BENIGN: list[Mutant] = [
     _through("nil-conditions", "The controller omits optional conditions of endpoints.", "controllers by hand",
              _NilConditions),
     _through("off-then-on", "Hints that change are removed, then written.", "controllers with two-step writes",
-             _OffThenOn, lacks=frozenset({"MinimalAPICalls"}), unmet=frozenset(
+             _HintsInSecondWrite, lacks=frozenset({"MinimalAPICalls"}), unmet=frozenset(
                  {"KEP-2433/node-event-writes-each-slice-once", "KEP-4444/hints-need-no-write-of-their-own"}
              )),
     _planning("moves-few", "Endpoints are hinted for another zone only if that zone would otherwise be overloaded.",

@@ -14,7 +14,7 @@ from functools import partial
 
 from mutants.benign import Rebuilding
 from mutants.data_planes import LeavesUdpFlows, edited
-from mutants.decisions import Question, deciding
+from mutants.decisions import DecisionInput, deciding
 from mutants.mutant import Mutant
 from mutants.shares import AsRendered, one_endpoint_twice
 from reference.apiserver.api import SERVICE_CIDRS
@@ -209,7 +209,7 @@ def _value(register: int, value: bytes) -> bytes:
     return nft.expression("immediate", number(uapi.NFTA_IMMEDIATE_DREG, register), data)
 
 
-class _Chained(KernelTable):
+class _ChainTable(KernelTable):
     _messages: _ChainMessages
     _staging: _ChainMessages
 
@@ -227,7 +227,7 @@ def _sticky(services: Mapping[ServiceAddress, RuleAction]) -> dict[ServiceAddres
     return {service: action for service, action in services.items() if isinstance(action, Sticky)}
 
 
-def _weighted(asked: Question) -> Decision:
+def _weighted(asked: DecisionInput) -> Decision:
     return asked.answer() if asked.port.affinity_seconds else one_endpoint_twice(asked)
 
 
@@ -269,5 +269,5 @@ BENIGN: list[Mutant] = [
     Mutant("refuses-what-no-service-has", "Cluster IPs answer pings, and reject connections to unused ports.",
            "IPVS, kube-proxy in mode nftables", proxy=edited(_refuses_the_rest)),
     Mutant("a-chain-for-each", "Each Service and each endpoint has its own chain, and each change rewrites all chains.",
-           "kube-proxy in mode iptables", proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_Chained)),
+           "kube-proxy in mode iptables", proxy=partial(ServiceProxy, state=Rebuilding, kernel_table=_ChainTable)),
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from mutants.delayed_watches import LateClient, Lateness
+from mutants.delayed_watches import DelayedClient, Lateness
 from mutants.mutant import Mutant
 from reference.client import Client, Event
 from reference.endpointslice import EndpointSliceController
@@ -53,7 +53,7 @@ class _Proxy(ServiceProxy):
     def __init__(
         self, node_name: str, client: Client, *, lateness: Lateness, resync: float = 0.0, **options: Any
     ) -> None:
-        self._late = LateClient(client, lateness, resync=resync)
+        self._late = DelayedClient(client, lateness, resync=resync)
         super().__init__(node_name, self._late, **options)
 
     def synced(self) -> bool:
@@ -62,7 +62,7 @@ class _Proxy(ServiceProxy):
 
 class _Controller(EndpointSliceController):
     def __init__(self, client: Client, *, lateness: Lateness, resync: float = 0.0, **options: Any) -> None:
-        self._late = LateClient(client, lateness, resync=resync)
+        self._late = DelayedClient(client, lateness, resync=resync)
         super().__init__(self._late, **options)
 
     def synced(self) -> bool:

@@ -183,7 +183,7 @@ class _DnsReadsKeysOnce(ClusterIndex):
 
 
 @_knows("dns-knows-places-once", "The DNS server never updates the first location of a pod.")
-class _DnsKnowsPlacesOnce(ClusterIndex):
+class _DnsReadsLocationsOnce(ClusterIndex):
     def __init__(self) -> None:
         super().__init__()
         self._first: dict[str, Labels] = {}
@@ -203,7 +203,7 @@ class _DnsKnowsClientsByOneAddress(ClusterIndex):
 
 
 @_knows("dns-knows-endpoints-once", "The DNS server ignores changes of the endpoints in an existing slice.")
-class _DnsKnowsEndpointsOnce(ClusterIndex):
+class _DnsReadsEndpointsOnce(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> None:
         if gone or key_of(obj) not in self._owner:
             super()._take_slice(obj, gone)
@@ -214,7 +214,7 @@ def _with_endpoints(obj: Object, change: Callable[[Object], Object]) -> Object:
 
 
 @_knows("dns-tells-of-unready-endpoints", "Answers contain unready endpoints.")
-class _DnsTellsOfUnreadyEndpoints(ClusterIndex):
+class _DnsReturnsUnreadyEndpoints(ClusterIndex):
     def _take_slice(self, obj: Object, gone: bool) -> None:
         super()._take_slice(_with_endpoints(obj, lambda each: {**each, "conditions": {}}), gone)
 
@@ -258,19 +258,19 @@ def _with_rcode(answer: bytes | None, old: int, new: int) -> bytes | None:
 
 
 @_answers("dns-never-cuts", "UDP answers are never truncated.")
-class _DnsNeverCuts(Resolver):
+class _DnsNeverTruncates(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client, over_tcp=True)
 
 
 @_answers("dns-cuts-over-tcp", "TCP answers are truncated like UDP answers.")
-class _DnsCutsOverTcp(Resolver):
+class _DnsTruncatesOverTcp(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         return super().answer(packet, client)
 
 
 @_answers("dns-mistakes-the-case-of-names", "The DNS server reports that names with upper-case letters do not exist.")
-class _DnsMistakesTheCaseOfNames(Resolver):
+class _DnsIsCaseSensitive(Resolver):
     def answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         answer = super().answer(packet, client, over_tcp=over_tcp)
         name = packet[12:].partition(b"\0")[0]
@@ -296,7 +296,7 @@ class _WithoutVersion(Zone):
 
 
 @_answers("dns-tells-no-version", "The DNS server has no record for the schema version.")
-class _DnsTellsNoVersion(Resolver):
+class _DnsHasNoVersion(Resolver):
     def __init__(self, index: ClusterIndex, *, zone: str = "cluster.local", ttl: int = 5, **options: Any) -> None:
         super().__init__(index, zone=zone, ttl=ttl, **options)
         self._zone = _WithoutVersion(index, zone, ttl)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mutants.decisions import Question, faults_in, without_hints
+from mutants.decisions import DecisionInput, faults_in, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, Mutant
 from mutants.proxy_hints import external_addresses_ignore_hints
 from mutants.proxy_policies import external_local_restricts_clients_inside
@@ -15,15 +15,15 @@ MUTANTS: list[Mutant] = []
 EITHER = f"{REACHED}|{NO_ANSWER}"  # an endpoint that must not answer, or whose reply takes a different path
 
 
-def _unhinted(asked: Question) -> Decision:
+def _unhinted(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints))
 
 
-def _policies_as_cluster(asked: Question) -> Decision:
+def _policies_as_cluster(asked: DecisionInput) -> Decision:
     return asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
 
 
-def _without_last_resort(asked: Question) -> Decision:
+def _without_last_resort(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=[each for each in asked.endpoints if each.ready])
 
 
@@ -55,7 +55,7 @@ _ipv6(
 
 
 @_ipv6("unready-over-ipv6", "Over IPv6, the proxy uses unready endpoints like ready endpoints.")
-def unready_over_ipv6(asked: Question) -> Decision:
+def unready_over_ipv6(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=[each._replace(ready=True) for each in asked.endpoints])
 
 
@@ -71,7 +71,7 @@ _sticky(
     "On Services with session affinity, the proxy ignores externalTrafficPolicy Local.",
     symptom=EITHER,
 )
-def no_external_local_with_affinity(asked: Question) -> Decision:
+def no_external_local_with_affinity(asked: DecisionInput) -> Decision:
     return asked.answer(port=replace(asked.port, external_local=False))
 
 
@@ -80,7 +80,7 @@ def no_external_local_with_affinity(asked: Question) -> Decision:
     "The proxy uses only the first 100 endpoints of a Service.",
     symptom=f"{EITHER}|was refused",
 )
-def first_hundred_endpoints(asked: Question) -> Decision:
+def first_hundred_endpoints(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=asked.endpoints[:100])
 
 
@@ -107,7 +107,7 @@ _balanced(
     "On Services with external IPs, internalTrafficPolicy Local also applies to external addresses.",
     symptom=EITHER,
 )
-def internal_local_at_external_ips(asked: Question) -> Decision:
+def internal_local_at_external_ips(asked: DecisionInput) -> Decision:
     right = asked.answer()
     return replace(right, inside=right.cluster_ip) if asked.port.internal_local else right
 
@@ -116,7 +116,7 @@ def internal_local_at_external_ips(asked: Question) -> Decision:
     "no-hints-inside-at-external-ips",
     "On Services with external IPs, the proxy ignores hints for inside clients of external addresses.",
 )
-def no_hints_inside_at_external_ips(asked: Question) -> Decision:
+def no_hints_inside_at_external_ips(asked: DecisionInput) -> Decision:
     return replace(asked.answer(), inside=_unhinted(asked).inside)
 
 
@@ -125,5 +125,5 @@ def no_hints_inside_at_external_ips(asked: Question) -> Decision:
     "The proxy uses the target port number of the first endpoint for all endpoints.",
     symptom=f"{EITHER}|was refused",
 )
-def target_port_of_the_first_pod(asked: Question) -> Decision:
+def target_port_of_the_first_pod(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=[each._replace(port=asked.endpoints[0].port) for each in asked.endpoints])

@@ -21,7 +21,7 @@ MUTANTS: list[Mutant] = []
 # Events
 
 
-class _Writing(Wrapped):
+class _EditedCreates(Wrapped):
     """A client that changes or drops the objects that it should create."""
 
     def __init__(self, client: Client, change: Callable[[Object], Object | None]) -> None:
@@ -36,7 +36,7 @@ class _Writing(Wrapped):
 
 def writing_events(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
     """Return a controller that changes or drops its Events."""
-    return controller_through(partial(_Writing, change=change))
+    return controller_through(partial(_EditedCreates, change=change))
 
 
 def _of_failures(change: Callable[[Object], Object | None]) -> Callable[..., EndpointSliceController]:
@@ -87,7 +87,7 @@ MUTANTS += [
 Conditions = list[Condition]
 
 
-class _Lying(StatusKeeper):
+class _WrongConditions(StatusKeeper):
     """Writes wrong conditions."""
 
     def __init__(self, *arguments: Any, lie: Callable[[Key, Conditions], Conditions]) -> None:
@@ -98,11 +98,11 @@ class _Lying(StatusKeeper):
         return self._lie(key, super()._wanted(key, service))
 
 
-class _Reporting(EndpointSliceController):
+class _WrongConditionsController(EndpointSliceController):
     def __init__(
         self, client: Client, *, lie: Callable[[], Callable[[Key, Conditions], Conditions]], **options: Any
     ) -> None:
-        super().__init__(client, status=partial(_Lying, lie=lie()), **options)
+        super().__init__(client, status=partial(_WrongConditions, lie=lie()), **options)
 
 
 def _turned(kind: str, status: Any, *, if_: str = "") -> Callable[[], Callable[[Key, Conditions], Conditions]]:
@@ -131,7 +131,7 @@ def _bare_name(_: Key, right: Conditions) -> Conditions:
 
 
 def _condition(name: str, sentence: str, lie: Callable[[], Callable[[Key, Conditions], Conditions]]) -> Mutant:
-    return Mutant(name, sentence, "", WRITTEN, controller=partial(_Reporting, lie=lie))
+    return Mutant(name, sentence, "", WRITTEN, controller=partial(_WrongConditionsController, lie=lie))
 
 
 MUTANTS += [

@@ -203,7 +203,7 @@ _faults.of_controller(
 )
 
 
-class _RewritesAtNodeEvents(EndpointSliceController):
+class _RewritesOnNodeEvents(EndpointSliceController):
     """Writes all slices of all Services when any Node is written."""
 
     def __init__(self, client: Client, **options: Any) -> None:
@@ -232,7 +232,7 @@ def _noted(each: Object, annotations: Object) -> Object:
 
 
 _faults.of_controller(
-    "rewrites-at-any-node-event", "The controller writes all slices after every Node event.", "", _RewritesAtNodeEvents
+    "rewrites-at-any-node-event", "The controller writes all slices after every Node event.", "", _RewritesOnNodeEvents
 )
 
 
@@ -252,12 +252,12 @@ def _wrong_after(seconds: float) -> Callable[..., EndpointSliceController]:
             key = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
             return plan_service(unasked(service) if key in turned else service, *others, **more)
 
-        return EndpointSliceController(_TurnsLater(client, seconds, turned), plan=plan, **options)
+        return EndpointSliceController(_RemovesHintsLater(client, seconds, turned), plan=plan, **options)
 
     return make
 
 
-class _TurnsLater(Wrapped):
+class _RemovesHintsLater(Wrapped):
     """Writes slices, and later removes the hints of their Services."""
 
     def __init__(self, client: Client, seconds: float, turned: set[str]) -> None:
@@ -293,7 +293,7 @@ _faults.of_controller(
 )
 
 
-class _Idle(Wrapped):
+class _SkipsWrites(Wrapped):
     """Skips a write, and assumes that the write happened."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
@@ -310,7 +310,7 @@ class _Idle(Wrapped):
         return obj if resource == "endpointslices" else self._client.update(resource, namespace, obj)
 
 
-_faults.of_controller("does-nothing", "The controller never writes a slice.", "", controller_through(_Idle))
+_faults.of_controller("does-nothing", "The controller never writes a slice.", "", controller_through(_SkipsWrites))
 
 
 def _tires_after(changes: int, *, for_each_service: bool) -> Callable[..., EndpointSliceController]:

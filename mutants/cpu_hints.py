@@ -356,7 +356,7 @@ def never_withdraws(service: Object, pods: Pods, nodes: Nodes, existing: Pods, *
     return _as_the_field(service, pods, nodes, existing, **options) if hinted and _is_refused(right) else right
 
 
-class _Deaf(EndpointSliceController):
+class _IgnoresCpuChanges(EndpointSliceController):
     """Does not sync Services when the CPU of a zone changes."""
 
     def _check_nodes(self) -> None:
@@ -364,7 +364,7 @@ class _Deaf(EndpointSliceController):
         super()._check_nodes()
 
 
-class _Rewriting(EndpointSliceController):
+class _RewritesOnCpuChange(EndpointSliceController):
     """Writes all slices of Services with hints by CPU when the CPU of a zone changes."""
 
     _weighed: object = None
@@ -400,9 +400,14 @@ def _keeps_the_hints_of_full_slices(service: Object, pods: Pods, nodes: Nodes, e
     return replace(right, update=tuple(each for each in right.update if each["metadata"]["name"] not in full))
 
 
-_faults.of_controller("deaf-to-nodes", "Hints do not change when nodes are added, removed or changed.", "", _Deaf)
 _faults.of_controller(
-    "rewrites-at-node-events", "The controller writes slices whenever the CPU of a zone changes.", "", _Rewriting
+    "deaf-to-nodes", "Hints do not change when nodes are added, removed or changed.", "", _IgnoresCpuChanges
+)
+_faults.of_controller(
+    "rewrites-at-node-events",
+    "The controller writes slices whenever the CPU of a zone changes.",
+    "",
+    _RewritesOnCpuChange,
 )
 
 
@@ -428,7 +433,7 @@ def rewrites_slices_that_stand() -> Planner:
     return plan
 
 
-class _WritingTwice(Wrapped):
+class _WritesInTwoSteps(Wrapped):
     """Writes each change of a slice in two steps."""
 
     def update(self, resource: str, namespace: str, obj: Object) -> Object:
@@ -440,5 +445,5 @@ _faults.of_controller(
     "writes-every-slice-twice",
     "The controller writes a changed slice twice.",
     "",
-    controller_through(_WritingTwice),
+    controller_through(_WritesInTwoSteps),
 )

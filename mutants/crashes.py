@@ -21,7 +21,7 @@ IsOdd = Callable[[Object], bool]
 ENDED, HANGS = r"observed .* has ended", r"observed .* has stopped processing changes"
 
 
-class _Hanging:
+class _CrashingComponent:
     """A component that crashes, or blocks until it is stopped if `hangs` is set."""
 
     def __init__(self, *arguments: Any, hangs: bool = False, **options: Any) -> None:
@@ -37,7 +37,7 @@ class _Hanging:
         super().stop()  # type: ignore[misc]
 
 
-class _Ending(_Hanging, ServiceProxy):
+class _CrashingProxy(_CrashingComponent, ServiceProxy):
     """Crashes on an unusual slice. With `hangs`, it processes no later events instead."""
 
     def __init__(self, *arguments: Any, is_odd: IsOdd, **options: Any) -> None:
@@ -52,7 +52,7 @@ class _Ending(_Hanging, ServiceProxy):
         return [None]
 
 
-class _EndingController(_Hanging, EndpointSliceController):
+class _CrashingController(_CrashingComponent, EndpointSliceController):
     """Crashes after a pod whose node does not exist. With `hangs`, it processes no later events instead."""
 
     def __init__(self, client: Client, **options: Any) -> None:
@@ -66,7 +66,7 @@ class _EndingController(_Hanging, EndpointSliceController):
         return plan_service(service, pods, nodes, existing, **more)
 
 
-class _EndingDns(_Hanging, DnsServer):
+class _CrashingDns(_CrashingComponent, DnsServer):
     """Crashes on a slice of type FQDN. With `hangs`, it answers no later queries instead."""
 
     def _apply(self, event: Event) -> None:
@@ -78,7 +78,7 @@ class _EndingDns(_Hanging, DnsServer):
         super()._apply(event)
 
 
-class _EndingLocators(_Hanging, PodLocatorController):
+class _CrashingPodLocators(_CrashingComponent, PodLocatorController):
     """Crashes on a pod whose node does not exist. With `hangs`, it processes no later events instead."""
 
     def _sync(self, key: Key) -> None:
@@ -107,55 +107,55 @@ MUTANTS = [
         "The proxy crashes on an endpoint without a ready condition.",
         "ingress-nginx#9550",
         ENDED,
-        proxy=partial(_Ending, is_odd=_of_unknown_readiness),
+        proxy=partial(_CrashingProxy, is_odd=_of_unknown_readiness),
     ),
     Mutant(
         "crashes-on-slices-of-names",
         "The proxy crashes on a slice of type FQDN.",
         symptom=ENDED,
-        proxy=partial(_Ending, is_odd=_of_names),
+        proxy=partial(_CrashingProxy, is_odd=_of_names),
     ),
     Mutant(
         "hangs-on-slices-without-ports",
         "The proxy stops processing changes after a slice without ports.",
         symptom=HANGS,
-        proxy=partial(_Ending, is_odd=_without_ports, hangs=True),
+        proxy=partial(_CrashingProxy, is_odd=_without_ports, hangs=True),
     ),
     Mutant(
         "controller-crashes-on-pods-of-strange-nodes",
         "The controller crashes on a pod whose node does not exist.",
         "kubernetes#107927",
         ENDED,
-        controller=_EndingController,
+        controller=_CrashingController,
     ),
     Mutant(
         "controller-hangs-on-pods-of-strange-nodes",
         "The controller stops processing changes after a pod whose node does not exist.",
         symptom=HANGS,
-        controller=partial(_EndingController, hangs=True),
+        controller=partial(_CrashingController, hangs=True),
     ),
     Mutant(
         "dns-crashes-on-slices-of-names",
         "The DNS server crashes on a slice of type FQDN.",
         symptom=HANGS,  # it runs in the suite's process, which detects that it hangs
-        dns=_EndingDns,
+        dns=_CrashingDns,
     ),
     Mutant(
         "dns-hangs-on-slices-of-names",
         "The DNS server stops answering after a slice of type FQDN.",
         symptom=HANGS,
-        dns=partial(_EndingDns, hangs=True),
+        dns=partial(_CrashingDns, hangs=True),
     ),
     Mutant(
         "locator-controller-crashes-on-strange-nodes",
         "The PodLocator controller crashes on a pod whose node does not exist.",
         symptom=ENDED,
-        pod_locators=_EndingLocators,
+        pod_locators=_CrashingPodLocators,
     ),
     Mutant(
         "locator-controller-hangs-on-strange-nodes",
         "The PodLocator controller stops processing changes after a pod whose node does not exist.",
         symptom=HANGS,
-        pod_locators=partial(_EndingLocators, hangs=True),
+        pod_locators=partial(_CrashingPodLocators, hangs=True),
     ),
 ]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.delayed_watches import LateClient
+from mutants.delayed_watches import DelayedClient
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from reference.client import Client, Event
 from reference.proxy import ServiceProxy, uapi
@@ -170,7 +170,7 @@ def passes_clients_on_the_node_by(family: Family, chain: Chain) -> Chain:
     return replace(chain, rules=()) if chain.name == "output" else chain
 
 
-class _Unswept(Table):
+class _KeepsStaleFlows(Table):
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
         return [replace(changes, stale=[]) for changes in super().take_changes(most)]
 
@@ -180,7 +180,7 @@ class LeavesUdpFlows(State):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.tables = {family: _Unswept(family) for family in FAMILIES}
+        self.tables = {family: _KeepsStaleFlows(family) for family in FAMILIES}
 
 
 _register(
@@ -192,7 +192,7 @@ _register(
 )
 
 
-class Flushing(KernelTable):
+class FlushesConntrack(KernelTable):
     """Deletes all conntrack entries after each change of the rules."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -220,7 +220,7 @@ _register(
     "Every change of the rules cuts open connections.",
     "cilium#48259, cilium#48348",
     "the open connection of",
-    kernel_table=Flushing,
+    kernel_table=FlushesConntrack,
 )
 
 
@@ -290,7 +290,7 @@ def _caches(node: str, client: Client, **options: Any) -> ServiceProxy:
     def age(event: Event) -> float:
         return CACHED if (event.resource, event.type) == ("endpointslices", "MODIFIED") else 0.0
 
-    return ServiceProxy(node, LateClient(client, age, by_object=True), **options)
+    return ServiceProxy(node, DelayedClient(client, age, by_object=True), **options)
 
 
 MUTANTS.append(

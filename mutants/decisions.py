@@ -1,7 +1,7 @@
 """Builds proxies that make wrong decisions, and proxies that apply a correct decision wrongly.
 
-A fault is a function from a `Question` to a decision. Most faults return the correct decision for a modified question,
-so that everything else remains correct.
+A fault is a function from a `DecisionInput` to a decision. Most faults return the correct decision for a modified
+input, so that everything else remains correct.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MUTANTS: list[Mutant] = []
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DecisionInput:
     """The arguments of `decide`."""
 
     port: ServicePort
@@ -74,28 +74,30 @@ class Question:
         return any(":" in address for address in self.port.cluster_ips)
 
 
-Wrong = Callable[[Question], Decision]
+Wrong = Callable[[DecisionInput], Decision]
 
 
 def deciding(wrong: Wrong) -> Callable[..., Decision]:
-    """Return a function with the signature of `decide` that passes its arguments to `wrong` as a `Question`."""
+    """Return a function with the signature of `decide` that passes its arguments to `wrong` as a `DecisionInput`."""
 
     def decide_wrongly(
         port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behaviour: Behaviour
     ) -> Decision:
-        return wrong(Question(port, tuple(endpoints), place, behaviour))
+        return wrong(DecisionInput(port, tuple(endpoints), place, behaviour))
 
     return decide_wrongly
 
 
-def proxy_deciding(wrong: Wrong, *, about: Callable[[Question], bool] = lambda _: True) -> Callable[..., ServiceProxy]:
+def proxy_deciding(
+    wrong: Wrong, *, about: Callable[[DecisionInput], bool] = lambda _: True
+) -> Callable[..., ServiceProxy]:
     """Return a proxy that makes wrong decisions for questions where `about` is true, and correct ones otherwise."""
     decided = deciding(lambda asked: wrong(asked) if about(asked) else asked.answer())
     return partial(ServiceProxy, state=partial(State, decide=decided))
 
 
 def faults_in(
-    mutants: list[Mutant], *, about: Callable[[Question], bool] = lambda _: True
+    mutants: list[Mutant], *, about: Callable[[DecisionInput], bool] = lambda _: True
 ) -> Callable[..., Callable[[Wrong], Wrong]]:
     """Return a decorator that adds a mutant. Its decisions are wrong for questions where `about` is true."""
 
@@ -139,7 +141,7 @@ def in_each(decision: Decision, change: Callable[[Action], Action]) -> Decision:
 
 
 @_fault("rejects-where-drop-is-due", "The proxy rejects packets that it should drop.", symptom=REFUSED)
-def rejects_where_drop_is_due(asked: Question) -> Decision:
+def rejects_where_drop_is_due(asked: DecisionInput) -> Decision:
     right = asked.answer()
     return in_each(right, lambda action: Reject(action.reason) if isinstance(action, Drop) else action)
 
@@ -150,7 +152,7 @@ def rejects_where_drop_is_due(asked: Question) -> Decision:
     "kube-router",
     symptom=NO_ANSWER,
 )
-def drops_where_reject_is_due(asked: Question) -> Decision:
+def drops_where_reject_is_due(asked: DecisionInput) -> Decision:
     right = asked.answer()
     return in_each(right, lambda action: Drop(action.reason) if isinstance(action, Reject) else action)
 
@@ -161,7 +163,7 @@ def drops_where_reject_is_due(asked: Question) -> Decision:
     "calico#8423, calico#10430",
     symptom="never reached",
 )
-def starves_one_endpoint(asked: Question) -> Decision:
+def starves_one_endpoint(asked: DecisionInput) -> Decision:
     def starved(action: Action) -> Action:
         match action:
             case Forward(chosen, reason) if len(chosen) > 1:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mutants.clients import controller_through
-from mutants.delayed_watches import LateClient
+from mutants.delayed_watches import DelayedClient
 from mutants.mutant import WRITTEN, Mutant
 from mutants.wrong_plans import Planner, distribution_of, with_spec
 from reference.client import Client, Event, Object
@@ -24,10 +24,10 @@ def _late(resource: str, kind: str, plan: Planner) -> Callable[..., EndpointSlic
     def lateness(event: Event) -> float:
         return LATER if (event.resource, event.type) == (resource, kind) else 0.0
 
-    return controller_through(partial(LateClient, lateness=lateness), plan=plan)
+    return controller_through(partial(DelayedClient, lateness=lateness), plan=plan)
 
 
-class _TakesBack(EndpointSliceController):
+class _DropsHintsLater(EndpointSliceController):
     """Syncs a Service again some time after it is created, and from then on plans no hints."""
 
     def __init__(self, client: Client, **options: Any) -> None:
@@ -55,7 +55,7 @@ MUTANTS: list[Mutant] = [
         "takes-hints-back",
         f"Hints are removed {LATER:g} s after a Service is created, although nothing has changed.",
         symptom=WRITTEN,
-        controller=_TakesBack,
+        controller=_DropsHintsLater,
     ),
     Mutant(
         "local-policy-ends-hints-later",

@@ -21,7 +21,7 @@ Lateness = Callable[[Event], float]
 Sink = Callable[[Event], None]
 
 
-class LateClient(Wrapped):
+class DelayedClient(Wrapped):
     """A client whose watches are late. If `resync` is set, all objects are repeated at this interval in seconds.
 
     Objects that exist when a watch begins arrive immediately. With `by_object`, each object is delayed separately.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mutants.decisions import Question, faults_in, in_each, without_hints
+from mutants.decisions import DecisionInput, faults_in, in_each, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from mutants.proxy_hints import accepts_partial_zone_hints
 from mutants.proxy_policies import hints_on_top_of_local, narrowed_on_top_of_local
@@ -13,7 +13,7 @@ from reference.proxy.decision import Action, Decision, Drop, Reject
 MUTANTS: list[Mutant] = []
 
 
-def _is_balanced(asked: Question) -> bool:
+def _is_balanced(asked: DecisionInput) -> bool:
     return bool(asked.port.load_balancer_ips)
 
 
@@ -29,7 +29,7 @@ _udp_node_port = faults_in(
 
 
 @_every("unready-as-last-resort", "If no endpoint is ready or serving, the proxy uses endpoints that are starting.")
-def unready_as_last_resort(asked: Question) -> Decision:
+def unready_as_last_resort(asked: DecisionInput) -> Decision:
     lost = not asked.ready and not asked.leaving
     wanted = [each._replace(ready=each.ready or (lost and not each.terminating)) for each in asked.endpoints]
     return asked.answer(endpoints=wanted)
@@ -40,7 +40,7 @@ def unready_as_last_resort(asked: Question) -> Decision:
     "The proxy drops packets if all endpoints of a Service are unready, and rejects them only if it has no endpoints.",
     symptom=NO_ANSWER,
 )
-def drops_where_none_is_ready(asked: Question) -> Decision:
+def drops_where_none_is_ready(asked: DecisionInput) -> Decision:
     def silent(action: Action) -> Action:
         lost = asked.endpoints and not asked.ready
         return Drop(action.reason) if isinstance(action, Reject) and lost else action
@@ -53,7 +53,7 @@ def drops_where_none_is_ready(asked: Question) -> Decision:
     "The proxy never uses terminating endpoints for UDP at node ports.",
     symptom=f"{REFUSED}|{NO_ANSWER}",
 )
-def no_last_resort_at_udp_node_ports(asked: Question) -> Decision:
+def no_last_resort_at_udp_node_ports(asked: DecisionInput) -> Decision:
     right, wrong = asked.answer(), asked.answer(endpoints=[each for each in asked.endpoints if not each.terminating])
     return replace(right, inside=wrong.inside, outside=wrong.outside)
 
@@ -62,12 +62,12 @@ def no_last_resort_at_udp_node_ports(asked: Question) -> Decision:
 
 
 @_every("node-hints-need-a-zone", "On a node without a zone label, the proxy ignores node hints.")
-def node_hints_need_a_zone(asked: Question) -> Decision:
+def node_hints_need_a_zone(asked: DecisionInput) -> Decision:
     return asked.answer() if asked.place.zone else asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
 
 
 @_every("node-hints-on-top-of-local", "Node hints restrict the endpoints that policy Local selects.", symptom=NO_ANSWER)
-def node_hints_on_top_of_local(asked: Question) -> Decision:
+def node_hints_on_top_of_local(asked: DecisionInput) -> Decision:
     return narrowed_on_top_of_local(asked, asked.place.node, lambda each: each.node_hints)
 
 
@@ -83,7 +83,7 @@ _balanced(
     "affinity-ignores-node-hints-at-load-balancers",
     "On Services with session affinity, the proxy ignores node hints at load balancer addresses.",
 )
-def affinity_ignores_node_hints_at_load_balancers(asked: Question) -> Decision:
+def affinity_ignores_node_hints_at_load_balancers(asked: DecisionInput) -> Decision:
     if not asked.port.affinity_seconds:
         return asked.answer()
     wrong = asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
@@ -100,5 +100,5 @@ _ipv6("accepts-partial-hints-over-ipv6", "Over IPv6, the proxy follows hints eve
     "Over IPv6, the proxy ignores externalTrafficPolicy Local.",
     symptom=f"{REACHED}|{NO_ANSWER}",
 )
-def no_policies_at_external_addresses_over_ipv6(asked: Question) -> Decision:
+def no_policies_at_external_addresses_over_ipv6(asked: DecisionInput) -> Decision:
     return asked.answer(port=replace(asked.port, external_local=False))

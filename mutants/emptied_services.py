@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.data_planes import Flushing
+from mutants.data_planes import FlushesConntrack
 from mutants.mutant import REACHED, Mutant
 from reference.client import Object, key_of
 from reference.proxy import ServiceProxy
@@ -35,7 +35,7 @@ Left = Callable[[frozenset[Destination] | None], bool]
 """Whether flows stay, given the endpoints of their service address; None if no Service has the address any more."""
 
 
-class _Unswept(Table):
+class _KeepsStaleFlows(Table):
     def __init__(self, family: Family, left: Left) -> None:
         super().__init__(family)
         self._left = left
@@ -47,10 +47,10 @@ class _Unswept(Table):
         ]
 
 
-class _Leaves(State):
+class _KeepsFlows(State):
     def __init__(self, *arguments: Any, left: Left) -> None:
         super().__init__(*arguments)
-        self.tables = {family: _Unswept(family, left) for family in FAMILIES}
+        self.tables = {family: _KeepsStaleFlows(family, left) for family in FAMILIES}
 
 
 _register(
@@ -58,14 +58,14 @@ _register(
     "UDP flows of a Service that is deleted are not deleted.",
     "kube-proxy before 1.38",
     symptom=_FLOW,
-    state=partial(_Leaves, left=lambda endpoints: endpoints is None),
+    state=partial(_KeepsFlows, left=lambda endpoints: endpoints is None),
 )
 _register(
     "leaves-udp-flows-of-emptied-services",
     "UDP flows of a Service that has lost its last endpoint are not deleted.",
     "kubernetes#139628",
     symptom=_FLOW,
-    state=partial(_Leaves, left=lambda endpoints: endpoints == frozenset()),
+    state=partial(_KeepsFlows, left=lambda endpoints: endpoints == frozenset()),
 )
 
 
@@ -101,7 +101,7 @@ _register(
 )
 
 
-class _KeepsTheLastOutside(_KeepsTheLast):
+class _KeepsTheLastExternal(_KeepsTheLast):
     """Keeps only the decisions for traffic to external addresses."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -118,7 +118,7 @@ class _KeepsTheLastOutside(_KeepsTheLast):
 _register(
     "never-empties-node-ports",
     "At node ports and external addresses, a Service that loses its last endpoint keeps the endpoints that it had.",
-    state=_KeepsTheLastOutside,
+    state=_KeepsTheLastExternal,
 )
 
 
@@ -153,7 +153,7 @@ _register(
 # Open connections
 
 
-class _CutsWithTheLast(Flushing):
+class _CutsWithTheLastEndpoint(FlushesConntrack):
     def apply(self, changes: Changes) -> None:
         KernelTable.apply(self, changes)
         added, deleted = (
@@ -168,11 +168,11 @@ _register(
     "cuts-connections-with-the-last-endpoint",
     "A change of the rules that only removes endpoints cuts all connections.",
     symptom=_CUT,
-    kernel_table=_CutsWithTheLast,
+    kernel_table=_CutsWithTheLastEndpoint,
 )
 
 
-class _FlushesAtStart(Flushing):
+class _FlushesAtStart(FlushesConntrack):
     def apply(self, changes: Changes) -> None:
         KernelTable.apply(self, changes)
 

@@ -30,7 +30,7 @@ def _hinted(obj: Object) -> list[Object]:
     return [each for each in obj.get("endpoints") or () if each.get("hints")]
 
 
-class _ReadsAtHints(Wrapped):
+class _ReadsBeforeWritingHints(Wrapped):
     """Makes an additional read before it writes an object with hints."""
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
@@ -45,7 +45,7 @@ class _ReadsAtHints(Wrapped):
         raise NotImplementedError
 
 
-class _GetsNodes(_ReadsAtHints):
+class _GetsNodes(_ReadsBeforeWritingHints):
     """Reads the Node of each endpoint with hints before it writes these hints."""
 
     def _read(self, hinted: Sequence[Object]) -> None:
@@ -53,7 +53,7 @@ class _GetsNodes(_ReadsAtHints):
             _get_node(self._client, each.get("nodeName", ""))
 
 
-class _WatchesNamespaces(_ReadsAtHints):
+class _WatchesNamespaces(_ReadsBeforeWritingHints):
     """Starts watching Namespaces when it first writes hints, and ignores the events."""
 
     _watches = False

@@ -23,7 +23,7 @@ COLLECTS = 1.0
 Endpoints = Sequence[Mapping[str, Any]]
 
 
-class _Checking(State):
+class _WrongHealthCounts(State):
     """The state of a proxy whose health checks count the wrong endpoints."""
 
     def __init__(self, *arguments: Any, see: Callable[[Endpoints, str, str], Endpoints], **parts: Any) -> None:
@@ -47,14 +47,14 @@ class _ChecksOnce(State):
             super()._check_health(name, service)
 
 
-class _ClosesLast(State):
+class _ClosesMovedPort(State):
     """The state of a proxy that closes a port that moves to another Service, although the other Service has it now."""
 
     def _has_gone_on(self, health_port: int, name: Name) -> bool:
         return False
 
 
-class _ClosesBehindTheHeir(ServiceProxy):
+class _BatchesThenClosesPort(ServiceProxy):
     """A proxy that batches changes until a removed port belongs to another Service, and then closes the port."""
 
     def _take(self, seconds: float | None) -> list[Event | None]:
@@ -81,7 +81,7 @@ class _ClosesBehindTheHeir(ServiceProxy):
         return bool(lost) and lost.isdisjoint(gained)
 
 
-class _ChecksOn(State):
+class _KeepsHealthChecks(State):
     """The state of a proxy that continues to serve a health check that its Service no longer has."""
 
     def _check_health(self, name: Name, service: Any) -> None:
@@ -110,7 +110,7 @@ def _leaving(endpoints: Endpoints, node: str, zone: str) -> Endpoints:
     return [{**each, "conditions": {}} if leaves(each) else each for each in endpoints]
 
 
-class _Answering(ServiceProxy):
+class _EditedHealthResponses(ServiceProxy):
     """A proxy with modified responses to /healthz and /livez. `change` receives the path and the correct response."""
 
     def __init__(self, *arguments: Any, change: Callable[[str, Response], Response], **options: Any) -> None:
@@ -121,7 +121,7 @@ class _Answering(ServiceProxy):
         )
 
 
-class _Weightless(ServiceProxy):
+class _NoWeightHeader(ServiceProxy):
     """A proxy whose health check node ports send no header with the number of endpoints."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -144,7 +144,7 @@ def _always_eligible(_: str, response: Response) -> Response:
     return 200, response[1], response[2].replace(b'"nodeEligible": false', b'"nodeEligible": true')
 
 
-class _DiesWithItsNode(_Answering):
+class _DiesWithItsNode(_EditedHealthResponses):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, change=self._as_healthz, **options)
 
@@ -161,13 +161,13 @@ MUTANTS += [
     _checks(
         "never-healthy",
         "/healthz and /livez always report a failure.",
-        proxy=partial(_Answering, change=lambda _, response: (503, *response[1:])),
+        proxy=partial(_EditedHealthResponses, change=lambda _, response: (503, *response[1:])),
     ),
     _checks(
         "healthy-until-it-is-gone",
         "A proxy reports healthy on a node that is about to be deleted.",
         "kube-proxy before 1.28",
-        proxy=partial(_Answering, change=_always_eligible),
+        proxy=partial(_EditedHealthResponses, change=_always_eligible),
     ),
     _checks(
         "dead-when-it-is-about-to-go",
@@ -177,17 +177,17 @@ MUTANTS += [
     _checks(
         "health-port-counts-all-endpoints",
         "Health check node ports count the endpoints of all nodes.",
-        proxy=partial(ServiceProxy, state=partial(_Checking, see=_everywhere)),
+        proxy=partial(ServiceProxy, state=partial(_WrongHealthCounts, see=_everywhere)),
     ),
     _checks(
         "health-port-counts-hinted-endpoints",
         "Health check node ports count only endpoints that are hinted for the node's zone.",
-        proxy=partial(ServiceProxy, state=partial(_Checking, see=_hinted)),
+        proxy=partial(ServiceProxy, state=partial(_WrongHealthCounts, see=_hinted)),
     ),
     _checks(
         "health-port-counts-terminating-endpoints",
         "Health check node ports count terminating endpoints.",
-        proxy=partial(ServiceProxy, state=partial(_Checking, see=_leaving)),
+        proxy=partial(ServiceProxy, state=partial(_WrongHealthCounts, see=_leaving)),
     ),
     _checks(
         "health-port-counts-once",
@@ -197,18 +197,18 @@ MUTANTS += [
     _checks(
         "health-port-outlives-its-policy",
         "A Service whose externalTrafficPolicy is no longer Local still answers on its health check node port.",
-        proxy=partial(ServiceProxy, state=_ChecksOn),
+        proxy=partial(ServiceProxy, state=_KeepsHealthChecks),
     ),
     _checks(
         "health-port-closes-behind-its-heir",
         "A health check node port that moves from one Service to another closes if its proxy receives both changes at "
         "once.",
-        proxy=partial(_ClosesBehindTheHeir, state=_ClosesLast),
+        proxy=partial(_BatchesThenClosesPort, state=_ClosesMovedPort),
     ),
     _checks(
         "health-port-without-weight",
         "Responses of health check node ports have no header for the number of endpoints.",
         "kube-proxy before 1.28",
-        proxy=_Weightless,
+        proxy=_NoWeightHeader,
     ),
 ]

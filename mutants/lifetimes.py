@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from mutants.clients import Sink
-from mutants.decisions import Question, proxy_deciding
+from mutants.decisions import DecisionInput, proxy_deciding
 from mutants.dropped_updates import ANY, proxy_hears, proxy_is_told
 from mutants.live_slices import SERVICE_LABEL, service_of
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
@@ -31,7 +31,7 @@ _hears = partial(proxy_hears, MUTANTS)
 _of_slices = partial(proxy_is_told, MUTANTS, "endpointslices")
 
 
-class _WithTables(State):
+class _WithOtherTables(State):
     """The state of a proxy with other tables."""
 
     def __init__(self, *arguments: Any, table: type[Table], **parts: Any) -> None:
@@ -48,7 +48,7 @@ def _register(name: str, sentence: str, provenance: str = "", *, symptom: str, *
 _FLOW = "server of the flow"
 
 
-class _KnowsAddresses(Table):
+class _KeepsFlowsToKnownAddresses(Table):
     """Does not delete flows to an address that some endpoint still has."""
 
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
@@ -62,7 +62,7 @@ class _KnowsAddresses(Table):
         return not stale.untranslated and stale.endpoint[0] in addresses
 
 
-class _SweepsForClientsInside(Table):
+class _KeepsExternalFlows(Table):
     """Does not delete flows to an endpoint that only external clients could use."""
 
     def _compare(self, changes: Changes, service: ServiceAddress) -> None:
@@ -77,21 +77,21 @@ _register(
     "leaves-udp-flows-to-former-ports",
     "The proxy does not delete UDP flows to the former target port of an endpoint.",
     symptom=_FLOW,
-    state=partial(_WithTables, table=_KnowsAddresses),
+    state=partial(_WithOtherTables, table=_KeepsFlowsToKnownAddresses),
 )
 _register(
     "leaves-udp-flows-of-local-endpoints",
     "With externalTrafficPolicy Local, the proxy does not delete UDP flows from outside to a removed endpoint that "
     "hints keep from clients inside.",
     symptom=_FLOW,
-    state=partial(_WithTables, table=_SweepsForClientsInside),
+    state=partial(_WithOtherTables, table=_KeepsExternalFlows),
 )
 
 
 # Rules and ports
 
 
-class _CountsNothing(Table):
+class _DropsSharedHairpinRule(Table):
     """Removes the rule for connections of a pod to itself when the first of the pod's Service ports is removed."""
 
     def _count(self, addresses: frozenset[str], step: int) -> None:
@@ -107,11 +107,11 @@ _register(
     "hairpin-goes-with-its-first-service",
     "A pod can no longer connect to itself once one of several Services or ports with this pod is gone.",
     symptom=NO_ANSWER,
-    state=partial(_WithTables, table=_CountsNothing),
+    state=partial(_WithOtherTables, table=_DropsSharedHairpinRule),
 )
 
 
-class _ClosesNothing(State):
+class _KeepsHealthPorts(State):
     """Closes no health check node port."""
 
     def _has_gone_on(self, health_port: int, name: Name) -> bool:
@@ -122,7 +122,7 @@ _register(
     "health-port-is-never-closed",
     "A health check node port that no Service has any more still reports the last number of endpoints.",
     symptom=WRITTEN,
-    state=_ClosesNothing,
+    state=_KeepsHealthPorts,
 )
 
 
@@ -160,7 +160,7 @@ def stops_at_slices_of_names(sink: Sink) -> Sink:
     return filtered
 
 
-def _unknown_is_local(asked: Question) -> Decision:
+def _unknown_is_local(asked: DecisionInput) -> Decision:
     return asked.answer(
         endpoints=[each if each.node else each._replace(node=asked.place.node) for each in asked.endpoints]
     )

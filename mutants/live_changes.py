@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mutants.clients import Sink, controller_hearing, rewriting
-from mutants.decisions import Question, deciding
+from mutants.decisions import DecisionInput, deciding
 from mutants.dropped_updates import ANY, SILENT, controller_is_told, proxy_hears, proxy_is_told, told
 from mutants.mutant import WRITTEN, Mutant
 from mutants.wrong_plans import with_spec
@@ -200,7 +200,7 @@ class _NamedByItsLabel(State):
             self._label = (obj["metadata"].get("labels") or {}).get(HOSTNAME_LABEL, "")
             self._changed.update(dict.fromkeys(self._services))
 
-    def _wrong(self, asked: Question) -> Decision:
+    def _wrong(self, asked: DecisionInput) -> Decision:
         return asked.answer(place=replace(asked.place, node=self._label))
 
 
@@ -302,14 +302,14 @@ class _NoIpMode(Services):
     "types-keep-what-they-lack",
     "When the type of a Service changes, the API server keeps fields that the new type cannot have.",
 )
-class _TypesKeepWhatTheyLack(Services):
+class _KeepsFieldsOfOldType(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         super().prepare_for_update(new, old, features)
         new["spec"] = {**{name: old["spec"][name] for name in LACKED if name in old["spec"]}, **new["spec"]}
 
 
 @_api_server("external-names-for-ever", "The API server rejects changes of the type of an ExternalName Service.")
-class _ExternalNamesForEver(Services):
+class _ExternalNameIsFinal(Services):
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_update(new, old, features)
         was, becomes = old["spec"].get("type"), new["spec"].get("type")
@@ -319,7 +319,7 @@ class _ExternalNamesForEver(Services):
 @_api_server(
     "status-comes-with-the-spec", "The API server stores a status that is written together with a Service's spec."
 )
-class _StatusComesWithTheSpec(Services):
+class _SpecWriteSetsStatus(Services):
     def prepare_for_update(self, new: Object, old: Object, features: Features) -> None:
         given = new.get("status")
         super().prepare_for_update(new, old, features)

@@ -29,7 +29,7 @@ MUTANTS: list[Mutant] = []
 Samples = list[Sample]
 
 
-class _Telling(Collector):
+class _EditedMetrics(Collector):
     """Exposes another collector's samples with the modifications of `change`."""
 
     def __init__(self, inner: Collector, change: Callable[[Samples], Samples]) -> None:
@@ -44,7 +44,7 @@ class _Telling(Collector):
 
 def _registry(inner: Collector, change: Callable[[Samples], Samples]) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Telling(inner, change))
+    registry.register(_EditedMetrics(inner, change))
     return registry
 
 
@@ -118,7 +118,7 @@ def _only_growing() -> Callable[[Samples], Samples]:
     return change
 
 
-class _CountsAtFirstSight(_Controller):
+class _CountsFirstValue(_Controller):
     """Always counts a Service under its first value."""
 
     def _follow(self, key: Key, plan: Plan) -> None:
@@ -144,7 +144,7 @@ class _CountsAnnotated(_Controller):
         super()._follow(key, replace(plan, mechanism=self._before.get(key, plan.mechanism)))
 
 
-class _CountsRefusals(State):
+class _CountsEmptyServices(State):
     """Counts Services with a `Local` policy that have no endpoint at all."""
 
     def _compute_service(self, name: Name, service: Any) -> None:
@@ -217,7 +217,7 @@ MUTANTS += [
         "counts-services-at-first-sight",
         "The metric always counts a Service under its first value.",
         symptom=WRITTEN,
-        controller=_CountsAtFirstSight,
+        controller=_CountsFirstValue,
     ),
     Mutant(
         "counts-annotated-services",
@@ -252,6 +252,6 @@ MUTANTS += [
         "refusals-counted-as-drops",
         "The metric for dropped traffic also counts a Service without any endpoint.",
         symptom=WRITTEN,
-        proxy=partial(ServiceProxy, state=_CountsRefusals),
+        proxy=partial(ServiceProxy, state=_CountsEmptyServices),
     ),
 ]

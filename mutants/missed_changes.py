@@ -110,7 +110,7 @@ def misses_deletions_at_a_return(sink: Sink) -> Sink:
     return filtered
 
 
-class _OnTopOfFormerRules(KernelTable):
+class _AddsToPreviousRules(KernelTable):
     """Adds its rules to the rules of the previous proxy on the node."""
 
     def __init__(self, nft: NftSocket, family: Family, *, left: Mapping[Family, Ruleset]) -> None:
@@ -124,12 +124,12 @@ class _OnTopOfFormerRules(KernelTable):
         super().load(ruleset)
 
 
-class _LeavesRules(ServiceProxy):
+class _KeepsPreviousRules(ServiceProxy):
     """Starts with the rules of the previous proxy on the node."""
 
     def __init__(self, node_name: str, client: Client, *, left: Left, **options: Any) -> None:
         self._all_left, former = left, left.get(node_name, {})
-        super().__init__(node_name, client, kernel_table=partial(_OnTopOfFormerRules, left=former), **options)
+        super().__init__(node_name, client, kernel_table=partial(_AddsToPreviousRules, left=former), **options)
 
     def stop(self) -> None:
         super().stop()
@@ -140,6 +140,6 @@ MUTANTS.append(
     Mutant(
         "keeps-what-went-while-it-was-away",
         "On start, a proxy adds its rules to the existing ones.",
-        proxy=partial(_LeavesRules, left={}),
+        proxy=partial(_KeepsPreviousRules, left={}),
     )
 )

@@ -42,7 +42,7 @@ _register(
 )
 
 
-class _ClosesInside(State):
+class _NoInClusterClients(State):
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         service = self._service(key_of(obj))
         before = service.ports
@@ -56,12 +56,12 @@ class _ClosesInside(State):
 _register(
     "external-name-keeps-what-is-outside",
     "The proxy still serves a Service that becomes ExternalName at its node ports and external addresses.",
-    _ClosesInside,
+    _NoInClusterClients,
     symptom=REACHED,
 )
 
 
-class _Careless(Table):
+class _RemovesSharedAddresses(Table):
     def put(self, owner: Any, entries: Entries) -> None:
         before = self._entries.get(owner, NOTHING)
         super().put(owner, entries)
@@ -69,21 +69,21 @@ class _Careless(Table):
             self._set_actions(each, NOTHING)
 
 
-class _TakesAlong(State):
+class _RemovesMovedAddresses(State):
     def __init__(self, *arguments: Any, **parts: Any) -> None:
         super().__init__(*arguments, **parts)
-        self.tables = {family: _Careless(family) for family in FAMILIES}
+        self.tables = {family: _RemovesSharedAddresses(family) for family in FAMILIES}
 
 
 _register(
     "former-owner-takes-addresses-along",
     "The proxy stops serving an address that a port loses, even if another port of the Service has it now.",
-    _TakesAlong,
+    _RemovesMovedAddresses,
     symptom=SILENT,
 )
 
 
-class _OneNamespace(State):
+class _IgnoresNamespaces(State):
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if "namespace" in obj["metadata"]:
             obj = {**obj, "metadata": {**obj["metadata"], "namespace": "default"}}
@@ -91,11 +91,13 @@ class _OneNamespace(State):
 
 
 _register(
-    "looks-at-no-namespace", "The proxy identifies Services and slices by name, without their namespace.", _OneNamespace
+    "looks-at-no-namespace",
+    "The proxy identifies Services and slices by name, without their namespace.",
+    _IgnoresNamespaces,
 )
 
 
-class _FirstHundred(State):
+class _FirstHundredEndpoints(State):
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
         if resource == "endpointslices":
             obj = {**obj, "endpoints": (obj.get("endpoints") or [])[:FEW]}
@@ -103,5 +105,8 @@ class _FirstHundred(State):
 
 
 _register(
-    "first-hundred-of-a-slice", f"Only the first {FEW} endpoints of a slice are read.", _FirstHundred, symptom=REACHED
+    "first-hundred-of-a-slice",
+    f"Only the first {FEW} endpoints of a slice are read.",
+    _FirstHundredEndpoints,
+    symptom=REACHED,
 )

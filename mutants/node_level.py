@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.decisions import Question, proxy_deciding
+from mutants.decisions import DecisionInput, proxy_deciding
 from mutants.mutant import NO_ANSWER, REACHED, WRITTEN, Mutant
 from mutants.wrong_plans import rewritten
 from reference.apiserver import ApiServer
@@ -181,16 +181,16 @@ MUTANTS.append(
 )
 
 
-def _hinted(asked: Question) -> bool:
+def _hinted(asked: DecisionInput) -> bool:
     return bool(asked.ready) and all(each.node_hints for each in asked.ready)
 
 
-def _softened(asked: Question) -> Decision:
+def _softened(asked: DecisionInput) -> Decision:
     port = replace(asked.port, internal_local=False, external_local=False)
     return asked.answer(port=port) if _hinted(asked) else asked.answer()
 
 
-def _narrowed(asked: Question) -> Decision:
+def _narrowed(asked: DecisionInput) -> Decision:
     right, here = asked.answer(), asked.place.node
     kept = [each for each in asked.endpoints if each.node != here or here in (each.node_hints or {here})]
     wrong = asked.answer(endpoints=kept)
@@ -201,12 +201,12 @@ def _narrowed(asked: Question) -> Decision:
     )
 
 
-def _all_or_nothing(asked: Question) -> Decision:
+def _all_or_nothing(asked: DecisionInput) -> Decision:
     local = asked.port.internal_local or asked.port.external_local
     return asked.answer(behaviour=replace(asked.behaviour, node_hints=False)) if local else asked.answer()
 
 
-def _unforgiving(asked: Question) -> Decision:
+def _unforgiving(asked: DecisionInput) -> Decision:
     right = asked.answer()
     known = asked.behaviour.node_hints and right.mode not in {"PreferSameNode", "TopologyKeys"}
     if not _hinted(asked) or not known:
@@ -214,7 +214,7 @@ def _unforgiving(asked: Question) -> Decision:
     return asked.instead(Drop("no endpoint is hinted for this node"))
 
 
-def _annotated(asked: Question) -> Decision:
+def _annotated(asked: DecisionInput) -> Decision:
     """Before 1.30, use node hints like zone hints, only on Services with the annotation."""
     needed = asked.behaviour.annotation != "unused" and not asked.port.topology_annotation
     return asked.answer(behaviour=replace(asked.behaviour, node_hints=False)) if needed else asked.answer()

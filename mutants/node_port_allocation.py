@@ -34,20 +34,20 @@ def _register(name: str, sentence: str, pool: type[_Pool], provenance: str = "")
     MUTANTS.append(Mutant(name, sentence, provenance, WRITTEN, api_server=api_server))
 
 
-class _Everywhere(_Pool):
+class _WholeRange(_Pool):
     start = FIRST_NODE_PORT
 
 
-class _Sixteen(_Pool):
+class _BandOfSixteen(_Pool):
     start = FIRST_NODE_PORT + 16
 
 
-class _Closed(_Pool):
+class _LowerBandClosed(_Pool):
     def take(self, number: int) -> bool:
         return number >= UPPER and super().take(number)
 
 
-class _Twice(_Pool):
+class _AllocatesTwice(_Pool):
     def take(self, number: int) -> bool:
         return super().take(number) or True
 
@@ -60,10 +60,12 @@ class _AnyNumber(_Pool):
 _register(
     "allocates-in-the-band-of-node-ports",
     "Node ports are allocated from the first of the range on.",
-    _Everywhere,
+    _WholeRange,
     "kube-apiserver before 1.28",
 )
-_register("band-of-sixteen-node-ports", "Only the first 16 node ports are left to Services that name them.", _Sixteen)
-_register("closes-the-band-of-node-ports", "Node ports of the reserved band are given to nobody.", _Closed)
-_register("gives-node-ports-twice", "A node port that another Service has is given again.", _Twice)
+_register(
+    "band-of-sixteen-node-ports", "Only the first 16 node ports are left to Services that name them.", _BandOfSixteen
+)
+_register("closes-the-band-of-node-ports", "Node ports of the reserved band are given to nobody.", _LowerBandClosed)
+_register("gives-node-ports-twice", "A node port that another Service has is given again.", _AllocatesTwice)
 _register("gives-node-ports-of-any-number", "Node ports outside of the range are given.", _AnyNumber)

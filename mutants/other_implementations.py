@@ -11,7 +11,7 @@ from typing import Any
 
 from mutants.affinity import unrenewed
 from mutants.data_planes import edited
-from mutants.decisions import Question, deciding, without_hints
+from mutants.decisions import DecisionInput, deciding, without_hints
 from mutants.mutant import Mutant
 from reference.client import Object
 from reference.proxy import ServiceProxy
@@ -20,7 +20,7 @@ from reference.proxy.objects import ANNOTATION, DEPRECATED_ANNOTATION
 from reference.proxy.state import State
 
 
-class WhereAsked(State):
+class HintsOnRequest(State):
     """Reads the hints that a Service requests as "zone node", for releases whose proxy does not use the annotation."""
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
@@ -44,7 +44,7 @@ def _asked(service: Object) -> str:
     return "zone" if value or by_annotation else ""
 
 
-def _where_asked(question: Question) -> Decision:
+def _where_asked(question: DecisionInput) -> Decision:
     if question.behaviour.annotation != "unused":
         return question.answer()
     asked = question.port.topology_annotation.split()
@@ -58,7 +58,7 @@ FAMILIES = [
         "follows-hints-where-asked",
         "The proxy follows hints only on Services that request them, through trafficDistribution or an annotation.",
         "Cilium, OVN-Kubernetes",
-        proxy=partial(ServiceProxy, state=WhereAsked),
+        proxy=partial(ServiceProxy, state=HintsOnRequest),
         lacks=frozenset({"HintsOnAnyService", "NodeLevelTopology", "NodeLevelTopologyRouting"}),
         unmet=frozenset({"KEP-4444/proxy-follows-hints-whatever-the-service-says"}),
     ),

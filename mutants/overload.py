@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from mutants.data_planes import edited
-from mutants.decisions import Question, address, deciding
+from mutants.decisions import DecisionInput, address, deciding
 from mutants.mutant import NO_ANSWER, REACHED, Mutant
 from mutants.shares import AsRendered
 from reference.proxy import ServiceProxy
@@ -46,7 +46,7 @@ def _spills(_: Family, chain: Chain) -> Chain:
     return replace(chain, rules=(draw, near, identity, translate, drop))
 
 
-def _one_more(asked: Question) -> Decision:
+def _one_more(asked: DecisionInput) -> Decision:
     """Decide for the only endpoint in the zone, and add a second endpoint for heavy traffic."""
     right = asked.answer()
     others = [each for each in asked.ready if asked.place.zone not in each.zone_hints]

@@ -18,7 +18,7 @@ MUTANTS: list[Mutant] = []
 Wanted = Callable[[Object, Object | None], Object]
 
 
-class _Wanting(Locations):
+class _WrongLocations(Locations):
     """Computes wrong fields of a locator. The arguments of `want` are the correct fields and the current fields."""
 
     def __init__(self, want: Wanted) -> None:
@@ -33,7 +33,7 @@ class _Wanting(Locations):
 def _fault(name: str, sentence: str) -> Callable[[Wanted], Wanted]:
     def register(want: Wanted) -> Wanted:
         def controller(client: Client) -> PodLocatorController:
-            return PodLocatorController(client, locations=_Wanting(want))
+            return PodLocatorController(client, locations=_WrongLocations(want))
 
         MUTANTS.append(Mutant(name, sentence, symptom=WRITTEN, pod_locators=controller))
         return want
@@ -97,7 +97,7 @@ def _locator_believes_what_it_says(right: Object, there: Object | None) -> Objec
     return there if there is not None and elsewhere and right["nodeName"] else right
 
 
-class _Restless(_Wanting):
+class _WritesOnEveryEvent(_WrongLocations):
     """Treats every event of a pod as a change, and reverses the addresses if they are unchanged."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class _NeverDeletes(PodLocatorController):
         self._locations.deleted(existing)
 
 
-class _ForNewPodsAlone(PodLocatorController):
+class _NewPodsOnly(PodLocatorController):
     def _take_in(self, event: Event) -> None:
         if event.type != "SYNCED":
             super()._take_in(event)
@@ -138,7 +138,7 @@ MUTANTS += [
         "locator-is-written-for-every-event",
         "The controller writes a PodLocator for every event of its pod.",
         symptom=WRITTEN,
-        pod_locators=lambda client: PodLocatorController(client, locations=_Restless()),
+        pod_locators=lambda client: PodLocatorController(client, locations=_WritesOnEveryEvent()),
     ),
     Mutant(
         "locator-is-never-deleted",
@@ -156,6 +156,6 @@ MUTANTS += [
         "locator-of-new-pods-alone",
         "On start, the PodLocator controller ignores existing pods, and existing PodLocators whose pod is deleted.",
         symptom=WRITTEN,
-        pod_locators=_ForNewPodsAlone,
+        pod_locators=_NewPodsOnly,
     ),
 ]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.decisions import Question, deciding, without_hints
+from mutants.decisions import DecisionInput, deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from reference.client import Object
 from reference.proxy import ServiceProxy
@@ -32,7 +32,7 @@ def _register(name: str, sentence: str, provenance: str, symptom: str, **parts: 
 ReadEndpoint = Callable[[Object], Object]
 
 
-class _Rereading(State):
+class _EditedEndpoints(State):
     """Modifies each endpoint of a slice."""
 
     def __init__(self, *arguments: Any, read: ReadEndpoint) -> None:
@@ -49,7 +49,7 @@ def _misread(
     name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED
 ) -> Callable[[ReadEndpoint], ReadEndpoint]:
     def register(read: ReadEndpoint) -> ReadEndpoint:
-        _register(name, sentence, provenance, symptom, state=partial(_Rereading, read=read))
+        _register(name, sentence, provenance, symptom, state=partial(_EditedEndpoints, read=read))
         return read
 
     return register
@@ -132,7 +132,7 @@ class _IgnoresNodeUpdates(State):
         super().receive(resource, obj, deleted=deleted)
 
 
-class _Remembering(State):
+class _RemembersObjects(State):
     """Remembers the last version of each object. kube-apiserver writes null in a slice without endpoints."""
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
@@ -161,7 +161,7 @@ def _name(obj: Object) -> Name:
 @_wrong_state(
     "hints-outlive-their-removal", "The proxy still follows hints that were removed from a slice.", "linkerd PR#10925"
 )
-class _HintsOutliveTheirRemoval(_Remembering):
+class _KeepsRemovedHints(_RemembersObjects):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
             known = {each["addresses"][0]: each.get("hints") for each in before["endpoints"]}
@@ -186,7 +186,7 @@ class _IgnoresServiceDeletes(State):
 
 
 @_wrong_state("ignores-service-updates", "The proxy ignores changes of an existing Service.", "antrea#4845")
-class _IgnoresServiceUpdates(_Remembering):
+class _IgnoresServiceUpdates(_RemembersObjects):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource != "services" or before is None or deleted:
             super().told(resource, obj, before, deleted=deleted)
@@ -202,7 +202,7 @@ class _IgnoresSliceDeletes(State):
 @_wrong_state(
     "keeps-removed-endpoints", "The proxy still uses endpoints that are removed from a slice.", "kubernetes#99299"
 )
-class _KeepsRemovedEndpoints(_Remembering):
+class _KeepsRemovedEndpoints(_RemembersObjects):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
             present = {each["addresses"][0] for each in obj["endpoints"]}
@@ -217,7 +217,7 @@ class _KeepsRemovedEndpoints(_Remembering):
     "linkerd#12427",
     symptom="never reached|was refused",
 )
-class _IgnoresNewEndpoints(_Remembering):
+class _IgnoresNewEndpoints(_RemembersObjects):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         if resource == "endpointslices" and before is not None:
             known = {each["addresses"][0] for each in before["endpoints"]}
@@ -227,7 +227,7 @@ class _IgnoresNewEndpoints(_Remembering):
 
 
 @_wrong_state("one-update-late", "A change of a slice takes effect only when the next change arrives.")
-class _OneUpdateLate(_Remembering):
+class _IsOneUpdateBehind(_RemembersObjects):
     def told(self, resource: str, obj: Object, before: Object | None, *, deleted: bool) -> None:
         late = resource == "endpointslices" and before is not None and not deleted
         super().told(resource, before if late and before is not None else obj, before, deleted=deleted)
@@ -236,13 +236,13 @@ class _OneUpdateLate(_Remembering):
 # Decisions with too much or too little data
 
 
-class _Knowing(_Remembering):
+class _KnowsAllSlices(_RemembersObjects):
     """Makes decisions with access to all slices and Services."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, decide=deciding(self.wrong))
 
-    def wrong(self, asked: Question) -> Decision:
+    def wrong(self, asked: DecisionInput) -> Decision:
         """Return the wrong decision."""
         return asked.answer()
 
@@ -266,8 +266,8 @@ class _Knowing(_Remembering):
 @_wrong_state(
     "judges-each-slice", "The proxy checks each slice separately for endpoints without hints.", "ingress-nginx"
 )
-class _JudgesEachSlice(_Knowing):
-    def wrong(self, asked: Question) -> Decision:
+class _JudgesEachSlice(_KnowsAllSlices):
+    def wrong(self, asked: DecisionInput) -> Decision:
         own = asked.port.port_name, asked.port.protocol
         slices = [{each.address for each in found.endpoints(own)} for found in self.slices_of(asked.port)]
         parts = [[each for each in asked.ready if each.address in addresses] for addresses in slices]
@@ -288,8 +288,8 @@ class _JudgesEachSlice(_Knowing):
     "cilium#45214",
     symptom=NO_ANSWER,
 )
-class _JudgesAllPortsTogether(_Knowing):
-    def wrong(self, asked: Question) -> Decision:
+class _JudgesAllPortsTogether(_KnowsAllSlices):
+    def wrong(self, asked: DecisionInput) -> Decision:
         near = any(asked.place.zone in zones for zones in self.others(asked.port, family=False))
         mine = any(asked.place.zone in each.zone_hints for each in asked.ready)
         right = asked.answer()
@@ -301,8 +301,8 @@ class _JudgesAllPortsTogether(_Knowing):
     "Endpoints without hints in one IP family disable hints in the other family.",
     "cilium#45214",
 )
-class _JudgesBothFamiliesTogether(_Knowing):
-    def wrong(self, asked: Question) -> Decision:
+class _JudgesBothFamiliesTogether(_KnowsAllSlices):
+    def wrong(self, asked: DecisionInput) -> Decision:
         hinted = all(self.others(asked.port, family=True))
         return asked.answer(endpoints=asked.endpoints if hinted else without_hints(asked.endpoints))
 
@@ -312,8 +312,8 @@ class _JudgesBothFamiliesTogether(_Knowing):
     "The proxy follows hints only on Services that set trafficDistribution.",
     "Cilium, cilium#25283",
 )
-class _HintsNeedTheField(_Knowing):
-    def wrong(self, asked: Question) -> Decision:
+class _HintsNeedTheField(_KnowsAllSlices):
+    def wrong(self, asked: DecisionInput) -> Decision:
         asks = _distribution(self, asked.port)
         return asked.answer(endpoints=asked.endpoints if asks else without_hints(asked.endpoints))
 
@@ -323,15 +323,15 @@ class _HintsNeedTheField(_Knowing):
     "Traffic of a Service that sets trafficDistribution stays in the zone even without hints.",
     "Envoy Gateway",
 )
-class _FieldWithoutHints(_Knowing):
-    def wrong(self, asked: Question) -> Decision:
+class _FieldWithoutHints(_KnowsAllSlices):
+    def wrong(self, asked: DecisionInput) -> Decision:
         if not _distribution(self, asked.port) or any(each.zone_hints for each in asked.ready):
             return asked.answer()
         invented = [each._replace(zone_hints=frozenset({each.node[:1]})) for each in asked.endpoints]
         return asked.answer(endpoints=invented)
 
 
-def _distribution(state: _Remembering, port: ServicePort) -> str:
+def _distribution(state: _RemembersObjects, port: ServicePort) -> str:
     return str(state.last["services", (port.namespace, port.name)]["spec"].get("trafficDistribution") or "")
 
 
@@ -344,12 +344,12 @@ def _which(port: ServicePort) -> tuple[str, ...]:
     "never-returns-to-hints",
     "After falling back once, to the zone or to all endpoints, a Service never follows hints again.",
 )
-class _NeverReturnsToHints(_Knowing):
+class _NeverReturnsToHints(_KnowsAllSlices):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._fallen: set[tuple[str, ...]] = set()
 
-    def wrong(self, asked: Question) -> Decision:
+    def wrong(self, asked: DecisionInput) -> Decision:
         name = _which(asked.port)
         if name in self._fallen:
             return asked.answer(endpoints=without_hints(asked.endpoints))
@@ -364,12 +364,12 @@ class _NeverReturnsToHints(_Knowing):
     "never-returns-to-zone-hints",
     "A Service that once had no endpoint in the zone never follows zone hints again.",
 )
-class _NeverReturnsToZoneHints(_Knowing):
+class _NeverReturnsToZoneHints(_KnowsAllSlices):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._fallen: set[tuple[str, ...]] = set()
 
-    def wrong(self, asked: Question) -> Decision:
+    def wrong(self, asked: DecisionInput) -> Decision:
         name = _which(asked.port)
         hinted = asked.ready and all(each.zone_hints for each in asked.ready)
         if hinted and not any(asked.place.zone in each.zone_hints for each in asked.ready):
@@ -379,7 +379,7 @@ class _NeverReturnsToZoneHints(_Knowing):
 
 
 @_wrong_state("zone-remembered-by-services", "The proxy uses a new zone label of the node only for new Services.")
-class _ZoneRememberedByServices(_Knowing):
+class _ZoneRememberedByServices(_KnowsAllSlices):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._zones: dict[Name, str] = {}
@@ -389,6 +389,6 @@ class _ZoneRememberedByServices(_Knowing):
             self._zones.pop(_name(obj), None)
         super().told(resource, obj, before, deleted=deleted)
 
-    def wrong(self, asked: Question) -> Decision:
+    def wrong(self, asked: DecisionInput) -> Decision:
         zone = self._zones.setdefault((asked.port.namespace, asked.port.name), asked.place.zone)
         return asked.answer(place=replace(asked.place, zone=zone))

@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
 
-from mutants.data_planes import Flushing
-from mutants.decisions import Question, Wrong, deciding, in_each, without_hints
+from mutants.data_planes import FlushesConntrack
+from mutants.decisions import DecisionInput, Wrong, deciding, in_each, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from mutants.wrong_plans import with_spec
 from reference.client import Object
@@ -40,7 +40,7 @@ def _register(name: str, sentence: str, provenance: str = "", *, symptom: str = 
 Read = Callable[[list[Endpoint], list[Endpoint]], list[Endpoint]]
 
 
-class _Otherwise(State):
+class _WithOtherEndpoints(State):
     """Makes decisions with modified endpoints, computed from the slices of a service port and of the first port."""
 
     def __init__(self, *arguments: Any, read: Read) -> None:
@@ -62,7 +62,7 @@ def _entries(service: Any, port: ServicePort, family: Family, labels: Any = None
 
 def _misread(name: str, sentence: str, provenance: str = "", *, symptom: str = REACHED) -> Callable[[Read], Read]:
     def register(read: Read) -> Read:
-        _register(name, sentence, provenance, symptom=symptom, state=partial(_Otherwise, read=read))
+        _register(name, sentence, provenance, symptom=symptom, state=partial(_WithOtherEndpoints, read=read))
         return read
 
     return register
@@ -145,7 +145,7 @@ def one_endpoint_an_address(entries: list[Endpoint], first: list[Endpoint]) -> l
 # Very many endpoints
 
 
-class _OfMany(State):
+class _WrongForManyEndpoints(State):
     """Makes wrong decisions about a Service with more than a hundred endpoints."""
 
     def __init__(self, *arguments: Any, wrong: Wrong) -> None:
@@ -154,7 +154,7 @@ class _OfMany(State):
         )
 
 
-def _hundred_of_those_hinted(asked: Question) -> Decision:
+def _hundred_of_those_hinted(asked: DecisionInput) -> Decision:
     def few(action: Action) -> Action:
         if isinstance(action, Forward) and len(action.endpoints) < len(asked.ready):
             return replace(action, endpoints=action.endpoints[:100])
@@ -163,7 +163,7 @@ def _hundred_of_those_hinted(asked: Question) -> Decision:
     return in_each(asked.answer(), few)
 
 
-def _hints_of_a_hundred(asked: Question) -> Decision:
+def _hints_of_a_hundred(asked: DecisionInput) -> Decision:
     found = asked.answer(endpoints=asked.endpoints[:100]).mode
     return asked.answer() if found else asked.answer(endpoints=without_hints(asked.endpoints))
 
@@ -172,19 +172,19 @@ _register(
     "first-hundred-of-those-hinted",
     "The proxy uses only the first 100 of the endpoints that hints select.",
     symptom=f"{REACHED}|never reached",
-    state=partial(_OfMany, wrong=_hundred_of_those_hinted),
+    state=partial(_WrongForManyEndpoints, wrong=_hundred_of_those_hinted),
 )
 _register(
     "hints-of-the-first-hundred",
     "The proxy checks only the hints of the first 100 endpoints for the node and its zone.",
-    state=partial(_OfMany, wrong=_hints_of_a_hundred),
+    state=partial(_WrongForManyEndpoints, wrong=_hints_of_a_hundred),
 )
 
 
 # Misread objects
 
 
-class _OnceReady(State):
+class _ReadyForever(State):
     """Treats an endpoint that was once ready as ready until it is removed from its slice."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -206,7 +206,7 @@ class _OnceReady(State):
 _register(
     "once-ready-always-ready",
     "The proxy treats an endpoint that was once ready as ready until it is removed from its slice.",
-    state=_OnceReady,
+    state=_ReadyForever,
 )
 
 
@@ -217,7 +217,7 @@ class _KeepsLast(State):
         super().__init__(*arguments, decide=deciding(self._wrongly))
         self._last: dict[tuple[str, ...], Sequence[Endpoint]] = {}
 
-    def _wrongly(self, asked: Question) -> Decision:
+    def _wrongly(self, asked: DecisionInput) -> Decision:
         key = (str(asked.port), *asked.port.cluster_ips)
         if not asked.ready and (asked.port.internal_local or asked.port.external_local):
             return asked.answer(endpoints=self._last.get(key, asked.endpoints))
@@ -232,7 +232,7 @@ _register(
 )
 
 
-class _Starting(State):
+class _MisreadsAtStart(State):
     """Reads the objects of one resource differently while it starts."""
 
     _resource: ClassVar[str]
@@ -251,7 +251,7 @@ class _Starting(State):
         raise NotImplementedError
 
 
-class _StartsWithoutInternalPolicies(_Starting):
+class _StartsWithoutInternalPolicies(_MisreadsAtStart):
     """Reads internalTrafficPolicy only for Services that are created after the proxy has started."""
 
     _resource = "services"
@@ -267,7 +267,7 @@ _register(
 )
 
 
-class _Restarted(_Starting):
+class _MisreadsTerminatingAtStart(_MisreadsAtStart):
     """Misreads the conditions of terminating endpoints in slices that exist when it starts."""
 
     _resource = "endpointslices"
@@ -281,25 +281,25 @@ class _Restarted(_Starting):
         return {**endpoint, "conditions": self._conditions} if terminates else endpoint
 
 
-class _TakesForReady(_Restarted):
+class _TreatsAsReady(_MisreadsTerminatingAtStart):
     _conditions: ClassVar = {"ready": True}
 
 
-class _TakesForGone(_Restarted):
+class _TreatsAsRemoved(_MisreadsTerminatingAtStart):
     _conditions: ClassVar = {"ready": False, "serving": False}
 
 
 _register(
     "restarted-takes-terminating-for-ready",
     "On start, a proxy treats terminating endpoints as ready.",
-    state=_TakesForReady,
+    state=_TreatsAsReady,
 )
 _register(
     "restarted-keeps-who-terminates-out",
     "On start, a proxy does not use a terminating endpoint, even if no other endpoint serves.",
     "kubernetes#92019",
     symptom=f"{REFUSED}|{NO_ANSWER}",
-    state=_TakesForGone,
+    state=_TreatsAsRemoved,
 )
 
 
@@ -334,7 +334,7 @@ class _SkipsNodes(State):
         self._skips = skips
         self._skipped: set[str] = set()
 
-    def _wrongly(self, asked: Question) -> Decision:
+    def _wrongly(self, asked: DecisionInput) -> Decision:
         return asked.answer(endpoints=[each for each in asked.endpoints if each.node not in self._skipped])
 
     def receive(self, resource: str, obj: Object, *, deleted: bool) -> None:
@@ -378,7 +378,7 @@ _register(
 )
 
 
-class _Unswept(Table):
+class _KeepsStaleConnections(Table):
     """Ignores some kinds of stale connections."""
 
     def __init__(self, family: Family, left: Callable[[Family, Stale], bool]) -> None:
@@ -392,12 +392,12 @@ class _Unswept(Table):
         ]
 
 
-class _LeavesSome(State):
+class _KeepsSomeUdpFlows(State):
     """Does not delete some kinds of UDP flows."""
 
     def __init__(self, *arguments: Any, left: Callable[[Family, Stale], bool], **parts: Any) -> None:
         super().__init__(*arguments, **parts)
-        self.tables = {family: _Unswept(family, left) for family in FAMILIES}
+        self.tables = {family: _KeepsStaleConnections(family, left) for family in FAMILIES}
 
 
 def _nothing_to_refuse(port: ServicePort, decision: Decision, node: str, addresses: Sequence[str]) -> Entries:
@@ -410,20 +410,20 @@ _register(
     "leaves-udp-flows-over-ipv6",
     "The proxy does not delete UDP flows to a removed endpoint over IPv6.",
     symptom=_FLOWS,
-    state=partial(_LeavesSome, left=lambda family, stale: family == "IPv6"),
+    state=partial(_KeepsSomeUdpFlows, left=lambda family, stale: family == "IPv6"),
 )
 _register(
     "leaves-udp-flows-at-node-ports",
     "The proxy does not delete UDP flows to a removed endpoint at node ports.",
     symptom=_FLOWS,
-    state=partial(_LeavesSome, left=lambda family, stale: stale.service.port >= FIRST_NODE_PORT),
+    state=partial(_KeepsSomeUdpFlows, left=lambda family, stale: stale.service.port >= FIRST_NODE_PORT),
 )
 _register(
     "leaves-udp-flows-at-external-addresses",
     "The proxy does not delete UDP flows to a removed endpoint at load balancer addresses and external IPs.",
     symptom=_FLOWS,
     state=partial(
-        _LeavesSome,
+        _KeepsSomeUdpFlows,
         left=lambda family, stale: (
             stale.service.port < FIRST_NODE_PORT and not stale.service.address.startswith(SERVICE_NETWORKS)
         ),
@@ -434,7 +434,7 @@ _register(
     "A UDP flow that began while a Service had no endpoints never gets an endpoint.",
     symptom=_FLOWS,
     state=partial(
-        _LeavesSome,
+        _KeepsSomeUdpFlows,
         left=lambda family, stale: (stale.service.address, stale.service.port) == stale.endpoint,
         render=_nothing_to_refuse,
     ),
@@ -444,13 +444,13 @@ _register(
 def _cutting(cuts: Callable[[Changes], bool]) -> Callable[..., KernelTable]:
     """Return a table that deletes all conntrack entries after some changes."""
 
-    class Cutting(Flushing):
+    class CutsConnections(FlushesConntrack):
         def apply(self, changes: Changes) -> None:
             KernelTable.apply(self, changes)
             if cuts(changes):
                 self.flush()
 
-    return Cutting
+    return CutsConnections
 
 
 def _touches_node_ports(changes: Changes) -> bool:

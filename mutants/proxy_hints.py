@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mutants.decisions import Question, faults_in, without_hints
+from mutants.decisions import DecisionInput, faults_in, without_hints
 from mutants.mutant import NO_ANSWER, Mutant
 from reference.proxy.decision import Decision, Drop, Forward
 
@@ -16,12 +16,12 @@ _ELSEWHERE = frozenset({"elsewhere"})
 
 
 @_fault("ignores-zone-hints", "The proxy ignores zone hints.", "kubernetes#101525, calico#10430")
-def ignores_zone_hints(asked: Question) -> Decision:
+def ignores_zone_hints(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, nodes=False))
 
 
 @_fault("ignores-node-hints", "The proxy ignores node hints.", "Antrea, with its gate off")
-def ignores_node_hints(asked: Question) -> Decision:
+def ignores_node_hints(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
 
 
@@ -30,17 +30,17 @@ def ignores_node_hints(asked: Question) -> Decision:
     "The proxy follows zone hints even if some ready endpoints have none.",
     "cilium#41022",
 )
-def accepts_partial_zone_hints(asked: Question) -> Decision:
+def accepts_partial_zone_hints(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=[each._replace(zone_hints=each.zone_hints or _ELSEWHERE) for each in asked.endpoints])
 
 
 @_fault("accepts-partial-node-hints", "The proxy follows node hints even if some ready endpoints have none.")
-def accepts_partial_node_hints(asked: Question) -> Decision:
+def accepts_partial_node_hints(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=[each._replace(node_hints=each.node_hints or _ELSEWHERE) for each in asked.endpoints])
 
 
 @_fault("unhinted-endpoint-joins-every-zone", "The proxy uses an endpoint without hints in every zone.", "kpng")
-def unhinted_endpoint_joins_every_zone(asked: Question) -> Decision:
+def unhinted_endpoint_joins_every_zone(asked: DecisionInput) -> Decision:
     right = asked.answer()
     ready = asked.ready
     mine = tuple(each for each in ready if not each.zone_hints or asked.place.zone in each.zone_hints)
@@ -49,7 +49,7 @@ def unhinted_endpoint_joins_every_zone(asked: Question) -> Decision:
 
 
 @_fault("no-hints-mean-nobody", "The proxy drops packets if no endpoint has hints.", symptom=NO_ANSWER)
-def no_hints_mean_nobody(asked: Question) -> Decision:
+def no_hints_mean_nobody(asked: DecisionInput) -> Decision:
     right = asked.answer()
     unhinted = not any(each.zone_hints or each.node_hints for each in asked.endpoints)
     return asked.instead(Drop("no hints")) if unhinted and asked.ready else right
@@ -61,7 +61,7 @@ def no_hints_mean_nobody(asked: Question) -> Decision:
     "cilium#41022",
     symptom=NO_ANSWER,
 )
-def drops_without_hinted_endpoint(asked: Question) -> Decision:
+def drops_without_hinted_endpoint(asked: DecisionInput) -> Decision:
     right = asked.answer()
     ready = asked.ready
     all_hinted = ready and all(each.zone_hints or each.node_hints for each in ready)
@@ -73,7 +73,7 @@ def drops_without_hinted_endpoint(asked: Question) -> Decision:
     "Clients on a node without zone label get no answer from hinted endpoints.",
     symptom=NO_ANSWER,
 )
-def drops_without_zone_label(asked: Question) -> Decision:
+def drops_without_zone_label(asked: DecisionInput) -> Decision:
     right = asked.answer()
     lost = not asked.place.zone and not right.mode and any(each.zone_hints for each in asked.ready)
     return asked.instead(Drop("where am I?")) if lost else right
@@ -84,13 +84,13 @@ def drops_without_zone_label(asked: Question) -> Decision:
     "If no endpoint is hinted for a node, the proxy ignores zone hints too, and uses every endpoint.",
     "Cilium, spring 2026",
 )
-def skips_zone_tier(asked: Question) -> Decision:
+def skips_zone_tier(asked: DecisionInput) -> Decision:
     hinted = all(each.node_hints for each in asked.ready)
     return asked.answer(endpoints=without_hints(asked.endpoints, nodes=False) if hinted else asked.endpoints)
 
 
 @_fault("node-as-zone", "Node hints have no effect within the zone: other endpoints of the zone are used as well.")
-def node_as_zone(asked: Question) -> Decision:
+def node_as_zone(asked: DecisionInput) -> Decision:
     right = asked.answer()
     if right.mode != "PreferSameNode":
         return right
@@ -99,7 +99,7 @@ def node_as_zone(asked: Question) -> Decision:
 
 
 @_fault("zone-before-node", "Zone hints take precedence over node hints.")
-def zone_before_node(asked: Question) -> Decision:
+def zone_before_node(asked: DecisionInput) -> Decision:
     by_zone = asked.answer(endpoints=without_hints(asked.endpoints, zones=False))
     return by_zone if by_zone.mode else asked.answer()
 
@@ -109,7 +109,7 @@ def zone_before_node(asked: Question) -> Decision:
     "The proxy follows hints only on Services with the topology annotation.",
     "kubernetes#116098, cilium#37930",
 )
-def hints_need_the_annotation(asked: Question) -> Decision:
+def hints_need_the_annotation(asked: DecisionInput) -> Decision:
     return asked.answer(behaviour=replace(asked.behaviour, annotation="any"))
 
 
@@ -118,13 +118,13 @@ def hints_need_the_annotation(asked: Question) -> Decision:
     "The annotation with the value Disabled disables hints.",
     "kube-proxy before 1.30",
 )
-def annotation_disabled_ends_hints(asked: Question) -> Decision:
+def annotation_disabled_ends_hints(asked: DecisionInput) -> Decision:
     disabled = asked.port.topology_annotation in {"disabled", "Disabled"}
     return asked.answer(endpoints=without_hints(asked.endpoints) if disabled else asked.endpoints)
 
 
 @_fault("zone-names-in-any-case", "The proxy compares zone names case-insensitively.")
-def zone_names_in_any_case(asked: Question) -> Decision:
+def zone_names_in_any_case(asked: DecisionInput) -> Decision:
     lower = [each._replace(zone_hints=frozenset(zone.lower() for zone in each.zone_hints)) for each in asked.endpoints]
     return asked.answer(endpoints=lower, place=replace(asked.place, zone=asked.place.zone.lower()))
 
@@ -134,7 +134,7 @@ def zone_names_in_any_case(asked: Question) -> Decision:
     "The proxy compares zone names that look like numbers as numbers.",
     "envoyproxy/gateway#6669",
 )
-def zone_names_as_numbers(asked: Question) -> Decision:
+def zone_names_as_numbers(asked: DecisionInput) -> Decision:
     short = [
         each._replace(zone_hints=frozenset(zone.lstrip("0") for zone in each.zone_hints)) for each in asked.endpoints
     ]
@@ -142,17 +142,17 @@ def zone_names_as_numbers(asked: Question) -> Decision:
 
 
 @_fault("decides-as-on-another-node", "Except for topology keys, every proxy decides as if its node were a1 in zone a.")
-def decides_as_on_another_node(asked: Question) -> Decision:
+def decides_as_on_another_node(asked: DecisionInput) -> Decision:
     return asked.answer(place=replace(asked.place, node="a1", zone="a"))
 
 
 @_fault("udp-ignores-hints", "The proxy ignores hints over UDP.")
-def udp_ignores_hints(asked: Question) -> Decision:
+def udp_ignores_hints(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints) if asked.port.protocol == "UDP" else asked.endpoints)
 
 
 @_fault("ipv6-ignores-hints", "The proxy ignores hints over IPv6.", "kubernetes#101525 (one family of two)")
-def ipv6_ignores_hints(asked: Question) -> Decision:
+def ipv6_ignores_hints(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints) if asked.is_ipv6 else asked.endpoints)
 
 
@@ -160,7 +160,7 @@ def ipv6_ignores_hints(asked: Question) -> Decision:
     "external-addresses-ignore-hints",
     "The proxy follows hints only at the cluster IP, not at node ports and load balancer addresses.",
 )
-def external_addresses_ignore_hints(asked: Question) -> Decision:
+def external_addresses_ignore_hints(asked: DecisionInput) -> Decision:
     everywhere = asked.answer(endpoints=without_hints(asked.endpoints))
     right = asked.answer()
     return replace(right, outside=everywhere.outside, inside=everywhere.inside)

@@ -12,7 +12,7 @@ from typing import Any
 
 from mutants.clients import Filter, Sink, proxy_hearing
 from mutants.data_planes import edited
-from mutants.decisions import NONE, Question, proxy_deciding
+from mutants.decisions import NONE, DecisionInput, proxy_deciding
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, Mutant
 from mutants.proxy_hints import accepts_partial_zone_hints
 from reference.client import Event, Object
@@ -40,7 +40,7 @@ def _register(
 # Kinds of clients and connections
 
 
-def _trusts_partial_hints_for_udp(asked: Question) -> Decision:
+def _trusts_partial_hints_for_udp(asked: DecisionInput) -> Decision:
     return accepts_partial_zone_hints(asked) if asked.port.protocol == "UDP" else asked.answer()
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from mutants.clients import Filter, Sink, controller_hearing, proxy_hearing, rewriting
-from mutants.decisions import Question, proxy_deciding, without_hints
+from mutants.decisions import DecisionInput, proxy_deciding, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from mutants.wrong_plans import Pods, rewritten, without
 from reference.apiserver.kinds.services import Services
@@ -34,7 +34,9 @@ def _proxy(name: str, sentence: str, draw: str, proxy: Callable[..., ServiceProx
     MUTANTS.append(Mutant(name, sentence, provenance, _ANY, draw=draw, proxy=proxy))
 
 
-def _decides(name: str, sentence: str, draw: str, provenance: str = "") -> Callable[[Callable[[Question], Any]], None]:
+def _decides(
+    name: str, sentence: str, draw: str, provenance: str = ""
+) -> Callable[[Callable[[DecisionInput], Any]], None]:
     return lambda wrong: _proxy(name, sentence, draw, proxy_deciding(wrong), provenance)
 
 
@@ -92,7 +94,7 @@ _proxy(
     "The proxy uses only the last hundred endpoints of a Service.",
     "endpoints=many",
 )
-def hundred_endpoints_of_a_service(asked: Question) -> Any:
+def hundred_endpoints_of_a_service(asked: DecisionInput) -> Any:
     return asked.answer(endpoints=asked.endpoints[-100:])
 
 
@@ -102,7 +104,7 @@ def hundred_endpoints_of_a_service(asked: Question) -> Any:
     "endpoints=unready",
     "Envoy, panic threshold",
 )
-def ignores_hints_in_a_panic(asked: Question) -> Any:
+def ignores_hints_in_a_panic(asked: DecisionInput) -> Any:
     panics = 2 * len(asked.ready) < len(asked.endpoints)
     return asked.answer(endpoints=without_hints(asked.endpoints)) if panics else asked.answer()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mutants.clients import proxy_hearing, rewriting
 from mutants.cluster_dns import index_resolver
-from mutants.decisions import Question, proxy_deciding
+from mutants.decisions import DecisionInput, proxy_deciding
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from mutants.proxy_hints import accepts_partial_zone_hints
 from reference.client import Event, Object
@@ -45,10 +45,10 @@ def _register(
 
 def _decides(
     name: str, sentence: str, provenance: str = "", *, draw: str = "", symptom: str = _ANY
-) -> Callable[[Callable[[Question], Decision]], Callable[[Question], Decision]]:
+) -> Callable[[Callable[[DecisionInput], Decision]], Callable[[DecisionInput], Decision]]:
     """Create a mutant from a function that makes wrong decisions."""
 
-    def register(wrong: Callable[[Question], Decision]) -> Callable[[Question], Decision]:
+    def register(wrong: Callable[[DecisionInput], Decision]) -> Callable[[DecisionInput], Decision]:
         _register(name, sentence, provenance, draw=draw, symptom=symptom, proxy=proxy_deciding(wrong))
         return wrong
 
@@ -63,7 +63,7 @@ def _decides(
     "The proxy treats a hint for a zone whose name begins with the name of its own zone as a hint for its own zone.",
     draw="names=cloud",
 )
-def zone_names_by_prefix(asked: Question) -> Decision:
+def zone_names_by_prefix(asked: DecisionInput) -> Decision:
     mine = asked.place.zone
     alike = [any(each.startswith(mine) for each in endpoint.zone_hints) for endpoint in asked.endpoints]
     read = [
@@ -78,7 +78,7 @@ def zone_names_by_prefix(asked: Question) -> Decision:
     "The proxy treats an endpoint as local if its node's name begins with the name of the proxy's node.",
     draw="names=cloud",
 )
-def node_names_by_prefix(asked: Question) -> Decision:
+def node_names_by_prefix(asked: DecisionInput) -> Decision:
     mine = asked.place.node
     read = [each._replace(node=mine) if each.node.startswith(mine) else each for each in asked.endpoints]
     return asked.answer(endpoints=read)
@@ -90,7 +90,7 @@ def node_names_by_prefix(asked: Question) -> Decision:
     "kubernetes#18104",
     draw="names=cloud",
 )
-def node_names_end_at_the_first_dot(asked: Question) -> Decision:
+def node_names_end_at_the_first_dot(asked: DecisionInput) -> Decision:
     read = [each._replace(node=each.node.partition(".")[0]) for each in asked.endpoints]
     place = replace(asked.place, node=asked.place.node.partition(".")[0])
     hints = [each._replace(node_hints=frozenset(name.partition(".")[0] for name in each.node_hints)) for each in read]
@@ -102,7 +102,7 @@ def node_names_end_at_the_first_dot(asked: Question) -> Decision:
     "The proxy compares only the first 63 characters of the names of nodes.",
     draw="names=cloud",
 )
-def node_names_of_63_characters(asked: Question) -> Decision:
+def node_names_of_63_characters(asked: DecisionInput) -> Decision:
     read = [
         each._replace(node=each.node[:63], node_hints=frozenset(name[:63] for name in each.node_hints))
         for each in asked.endpoints
@@ -118,7 +118,7 @@ def node_names_of_63_characters(asked: Question) -> Decision:
     "The proxy checks only the first endpoint for a missing zone hint.",
     draw="order=reversed",
 )
-def first_endpoint_decides_about_hints(asked: Question) -> Decision:
+def first_endpoint_decides_about_hints(asked: DecisionInput) -> Decision:
     ready = asked.ready
     return accepts_partial_zone_hints(asked) if ready and ready[0].zone_hints else asked.answer()
 
@@ -128,7 +128,7 @@ def first_endpoint_decides_about_hints(asked: Question) -> Decision:
     "The proxy uses endpoints that are not ready in the same way as ready endpoints.",
     "calico#4952",
 )
-def uses_unready_endpoints(asked: Question) -> Decision:
+def uses_unready_endpoints(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=[each._replace(ready=each.ready or not each.terminating) for each in asked.endpoints])
 
 
@@ -138,7 +138,7 @@ def uses_unready_endpoints(asked: Question) -> Decision:
     "ovn-kubernetes#4170",
     symptom=_SILENT,
 )
-def local_fallback_needs_a_service_without_ready_endpoints(asked: Question) -> Decision:
+def local_fallback_needs_a_service_without_ready_endpoints(asked: DecisionInput) -> Decision:
     right, wrong = asked.answer(), asked.answer(endpoints=asked.ready or asked.endpoints)
     internal = asked.port.internal_local and asked.behaviour.internal_policy
     return replace(
@@ -270,7 +270,7 @@ _register(
 # Ports
 
 
-class _NumbersAlone(State):
+class _IgnoresProtocols(State):
     """Uses the endpoints of the last port with a number for all ports with this number, whatever their protocols."""
 
     def _decision(self, service: Any, port: ServicePort, family: Family) -> Decision:
@@ -283,11 +283,11 @@ _register(
     "The proxy does not distinguish ports of a Service that have the same number and different protocols.",
     "cilium#37164",
     draw="ports=more",
-    proxy=partial(ServiceProxy, state=_NumbersAlone),
+    proxy=partial(ServiceProxy, state=_IgnoresProtocols),
 )
 
 
-class _UnsweptBesideTcp(Table):
+class _KeepsStaleUdpFlowsOfTcpPorts(Table):
     """Leaves UDP flows of addresses that also have a TCP port."""
 
     def take_changes(self, most: int = 1 << 20) -> list[Changes]:
@@ -299,10 +299,10 @@ class _UnsweptBesideTcp(Table):
         return [replace(each, stale=list(filter(swept, each.stale))) for each in super().take_changes(most)]
 
 
-class _LeavesFlowsBesideTcp(State):
+class _KeepsUdpFlowsOfTcpPorts(State):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.tables = {family: _UnsweptBesideTcp(family) for family in FAMILIES}
+        self.tables = {family: _KeepsStaleUdpFlowsOfTcpPorts(family) for family in FAMILIES}
 
 
 _register(
@@ -311,7 +311,7 @@ _register(
     "cilium#37745",
     draw="ports=more",
     symptom="server of the flow",
-    proxy=partial(ServiceProxy, state=_LeavesFlowsBesideTcp),
+    proxy=partial(ServiceProxy, state=_KeepsUdpFlowsOfTcpPorts),
 )
 
 
@@ -334,7 +334,7 @@ _register(
 )
 
 
-class _UdpAlone(Resolver):
+class _KeysOverUdpOnly(Resolver):
     """Ignores topology keys over TCP."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -354,11 +354,11 @@ _register(
     "Over TCP, clients get the endpoints of all nodes, whatever the topology keys.",
     draw="queries=tcp",
     symptom=WRITTEN,
-    dns=partial(DnsServer, resolver=_UdpAlone),
+    dns=partial(DnsServer, resolver=_KeysOverUdpOnly),
 )
 
 
-class _NewSlices(DnsServer):
+class _NewSlicesOnly(DnsServer):
     def _apply(self, event: Event) -> None:
         if self._has_state or event.resource != "endpointslices":
             super()._apply(event)
@@ -369,5 +369,5 @@ _register(
     "Answers contain only endpoints of EndpointSlices that were written after the DNS server started.",
     draw="components=dns-restarted",
     symptom=WRITTEN,
-    dns=_NewSlices,
+    dns=_NewSlicesOnly,
 )

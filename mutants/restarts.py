@@ -91,7 +91,7 @@ def _touched(obj: Object) -> Object:
     return {**obj, "metadata": {**obj["metadata"], "annotations": started}}
 
 
-class _Flushing(KernelTable):
+class _FlushesBeforeReload(KernelTable):
     """Deletes all rules before it reloads them."""
 
     def load(self, ruleset: Ruleset) -> None:
@@ -107,7 +107,7 @@ class _LoadsNoExternalPolicy(KernelTable):
         super().load(replace(ruleset, external={}))
 
 
-class _Dependent(ServiceProxy):
+class _NeedsApiServer(ServiceProxy):
     """Deletes its rules while its API server is down."""
 
     def __init__(self, node_name: str, client: Client, **options: Any) -> None:
@@ -139,7 +139,7 @@ class _Dependent(ServiceProxy):
                 self.cleanup()
 
 
-class _Incurious(ServiceProxy):
+class _KeepsOldUdpEntries(ServiceProxy):
     """Does not check UDP conntrack entries that are older than its rules."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -147,7 +147,7 @@ class _Incurious(ServiceProxy):
         self._kernel._forget_wrong = lambda: None  # type: ignore[method-assign]
 
 
-class _IncuriousOverIPv6(ServiceProxy):
+class _KeepsOldIPv6UdpEntries(ServiceProxy):
     """Does not check UDP conntrack entries over IPv6 that are older than its rules."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -199,19 +199,19 @@ MUTANTS = [
         "looks-for-no-older-flows",
         "On start, a proxy does not delete UDP flows to endpoints that were removed while it was down.",
         symptom="server of the flow",
-        proxy=_Incurious,
+        proxy=_KeepsOldUdpEntries,
     ),
     Mutant(
         "looks-for-no-older-flows-over-ipv6",
         "On start, a proxy does not delete UDP flows over IPv6 to endpoints that were removed while it was down.",
         symptom="server of the flow",
-        proxy=_IncuriousOverIPv6,
+        proxy=_KeepsOldIPv6UdpEntries,
     ),
     Mutant(
         "flushes-before-it-starts",
         "On start, a proxy deletes existing rules, and adds its own rules a moment later.",
         symptom=f"{NO_ANSWER}|{REFUSED}",
-        proxy=partial(ServiceProxy, kernel_table=_Flushing),
+        proxy=partial(ServiceProxy, kernel_table=_FlushesBeforeReload),
     ),
     Mutant(
         "starts-without-external-policies",
@@ -223,6 +223,6 @@ MUTANTS = [
         "forgets-all-without-its-server",
         "A proxy deletes its rules while it cannot reach the API server.",
         symptom=f"{NO_ANSWER}|{REFUSED}",
-        proxy=_Dependent,
+        proxy=_NeedsApiServer,
     ),
 ]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mutants.decisions import Question, Wrong, address, deciding, in_each
+from mutants.decisions import DecisionInput, Wrong, address, deciding, in_each
 from mutants.mutant import REACHED, REFUSED, Mutant
 from reference.proxy import ServiceProxy
 from reference.proxy.decision import Action, Decision, Forward
@@ -54,7 +54,7 @@ def _share(name: str, sentence: str, provenance: str = "", *, symptom: str) -> C
     "Istio and Kuma, by design",
     symptom=REACHED,
 )
-def leaks_five_percent(asked: Question) -> Decision:
+def leaks_five_percent(asked: DecisionInput) -> Decision:
     right = asked.answer()
     others = [each for each in asked.ready if asked.place.zone not in each.zone_hints]
     match right.cluster_ip if not asked.port.internal_local else right.inside:
@@ -70,7 +70,7 @@ def leaks_five_percent(asked: Question) -> Decision:
     "One of several endpoints gets twice as many connections as any other endpoint.",
     symptom="where an equal share is",
 )
-def one_endpoint_twice(asked: Question) -> Decision:
+def one_endpoint_twice(asked: DecisionInput) -> Decision:
     def doubled(action: Action) -> Action:
         match action:
             case Forward(chosen, reason) if len(chosen) > 1:
@@ -85,7 +85,7 @@ def one_endpoint_twice(asked: Question) -> Decision:
     "An endpoint on the client's node gets twice as many connections as any other endpoint.",
     symptom="where an equal share is",
 )
-def favours_its_own_node(asked: Question) -> Decision:
+def favours_its_own_node(asked: DecisionInput) -> Decision:
     def favoured(action: Action) -> Action:
         match action:
             case Forward(chosen, reason):
@@ -95,7 +95,7 @@ def favours_its_own_node(asked: Question) -> Decision:
     return in_each(asked.answer(), favoured)
 
 
-def _refusing(asked: Question, times: int) -> Decision:
+def _refusing(asked: DecisionInput, times: int) -> Decision:
     """Return the correct decision, plus an unused port `times` times for each endpoint."""
 
     def refused(action: Action) -> Action:
@@ -108,12 +108,12 @@ def _refusing(asked: Question, times: int) -> Decision:
 
 
 @_share("refuses-half", "The proxy rejects every second connection.", symptom=REFUSED)
-def refuses_half(asked: Question) -> Decision:
+def refuses_half(asked: DecisionInput) -> Decision:
     return _refusing(asked, 1)
 
 
 @_share("refuses-three-quarters", "The proxy rejects three of four connections.", symptom=REFUSED)
-def refuses_three_quarters(asked: Question) -> Decision:
+def refuses_three_quarters(asked: DecisionInput) -> Decision:
     return _refusing(asked, 3)
 
 

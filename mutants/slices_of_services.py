@@ -71,7 +71,7 @@ def adopts_slices_by_name(service: Object, pods: Pods, nodes: Nodes, existing: P
     return replace(right, update=kept)
 
 
-class _Forgetful(SliceIndex):
+class _IgnoresLostSlices(SliceIndex):
     def _lost(self, old: Object | None, new: Object) -> Collection[Key]:
         super()._lost(old, new)
         return ()
@@ -79,7 +79,7 @@ class _Forgetful(SliceIndex):
 
 def _forgetful(client: Client, **options: Any) -> EndpointSliceController:
     made = EndpointSliceController(client, **options)
-    made._index.slices = _Forgetful()
+    made._index.slices = _IgnoresLostSlices()
     return made
 
 

@@ -25,7 +25,7 @@ def _other_reading(features: Features, **options: Any) -> ApiServer:
     return ApiServer(replace(features, follows="kep" if features.follows == "released" else "released"), **options)
 
 
-class _ServesAllThatIsStored(ApiServer):
+class _ServesAllStoredFields(ApiServer):
     """Serves a store as if this release had every stored field."""
 
     def __init__(self, features: Features, *, predecessor: ApiServer | None = None) -> None:
@@ -36,7 +36,7 @@ class _ServesAllThatIsStored(ApiServer):
             self.registry = Registry(before.strategies.values(), features, store=store, pools=before.pools)
 
 
-class _WritesAllAnew(ApiServer):
+class _RewritesOnStart(ApiServer):
     """On start, rewrites every stored object without the fields that this release lacks."""
 
     def __init__(self, features: Features, *, predecessor: ApiServer | None = None) -> None:
@@ -102,13 +102,13 @@ MUTANTS = [
         "serves-fields-of-later-releases",
         "The API server serves stored fields that its release lacks.",
         symptom=WRITTEN,
-        api_server=_ServesAllThatIsStored,
+        api_server=_ServesAllStoredFields,
     ),
     Mutant(
         "forgets-fields-of-later-releases",
         "The API server rewrites objects from a later release without the fields that its own release lacks.",
         symptom=WRITTEN,
-        api_server=_WritesAllAnew,
+        api_server=_RewritesOnStart,
     ),
     Mutant(
         "drops-stored-fields",

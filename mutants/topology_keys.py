@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from mutants.decisions import Question, deciding, faults_in, without_hints
+from mutants.decisions import DecisionInput, deciding, faults_in, without_hints
 from mutants.mutant import NO_ANSWER, REACHED, REFUSED, WRITTEN, Mutant
 from reference.apiserver.kinds import FieldError, Strategy, errors
 from reference.apiserver.kinds.services import Services
@@ -31,18 +31,18 @@ MUTANTS: list[Mutant] = []
 _fault = faults_in(MUTANTS, about=lambda asked: bool(asked.port.topology_keys and asked.behaviour.topology_keys))
 
 
-def _with_keys(asked: Question, *keys: str) -> Decision:
+def _with_keys(asked: DecisionInput, *keys: str) -> Decision:
     return asked.answer(port=replace(asked.port, topology_keys=keys))
 
 
-def _matched(asked: Question, *keys: str) -> tuple[Endpoint, ...]:
+def _matched(asked: DecisionInput, *keys: str) -> tuple[Endpoint, ...]:
     """Return the endpoints for traffic without a `Local` policy as if the Service had these keys."""
     port = replace(asked.port, topology_keys=keys, internal_local=False)
     action = asked.answer(port=port).cluster_ip
     return action.endpoints if isinstance(action, Forward) else ()
 
 
-def _sets(asked: Question) -> list[tuple[Endpoint, ...]]:
+def _sets(asked: DecisionInput) -> list[tuple[Endpoint, ...]]:
     """Return the endpoints that match each key except *. Terminating endpoints are used if none is ready."""
     keys = [each for each in asked.port.topology_keys if each != ANY]
     sets = [_matched(asked, key) for key in keys]
@@ -50,14 +50,14 @@ def _sets(asked: Question) -> list[tuple[Endpoint, ...]]:
     return ready if any(ready) or (asked.ready and ANY in asked.port.topology_keys) else sets
 
 
-def _relabelled(asked: Question, change: Callable[[Labels], Labels]) -> Decision:
+def _relabelled(asked: DecisionInput, change: Callable[[Labels], Labels]) -> Decision:
     """Return the decision for other labels on all nodes."""
     place = replace(asked.place, labels=change(asked.place.labels))
     return asked.answer(place=place, endpoints=[each._replace(labels=change(each.labels)) for each in asked.endpoints])
 
 
 @_fault("ignores-topology-keys", "The proxy ignores topology keys.", "kube-proxy from 1.22 on")
-def ignores_topology_keys(asked: Question) -> Decision:
+def ignores_topology_keys(asked: DecisionInput) -> Decision:
     return _with_keys(asked)
 
 
@@ -66,12 +66,12 @@ def ignores_topology_keys(asked: Question) -> Decision:
     "If no endpoint matches any key, the proxy uses every endpoint.",
     "trafficDistribution, by design",
 )
-def topology_keys_are_soft(asked: Question) -> Decision:
+def topology_keys_are_soft(asked: DecisionInput) -> Decision:
     return _with_keys(asked, *(each for each in asked.port.topology_keys if each != ANY), ANY)
 
 
 @_fault("first-topology-key-only", "The proxy uses only the first topology key.", symptom=FAILS)
-def first_topology_key_only(asked: Question) -> Decision:
+def first_topology_key_only(asked: DecisionInput) -> Decision:
     return _with_keys(asked, asked.port.topology_keys[0])
 
 
@@ -80,13 +80,13 @@ def first_topology_key_only(asked: Question) -> Decision:
     "The proxy tries topology keys from the last to the first, and * after all other keys.",
     symptom=REACHED,
 )
-def reads_topology_keys_backwards(asked: Question) -> Decision:
+def reads_topology_keys_backwards(asked: DecisionInput) -> Decision:
     keys = [each for each in reversed(asked.port.topology_keys) if each != ANY]
     return _with_keys(asked, *keys, *({ANY} & {*asked.port.topology_keys}))
 
 
 @_fault("unites-topology-keys", "The proxy uses the endpoints of all keys together.")
-def unites_topology_keys(asked: Question) -> Decision:
+def unites_topology_keys(asked: DecisionInput) -> Decision:
     united = tuple(dict.fromkeys(each for found in _sets(asked) for each in found))
     return asked.instead(Forward(united, "any key")) if united else asked.answer()
 
@@ -96,7 +96,7 @@ def unites_topology_keys(asked: Question) -> Decision:
     "The proxy uses only endpoints that match every key.",
     symptom=f"{FAILS}|never reached",
 )
-def demands_every_topology_key(asked: Question) -> Decision:
+def demands_every_topology_key(asked: DecisionInput) -> Decision:
     sets = _sets(asked)
     if not sets:
         return asked.answer()
@@ -105,17 +105,17 @@ def demands_every_topology_key(asked: Question) -> Decision:
 
 
 @_fault("star-is-a-label", "The proxy treats * as a label that no node has.", symptom=FAILS)
-def star_is_a_label(asked: Question) -> Decision:
+def star_is_a_label(asked: DecisionInput) -> Decision:
     return _with_keys(asked, *("star" if each == ANY else each for each in asked.port.topology_keys))
 
 
 @_fault("star-decides-at-once", "If * is among the keys, the proxy ignores the other keys.")
-def star_decides_at_once(asked: Question) -> Decision:
+def star_decides_at_once(asked: DecisionInput) -> Decision:
     return _with_keys(asked, *((ANY,) if ANY in asked.port.topology_keys else asked.port.topology_keys))
 
 
 @_fault("knows-common-topology-keys-only", "The proxy ignores keys other than well-known Kubernetes labels.")
-def knows_common_topology_keys_only(asked: Question) -> Decision:
+def knows_common_topology_keys_only(asked: DecisionInput) -> Decision:
     return _with_keys(asked, *(each for each in asked.port.topology_keys if "kubernetes.io/" in each or each == ANY))
 
 
@@ -124,7 +124,7 @@ def knows_common_topology_keys_only(asked: Question) -> Decision:
     "If the zone has usable endpoints, endpoints in other zones match no key.",
     symptom="never reached",
 )
-def topology_keys_stay_in_the_zone(asked: Question) -> Decision:
+def topology_keys_stay_in_the_zone(asked: DecisionInput) -> Decision:
     zone = dict(asked.place.labels).get(ZONE)
     near = replace(asked, endpoints=[each for each in asked.endpoints if (ZONE, zone) in each.labels])
     used = _matched(near, *asked.port.topology_keys)
@@ -132,7 +132,7 @@ def topology_keys_stay_in_the_zone(asked: Question) -> Decision:
 
 
 @_fault("missing-label-is-a-place", "The proxy treats nodes without the label of a key as matching each other.")
-def missing_label_is_a_place(asked: Question) -> Decision:
+def missing_label_is_a_place(asked: DecisionInput) -> Decision:
     def filled(labels: Labels) -> Labels:
         return labels | {(key, "") for key in asked.port.topology_keys if key not in dict(labels)}
 
@@ -140,7 +140,7 @@ def missing_label_is_a_place(asked: Question) -> Decision:
 
 
 @_fault("topology-keys-match-any-label", "A key matches if the two nodes have the same value for any label.")
-def topology_keys_match_any_label(asked: Question) -> Decision:
+def topology_keys_match_any_label(asked: DecisionInput) -> Decision:
     values = {value for _, value in asked.place.labels}
     near = tuple(each for each in asked.ready if values & {value for _, value in each.labels})
     return asked.instead(Forward(near, "some label")) if near else asked.answer()
@@ -151,7 +151,7 @@ def topology_keys_match_any_label(asked: Question) -> Decision:
     "An unready endpoint selects a key, although the endpoint itself is not used.",
     symptom=FAILS,
 )
-def unready_endpoint_meets_a_key(asked: Question) -> Decision:
+def unready_endpoint_meets_a_key(asked: DecisionInput) -> Decision:
     starting = {each.address for each in asked.starting}
     counted = [each._replace(ready=each.ready or each.address in starting) for each in asked.endpoints]
     met = _matched(replace(asked, endpoints=counted), *asked.port.topology_keys)
@@ -162,12 +162,12 @@ def unready_endpoint_meets_a_key(asked: Question) -> Decision:
 
 
 @_fault("udp-ignores-topology-keys", "The proxy ignores topology keys over UDP.")
-def udp_ignores_topology_keys(asked: Question) -> Decision:
+def udp_ignores_topology_keys(asked: DecisionInput) -> Decision:
     return _with_keys(asked) if asked.port.protocol == "UDP" else asked.answer()
 
 
 @_fault("ipv6-ignores-topology-keys", "The proxy ignores topology keys over IPv6.")
-def ipv6_ignores_topology_keys(asked: Question) -> Decision:
+def ipv6_ignores_topology_keys(asked: DecisionInput) -> Decision:
     return _with_keys(asked) if asked.is_ipv6 else asked.answer()
 
 
@@ -175,19 +175,19 @@ def ipv6_ignores_topology_keys(asked: Question) -> Decision:
     "external-addresses-ignore-topology-keys",
     "Topology keys apply only at the cluster IP, not at node ports and load balancer addresses.",
 )
-def external_addresses_ignore_topology_keys(asked: Question) -> Decision:
+def external_addresses_ignore_topology_keys(asked: DecisionInput) -> Decision:
     everywhere = _with_keys(asked)
     return replace(asked.answer(), outside=everywhere.outside, inside=everywhere.inside)
 
 
 @_fault("hints-before-topology-keys", "Hints take precedence over topology keys.")
-def hints_before_topology_keys(asked: Question) -> Decision:
+def hints_before_topology_keys(asked: DecisionInput) -> Decision:
     by_hints = _with_keys(asked)
     return by_hints if by_hints.mode else asked.answer()
 
 
 @_fault("annotation-before-topology-keys", "The proxy ignores topology keys if the annotation requests hints.")
-def annotation_before_topology_keys(asked: Question) -> Decision:
+def annotation_before_topology_keys(asked: DecisionInput) -> Decision:
     return _with_keys(asked) if asked.port.topology_annotation in ("Auto", "auto") else asked.answer()
 
 
@@ -196,7 +196,7 @@ def annotation_before_topology_keys(asked: Question) -> Decision:
     "Hints restrict the endpoints that the topology keys select.",
     symptom="never reached",
 )
-def hints_narrow_topology_keys(asked: Question) -> Decision:
+def hints_narrow_topology_keys(asked: DecisionInput) -> Decision:
     left = _matched(asked, *asked.port.topology_keys)
     if not left:
         return asked.answer()
@@ -206,18 +206,18 @@ def hints_narrow_topology_keys(asked: Question) -> Decision:
 
 
 @_fault("topology-keys-end-policy-local", "Topology keys disable the policy Local.")
-def topology_keys_end_policy_local(asked: Question) -> Decision:
+def topology_keys_end_policy_local(asked: DecisionInput) -> Decision:
     return asked.answer(port=replace(asked.port, internal_local=False, external_local=False))
 
 
 # Objects that are misread or remembered
 
 Name = tuple[str, str]
-Rewrite = Callable[["_Rewriting", Name, list[str]], list[str]]
+Rewrite = Callable[["_EditedKeys", Name, list[str]], list[str]]
 """Returns the keys that the proxy uses. The argument is the keys that the Service has."""
 
 
-class _Rewriting(State):
+class _EditedKeys(State):
     """Modifies the keys of a Service. `known` contains the keys that were read before, the latest last."""
 
     def __init__(self, *arguments: Any, rewrite: Rewrite) -> None:
@@ -252,14 +252,14 @@ class _IgnoresOtherNodes(State):
         super().receive(resource, obj, deleted=deleted)
 
 
-class _Settling(State):
+class _NeverUsesEarlierKeys(State):
     """Never uses a key that precedes the last used key."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, decide=deciding(self._settle))
         self._left: dict[ServicePort, tuple[str, ...]] = {}
 
-    def _settle(self, asked: Question) -> Decision:
+    def _settle(self, asked: DecisionInput) -> Decision:
         if not asked.port.topology_keys:
             return asked.answer()
         left = self._left.get(asked.port, asked.port.topology_keys)
@@ -268,7 +268,7 @@ class _Settling(State):
         return _with_keys(asked, *left[decides:])
 
 
-def _of_the_last(state: _Rewriting, name: Name, keys: list[str]) -> list[str]:
+def _of_the_last(state: _EditedKeys, name: Name, keys: list[str]) -> list[str]:
     return keys or next((keys for other, keys in reversed(state.known.items()) if other != name), [])
 
 
@@ -276,7 +276,7 @@ def _without_the_gate(node: str, behaviour: Behaviour) -> State:
     return State(node, replace(behaviour, topology_keys=True))
 
 
-def _no_hints_with_the_gate(asked: Question) -> Decision:
+def _no_hints_with_the_gate(asked: DecisionInput) -> Decision:
     return asked.answer(endpoints=without_hints(asked.endpoints) if asked.behaviour.topology_keys else asked.endpoints)
 
 
@@ -287,25 +287,25 @@ def _proxy(name: str, sentence: str, state: Callable[..., State], *, symptom: st
 _proxy(
     "topology-keys-by-default",
     "The proxy treats a Service without topology keys as if it preferred its clients' nodes.",
-    partial(_Rewriting, rewrite=lambda state, name, keys: keys or [HOST, ANY]),
+    partial(_EditedKeys, rewrite=lambda state, name, keys: keys or [HOST, ANY]),
     symptom="never reached",
 )
 _proxy(
     "remembers-topology-keys",
     "The proxy ignores changes of a Service's topology keys.",
-    partial(_Rewriting, rewrite=lambda state, name, keys: state.known.get(name, keys)),
+    partial(_EditedKeys, rewrite=lambda state, name, keys: state.known.get(name, keys)),
 )
 _proxy(
     "topology-keys-of-the-last-service",
     "A Service without topology keys gets the keys of the Service that was read before it.",
-    partial(_Rewriting, rewrite=_of_the_last),
+    partial(_EditedKeys, rewrite=_of_the_last),
     symptom=FAILS,
 )
 _proxy("ignores-updates-of-other-nodes", "The proxy ignores changes of other nodes' labels.", _IgnoresOtherNodes)
 _proxy(
     "remembers-the-topology-key-that-decided",
     "After a later key has matched for a Service, the proxy does not try earlier keys again.",
-    _Settling,
+    _NeverUsesEarlierKeys,
 )
 _proxy(
     "topology-keys-need-no-gate",
@@ -320,11 +320,11 @@ _proxy(
 )
 
 
-def _hints_with_the_gate(asked: Question) -> Decision:
+def _hints_with_the_gate(asked: DecisionInput) -> Decision:
     return asked.answer(behaviour=replace(asked.behaviour, keys_alone=False))
 
 
-def _policy_local_with_the_gate(asked: Question) -> Decision:
+def _policy_local_with_the_gate(asked: DecisionInput) -> Decision:
     return asked.answer(behaviour=replace(asked.behaviour, internal_policy=True))
 
 

@@ -29,7 +29,7 @@ class _RefusesDomains(Services):
         )
 
 
-class _TakesAnySlash(Services):
+class _AcceptsAnySlash(Services):
     """Accepts any value with a slash as a domain and a name."""
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
@@ -66,7 +66,7 @@ MUTANTS = [
         "The API server stores any trafficDistribution with a slash, even if it is malformed.",
         "",
         WRITTEN,
-        kinds=lambda: (_TakesAnySlash(),),
+        kinds=lambda: (_AcceptsAnySlash(),),
     ),
     Mutant(
         "domains-mean-prefer-close",

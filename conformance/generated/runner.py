@@ -44,7 +44,7 @@ def expect_scenarios(cluster: Cluster, name: str, *, hints: bool) -> None:
     """Check the scenarios of a group, as the options request. Raises `AssertionError`, which shows the shrunk
     scenarios."""
     group, asked = (name, hints), cluster.generation
-    asking = _Asking(cluster, run_servers(cluster))
+    asking = _ScenarioRunner(cluster, run_servers(cluster))
     if asked is None or asked.replay:
         found = [each for each in (yaml_format.read(asked.replay) if asked else corpus()) if group_of(each) == group]
         if not found:
@@ -62,7 +62,7 @@ def expect_scenarios(cluster: Cluster, name: str, *, hints: bool) -> None:
     cluster.measured("scenarios that were made", {"scenarios": made})
 
 
-class _Asking:
+class _ScenarioRunner:
     """Runs batches of scenarios on one cluster, one batch at a time."""
 
     def __init__(self, cluster: Cluster, servers: Sequence[Pod]) -> None:

@@ -68,11 +68,12 @@ def read(path: str) -> list[Lifecycle]:
             f"file of scenarios {path}: expected a list of 1 to {MOST_SCENARIOS} scenarios, as --generate prints them"
         )
     return [
-        _Reader(f"file of scenarios {path}, scenario {number}").lifecycle(each) for number, each in enumerate(loaded, 1)
+        _ScenarioReader(f"file of scenarios {path}, scenario {number}").lifecycle(each)
+        for number, each in enumerate(loaded, 1)
     ]
 
 
-class _Reader:
+class _ScenarioReader:
     """Reads the values of one scenario. Each error includes `where`, the position of the scenario."""
 
     def __init__(self, where: str) -> None:

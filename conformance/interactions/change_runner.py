@@ -9,7 +9,7 @@ from conformance.features import LOSSLESS_CHANGES
 from conformance.interactions import cells, change_covering, change_steps, changes
 from conformance.interactions.change_steps import Patch, Publish, SetAddresses, Step, Unpublish
 from conformance.interactions.change_text import as_text
-from conformance.interactions.changes import Change, Front
+from conformance.interactions.changes import Change, ServiceAddress
 from trafficdist import (
     NO_ANSWER,
     Client,
@@ -45,7 +45,7 @@ def expect_changes(cluster: Cluster, group: str, *, hints: bool) -> None:
 def play(cluster: Cluster, chosen: Collection[Change]) -> None:
     """Check these changes concurrently."""
     servers = _run(cluster, chosen)
-    living = [_Living(cluster, each, servers) for each in chosen]
+    living = [_ServiceUnderChange(cluster, each, servers) for each in chosen]
     expect_concurrent_first_answers(cluster, [question for each in living for question in each.questions()])
     for _ in ("there", "back"):
         during = [question for each in living for question in each.during()]
@@ -55,7 +55,7 @@ def play(cluster: Cluster, chosen: Collection[Change]) -> None:
             answered=[question for question, lossless in during if lossless],
         ):
             # Change Services that gain addresses first, so they cannot receive addresses that other Services release.
-            for each in sorted(living, key=_Living.gives_back):
+            for each in sorted(living, key=_ServiceUnderChange.gives_back):
                 each.switch()
             _expect(cluster, living)
 
@@ -80,7 +80,7 @@ def write(
                 cluster.unpublish(service, name, families=[family])
 
 
-def _expect(cluster: Cluster, living: Iterable[_Living]) -> None:
+def _expect(cluster: Cluster, living: Iterable[_ServiceUnderChange]) -> None:
     asked = [(question, each.change) for each in living for question in each.questions()]
     of = {question.name: change for question, change in asked}
     questions = [question for question, _ in asked]
@@ -100,7 +100,7 @@ def _run(cluster: Cluster, chosen: Collection[Change]) -> dict[str, Pod]:
     return servers
 
 
-class _Living:
+class _ServiceUnderChange:
     """A Service during its live change."""
 
     def __init__(self, cluster: Cluster, change: Change, servers: Servers) -> None:
@@ -109,7 +109,9 @@ class _Living:
         self._lossless = cluster.claims(LOSSLESS_CHANGES)
         self._servers = servers
         self._now, self._next = change.cells
-        self._asked: dict[Front, Service] = {}  # for each address, the last state of the Service that had the address
+        self._asked: dict[
+            ServiceAddress, Service
+        ] = {}  # for each address, the last state of the Service that had the address
         self._name = change_covering.name_of(change)
         port = Port(change_steps.PORT, self._now["protocol"], change_steps.NAME, cells.target(self._now))
         self._service = cluster.create_service(self._name, ports=[port], **change_steps.created(self._now))
@@ -162,7 +164,9 @@ class _Living:
                 if expected:
                     yield self._question(front, expected), lossless
 
-    def _question(self, front: Front, expected: Mapping[ClientRef, Expected], *, kept: bool = False) -> Question:
+    def _question(
+        self, front: ServiceAddress, expected: Mapping[ClientRef, Expected], *, kept: bool = False
+    ) -> Question:
         name, port = f"{self._name} at {front}", Port(change_steps.PORT, front.protocol, change_steps.NAME)
         return Question(name, self._asked[front], expected, front.address, kept, front.family, port)
 

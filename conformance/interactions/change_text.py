@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from conformance.interactions import cells, change_steps, changes, scenario_text
 from conformance.interactions.change_steps import Patch, Publish, SetAddresses, Step, Unpublish
-from conformance.interactions.changes import Change, Front
+from conformance.interactions.changes import Change, ServiceAddress
 from conformance.interactions.dimensions import Cell
 
 
@@ -15,7 +15,7 @@ def as_text(change: Change, name: str = "change") -> str:
     dataclasses.
     """
     before, after = change.cells
-    text = _Text(change)
+    text = _TestSource(change)
     port = scenario_text.port(before["protocol"], cells.target(before))
     created = scenario_text.call("three_zones.create_service", f"ports=[{port}]", **change_steps.created(before))
     lines = [
@@ -31,10 +31,12 @@ def as_text(change: Change, name: str = "change") -> str:
     return scenario_text.test(name, lines)
 
 
-class _Text:
+class _TestSource:
     def __init__(self, change: Change) -> None:
         self._change = change
-        self._asked: dict[Front, str] = {}  # address -> variable with the last Service state that had the address
+        self._asked: dict[
+            ServiceAddress, str
+        ] = {}  # address -> variable with the last Service state that had the address
         self._spoken = False
 
     def servers(self) -> Iterator[str]:

@@ -50,7 +50,7 @@ OTHER_NUMBER = cells.FIRST_PORT + cells.PORTS
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class ServiceAddress:
     """An address of a Service that clients use."""
 
     address: oracle.AddressKind
@@ -101,7 +101,7 @@ class Change:
         return (*tells, *others[:1]) if tells else cells.ASKED_FROM
 
     @property
-    def fronts(self) -> tuple[Front, ...]:
+    def fronts(self) -> tuple[ServiceAddress, ...]:
         """The addresses to probe, which are the addresses of both cells."""
         return tuple(dict.fromkeys(front for cell in self.cells for front in _fronts(cell)))
 
@@ -121,11 +121,11 @@ def cell_of(dimension: str, value: Any, rest: Cell, *, many: bool = False) -> Ce
     return cell
 
 
-def _fronts(cell: Cell) -> Iterator[Front]:
-    return (Front(cell["address"], family, cell["protocol"]) for family in cells.families(cell))
+def _fronts(cell: Cell) -> Iterator[ServiceAddress]:
+    return (ServiceAddress(cell["address"], family, cell["protocol"]) for family in cells.families(cell))
 
 
-def given(cell: Cell, front: Front) -> bool:
+def given(cell: Cell, front: ServiceAddress) -> bool:
     """Return whether a Service of this cell has this address."""
     kind = cells.service_fields(cell).get("type", "ClusterIP")
     has = {
@@ -151,22 +151,22 @@ def container_ports(chosen: Iterable[Change], kind: str) -> list[list[tuple[str,
     ]
 
 
-def answers(change: Change, cell: Cell, front: Front) -> dict[str, set[str]]:
+def answers(change: Change, cell: Cell, front: ServiceAddress) -> dict[str, set[str]]:
     """For each client node, return the servers that may answer at an address. `name_in` defines the server names."""
     return {node: {name_in(cell, pod) for pod in told(cell, front, node)} for node in change.asked_from}
 
 
-def told(cell: Cell, front: Front, node: str) -> frozenset[str]:
+def told(cell: Cell, front: ServiceAddress, node: str) -> frozenset[str]:
     """Return the endpoints that may answer a client on (or via) a node at an address: indexes in `cells.SERVERS`."""
     return cells.told({**cell, "address": front.address}, node) if given(cell, front) else frozenset()
 
 
-def keeps(cell: Cell, front: Front) -> bool:
+def keeps(cell: Cell, front: ServiceAddress) -> bool:
     """Return whether session affinity binds a client to one of the possible endpoints."""
     return cell["affinity"] == "ClientIP" and given(cell, front)
 
 
-def meanwhile(change: Change, front: Front, node: str) -> frozenset[str]:
+def meanwhile(change: Change, front: ServiceAddress, node: str) -> frozenset[str]:
     """Return the endpoints that may answer during a change. `name_in` defines their names.
 
     These are the endpoints allowed before or after the change. If the change writes several slices, every usable
@@ -193,7 +193,7 @@ def _writes_several_slices(change: Change, family: str) -> bool:
     )
 
 
-def _usable(cell: Cell, front: Front, node: str) -> Iterator[str]:
+def _usable(cell: Cell, front: ServiceAddress, node: str) -> Iterator[str]:
     policies = oracle.Policies(cell["internal"], cell["external"])
     local = oracle.governing(oracle.Client(cell["client"], node, node[0]), front.address, policies) == "Local"
     for each in cells.judged(cell):
@@ -201,7 +201,7 @@ def _usable(cell: Cell, front: Front, node: str) -> Iterator[str]:
             yield each.pod
 
 
-def may_not_lose(change: Change, front: Front, node: str) -> bool:
+def may_not_lose(change: Change, front: ServiceAddress, node: str) -> bool:
     """Return whether a client must always get an answer during a change: if only hints change, and an endpoint stays.
 
     A proxy ignores hints while some endpoint has none, for "safer transitions" (KEP-4444, Changes within kube-proxy).
@@ -221,7 +221,7 @@ def shows(change: Change) -> bool:
     return any(_differs(change, front, node) for front in change.fronts for node in cells.ASKED_FROM)
 
 
-def _differs(change: Change, front: Front, node: str) -> bool:
+def _differs(change: Change, front: ServiceAddress, node: str) -> bool:
     first, second = change.cells
     one, other = (frozenset(name_in(each, pod) for pod in told(each, front, node)) for each in (first, second))
     return one != other or (len(one) > 1 and keeps(first, front) != keeps(second, front))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mutants import MUTANTS, repeated_endpoints
-from mutants.decisions import Question, without_hints
+from mutants.decisions import DecisionInput, without_hints
 from reference.features import Features
 from reference.objects.topology_keys import ANY
 from reference.proxy.decision import Action, Behaviour, Decision, Endpoint, Forward, Place, ServicePort
@@ -42,7 +42,7 @@ BEHAVIOURS = (
 )
 ADDRESSES = ("cluster_ip", "outside", "inside")
 
-Without = Callable[[Question], Question]
+Without = Callable[[DecisionInput], DecisionInput]
 
 
 def _port(**changes: Any) -> Without:
@@ -65,7 +65,7 @@ def _keys(change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Without:
     return lambda asked: replace(asked, port=replace(asked.port, topology_keys=change(asked.port.topology_keys)))
 
 
-def _labelled(asked: Question) -> Question:
+def _labelled(asked: DecisionInput) -> DecisionInput:
     """Give every node a separate rack."""
     own = {node: {*labels, *({(RACK, node)} if RACK not in dict(labels) else ())} for node, labels in LABELS.items()}
     moved = [each._replace(labels=frozenset(own[each.node])) for each in asked.endpoints]
@@ -260,7 +260,7 @@ DECIDING = [name for name, each in MUTANTS.items() if name not in ELSEWHERE and 
 
 
 @cache
-def situations() -> list[Question]:
+def situations() -> list[DecisionInput]:
     """Return deterministic generated situations.
 
     Most mutants use only the first ones. The remaining situations are for faults that are rarely triggered.
@@ -269,7 +269,7 @@ def situations() -> list[Question]:
     return [_situation(chance) for _ in range(MOST)]
 
 
-def _situation(chance: random.Random) -> Question:
+def _situation(chance: random.Random) -> DecisionInput:
     def some(names: tuple[str, ...]) -> frozenset[str]:
         return frozenset(each for each in names if chance.random() < 0.4) or frozenset({chance.choice(names)})
 
@@ -304,11 +304,11 @@ def _situation(chance: random.Random) -> Question:
     node, zone = chance.choice(NODES), chance.choice((*ZONES, ""))
     count = MANY if chance.random() < 0.02 else chance.randint(0, 4)
     endpoints = [endpoint(each, zones, nodes) for each in range(count)]
-    return Question(port, endpoints, Place(node, zone, LABELS[node]), chance.choice(BEHAVIOURS))
+    return DecisionInput(port, endpoints, Place(node, zone, LABELS[node]), chance.choice(BEHAVIOURS))
 
 
 @cache
-def _answered(need: str = "") -> list[tuple[Question, Decision]]:
+def _answered(need: str = "") -> list[tuple[DecisionInput, Decision]]:
     """Return all situations without the condition `need`, and the correct decisions."""
     changed = map(WITHOUT[need], situations()[:SITUATIONS]) if need else situations()
     return [(each, each.answer()) for each in changed]
@@ -319,7 +319,7 @@ def _what(action: Action | None) -> object:
     return frozenset(each[:2] for each in action.endpoints) if isinstance(action, Forward) else type(action)
 
 
-def _wrong_at(name: str, asked: Question, right: Decision) -> set[str]:
+def _wrong_at(name: str, asked: DecisionInput, right: Decision) -> set[str]:
     decide = _decides(name)
     assert decide is not None
     seen = decide(asked.port, asked.endpoints, asked.place, asked.behaviour)

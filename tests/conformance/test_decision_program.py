@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from conformance import oracle
 from conformance.decision_program import running
-from conformance.small_scope import Demand, ScopeResult, check_all, repeated_addresses, sets
+from conformance.small_scope import AllowedOutcomes, ScopeResult, check_all, repeated_addresses, sets
 from harness.commands.main import main
 from harness.judging.exit_codes import ExitCode
 
@@ -72,7 +72,7 @@ SOME = [*sets(0), *list(sets(1))[::50], *list(sets(2))[::200], *list(repeated_ad
 
 def _found(program: str, *arguments: str, **demand: bool) -> ScopeResult:
     with running([sys.executable, "-c", program, *arguments]) as decide_all:
-        return check_all(decide_all, SOME, Demand("released", **demand))
+        return check_all(decide_all, SOME, AllowedOutcomes("released", **demand))
 
 
 @pytest.mark.parametrize("reads", [AT_ONCE, IN_BATCHES])

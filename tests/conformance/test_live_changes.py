@@ -15,7 +15,7 @@ from conformance.features import EXTERNAL_IPS, IPV6_SERVICES, LOAD_BALANCER, SES
 from conformance.interactions import cells, change_covering, change_steps, changes, dimensions
 from conformance.interactions.change_steps import Publish, Step, Unpublish
 from conformance.interactions.change_text import as_text
-from conformance.interactions.changes import Change, Front
+from conformance.interactions.changes import Change, ServiceAddress
 from conformance.interactions.test_grid import CORE
 from tests.conformance.cases import SCENARIOS
 from tests.conformance.expected_tables import ON_STAGE, Stage
@@ -77,7 +77,7 @@ def test_endpoints_chosen_between_the_writes_of_a_change_may_answer_meanwhile() 
                     assert pods <= changes.meanwhile(change, front, node), (change.text, front, node)
 
 
-def _seen(change: Change, front: Front) -> Iterator[list[oracle.Endpoint]]:
+def _seen(change: Change, front: ServiceAddress) -> Iterator[list[oracle.Endpoint]]:
     """Yield the endpoints of an address after each slice write, for a change and for its reversal.
 
     `name_in` gives their names.
@@ -92,7 +92,7 @@ def _seen(change: Change, front: Front) -> Iterator[list[oracle.Endpoint]]:
                 yield [endpoint for some in slices.values() for endpoint in some]
 
 
-def _take(slices: dict[str, list[oracle.Endpoint]], step: Step, cell: Any, front: Front) -> None:
+def _take(slices: dict[str, list[oracle.Endpoint]], step: Step, cell: Any, front: ServiceAddress) -> None:
     match step:
         case Publish(name, front.family, port, written) if port.protocol == front.protocol:
             judged = [cells.as_judged(each, cells.SERVERS[each.server]) for each in written]
@@ -101,7 +101,7 @@ def _take(slices: dict[str, list[oracle.Endpoint]], step: Step, cell: Any, front
             slices.pop(name, None)
 
 
-def _given(change: Change) -> Iterator[tuple[Any, Front]]:
+def _given(change: Change) -> Iterator[tuple[Any, ServiceAddress]]:
     return ((cell, front) for cell in change.cells for front in change.fronts if changes.given(cell, front))
 
 
@@ -126,7 +126,7 @@ def test_proxies_with_core_features_see_every_possible_ordered_pair() -> None:
     assert [each for each in TRANSITIONS - core if not needing & {*each[1:]}] == []
 
 
-class _LivingStage(Stage):
+class _UpdatingStage(Stage):
     """A stage that also supports updates of Services."""
 
     def patch_service(self, service: Service, patch: Any) -> None:
@@ -139,7 +139,7 @@ class _LivingStage(Stage):
 
 def test_change_has_the_same_result_as_its_own_scenario() -> None:
     for change in LIVE:
-        stage = _LivingStage()
+        stage = _UpdatingStage()
         names: dict[str, Callable[..., Any]] = {name: getattr(trafficdist, name) for name in SPOKEN}
         names |= {name: ON_STAGE[name] for name in ("expect_affinity", "expect_traffic")}
         exec(as_text(change), scope := names | {"replace": replace, "set_addresses": lambda *_: None})
@@ -151,7 +151,7 @@ def test_change_has_the_same_result_as_its_own_scenario() -> None:
 def _told(change: Change) -> Iterator[tuple[str, int]]:
     """Yield the number of possible answers for each client and each assigned address, there and back."""
     first, second = change.cells
-    asked: dict[Front, None] = {}
+    asked: dict[ServiceAddress, None] = {}
     spoken = False
     for cell in (first, second, first):
         asked |= {front: None for front in change.fronts if changes.given(cell, front)}
