@@ -83,7 +83,7 @@ def test_node_is_created_anew(three_zones: Cluster) -> None:
 
     expect("a")
     for zone in "ba":
-        three_zones.nodes.create_anew("a2", zone=zone)
+        three_zones.nodes.recreate("a2", zone=zone)
         three_zones.start_if_ended(PROXY, on=["a2"])
         expect(zone)
 

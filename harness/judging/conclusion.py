@@ -21,7 +21,7 @@ class UnmetError(AssertionError):
         self.judgement = judgement
 
 
-class UntoldError(InconclusiveError):
+class InconclusiveJudgementError(InconclusiveError):
     """An inconclusive judgement, or a judgement that failed during setup or teardown."""
 
     def __init__(self, judgement: Judgement, text: str) -> None:
@@ -31,7 +31,7 @@ class UntoldError(InconclusiveError):
 
 def raise_for(judgement: Judgement, text: str) -> NoReturn:
     """End a scenario because a judgement did not pass."""
-    raise (UntoldError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, text)
+    raise (InconclusiveJudgementError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, text)
 
 
 class Cause(enum.StrEnum):

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.judging.story import Compared, Story, WindowStory
 from harness.judging.timeline import Change
-from harness.judging.verdict import OFFENCES, AnyOf, Evenly, Mark, Verdict, grid, pods_of
+from harness.judging.verdict import OFFENCES, AnyOf, EqualShares, Mark, Verdict, grid, pods_of
 from harness.model.outcomes import Refused, TimedOut
 
 LEFT_NODE = "leave the client's node, although it has the expected endpoints"
@@ -113,7 +113,7 @@ def _of_outcome(
         return [NOT_DROPPED if isinstance(expected, TimedOut) else REFUSED_DURING if during else REFUSED]
     if column == "timed out":
         return [NOT_REFUSED if isinstance(expected, Refused) else SILENT_DURING if during else SILENT]
-    allowed = pods_of(expected) if isinstance(expected, frozenset | set | AnyOf | Evenly) else frozenset()
+    allowed = pods_of(expected) if isinstance(expected, frozenset | set | AnyOf | EqualShares) else frozenset()
     if (state := endpoints.state(column)) is not None:
         return [state]
     found = [HINTED_ELSEWHERE] * endpoints.hinted_elsewhere(column, client)

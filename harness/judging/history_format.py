@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.judging.statistics import Rates
 from harness.judging.timeline import Timed
-from harness.judging.verdict import NO_ANSWER, AnyOf, Evenly, Expected, NoAnswer, Tally
+from harness.judging.verdict import NO_ANSWER, AnyOf, EqualShares, Expected, NoAnswer, Tally
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, TimedOut, Unknown
 
 _WORDS: Mapping[str, Expected] = {"TIMED_OUT": TIMED_OUT, "REFUSED": REFUSED, "NO_ANSWER": NO_ANSWER}
@@ -30,7 +30,7 @@ def expected(value: Expected) -> Any:
     match value:
         case AnyOf(pods):
             return {"anyOf": sorted(pods)}
-        case Evenly(pods):
+        case EqualShares(pods):
             return {"evenly": sorted(pods)}
         case TimedOut():
             return "TIMED_OUT"
@@ -46,7 +46,7 @@ def read_expected(value: Any) -> Expected:
         case {"anyOf": pods}:
             return AnyOf(frozenset(pods))
         case {"evenly": pods}:
-            return Evenly(frozenset(pods))
+            return EqualShares(frozenset(pods))
     return _WORDS[value] if isinstance(value, str) else frozenset(value)
 
 

@@ -107,13 +107,13 @@ class AnyOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Evenly:
+class EqualShares:
     """Answers from each of these pods with equal shares. There must be at least two pods."""
 
     pods: frozenset[str]
 
 
-Expected = AbstractSet[str] | AnyOf | Evenly | TimedOut | Refused | NoAnswer
+Expected = AbstractSet[str] | AnyOf | EqualShares | TimedOut | Refused | NoAnswer
 """The expectation for a client: answers from all of these pods and no others, answers from any of them, equal shares of
 the answers from each, silence, refusals, or a mix of silence and refusals."""
 
@@ -195,7 +195,7 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
         if not expected.pods:
             raise ValueError("nobody may answer: say TIMED_OUT, REFUSED or NO_ANSWER")
         return every_probe("no-loss", rates, clients=clients)
-    if isinstance(expected, Evenly):
+    if isinstance(expected, EqualShares):
         return even_shares(len(expected.pods), rates).plan
     if not expected:
         raise ValueError("an empty set of endpoints is no expectation: say TIMED_OUT, REFUSED or NO_ANSWER")
@@ -239,7 +239,7 @@ def pods_of(expected: Expected) -> frozenset[str]:
     match expected:
         case TimedOut() | Refused() | NoAnswer():
             return frozenset()
-        case AnyOf(pods) | Evenly(pods):
+        case AnyOf(pods) | EqualShares(pods):
             return pods
     return frozenset(expected)
 
@@ -327,7 +327,7 @@ class _Client:
 
     def _share_bounds(self, miss: float) -> tuple[int, int]:
         """Return the bounds of a pod's count for an equal share, or nothing if there are too few observations."""
-        if isinstance(self.expected, Evenly) and self.told >= self.needed:
+        if isinstance(self.expected, EqualShares) and self.told >= self.needed:
             return share_bounds(self.told, len(self.allowed), miss)
         return 0, self.told
 
@@ -365,7 +365,7 @@ class _Client:
                 return "no answer"
             case AnyOf():
                 return "any of " + ", ".join(sorted(self.allowed))
-            case Evenly():
+            case EqualShares():
                 return "equally often " + ", ".join(sorted(self.allowed))
         return ", ".join(sorted(self.allowed))
 

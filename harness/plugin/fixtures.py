@@ -13,7 +13,7 @@ from harness.model.generation import Generation
 from harness.model.topology import THREE_ZONES, Topology
 from harness.run.plan import claimed
 from harness.run.run import Run, run_of
-from harness.scenario.surroundings import Standing
+from harness.scenario.unrelated_objects import SharedServices
 from harness.settings.implementations import of_settings
 from harness.variation import axes
 from harness.variation.axes import PLAIN, Draw
@@ -33,7 +33,7 @@ class Backends:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._booted: dict[tuple[str, str], Backend] = {}
-        self._standing: dict[tuple[str, str], Standing] = {}
+        self._standing: dict[tuple[str, str], SharedServices] = {}
         self._releases: dict[tuple[str, str], Releases] = {}
         self._hint_facts: dict[str, bool] = {}  # from the first of them
         self._preliminaries: Preliminaries | None = None  # of the first of them
@@ -53,8 +53,8 @@ class Backends:
             gc.set_threshold(*COLLECTIONS)
         return self._booted[key]
 
-    def standing(self, topology: Topology, draw: Draw = PLAIN) -> Standing:
-        return self._standing.setdefault((topology.name, draw[axes.NAMES]), Standing(_prefix(self._run)))
+    def standing(self, topology: Topology, draw: Draw = PLAIN) -> SharedServices:
+        return self._standing.setdefault((topology.name, draw[axes.NAMES]), SharedServices(_prefix(self._run)))
 
     def releases(self, topology: Topology, draw: Draw = PLAIN) -> "Releases | None":
         """Return the record of components that scenarios changed, or None if workers share these components."""
@@ -180,7 +180,7 @@ def new_cluster(
                 ended_before=_run.known_ends,
                 releases=backends.releases(topology, draw),
                 draw=draw,
-                standing=backends.standing(topology, draw),
+                shared=backends.standing(topology, draw),
                 unanswered=backends.unanswered,
                 claims=lambda feature: claimed(feature, settings),
             )

@@ -16,7 +16,7 @@ from harness import threads
 from harness.api.client import RefusedError
 from harness.errors import DistrustError, EndedError, HarnessError, InconclusiveError, IneligibleError, UnavailableError
 from harness.guest import errors
-from harness.judging.conclusion import UnmetError, UntoldError, conclude, first_line, outside_call
+from harness.judging.conclusion import InconclusiveJudgementError, UnmetError, conclude, first_line, outside_call
 from harness.judging.results import Case, CaseResult
 from harness.judging.verdict import Judgement, SkipReason, Verdict
 from harness.model.texts import bounded
@@ -59,7 +59,7 @@ def _by_kind(phase: str) -> Iterator[None]:
             raise
         said = outside_call(phase, str(error))
         if isinstance(error, UnmetError):
-            raise UntoldError(error.judgement, said) from error
+            raise InconclusiveJudgementError(error.judgement, said) from error
         raise InconclusiveError(said) from error
     except RefusedError as error:
         raise InconclusiveError(errors.of(error)) from error
@@ -176,7 +176,7 @@ def why_it_stopped(error: BaseException) -> str:
 
 
 def judgement_of(error: BaseException | None) -> Judgement | None:
-    return error.judgement if isinstance(error, (UnmetError, UntoldError)) else None
+    return error.judgement if isinstance(error, (UnmetError, InconclusiveJudgementError)) else None
 
 
 def _why_skipped(error: BaseException | None) -> tuple[str, str]:

@@ -28,7 +28,7 @@ from harness.plugin import exclusive, judging, time_limit
 from harness.plugin.evidence import gather
 from harness.plugin.shrinking import Shrinker
 from harness.report import rerun
-from harness.run import drawing, durations, plan, quick
+from harness.run import durations, plan, quick, random_values
 from harness.run.plan import Plan
 from harness.run.run import Run
 from harness.run.shortage import shortage
@@ -99,7 +99,7 @@ class Recorder:
             each.id: durations.estimate(each, self._needs(item), cases=cases[each.id], declared=_declared(item))
             for each, item in owned
         }
-        self._plan.draws = drawing.draws_of(
+        self._plan.draws = random_values.draws_of(
             self._plan.requirements.values(),
             self._run.settings,
             needs={each.id: self._needs(item) for each, item in owned},
@@ -128,8 +128,8 @@ class Recorder:
 
     def _order(self, item: pytest.Item) -> tuple[Any, ...]:
         """Return a sort key. Tests of the same cluster run together, because a change of cluster costs a boot."""
-        surroundings = drawing.surroundings(self._plan, requirement_of(item)) if self._run.worker else ()
-        return (_is_last(item), self._disrupts(item), surroundings, self._length(item), *_document_of(item))
+        expensive = random_values.expensive_values(self._plan, requirement_of(item)) if self._run.worker else ()
+        return (_is_last(item), self._disrupts(item), expensive, self._length(item), *_document_of(item))
 
     def _length(self, item: pytest.Item) -> float:
         """Return a sort key. The longest tests start first, because a long test at the end would run alone."""

@@ -20,7 +20,7 @@ from harness.run.plan import check_names, reason_to_skip
 from harness.run.run import run_of
 from harness.run.signals import Signals
 from harness.run.suite_files import SUITE, place_of
-from harness.scenario.rehearsal import Foreseeing, Rehearsable, rehearse
+from harness.scenario.rehearsal import ExpectedByCase, Rehearsable, rehearse
 from harness.settings.settings import Settings
 
 _PLUGINS = ("trafficdist", "allure_pytest", "xdist", "timeout")
@@ -93,7 +93,7 @@ def catalogue(suite: str = SUITE) -> list[Requirement]:
     return _collected(suite).catalogue
 
 
-def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], Foreseeing]:
+def rehearsed(suite: str = SUITE) -> tuple[list[Requirement], ExpectedByCase]:
     """Return the catalogue, and a function that rehearses the cases of the published suite, and of no other suite."""
     found = _collected(suite)
     cases = found.cases if suite == SUITE else ()

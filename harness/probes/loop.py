@@ -11,7 +11,7 @@ from harness.netns.namespace import roam
 from harness.probes.control import ControlledBlock, ControlTargets
 from harness.probes.probe import Answers, Probe, SocketSource
 from harness.probes.reactor import Reactor
-from harness.probes.sending import Batch, Recording, Sample
+from harness.probes.sender import Batch, Recording, Sample
 from harness.probes.server import Server, ServerPort
 from harness.probes.stream import Stream
 

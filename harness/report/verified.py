@@ -34,7 +34,7 @@ from harness.report.rejudged import HISTORIES, derive, differences, history_in
 from harness.run.folder import MARK, PAGE
 from harness.run.plan import Plan
 from harness.scenario.measuring import PROMISED
-from harness.scenario.rehearsal import Foreseeing, Foreseen, RunFacts, fits
+from harness.scenario.rehearsal import ExpectedByCase, ExpectedRecords, RunFacts, fits
 
 NAMES = ("organization", "project", "version")
 CLOCK_SECONDS = 600.0
@@ -72,7 +72,7 @@ class Evidence:
     results: Sequence[Result]
     """The results derived from the history, for the requirements of the catalogue."""
     causes: Sequence[causes.Cause]
-    foreseen: Mapping[Key, Foreseen]
+    foreseen: Mapping[Key, ExpectedRecords]
 
 
 def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
@@ -85,7 +85,7 @@ def attested(folder: Path, repository: str = "") -> tuple[list[Refusal], str]:
     return [Refusal("attestation", text)] if held is False else [], text
 
 
-def verify(folder: Path, catalogue: Sequence[Requirement], foreseen: Foreseeing = lambda _: {}) -> list[Refusal]:
+def verify(folder: Path, catalogue: Sequence[Requirement], foreseen: ExpectedByCase = lambda _: {}) -> list[Refusal]:
     """Return the reasons why the report in a folder is refused. The result is empty if the report is accepted.
 
     `foreseen` returns what the cases of the suite expect, as far as it is known without a cluster.
@@ -99,7 +99,7 @@ def verify(folder: Path, catalogue: Sequence[Requirement], foreseen: Foreseeing 
 
 @gc_paused()
 def refusals(
-    folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement], foreseen: Foreseeing = lambda _: {}
+    folder: Path, report: Mapping[str, Any], catalogue: Sequence[Requirement], foreseen: ExpectedByCase = lambda _: {}
 ) -> list[Refusal]:
     """Return the reasons why a report is refused. The report was read from a folder, and matches its schema."""
     history = history_in(folder)

@@ -13,8 +13,8 @@ from harness.model import needs
 from harness.model.abilities import Ability
 from harness.model.needs import Needs
 from harness.model.requirements import Profile, Requirement
-from harness.run.drawing import TYPICAL
 from harness.run.plan import Plan, matches
+from harness.run.random_values import TYPICAL
 from harness.settings.settings import Settings
 
 # Fitted to runs of the reference on the embedded cluster in 2026-11. The fit explains two thirds of the variance of

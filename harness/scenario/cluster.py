@@ -39,17 +39,17 @@ from harness.model.requirements import Feature
 from harness.model.texts import gathered, paragraphs, with_names
 from harness.model.workloads import Pod
 from harness.scenario.components import ComponentOperations
-from harness.scenario.drawn_history import DrawnHistory
-from harness.scenario.drawn_pods import DrawnPods
 from harness.scenario.nodes import Nodes
+from harness.scenario.pod_variation import PodVariation
 from harness.scenario.published_slices import PublishedSlices
+from harness.scenario.random_events import RandomEvents
 from harness.scenario.record import Observations, Record
 from harness.scenario.service import HINT_ANNOTATIONS, AddressKind, Service, refuse_unrequested_hints, requested_hints
-from harness.scenario.surroundings import Bystanders, Standing, Surroundings
+from harness.scenario.unrelated_objects import SharedServices, UnrelatedControllerInputs, UnrelatedObjects
 from harness.variation import axes
 from harness.variation import objects as variation
 from harness.variation.axes import PLAIN, Draw
-from harness.variation.objects import DrawnLabels
+from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
 """Fields of Services that have the address of the scenario. They have no other, or documents say nothing of others."""
@@ -69,7 +69,7 @@ class Cluster(ComponentOperations, Observations):
         ended_before: Callable[[], Mapping[str, str]] = dict,
         releases: Releases | None = None,
         draw: Draw = PLAIN,
-        standing: Standing | None = None,
+        shared: SharedServices | None = None,
         unanswered: Callable[[Collection[str]], Mapping[str, Collection[str]]] = lambda _: {},
         claims: Callable[[Feature], bool] = lambda _: True,
     ) -> None:
@@ -78,7 +78,7 @@ class Cluster(ComponentOperations, Observations):
         `converges_within` is the declared time limit for changes in seconds before the time scale, or 0 for no limit.
         `ended_before` maps components that ended in other scenarios of the run to the way they ended. `releases` are
         the component releases that the previous scenario left. Without it, `close` restores the initial releases.
-        `draw` varies everything that the scenario does not specify. `standing` are the other Services that the previous
+        `draw` varies everything that the scenario does not specify. `shared` are the other Services that the previous
         scenario left. Without it, they end with the scenario. `unanswered` returns those of some basic questions that
         get no answer at all, with the requirements that fail for this reason. `claims` tells which features the
         implementation claims.
@@ -89,10 +89,10 @@ class Cluster(ComponentOperations, Observations):
         self.namespace = namespace
         self.record = Record(test)
         history.write("scenario", test=test, begun=self.record.begun)
-        self.nodes = Nodes(self.backend, history, DrawnLabels(draw))
+        self.nodes = Nodes(self.backend, history, LabelVariation(draw))
         self.draw = draw
-        self._surroundings = Surroundings(self.backend, namespace, draw, standing)
-        self._drawn = DrawnHistory(self.backend, history, namespace, draw)
+        self._unrelated = UnrelatedObjects(self.backend, namespace, draw, shared)
+        self._events = RandomEvents(self.backend, history, namespace, draw)
         self._unanswered = unanswered
         self.ended_before = ended_before
         self.generation: Generation | None = None  # the cases to generate, or None for the cases of the test
@@ -101,10 +101,10 @@ class Cluster(ComponentOperations, Observations):
         self._draws: dict[str, Draw] = {}  # of Services by name, since the last `clear`
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
-        self.drawn_pods = DrawnPods(self.backend, namespace, draw)
-        self._published = PublishedSlices(self.backend, namespace, self._surroundings)
+        self.pod_variation = PodVariation(self.backend, namespace, draw)
+        self._published = PublishedSlices(self.backend, namespace, self._unrelated)
         self.backend.booted.create_namespace(namespace)
-        self._bystanders = Bystanders(self.backend, namespace, draw)
+        self._controller_inputs = UnrelatedControllerInputs(self.backend, namespace, draw)
 
     def close(self) -> None:
         """Restore components, then delete all objects. The next scenario reports components that have ended."""
@@ -113,8 +113,8 @@ class Cluster(ComponentOperations, Observations):
         with contextlib.suppress(EndedError):
             self.nodes.restore()
         with contextlib.suppress(EndedError):
-            self._surroundings.close()
-            self._bystanders.close()
+            self._unrelated.close()
+            self._controller_inputs.close()
             self.backend.booted.delete_namespace(self.namespace)
         self._forget_connections()  # connections of packets that were in flight
 
@@ -162,7 +162,7 @@ class Cluster(ComponentOperations, Observations):
         name = name or f"web-{number}"
         if ports is None:
             ports = variation.usual_ports(self.draw)
-        self._drawn.before_service()
+        self._events.before_service()
         self._begin("create service", service=name)
         draw = self._draws.setdefault(name, axes.within_limits(self.draw, len(self._draws) + 1))
         drawn_kind = None if type or external_ips or _FIXES_ADDRESS & spec.keys() else draw[axes.ADDRESS]
@@ -196,21 +196,21 @@ class Cluster(ComponentOperations, Observations):
             externalIPs=service.addresses("external-ip") or None,
             **spec,
         )
-        wanted = self.drawn_pods.service(variation.service(self.draw, wanted))
-        self._surroundings.before_service(draw, wanted, spec.get("ipFamilies") or self.backend.booted.families)
+        wanted = self.pod_variation.service(variation.service(self.draw, wanted))
+        self._unrelated.before_service(draw, wanted, spec.get("ipFamilies") or self.backend.booted.families)
         service.object = self.api.create("services", self.namespace, wanted)
         if ingress := service.addresses("load-balancer"):
             self.set_ingress(service, ingress)
         service.requested_hints = requested_hints(wanted)
-        self._drawn.after_service(service)
-        self._bystanders.accompany_service(service.object)
+        self._events.after_service(service)
+        self._controller_inputs.accompany_service(service.object)
         return service
 
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
         self._published.write_nodes(service, patch)
         if selector := (patch.get("spec") or {}).get("selector"):
-            patch = {**patch, "spec": {**patch["spec"], "selector": self.drawn_pods.labels.of(selector)}}
+            patch = {**patch, "spec": {**patch["spec"], "selector": self.pod_variation.labels.of(selector)}}
         self._begin("patch service", service=service.name, patch=patch)
         with self._changing(PROXY):
             service.object = self.api.patch("services", self.namespace, service.name, patch)
@@ -219,7 +219,7 @@ class Cluster(ComponentOperations, Observations):
     def delete_service(self, service: Service) -> None:
         """Delete a Service, but not its hand-written slices."""
         self._begin("delete service", service=service.name)
-        self._drawn.without_slices.discard(service.name)
+        self._events.without_slices.discard(service.name)
         with self._changing(PROXY):
             self.api.delete("services", self.namespace, service.name)
 
@@ -231,11 +231,11 @@ class Cluster(ComponentOperations, Observations):
 
     def _changing(self, component: Component) -> AbstractContextManager[None]:
         """Return the context of a change that a component must process, with the drawn events around it."""
-        return self._drawn.change(component, observed=self.record.has_observed)
+        return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:
         """Let a drawn restart of a component happen now, because the scenario reads its counters."""
-        self._drawn.begin_to_count(component)
+        self._events.begin_to_count(component)
 
     def next_number(self) -> int:
         """Return a number that is unique in the scenario. It determines the name or the addresses of a Service."""
@@ -281,12 +281,12 @@ class Cluster(ComponentOperations, Observations):
             self.backend.need(Ability.HOST_NETWORK)
         names = [self._free_name(node, list(on[:number])) for number, node in enumerate(on)]
         wanted = [
-            self.drawn_pods.wanted(
+            self.pod_variation.wanted(
                 WantedPod(name, node, labels, tuple(container_ports), ready, tells_port, host_network), runs=True
             )
             for name, node in zip(names, on, strict=True)
         ]
-        self._surroundings.with_pods(on[0], labels)
+        self._unrelated.with_pods(on[0], labels)
         self._begin("run servers", stream="pods" if labels else "services", pods=" ".join(names))
         self.backend.need(nodes=on)
         with self._changing(CONTROLLER) if labels else contextlib.nullcontext():
@@ -295,13 +295,13 @@ class Cluster(ComponentOperations, Observations):
                 self._after_pod(each)
         self._pods |= {pod.name: pod for pod in pods}
         for pod in pods[:1]:
-            self._surroundings.after_pod(pod.name, labels)
+            self._unrelated.after_pod(pod.name, labels)
         self.record.pod_names |= {address: pod.name for pod in pods for address in pod.addresses.values()}
         return pods
 
     def _after_pod(self, wanted: WantedPod) -> None:
-        self.drawn_pods.after(wanted)
-        self._bystanders.accompany_pod(wanted)
+        self.pod_variation.after(wanted)
+        self._controller_inputs.accompany_pod(wanted)
 
     def _free_name(self, node: str, before: Sequence[str]) -> str:
         names = (name for name in itertools.chain([node], (f"{node}-{i}" for i in itertools.count(2))))
@@ -330,8 +330,8 @@ class Cluster(ComponentOperations, Observations):
 
         The node need not exist, which simulates a pod whose Node has been deleted.
         """
-        self._surroundings.with_pods(node, labels)
-        wanted = self.drawn_pods.wanted(
+        self._unrelated.with_pods(node, labels)
+        wanted = self.pod_variation.wanted(
             WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy), runs=False
         )
         with self._changing(CONTROLLER):
@@ -340,12 +340,12 @@ class Cluster(ComponentOperations, Observations):
                 each.name == node for each in self.topology.nodes
             ):
                 self.backend.part(PodLifecycle, nodes=[node]).create_pod(self.namespace, wanted)
-                self._surroundings.after_pod(name, labels)
+                self._unrelated.after_pod(name, labels)
                 self._after_pod(wanted)
             else:
                 reports = self.backend.part(PodReports, nodes=[node])
                 reports.create_reported_pod(self.namespace, wanted, phase=phase)
-                self.drawn_pods.after(wanted)
+                self.pod_variation.after(wanted)
 
     def set_ready(self, name: str, ready: bool) -> None:
         """Report a pod as ready or not ready, as the pod's kubelet would."""
@@ -387,7 +387,7 @@ class Cluster(ComponentOperations, Observations):
         """
         if not unasked:
             refuse_unrequested_hints(service.name, service.requested_hints, endpoints)
-        with self._drawn.first_slices(service, observed=self.record.has_observed):
+        with self._events.first_slices(service, observed=self.record.has_observed):
             for family in families or service.object["spec"]["ipFamilies"]:
                 slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
                 wanted = manifests.endpoint_slice(
@@ -419,11 +419,11 @@ class Cluster(ComponentOperations, Observations):
         found = self.api.list(
             "endpointslices", self.namespace, label_selector=f"kubernetes.io/service-name={service.name}"
         )
-        return sorted(self._bystanders.without_own(found), key=lambda each: str(each["metadata"]["name"]))
+        return sorted(self._controller_inputs.without_own(found), key=lambda each: str(each["metadata"]["name"]))
 
     def disturb(self, service: Service) -> bool:
         """Delete a controller's slices of a Service, and change a label of the Service, once and if it is drawn."""
-        if not service.selector or not self._bystanders.is_to_disturb(service.name):
+        if not service.selector or not self._controller_inputs.is_to_disturb(service.name):
             return False
         self._begin("delete slices of service", service=service.name)
         owned = [each["metadata"] for each in self.slices(service) if each["metadata"].get("ownerReferences")]
@@ -459,9 +459,9 @@ class Cluster(ComponentOperations, Observations):
                 raise
 
     def check_preliminaries(self, text: str) -> None:
-        """Raise `UntoldError` if the scenario rests on a basic question that gets no answer. `text` is its failure.
+        """Raise `InconclusiveJudgementError` if a basic check that the scenario depends on, such as DNS, has failed.
 
-        A requirement that is about such a question has failed by itself.
+        `text` is the scenario's own failure. It counts as usual for a requirement that tests this basic check.
         """
         for question, about in self._unanswered(self.record.used).items():
             if self.record.test in about:

@@ -49,7 +49,7 @@ def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> d
         mine = {port.get("name") or "" for port in each.get("ports") or ()} or {""}
         for endpoint in (each.get("endpoints") or ()) if each["addressType"] == family else ():
             written = _read(endpoint, each["metadata"]["name"])
-            if wrong := cluster.drawn_pods.wrong_port(service.object, each, written.pod):
+            if wrong := cluster.pod_variation.wrong_port(service.object, each, written.pod):
                 written = replace(written, pod=f"{written.pod} {wrong}")
             before = found.get(written.pod)
             if before is None:

@@ -201,7 +201,7 @@ def measure(
 
 
 def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], str]) -> None:
-    """Raise `UnmetError` for a failed judgement, `UntoldError` for an inconclusive one, with grid and details."""
+    """Raise `UnmetError` or `InconclusiveJudgementError`, with grid and details, for a judgement that did not pass."""
     if judgement.verdict is not Verdict.PASSED:
         raise_for(judgement, f"{judgement.message}\n\n{title}:\n\n{judgement.grid}\n\n{explain()}".rstrip())
 

@@ -16,7 +16,7 @@ from harness.judging.history import History
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.topology import HOSTNAME_LABEL, ZONE_LABEL, Node
-from harness.variation.objects import DrawnLabels
+from harness.variation.objects import LabelVariation
 
 Readiness = bool | Literal["Unknown"]
 
@@ -24,7 +24,7 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 
 
 class Nodes:
-    def __init__(self, backend: ScenarioBackend, history: History, drawn: DrawnLabels) -> None:
+    def __init__(self, backend: ScenarioBackend, history: History, drawn: LabelVariation) -> None:
         """`drawn` is the form of labels that are not Kubernetes' own. Methods raise `UnavailableError`."""
         self._backend = backend
         self._need = backend.need
@@ -84,7 +84,7 @@ class Nodes:
         self._register(name, zone)
         self._backend.settle()
 
-    def create_anew(self, name: str, *, zone: str) -> None:
+    def recreate(self, name: str, *, zone: str) -> None:
         """Recreate the Node of a running node in a zone, as a restarted kubelet would. Does not wait."""
         self._unregister(name)
         self._register(name, zone)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from harness.api.client import Object
 from harness.backends.scenario_backend import ScenarioBackend
 from harness.scenario.service import Service
-from harness.scenario.surroundings import Surroundings
+from harness.scenario.unrelated_objects import UnrelatedObjects
 from harness.variation import axes, objects
 from harness.variation.axes import Draw
 
@@ -29,7 +29,7 @@ class PublishedSlices:
 
     backend: ScenarioBackend
     namespace: str
-    surroundings: Surroundings
+    unrelated: UnrelatedObjects
     nodes: dict[str, str | None] = field(default_factory=dict)
     _known: dict[str, _Published] = field(default_factory=dict)  # by the name that the scenario knows
     _number: int = 0  # of slices since the last `forget`
@@ -42,7 +42,7 @@ class PublishedSlices:
         """Create or replace the slices that represent one slice of the scenario. Like a controller, skip equal ones."""
         name = wanted["metadata"]["name"]
         known = self._known.get(name) or _Published(service, self._draw_of_new(service), wanted, {})
-        owner = self.surroundings.owner_of_slices(known.draw)
+        owner = self.unrelated.owner_of_slices(known.draw)
         drawn = objects.slices(known.draw, wanted, service.ports, service.more_ports, before=known.slices, owner=owner)
         for each in (endpoint for part in drawn for endpoint in part["endpoints"]):
             self.nodes |= dict.fromkeys(each["addresses"], each.get("nodeName"))
@@ -59,7 +59,7 @@ class PublishedSlices:
     def write_without_service(self, draw: Draw, wanted: Object) -> None:
         """Create the slices that represent a new slice of the scenario. Its Service need not exist yet."""
         draw = self._next(draw).without(_NOWHERE)
-        for each in objects.slices(draw, wanted, owner=self.surroundings.owner_of_slices(draw)):
+        for each in objects.slices(draw, wanted, owner=self.unrelated.owner_of_slices(draw)):
             self._create(draw, each)
 
     def write_nodes(self, service: Service, patch: Object) -> None:
@@ -79,7 +79,7 @@ class PublishedSlices:
             self.backend.api.delete("endpointslices", self.namespace, each)
 
     def _create(self, draw: Draw, obj: Object) -> None:
-        exists = self.surroundings.before_slice(draw, obj)
+        exists = self.unrelated.before_slice(draw, obj)
         (self.backend.api.replace if exists else self.backend.api.create)("endpointslices", self.namespace, obj)
 
     def _next(self, draw: Draw) -> Draw:

@@ -19,7 +19,7 @@ import orjson
 
 from harness.judging import verdict
 from harness.judging.statistics import DEFAULT_RATES, Rates
-from harness.judging.verdict import AnyOf, Evenly
+from harness.judging.verdict import AnyOf, EqualShares
 from harness.model.manifests import Port
 from harness.model.release import CONTROLLER
 from harness.model.requirements import Feature
@@ -46,7 +46,7 @@ class Rehearsable:
 
 
 @dataclass(slots=True)
-class Foreseen:
+class ExpectedRecords:
     """The windows and comparisons of a case, and the rates of its windows that are not listed.
 
     A comparison has a part of its text, for `fits`, and the expected value, or a set of right values. `left` has
@@ -68,16 +68,16 @@ class RunFacts:
     families: tuple[str, ...] = ("IPv4", "IPv6")
 
 
-Foreseeing = Callable[[RunFacts], Mapping[tuple[str, str], Foreseen]]
+ExpectedByCase = Callable[[RunFacts], Mapping[tuple[str, str], ExpectedRecords]]
 """A function that returns what each case of a run expects, by requirement and parameters."""
 
 
-def rehearse(cases: Sequence[Rehearsable], run: RunFacts) -> dict[tuple[str, str], Foreseen]:
+def rehearse(cases: Sequence[Rehearsable], run: RunFacts) -> dict[tuple[str, str], ExpectedRecords]:
     """Rehearse the cases of a suite for a run. Returns what each will expect, by requirement and parameters."""
     packages = tuple({each.test.__module__.partition(".")[0] for each in cases})
     found = {}
     for each in cases:
-        found[each.requirement, each.parameters] = Foreseen(rates=frozenset(_rates(each.test, packages)))
+        found[each.requirement, each.parameters] = ExpectedRecords(rates=frozenset(_rates(each.test, packages)))
     with _replaced([each.test for each in cases], packages):
         for each in cases:
             cluster = _Cluster(found[each.requirement, each.parameters], run)
@@ -154,7 +154,7 @@ class _Cluster(_Unknown):
     namespace = _GAP
     generation = None  # a run that generates cases cannot be certified
 
-    def __init__(self, foreseen: Foreseen, run: RunFacts) -> None:
+    def __init__(self, foreseen: ExpectedRecords, run: RunFacts) -> None:
         self.foreseen = foreseen
         self.gaps = False  # whether an expected value is unknown
         self.families = run.families
@@ -390,7 +390,7 @@ def _names(what: Expected) -> verdict.Expected:
 
 _NOTED: Mapping[Any, Callable[..., Any]] = {
     traffic.expect_traffic: _traffic,
-    traffic.expect_even_shares: _shares(Evenly),
+    traffic.expect_even_shares: _shares(EqualShares),
     traffic.expect_all_under_load: _shares(frozenset),
     traffic.expect_any_under_load: _shares(AnyOf),
     traffic.expect_no_overload: _no_overload,

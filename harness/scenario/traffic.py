@@ -19,7 +19,7 @@ from harness.backends.protocols import Connections, Probing
 from harness.eventually import time_scale
 from harness.judging import verdict
 from harness.judging.statistics import DEFAULT_RATES, Rates, bounded_load
-from harness.judging.verdict import AnyOf, Evenly
+from harness.judging.verdict import AnyOf, EqualShares
 from harness.model.abilities import Ability
 from harness.model.manifests import Port
 from harness.model.outcomes import Reached, Refused
@@ -159,7 +159,7 @@ def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[Cli
 
     Raises `AssertionError` with the grid, or `InconclusiveError`.
     """
-    target, paths = _answered(cluster, service, {who: Evenly(names(pods)) for who, pods in expected.items()})
+    target, paths = _answered(cluster, service, {who: EqualShares(names(pods)) for who, pods in expected.items()})
     measure(cluster, f"{target}, shares", paths, in_flight=MANY_IN_FLIGHT)
 
 

@@ -208,7 +208,7 @@ def _number(endpoint: Mapping[str, Any]) -> int:
 
 
 @dataclass(slots=True)
-class DrawnLabels:
+class LabelVariation:
     """Labels and selectors in the drawn form. One value of each key may be written as an empty value."""
 
     draw: Draw

@@ -22,7 +22,7 @@ from harness.judging.statistics import DEFAULT_RATES
 from harness.model.release import API_SERVER, CONTROLLER, PROXY
 from harness.model.requirements import Requirement
 from harness.model.topology import THREE_ZONES
-from harness.run.drawing import fixed
+from harness.run.random_values import fixed
 from harness.scenario.cluster import Cluster
 from harness.scenario.convergence import recheck
 from harness.variation import axes

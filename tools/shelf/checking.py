@@ -14,7 +14,7 @@ from harness.model.requirements import Requirement
 from harness.report import attestation, published
 from harness.report.conformance import read_report
 from harness.report.verified import Refusal, attested, refusals
-from harness.scenario.rehearsal import Foreseeing
+from harness.scenario.rehearsal import ExpectedByCase
 from tools.shelf import place
 from tools.shelf.entry import HOLDS, Entry, described
 from tools.shelf.markdown import readme
@@ -24,7 +24,7 @@ AHEAD = datetime.timedelta(days=1)
 
 
 def check(
-    folder: Path, catalogue: Sequence[Requirement], foreseen: Foreseeing = lambda _: {}, *, today: datetime.date
+    folder: Path, catalogue: Sequence[Requirement], foreseen: ExpectedByCase = lambda _: {}, *, today: datetime.date
 ) -> list[Refusal]:
     """Return the reasons why a folder is not acceptable for the shelf. The result is empty if it is acceptable."""
     try:

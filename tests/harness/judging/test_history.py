@@ -18,7 +18,7 @@ from harness.judging.history_format import flow, read_flow, read_rates
 from harness.judging.history_format import rates as as_json
 from harness.judging.judge import judge
 from harness.judging.statistics import Rates
-from harness.judging.verdict import NO_ANSWER, AnyOf, Evenly, Expected, Judgement, Verdict
+from harness.judging.verdict import NO_ANSWER, AnyOf, EqualShares, Expected, Judgement, Verdict
 from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Refused, Unknown
 from harness.scenario.record import Record
 
@@ -81,7 +81,7 @@ def test_verdicts_derived_offline_equal_the_online_ones(path: Path) -> None:
         (TIMED_OUT, [REFUSED, Refused("EHOSTUNREACH"), Refused("EACCES")] * 3),
         (NO_ANSWER, [TIMED_OUT, REFUSED] * 4),
         (AnyOf(frozenset({"a1", "b1"})), [A1] * 8),
-        (Evenly(frozenset({"a1", "b1"})), [A1] * 800 + [B1] * 30),
+        (EqualShares(frozenset({"a1", "b1"})), [A1] * 800 + [B1] * 30),
         ({"a1"}, [Unknown("x")]),
         ({"a1"}, []),
     ],

@@ -10,7 +10,7 @@ from harness.judging.statistics import Rates
 from harness.judging.verdict import (
     NO_ANSWER,
     AnyOf,
-    Evenly,
+    EqualShares,
     Expectation,
     Expected,
     Judgement,
@@ -26,7 +26,7 @@ from harness.model.outcomes import REFUSED, TIMED_OUT, Observation, Reached, Ref
 
 A1, B1 = Reached("a1", "10.244.1.2"), Reached("b1", "10.244.1.2")
 C1 = Reached("c1", "10.244.1.2")
-EVENLY = Evenly(frozenset({"a1", "b1"}))
+EVENLY = EqualShares(frozenset({"a1", "b1"}))
 EITHER = AnyOf(frozenset({"a1", "b1"}))
 FAILED, PASSED, INCONCLUSIVE, SKIPPED = Verdict.FAILED, Verdict.PASSED, Verdict.INCONCLUSIVE, Verdict.SKIPPED
 

@@ -13,7 +13,7 @@ from harness.backends.netns import NetnsBackend
 from harness.eventually import eventually
 from harness.judging import history as histories
 from harness.judging import judge
-from harness.judging.conclusion import UnmetError, UntoldError, conclude
+from harness.judging.conclusion import InconclusiveJudgementError, UnmetError, conclude
 from harness.judging.history import History
 from harness.judging.results import Case
 from harness.judging.verdict import Judgement, SkipReason, Verdict
@@ -97,7 +97,7 @@ class _Failed(Cluster):
 
 def test_scenario_that_rests_on_an_unanswered_question_is_inconclusive(history: History, tmp_path: Path) -> None:
     failed = _Failed(history, "KEP-1/hints", {TCP, UDP})
-    with pytest.raises(UntoldError) as told, with_instruments_checked({"three_zones": failed}):
+    with pytest.raises(InconclusiveJudgementError) as told, with_instruments_checked({"three_zones": failed}):
         failed.fail()
     judgement, text = told.value.judgement, str(told.value)
     assert judgement.message == f"rests on KEP-1/plain: even a plain Service gets no answer ({UDP})"

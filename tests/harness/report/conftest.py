@@ -16,7 +16,7 @@ from harness.model.requirements import Requirement
 from harness.plugin import pytest_plugin
 from harness.plugin.suite import catalogue
 from harness.report import environment, verified
-from harness.scenario.rehearsal import Foreseen
+from harness.scenario.rehearsal import ExpectedRecords
 from tests.harness.report.browser import Page, browser
 from tests.harness.report.forged import Forged
 from tests.harness.report.npm import installed
@@ -89,7 +89,7 @@ def test_not_claimed():
 def test_each_family(watch, family):
     watch.window(*[Reached("a1")] * 8)
 """
-FORESEEN = {("KEP-2/holds", ""): Foreseen([({"a1": frozenset({"a1"})}, Rates(0.5, 0.1))] * 2)}
+FORESEEN = {("KEP-2/holds", ""): ExpectedRecords([({"a1": frozenset({"a1"})}, Rates(0.5, 0.1))] * 2)}
 OPTIONS = ("organization=o", "project=p", "version=1.0", "supported-features=PreferSameNode")
 
 

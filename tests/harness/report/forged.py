@@ -15,7 +15,7 @@ from harness.judging.history import sealed
 from harness.model.requirements import Requirement
 from harness.report.page import again
 from harness.report.verified import verify
-from harness.scenario.rehearsal import Foreseeing
+from harness.scenario.rehearsal import ExpectedByCase
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Forged:
     report: Any
     lines: list[bytes]
     requirements: Sequence[Requirement]
-    foreseen: Foreseeing = lambda _: {}
+    foreseen: ExpectedByCase = lambda _: {}
     history: bytes = b""
 
     @property

@@ -29,7 +29,7 @@ class _Written:
         restored = SimpleNamespace(await_pods=self.await_pods)
         self.api = self.backend = SimpleNamespace(writes=0, changes=0, restored=restored)
         self.record = Record("t")
-        self.drawn_pods = SimpleNamespace(wrong_port=lambda *_: "")
+        self.pod_variation = SimpleNamespace(wrong_port=lambda *_: "")
         self.compared: dict[str, tuple[Any, Any]] = {}
 
     def disturb(self, _: Service) -> bool:

@@ -22,7 +22,7 @@ from harness.model.manifests import has_condition
 from harness.model.topology import ONE_ZONE, Node
 from harness.scenario.nodes import Nodes
 from harness.variation.axes import PLAIN
-from harness.variation.objects import DrawnLabels
+from harness.variation.objects import LabelVariation
 
 
 class _Backend(NetnsBackend):
@@ -53,7 +53,7 @@ def api() -> Iterator[Api]:
 def nodes(api: Api, tmp_path: Path) -> Iterator[Nodes]:
     """Return the nodes of a scenario on this API server."""
     with History(tmp_path / "history.jsonl") as history:
-        yield Nodes(ScenarioBackend(_Backend(api)), history, DrawnLabels(PLAIN))
+        yield Nodes(ScenarioBackend(_Backend(api)), history, LabelVariation(PLAIN))
 
 
 def test_created_node_reports_the_requested_fields(api: Api, nodes: Nodes) -> None:
@@ -133,7 +133,7 @@ def test_components_see_node_changes_before_later_writes_and_the_reverse(api: Ap
     of_scenario = ScenarioBackend(backend)
     settled = []
     with History(tmp_path / "history.jsonl") as history:
-        nodes = Nodes(of_scenario, history, DrawnLabels(PLAIN))
+        nodes = Nodes(of_scenario, history, LabelVariation(PLAIN))
         for write in (
             lambda: nodes.create("d1", "d"),
             lambda: nodes.report("d1", ready=False),

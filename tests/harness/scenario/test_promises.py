@@ -21,7 +21,7 @@ from harness.backends.implementation import reference
 from harness.backends.netns import NetnsBackend
 from harness.errors import StarvedError
 from harness.eventually import eventually
-from harness.judging.conclusion import UnmetError, UntoldError
+from harness.judging.conclusion import InconclusiveJudgementError, UnmetError
 from harness.judging.history import History
 from harness.judging.verdict import Verdict
 from harness.model.topology import ONE_ZONE
@@ -65,7 +65,7 @@ def test_promise_is_broken_only_by_the_time_in_which_the_programs_could_run(
         cluster: Any = Promising(history)
         with contextlib.ExitStack() as judged:
             if verdict is not Verdict.PASSED:
-                error = UnmetError if verdict is Verdict.FAILED else UntoldError
+                error = UnmetError if verdict is Verdict.FAILED else InconclusiveJudgementError
                 said = "traffic became as expected within the declared 5 s: "
                 judged.enter_context(pytest.raises(error, match=said))
             expect_in_time(cluster, "traffic", Waited(wrong_until=wrong, begin=100.0))

@@ -13,7 +13,7 @@ from harness.scenario import traffic
 from harness.scenario.concurrent_traffic import Question, expect_concurrent_traffic, expect_traffic_during
 from harness.scenario.eventual_state import controller_metrics, expect_eventually
 from harness.scenario.hints import expect_hints
-from harness.scenario.rehearsal import Foreseen, Rehearsable, RunFacts, fits, rehearse
+from harness.scenario.rehearsal import ExpectedRecords, Rehearsable, RunFacts, fits, rehearse
 from harness.scenario.traffic import expect_traffic
 from harness.scenario.transitions import LOSSES, expect_flow_moves, expect_no_loss
 from trafficdist import NO_ANSWER, Cluster, Hints, Service, external_client, same_zone
@@ -22,7 +22,7 @@ FEW, OTHER = Rates(leak=0.25), Rates(leak=0.4)
 FROM_A1 = {"a1": frozenset({"a1"})}
 
 
-def foreseen(test: Any, **arguments: Any) -> Foreseen:
+def foreseen(test: Any, **arguments: Any) -> ExpectedRecords:
     assert isinstance(test, FunctionType)
     return rehearse([Rehearsable("K/x", "", test, arguments)], RunFacts())["K/x", ""]
 
@@ -124,7 +124,7 @@ def test_rehearsal_ends_at_what_only_a_cluster_knows() -> None:
 
     assert foreseen(scenario).windows == [(FROM_A1, Rates())]
     assert foreseen(scenario).rates == {OTHER}
-    assert foreseen(broken) == Foreseen()
+    assert foreseen(broken) == ExpectedRecords()
     assert expect_traffic is traffic.expect_traffic  # nothing stays replaced
 
 

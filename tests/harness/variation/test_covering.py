@@ -9,7 +9,7 @@ import pytest
 
 from harness.model.requirements import Profile
 from harness.plugin import suite
-from harness.run.drawing import draws_of, fixed
+from harness.run.random_values import draws_of, fixed
 from harness.settings.options import resolve
 from harness.variation.axes import AXES, SHARES, parse_draw
 from harness.variation.covering import Subject, combinations, draws

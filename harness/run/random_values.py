@@ -170,7 +170,7 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
     return frozenset(found)
 
 
-def surroundings(plan: Plan, requirement: Requirement | None) -> tuple[str, str]:
+def expensive_values(plan: Plan, requirement: Requirement | None) -> tuple[str, str]:
     """Return the drawn values that need a separate cluster or many other objects."""
     draw: Draw = plan.draw_of(requirement.id) if requirement is not None else PLAIN
     return draw[axes.NAMES], draw[axes.NEIGHBOURS]

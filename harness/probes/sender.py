@@ -28,7 +28,7 @@ class Sample(NamedTuple):
     seconds: float
 
 
-class _Sending(ABC):
+class _ProbeSender(ABC):
     """Probes with their outcomes, and control probes for missing answers. Runs on the loop's thread."""
 
     def __init__(
@@ -92,7 +92,7 @@ class _Sending(ABC):
         return [self._probes[each % len(self._probes)] for each in sent if is_missing(self._outcomes[each])]
 
 
-class Batch(_Sending):
+class Batch(_ProbeSender):
     """Sends probes in order, with at most `in_flight` of them unanswered at any time."""
 
     def begin(self, result: Future[list[Observation]], in_flight: int) -> None:
@@ -108,7 +108,7 @@ class Batch(_Sending):
             self._conclude()
 
 
-class Recording(_Sending):
+class Recording(_ProbeSender):
     """Sends each probe every `interval` seconds. They are evenly spaced, so shorter gaps are found too."""
 
     done = False

@@ -47,7 +47,7 @@ _ELSEWHERE = {"IPv4": "198.51.100.7", "IPv6": "2001:db8:1::7"}
 
 
 @dataclass(slots=True)
-class Standing:
+class SharedServices:
     """The other Services of a cluster, which remain until a scenario draws other ones."""
 
     prefix: str = "td-"
@@ -93,25 +93,25 @@ class Standing:
 
 
 @dataclass(slots=True)
-class Surroundings:
-    """The surroundings of one scenario. The other Services are its own, unless `standing` is of several scenarios."""
+class UnrelatedObjects:
+    """The surroundings of one scenario. The other Services are its own, unless `shared` is of several scenarios."""
 
     backend: ScenarioBackend
     namespace: str
     draw: Draw
-    standing: Standing | None = None
-    _own: Standing = field(init=False)
+    shared: SharedServices | None = None
+    _own: SharedServices = field(init=False)
     _has_pods: bool = False
     _was_busy: bool = False
     _owner: Object | None = None
 
     def __post_init__(self) -> None:
-        self._own = self.standing or Standing(f"{self.namespace}-")
+        self._own = self.shared or SharedServices(f"{self.namespace}-")
         self._own.make(self.backend.booted, self.draw[axes.NEIGHBOURS])
 
     def close(self) -> None:
         """Delete the other Services, if they are this scenario's own."""
-        if self.standing is None:
+        if self.shared is None:
             self._own.make(self.backend.booted, "none")
 
     def owner_of_slices(self, draw: Draw) -> Object | None:
@@ -194,7 +194,7 @@ def _decoy_service(name: str, ports: Sequence[Port], families: Sequence[str]) ->
     return service, manifests.endpoint_slice(f"{name}-earlier", name, [_decoy()], family=families[0], ports=ports)
 
 
-class Bystanders:
+class UnrelatedControllerInputs:
     """What a controller sees beside a scenario: nodes that do not count, and other pods and slices (`PREFIX`)."""
 
     def __init__(self, backend: ScenarioBackend, namespace: str, draw: Draw) -> None:

@@ -25,7 +25,7 @@ _FEW = 4  # Services that are created again; a scenario may have thousands
 
 
 @dataclass(slots=True)
-class DrawnHistory:
+class RandomEvents:
     backend: ScenarioBackend
     history: History
     namespace: str

@@ -11,7 +11,7 @@ from harness.model.abilities import Ability
 from harness.model.manifests import TARGET_PORT
 from harness.variation import axes
 from harness.variation.axes import Draw
-from harness.variation.objects import DrawnLabels
+from harness.variation.objects import LabelVariation
 
 FORMER = ("former-1", "former-2")  # names of pods that had the labels of a scenario's pod, and lost them
 
@@ -22,11 +22,11 @@ _MOST = 2  # pods whose labels change; a scenario may have hundreds
 
 
 @dataclass(slots=True)
-class DrawnPods:
+class PodVariation:
     backend: ScenarioBackend
     namespace: str
     draw: Draw
-    labels: DrawnLabels = field(init=False)
+    labels: LabelVariation = field(init=False)
     _numbers: dict[str, int] = field(default_factory=dict)  # of the named ports, by pod
     _final: dict[str, Mapping[str, str]] = field(default_factory=dict)  # the labels of pods that have others at first
     _changed: int = 0
@@ -34,7 +34,7 @@ class DrawnPods:
     _hosts: set[str] = field(default_factory=set)  # nodes with a pod in the host network
 
     def __post_init__(self) -> None:
-        self.labels = DrawnLabels(self.draw)
+        self.labels = LabelVariation(self.draw)
 
     def service(self, obj: Object) -> Object:
         """Return a Service in the drawn form, if it selects pods."""

@@ -1,4 +1,4 @@
-"""Surroundings consist of few requests, and the objects of one scenario serve the next one."""
+"""Unrelated objects take few requests, and the next scenario uses those of the scenario before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from harness.backends.backend import WantedPod
 from harness.model import manifests
 from harness.model.manifests import Endpoint
-from harness.scenario.surroundings import CHANGES, MOST_TWINS, NUMBERS, Standing, Surroundings
+from harness.scenario.unrelated_objects import CHANGES, MOST_TWINS, NUMBERS, SharedServices, UnrelatedObjects
 from harness.variation.axes import PLAIN, parse_draw
 
 SERVICE = manifests.service("web-1")
@@ -60,35 +60,35 @@ class FakeCluster:
         self.requests["patch"] += 1
 
 
-def surroundings(cluster: FakeCluster, draw: str, standing: Standing | None = None) -> Surroundings:
-    return Surroundings(cluster, "td-1", parse_draw(draw), standing)  # type: ignore[arg-type]
+def unrelated(cluster: FakeCluster, draw: str, shared: SharedServices | None = None) -> UnrelatedObjects:
+    return UnrelatedObjects(cluster, "td-1", parse_draw(draw), shared)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", NUMBERS)
 def test_other_services_are_written_once_for_all_scenarios(value: str) -> None:
-    cluster, standing = FakeCluster(), Standing()
+    cluster, shared = FakeCluster(), SharedServices()
     for _ in range(3):
-        surroundings(cluster, f"neighbours={value}", standing).close()
-    services = [name for resource, name in cluster.objects[standing.namespace] if resource == "services"]
+        unrelated(cluster, f"neighbours={value}", shared).close()
+    services = [name for resource, name in cluster.objects[shared.namespace] if resource == "services"]
     assert len(services) == NUMBERS[value]
     assert cluster.requests["create"] == NUMBERS[value] + NUMBERS["many"]
-    surroundings(cluster, "plain", standing)
+    unrelated(cluster, "plain", shared)
     assert list(cluster.objects) == ["td-1"]
 
 
 def test_scenario_alone_deletes_its_other_services() -> None:
     cluster = FakeCluster()
-    surroundings(cluster, "neighbours=many").close()
+    unrelated(cluster, "neighbours=many").close()
     assert list(cluster.objects) == ["td-1"]
 
 
 def test_twins_have_the_names_of_the_scenario_and_other_endpoints() -> None:
-    cluster, standing = FakeCluster(), Standing()
+    cluster, shared = FakeCluster(), SharedServices()
     for _ in range(2):  # the second scenario finds the objects of the first
-        made = surroundings(cluster, "neighbours=twin", standing)
+        made = unrelated(cluster, "neighbours=twin", shared)
         made.before_service(made.draw, SERVICE, ["IPv4"])
         assert not made.before_slice(made.draw, SLICE)
-    twins = cluster.objects[standing.namespace]
+    twins = cluster.objects[shared.namespace]
     assert {("services", "web-1"), ("endpointslices", "web-1-slice-ipv4")} < twins.keys()
     addresses = {each["addresses"][0] for twin in twins.values() for each in twin.get("endpoints", ())}
     assert addresses == {"192.0.2.7"}
@@ -96,28 +96,28 @@ def test_twins_have_the_names_of_the_scenario_and_other_endpoints() -> None:
 
 
 def test_twin_follows_a_change_of_its_object() -> None:
-    cluster, standing = FakeCluster(), Standing()
+    cluster, shared = FakeCluster(), SharedServices()
     for ports in ((manifests.TCP,), (manifests.UDP,)):
-        made = surroundings(cluster, "neighbours=twin", standing)
+        made = unrelated(cluster, "neighbours=twin", shared)
         made.before_service(made.draw, manifests.service("web-1", ports=ports), ["IPv4"])
-    (port,) = cluster.objects[standing.namespace]["services", "web-1"]["spec"]["ports"]
+    (port,) = cluster.objects[shared.namespace]["services", "web-1"]["spec"]["ports"]
     assert port["protocol"] == "UDP"
 
 
 def test_number_of_twins_is_limited() -> None:
-    cluster, standing = FakeCluster(), Standing()
+    cluster, shared = FakeCluster(), SharedServices()
     names = set()
     for number in range(3 * MOST_TWINS):
-        made = surroundings(cluster, "neighbours=twin", standing)
+        made = unrelated(cluster, "neighbours=twin", shared)
         made.before_service(made.draw, manifests.service(f"web-{number}"), ["IPv4"])
-        names.add(standing.namespace)
-    assert len(cluster.objects[standing.namespace]) <= MOST_TWINS + 1
+        names.add(shared.namespace)
+    assert len(cluster.objects[shared.namespace]) <= MOST_TWINS + 1
     assert len(names) > 3  # a cluster may still be deleting the earlier namespaces
 
 
 def test_history_ends_with_the_objects_of_the_scenario() -> None:
     cluster = FakeCluster()
-    made = surroundings(cluster, "history=remade")
+    made = unrelated(cluster, "history=remade")
     made.before_service(made.draw, SERVICE, ["IPv4"])
     assert cluster.objects == {"td-1": {}}
     assert cluster.requests == {"create": 2, "delete": 2}
@@ -125,7 +125,7 @@ def test_history_ends_with_the_objects_of_the_scenario() -> None:
 
 def test_changed_slice_costs_one_more_request() -> None:
     cluster = FakeCluster()
-    made = surroundings(cluster, "history=changed")
+    made = unrelated(cluster, "history=changed")
     assert made.before_slice(made.draw, SLICE)
     assert cluster.requests == {"create": 1}
     (written,) = cluster.objects["td-1"].values()
@@ -134,7 +134,7 @@ def test_changed_slice_costs_one_more_request() -> None:
 
 def test_busy_slice_is_changed_many_times() -> None:
     cluster = FakeCluster()
-    made = surroundings(cluster, "history=busy")
+    made = unrelated(cluster, "history=busy")
     assert made.before_slice(made.draw, SLICE)
     assert cluster.requests == {"create": 1, "patch": CHANGES}
     other = manifests.endpoint_slice("web-2-slice-ipv4", "web-2", [])
@@ -143,14 +143,14 @@ def test_busy_slice_is_changed_many_times() -> None:
 
 
 def test_owner_is_the_namespace_of_the_scenario() -> None:
-    made = surroundings(FakeCluster(), "extras=newer")
+    made = unrelated(FakeCluster(), "extras=newer")
     assert made.owner_of_slices(made.draw) == {"kind": "Namespace", "metadata": {"name": "td-1", "uid": "1"}}
     assert made.owner_of_slices(PLAIN) is None
 
 
 def test_failed_pod_has_the_address_and_the_labels_of_the_first_pod() -> None:
     cluster = FakeCluster()
-    made = surroundings(cluster, "pods=reused")
+    made = unrelated(cluster, "pods=reused")
     for name, address in (("a1", "10.0.0.1"), ("b1", "10.0.0.2")):
         pod = manifests.pod(name, name, labels={"app": "web"})
         cluster.create("pods", "td-1", {**pod, "status": {"podIP": address, "podIPs": [{"ip": address}]}})
@@ -161,9 +161,9 @@ def test_failed_pod_has_the_address_and_the_labels_of_the_first_pod() -> None:
     assert ended["status"] == {"phase": "Failed", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}
 
 
-def test_ports_of_an_external_name_have_no_surroundings() -> None:
+def test_ports_of_an_external_name_have_no_unrelated_objects() -> None:
     cluster = FakeCluster()
-    made = surroundings(cluster, "history=remade,neighbours=twin", Standing())
+    made = unrelated(cluster, "history=remade,neighbours=twin", SharedServices())
     name = manifests.service("web-1", type="ExternalName", externalName="example.com")
     made.before_service(made.draw, name, ["IPv4"])
     assert not cluster.requests

@@ -1,4 +1,4 @@
-"""Bystanders are written beside the objects of a scenario, and expectations do not see them."""
+"""Unrelated inputs of controllers are written in addition to a scenario's objects. Expectations ignore them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from harness.backends.backend import WantedPod
 from harness.model import manifests
 from harness.model.manifests import MANAGED_BY_LABEL
-from harness.scenario.surroundings import Bystanders
+from harness.scenario.unrelated_objects import UnrelatedControllerInputs
 from harness.variation.axes import parse_draw
 
 SERVICE = manifests.service("web-1", selector={"app": "web"}, ipFamilies=["IPv4"])
@@ -36,14 +36,14 @@ class FakeCluster:
         self.pods.append(wanted)
 
 
-def bystanders(cluster: FakeCluster, draw: str) -> Bystanders:
-    return Bystanders(cluster, "td-1", parse_draw(draw))  # type: ignore[arg-type]
+def inputs(cluster: FakeCluster, draw: str) -> UnrelatedControllerInputs:
+    return UnrelatedControllerInputs(cluster, "td-1", parse_draw(draw))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", ["control-plane", "unready"])
 def test_nodes_end_with_the_scenario(value: str) -> None:
     cluster = FakeCluster()
-    made = bystanders(cluster, f"bystanders={value}")
+    made = inputs(cluster, f"bystanders={value}")
     assert len(cluster.objects) == 3
     made.close()
     assert not cluster.objects
@@ -51,7 +51,7 @@ def test_nodes_end_with_the_scenario(value: str) -> None:
 
 def test_some_pods_have_company_that_is_not_ready() -> None:
     cluster = FakeCluster()
-    made = bystanders(cluster, "beside=pods")
+    made = inputs(cluster, "beside=pods")
     for number in range(9):
         made.accompany_pod(WantedPod(f"p{number}", "a1", {"app": "web"}, (), ready=True))
     assert [(each.name, each.node, each.ready) for each in cluster.pods][:1] == [("drawn-p0", "a1", False)]
@@ -60,7 +60,7 @@ def test_some_pods_have_company_that_is_not_ready() -> None:
 
 def test_some_pods_have_company_without_named_ports() -> None:
     cluster = FakeCluster()
-    made = bystanders(cluster, "targets=lacking")
+    made = inputs(cluster, "targets=lacking")
     made.accompany_pod(WantedPod("p1", "a1", {"app": "web"}, (("http", 8080, "TCP"),), host_network=True))
     assert cluster.pods == [WantedPod("drawn-p1", "a1", {"app": "web"}, ready=False)]
     slices = [
@@ -71,9 +71,9 @@ def test_some_pods_have_company_without_named_ports() -> None:
     assert made.without_own([*slices, empty]) == [slices[0], empty]
 
 
-def test_expectations_see_no_slice_and_no_pod_of_bystanders() -> None:
+def test_expectations_ignore_unrelated_slices_and_pods() -> None:
     cluster = FakeCluster()
-    made = bystanders(cluster, "beside=slices")
+    made = inputs(cluster, "beside=slices")
     made.accompany_service(SERVICE)
     slices = list(cluster.objects.values())
     assert [each["metadata"]["labels"].get(MANAGED_BY_LABEL) for each in slices] == [None, "example.org"]
@@ -83,13 +83,13 @@ def test_expectations_see_no_slice_and_no_pod_of_bystanders() -> None:
 
 
 def test_slices_of_a_service_are_deleted_once() -> None:
-    made = bystanders(FakeCluster(), "beside=deleted")
+    made = inputs(FakeCluster(), "beside=deleted")
     assert [made.is_to_disturb(name) for name in ("web-1", "web-1", "web-2")] == [True, False, True]
 
 
-def test_plain_draw_has_no_bystanders() -> None:
+def test_plain_draw_has_no_unrelated_inputs() -> None:
     cluster = FakeCluster()
-    made = bystanders(cluster, "plain")
+    made = inputs(cluster, "plain")
     made.accompany_service(SERVICE)
     made.accompany_pod(WantedPod("p1", "a1", {"app": "web"}, (), ready=True))
     made.close()

@@ -10,7 +10,7 @@ from harness.backends.backend import WantedPod
 from harness.model import manifests
 from harness.model.abilities import Ability
 from harness.model.manifests import Port
-from harness.scenario.drawn_pods import DrawnPods
+from harness.scenario.pod_variation import PodVariation
 from harness.variation.axes import parse_draw
 
 WEB = {"app": "web"}
@@ -40,19 +40,19 @@ class FakeCluster:
         self.labels[name].append(patch["metadata"]["labels"])
 
 
-def drawn(draw: str) -> tuple[DrawnPods, FakeCluster]:
+def drawn(draw: str) -> tuple[PodVariation, FakeCluster]:
     cluster = FakeCluster()
-    return DrawnPods(cluster, "td-1", parse_draw(draw)), cluster  # type: ignore[arg-type]
+    return PodVariation(cluster, "td-1", parse_draw(draw)), cluster  # type: ignore[arg-type]
 
 
-def created(pods: DrawnPods, cluster: FakeCluster, name: str, **fields: Any) -> WantedPod:
+def created(pods: PodVariation, cluster: FakeCluster, name: str, **fields: Any) -> WantedPod:
     wanted = pods.wanted(WantedPod(name, "a1", WEB, **fields), runs=True)
     cluster.create_pod("td-1", wanted)
     pods.after(wanted)
     return wanted
 
 
-def target_ports(pods: DrawnPods, *ports: Port, **spec: Any) -> list[int | str]:
+def target_ports(pods: PodVariation, *ports: Port, **spec: Any) -> list[int | str]:
     service = pods.service(manifests.service("web-1", ports=ports, **spec))
     return [each["targetPort"] for each in service["spec"]["ports"]]
 
