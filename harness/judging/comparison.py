@@ -14,9 +14,8 @@ Relation = Literal["equal", "within", "preliminary"]
 """With "equal", the two values must be equal. With "within", the expected value is a pair of bounds for the observed
 number, or for each number of an observed mapping. An upper bound of `None` means that there is no upper limit.
 
-With "preliminary", two texts must be equal. If they differ, the scenario is inconclusive, because it rests on the
-requirement that is compared, which fails by itself."""
-
+With "preliminary", two strings must be equal. If they differ, the scenario is inconclusive, because it depends on a
+basic check that failed."""
 
 MOST_BYTES = 20_000
 """The size of an observed value as JSON beyond which only a part of it is judged, recorded and shown."""

@@ -1,8 +1,8 @@
 """Derives the verdict on a phase of a test from its judgements. A run and `trafficdist judge` use the same functions.
 
-The first judgement that did not pass ends the scenario and determines the verdict. If the scenario rests on a basic
-ability that the implementation lacks, a preliminary judgement follows and decides. Other causes of a verdict (a skip,
-an exception, a failure of the scenario's own code) cannot be derived, so these verdicts are read from the history.
+The first judgement that did not pass ends the scenario and determines the verdict. If the scenario depends on a basic
+check that failed, a preliminary judgement follows and decides. Other causes of a verdict (a skip, an exception, a
+failure of the scenario's own code) cannot be derived, so these verdicts are read from the history.
 """
 
 import enum
@@ -14,24 +14,24 @@ from harness.judging.verdict import Judgement, Verdict
 
 
 class UnmetError(AssertionError):
-    """A scenario raises this error for a failed judgement. Its message is for human readers; no code parses it."""
+    """A failed judgement of a scenario. The message is for human readers; no code parses it."""
 
-    def __init__(self, judgement: Judgement, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, judgement: Judgement, message: str) -> None:
+        super().__init__(message)
         self.judgement = judgement
 
 
 class InconclusiveJudgementError(InconclusiveError):
     """An inconclusive judgement, or a judgement that failed during setup or teardown."""
 
-    def __init__(self, judgement: Judgement, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, judgement: Judgement, message: str) -> None:
+        super().__init__(message)
         self.judgement = judgement
 
 
-def raise_for(judgement: Judgement, text: str) -> NoReturn:
+def raise_for(judgement: Judgement, message: str) -> NoReturn:
     """End a scenario because a judgement did not pass."""
-    raise (InconclusiveJudgementError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, text)
+    raise (InconclusiveJudgementError if judgement.verdict is Verdict.INCONCLUSIVE else UnmetError)(judgement, message)
 
 
 class Cause(enum.StrEnum):

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.judging.story import Compared, Story, WindowStory
 from harness.judging.timeline import Change
-from harness.judging.verdict import OFFENCES, AnyOf, EqualShares, Mark, Verdict, grid, pods_of
+from harness.judging.verdict import AnyOf, EqualShares, Mark, Verdict, grid, pods_of
 from harness.model.outcomes import Refused, TimedOut
 
 LEFT_NODE = "leave the client's node, although it has the expected endpoints"
@@ -37,15 +37,15 @@ RANKS = (
     UNREADY, TERMINATING, REMOVED, LEFT_NODE, LEFT_ZONE, HINTED_ELSEWHERE, ANSWERED, REFUSED, SILENT, REFUSED_DURING,
     SILENT_DURING, NARROW, OTHERS, UNSEEN, UNEVEN, MASKED, NOT_DROPPED, NOT_REFUSED,
 )  # fmt: skip
-"""What may happen to connections, the most telling first. Other texts are about objects and answers."""
+"""What may happen to connections, the most informative first. All other messages are about objects and answers."""
 
 NODE_CLIENT, EXTERNAL_CLIENT, UDP, IPV6 = "client=node", "client=external", "UDP", "IPv6"
-"""Conditions that a window shows. A condition may also be an address kind, or a drawn value such as "slices=each"."""
+"""Conditions that a window shows. Others are the kinds of addresses, and random values such as "slices=each"."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Difference:
-    """What happened, and the unusual conditions that all concerned clients have in common.
+    """What happened, and the unusual conditions that all affected clients have in common.
 
     `sure` is false if the scenario did not record enough to distinguish this difference from others.
     """
@@ -89,19 +89,17 @@ def _of_window(window: WindowStory, changes: Sequence[Change]) -> Iterator[tuple
     _, rows = grid(window.expectation, window.tallies, window.plans)
     for row in rows:
         expected = window.expectation[row.client]
-        offences = {column: cell for column, cell in row.cells.items() if cell.mark in OFFENCES}
         asked = _conditions(f"{row.client} {window.title}", kind) | family
         client = _Client.of(row.client)
-        seen = [name for name, cell in row.cells.items() if cell.mark is Mark.RIGHT]
-        wrong = [name for name, cell in offences.items() if cell.mark is Mark.WRONG]
-        for column in wrong:
+        marked = {mark: [name for name, cell in row.cells.items() if cell.mark is mark] for mark in Mark}
+        for column in marked[Mark.WRONG]:
             for text in _of_outcome(column, expected, client, endpoints, during=bool(window.flows)):
                 yield text, asked
-        unseen = [name for name, cell in offences.items() if cell.mark is Mark.UNSEEN]
-        if unseen and not wrong:
-            stays = client.zone and all(_zone(each) == client.zone for each in seen)
+        unseen = marked[Mark.UNSEEN]
+        if unseen and not marked[Mark.WRONG]:
+            stays = client.zone and all(_zone(each) == client.zone for each in marked[Mark.RIGHT])
             yield NARROW if stays and all(_zone(each) != client.zone for each in unseen) else UNSEEN, asked
-        if any(cell.mark is Mark.UNEVEN for cell in offences.values()):
+        if marked[Mark.UNEVEN]:
             yield UNEVEN, asked
 
 
@@ -114,7 +112,7 @@ def _of_outcome(
     if column == "timed out":
         return [NOT_REFUSED if isinstance(expected, Refused) else SILENT_DURING if during else SILENT]
     allowed = pods_of(expected) if isinstance(expected, frozenset | set | AnyOf | EqualShares) else frozenset()
-    if (state := endpoints.state(column)) is not None:
+    if state := endpoints.state(column):
         return [state]
     found = [HINTED_ELSEWHERE] * endpoints.hinted_elsewhere(column, client)
     if allowed and client.node and {_node(each) for each in allowed} == {client.node} != {_node(column)}:
@@ -164,7 +162,7 @@ def _zone(pod: str) -> str:
 
 
 class _Endpoints:
-    """The endpoints of a Service, as far as the scenario itself wrote its EndpointSlices."""
+    """The endpoints in the EndpointSlices that the scenario itself wrote for a Service."""
 
     def __init__(self, changes: Sequence[Change], service: str) -> None:
         slices: dict[str, Sequence[Mapping[str, Any]]] = {}
@@ -183,10 +181,9 @@ class _Endpoints:
         return [each for each in self._all if node and each.get("nodeName") == node]
 
     def state(self, pod: str) -> str | None:
-        """Return the text for a pod on whose node no endpoint is ready, or None."""
-        there = self._on(_node(pod))
-        conditions = [each.get("conditions") or {} for each in there]
-        if not there:
+        """Return the difference for a pod on whose node no endpoint is ready, or None."""
+        conditions = [each.get("conditions") or {} for each in self._on(_node(pod))]
+        if not conditions:
             former = self._former.get(_node(pod), set())
             kept = {address for each in self._all for address in each["addresses"]}
             return REMOVED if former and not former & kept else None
@@ -229,7 +226,7 @@ def _asked(words: str, changes: Sequence[Change]) -> frozenset[str]:
 
 
 def _of_words(observed: str) -> Iterator[str]:
-    """Yield what the words "CLIENT reached POD" or "CLIENT got no answer" may mean. They lack the expectation."""
+    """Yield the possible differences behind "CLIENT reached POD" or "CLIENT got no answer", without expectation."""
     client, pod, lost = _Client.of(observed), observed.rpartition(" ")[2], _lost(observed)
     yield lost or OTHERS
     if not lost and client.zone and _zone(pod):
@@ -238,7 +235,7 @@ def _of_words(observed: str) -> Iterator[str]:
 
 
 def _lost(words: str) -> str:
-    """Return the text for an outcome without an answer, or ""."""
+    """Return the difference for an outcome without an answer, or ""."""
     outcomes = {SILENT: ("TimedOut", "got no answer"), REFUSED: ("Refused", "was refused")}
     return next((text for text, ends in outcomes.items() if words.endswith(ends)), "")
 
@@ -266,7 +263,7 @@ _SUBJECTS = {
     r"^(?:ports|zones|addresses).* slices|^slices of|^zones of endpoints": "EndpointSlices are wrong or not updated",
     r"^the ([\w-]+)$": "the {0} stops",
 }
-"""What a failed comparison means, by a pattern of its subject."""
+"""The difference that a failed comparison shows, by a pattern of its subject."""
 
 
 def _dns(expected: Any, observed: Mapping[str, Any]) -> str:
@@ -298,5 +295,5 @@ def _is_hint(value: object) -> bool:
 
 
 def _without_names(what: str) -> str:
-    """Return the subject of a comparison without numbers, and without its last remark."""
+    """Return the subject of a comparison without numbers, and without the part after the first comma."""
     return re.sub(r"\S*\d\S*", "…", what.partition(", ")[0])

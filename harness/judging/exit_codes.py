@@ -37,7 +37,6 @@ MEANINGS: dict[ExitCode, str] = {
 @dataclass(frozen=True, slots=True)
 class Situation:
     pytest_status: int = 0
-    usage_error: bool = False
     interrupted: bool = False
     distrust: bool = False
     failed: bool = False
@@ -47,10 +46,10 @@ class Situation:
 
 
 def exit_code(situation: Situation) -> ExitCode:
-    """Return the exit code of the first condition that applies. The code below checks the conditions by precedence."""
+    """Return the exit code of the first condition that applies, in order of precedence."""
     ordered = (
         (situation.pytest_status == ExitCode.INTERNAL_ERROR, ExitCode.INTERNAL_ERROR),
-        (situation.usage_error or situation.pytest_status == ExitCode.USAGE, ExitCode.USAGE),
+        (situation.pytest_status == ExitCode.USAGE, ExitCode.USAGE),
         (situation.interrupted, ExitCode.INTERRUPTED),
         (situation.distrust, ExitCode.DISTRUST),
         (situation.failed, ExitCode.FAILED),

@@ -1,13 +1,13 @@
 """The history of a run: a log of changes, observations and verdicts, with one JSON object per line.
 
 Judging needs only this file, so a corrected judge can judge old runs again, and anyone can check verdicts. Each line
-ends with a digest of the line and the previous digest. The digests reveal the number of a changed or removed line. Each
-line is written by one system call. If a process is killed, its history has no end record, and its last line may be
-torn. Both are reported.
+ends with a digest of the line and the previous digest, which reveals changed and removed lines. A line is written by
+one system call. If a process is killed, its history has no end record, and its last line may be incomplete. Both are
+reported.
 
     begin         worker, version of this format; in a merged history all workers
     run           facts about the run
-    scenario      the start of a scenario in seconds by the monotonic clock, which is the zero of times in texts
+    scenario      the start of a scenario in seconds by the monotonic clock; messages count times from it
     change        a change of the cluster
     window        the expectation for each client in this window, the error rates, the Service and the kind of address
     observed      the counts of one client in a window, the first wrong observations in full, and for steady traffic
@@ -91,7 +91,7 @@ class History:
 
     @contextlib.contextmanager
     def set_aside(self) -> Iterator[None]:
-        """Write nothing in this context, in which a failed test is repeated. No verdict depends on the repetition."""
+        """Write nothing during the block, in which a failed test is repeated. No verdict depends on the repetition."""
         judged, changes, self._aside = list(self._judged), list(self.changes), True
         try:
             yield
@@ -213,8 +213,8 @@ class Window:
         for _, each in wrong[:1]:
             self.first_wrong.setdefault(client, each)
         shown = [{"index": index, "saw": as_json.observation(each)} for index, each in wrong[:SHOWN_IN_FULL]]
-        told = {"tally": as_json.tally(tally), "offending": shown, **more}
-        self._history.write("observed", window=self._number, client=client, **told)
+        counted = {"tally": as_json.tally(tally), "offending": shown, **more}
+        self._history.write("observed", window=self._number, client=client, **counted)
         self.tallies.setdefault(client, Tally()).add(tally)
 
     def judgement(self) -> Judgement:
@@ -231,8 +231,8 @@ class Window:
 class Recorded:
     """A history that was read from a file, and has valid digests.
 
-    `torn` is the text of an incomplete last line. `complete` is true if all workers wrote their end record. `sha256` is
-    the digest of the whole file. `workers` lists the workers whose parts `read_parts` has read.
+    `torn` is an incomplete last line. `complete` is true if all workers wrote their end record. `sha256` is the digest
+    of the whole file. `workers` lists the workers whose parts `read_parts` has read.
     """
 
     records: tuple[dict[str, Any], ...]
@@ -243,28 +243,31 @@ class Recorded:
 
 
 def read(path: Path) -> Recorded:
-    """Read a plain or compressed history, and verify its digests.
-
-    Raises `UsageError` with the number of the first invalid line.
-    """
-    recorded = _read(path)
-    if not recorded.records:
+    """Read and verify a plain or compressed history. Raises `UsageError` with the number of the first invalid line."""
+    content = history_file.read(path)
+    *lines, torn = content.split(b"\n")
+    if not lines:
         raise UsageError(f"{path} is not a history: it has no complete line")
-    first, last = recorded.records[0], recorded.records[-1]
+    records, digest = [], b""
+    for number, line in enumerate(lines, start=1):
+        record, digest = _opened(line, digest, f"{path}, line {number}")
+        records.append(record)
+    first, last = records[0], records[-1]
     if first["kind"] != "begin":
         raise UsageError(f"{path}, line 1: not the beginning of a history; lines were removed before it")
     if first.get("version") != VERSION:
         raise UsageError(
             f"{path}, line 1: written in version {first.get('version')} of the format, and this is version {VERSION}: "
-            "take the release of trafficdist that made the run"
+            "use the release of trafficdist that wrote this history"
         )
     workers = first.get("merged", [])
     if not isinstance(workers, list) or not all(isinstance(each, str) for each in workers):
-        raise UsageError(f"{path}, line 1: it names no workers as a run does")
-    if "merged" in first and (last["kind"] != "end" or recorded.torn):
-        number = len(recorded.records) + 1
+        raise UsageError(f"{path}, line 1: it lists no workers, so no run wrote it")
+    if "merged" in first and (last["kind"] != "end" or torn):
+        number = len(records) + 1
         raise UsageError(f"{path}, line {number}: the end is missing; this line and all after it were removed")
-    return recorded
+    complete = last["kind"] == "end" and all(each["kind"] != "broken-off" for each in records)
+    return Recorded(tuple(records), complete, torn.decode("utf-8", "replace"), hashlib.sha256(content).hexdigest())
 
 
 class Parts:
@@ -334,12 +337,12 @@ def read_parts(paths: Iterable[Path]) -> Recorded:
 def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
     """Write the parts of a run as one history with new digests.
 
-    `closing` contains the last records, which state facts about the whole run. They get the last time before them.
+    `closing` contains the last records, which state facts about the whole run. They get the time of the last part.
     """
-    workers, entries = parts.workers, parts.records
+    entries = parts.records
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
     ended = {key: entries[-1][key] if entries else 0 for key in ("mono", "wall")}
-    begin = {"kind": "begin", **began, "worker": "", "version": VERSION, "merged": workers}
+    begin = {"kind": "begin", **began, "worker": "", "version": VERSION, "merged": parts.workers}
     lines, digest = [], b""
     for record in (begin, *entries, *({**each, **ended} for each in closing), {"kind": "end", **ended}):
         line, digest = sealed(record, digest)
@@ -353,25 +356,11 @@ def sealed(record: Mapping[str, Any], before: bytes) -> tuple[bytes, bytes]:
     return line + b"\n", digest
 
 
-def _read(path: Path) -> Recorded:
-    content = history_file.read(path)
-    *lines, torn = content.split(b"\n")
-    records = []
-    digest = b""
-    for number, line in enumerate(lines, start=1):
-        record, digest = _opened(line, digest, f"{path}, line {number}")
-        records.append(record)
-    kinds = {record["kind"] for record in records}
-    complete = bool(records) and records[-1]["kind"] == "end" and "broken-off" not in kinds
-    sha256 = hashlib.sha256(content).hexdigest()
-    return Recorded(tuple(records), complete, torn.decode("utf-8", "replace"), sha256)
-
-
 def _opened(line: bytes, before: bytes, where: str) -> tuple[dict[str, Any], bytes]:
     body = line[: -history_file.TAIL]
     whole, digest = history_file.sealed(body, before)
     if whole != line:
-        raise UsageError(f"{where}: the digest does not fit; this line was changed, or one before it was removed")
+        raise UsageError(f"{where}: the digest does not match; this line was changed, or one before it was removed")
     try:
         record = orjson.loads(line)
         del record["digest"]

@@ -24,10 +24,7 @@ TAIL = len(_BEFORE) + _DIGEST + len(_AFTER)
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a `run.jsonl` or `run.jsonl.xz` file.
-
-    Raises `UsageError` for a file that cannot be read or unpacked.
-    """
+    """Return the content of a `run.jsonl` or `run.jsonl.xz` file. Raises `UsageError` if this is impossible."""
     content = files.content(path, what="history", most=MOST_BYTES)
     if path.suffix != ".xz":
         return content
@@ -60,7 +57,6 @@ def sealed(body: bytes, before: bytes) -> tuple[bytes, bytes]:
 
 
 def _restored(content: bytes) -> bytes:
-    """Return a history with a digest in each line."""
     *lines, rest = content.split(b"\n")
     digest, restored = b"", []
     for line in lines:

@@ -51,14 +51,10 @@ def read_expected(value: Any) -> Expected:
 
 
 def tally(value: Tally) -> dict[str, Any]:
-    return {
-        "pods": dict(sorted(value.pods.items())),
-        **({"timedOut": value.timed_out} if value.timed_out else {}),
-        **({"refused": value.refused} if value.refused else {}),
-        **({"refusedBy": dict(sorted(value.refused_by.items()))} if value.refused_by else {}),
-        **({"unknown": dict(sorted(value.unknown.items()))} if value.unknown else {}),
-        **({"gapMs": value.gap_ms} if value.gap_ms else {}),
-    }
+    others: dict[str, Any] = {"timedOut": value.timed_out, "refused": value.refused}
+    others |= {"refusedBy": dict(sorted(value.refused_by.items())), "unknown": dict(sorted(value.unknown.items()))}
+    others["gapMs"] = value.gap_ms
+    return {"pods": dict(sorted(value.pods.items())), **{name: each for name, each in others.items() if each}}
 
 
 def read_tally(value: Mapping[str, Any]) -> Tally:
@@ -72,7 +68,7 @@ def read_tally(value: Mapping[str, Any]) -> Tally:
     )
 
 
-_FIRST = ord("a")  # the letters of outcomes
+_FIRST = ord("a")  # the letter of the first outcome
 
 
 def flow(samples: Sequence[Timed]) -> dict[str, Any]:
@@ -84,14 +80,14 @@ def flow(samples: Sequence[Timed]) -> dict[str, Any]:
         return {"at": 0.0, "ms": [], "outcomes": [], "saw": ""}
     begin = samples[0][0]
     whole = [round((at - begin) * 1000) for at, _ in samples]
-    texts = [observation(each) for _, each in samples]
-    outcomes = list({repr(each): each for each in texts}.values())
+    seen = [observation(each) for _, each in samples]
+    outcomes = list({repr(each): each for each in seen}.values())
     letters = {repr(each): chr(_FIRST + number) for number, each in enumerate(outcomes)}
     return {
         "at": round(begin, 6),
         "ms": [after - before for before, after in pairwise(whole)],
         "outcomes": outcomes,
-        "saw": "".join(letters[repr(each)] for each in texts),
+        "saw": "".join(letters[repr(each)] for each in seen),
     }
 
 
@@ -115,7 +111,7 @@ def read_observation(value: Any) -> Observation:
             return TIMED_OUT
         case "REFUSED":
             return REFUSED
-    raise ValueError(f"{value!r} is no observation")
+    raise ValueError(f"{value!r} is not an observation")
 
 
 def counts(value: Tally) -> dict[str, float]:

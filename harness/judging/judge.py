@@ -26,7 +26,6 @@ from harness.variation.axes import parse_draw
 Key = tuple[str, str]
 """Identifies a case by the id of the requirement and the parameters of the case."""
 
-
 _Tests = dict[str, dict[str, list[str]]]
 """The parameters of all cases, by document and slug. A test without parameters has an empty entry."""
 
@@ -57,7 +56,7 @@ class Judged:
     distrust: tuple[str, ...] = ()
     interrupted: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
-    """The report's facts about the whole run. The mapping is empty for runs of older releases."""
+    """The report's facts about the whole run. It is empty for runs of older releases."""
     seconds: dict[Key, float] = field(default_factory=dict)
     """The duration of each case that has ended."""
     starts: dict[Key, float] = field(default_factory=dict)
@@ -99,11 +98,10 @@ class Judged:
     def completed(self, key: Key, case: CaseResult) -> CaseResult:
         """Return the result of a case with its times, steps and attachments."""
         steps, attachments = self.allure.get(key, ([], []))
-        start, seconds = self.starts.get(key, 0.0), self.seconds.get(key, 0.0)
         return replace(
             case,
-            start=start,
-            duration=seconds,
+            start=self.starts.get(key, 0.0),
+            duration=self.seconds.get(key, 0.0),
             steps=steps,
             attachments=attachments,
             fails_with=self.fails_with.get(key, ""),
@@ -121,7 +119,7 @@ def judge(records: Sequence[Mapping[str, Any]], where: Path) -> Judged:
 
 _LONGEST = 1e6  # duration of a test in seconds
 
-_TEXTS = {
+_STRINGS = {
     "cause", "client", "explanation", "message", "parameters", "phase", "reason", "relation", "rerun", "sentence",
     "source", "test", "unknown", "verdict", "what", "worker",
 }  # fmt: skip
@@ -129,16 +127,9 @@ _TEXTS = {
 
 @dataclass(slots=True)
 class _Worker:
-    """The state of one worker: its windows by number, and its judgements since the last verdict."""
-
-    windows: dict[int, WindowStory] = field(default_factory=dict)
-    judgements: list[Judgement] = field(default_factory=list)
-    story: Story = field(default_factory=Story)
-    """The story of the worker's current test."""
-
-    def counts(self) -> list[dict[str, Any]]:
-        tallies = [each.tallies for each in self.story.windows]
-        return [{client: as_json.counts(tally) for client, tally in each.items()} for each in tallies]
+    windows: dict[int, WindowStory] = field(default_factory=dict)  # by number
+    judgements: list[Judgement] = field(default_factory=list)  # since the last verdict
+    story: Story = field(default_factory=Story)  # of the current test
 
 
 class Judge:
@@ -157,8 +148,8 @@ class Judge:
 
     def _read(self, record: Mapping[str, Any]) -> None:
         for name, value in record.items():
-            if not isinstance(value, str) and name in _TEXTS:
-                raise TypeError(f"{name} is no text")
+            if not isinstance(value, str) and name in _STRINGS:
+                raise TypeError(f"{name} is not a string")
         worker = self._workers.setdefault(record.get("worker", ""), _Worker())
         match record["kind"]:
             case "verdict":
@@ -185,25 +176,25 @@ class Judge:
                 self.judged.interrupted = bool(record["facts"].get("interrupted"))
                 self.judged.report = dict(record["facts"].get("report", {}))
             case _:
-                self._tell(record, worker)
+                self._add_event(record, worker)
 
-    def _tell(self, record: Mapping[str, Any], worker: _Worker) -> None:
+    def _add_event(self, record: Mapping[str, Any], worker: _Worker) -> None:
         match record["kind"]:
             case "window":
-                told = _window(record)
-                worker.windows[record["window"]] = told
-                worker.story.windows.append(told)
+                window = _window(record)
+                worker.windows[record["window"]] = window
+                worker.story.windows.append(window)
             case "observed":
                 self._observed(record, worker.windows[record["window"]])
             case "judged":
-                told = worker.windows[record["window"]]
-                told.judgement = verdict.judge(told.expectation, told.tallies, told.plans)
-                worker.judgements.append(told.judgement)
+                window = worker.windows[record["window"]]
+                window.judgement = verdict.judge(window.expectation, window.tallies, window.plans)
+                worker.judgements.append(window.judgement)
             case "comparison":
                 how = {name: record[name] for name in ("relation", "unknown") if name in record}
-                judgement = comparison.judge(record["what"], record["expected"], record["observed"], **how)
-                worker.judgements.append(judgement)
                 values = record["expected"], record["observed"]
+                judgement = comparison.judge(record["what"], *values, **how)
+                worker.judgements.append(judgement)
                 worker.story.compared.append(Compared(record["what"], judgement.verdict, *values))
             case "change":
                 worker.story.changes.append(Change(record["mono"], str(record["what"]), dict(record["facts"])))
@@ -215,17 +206,15 @@ class Judge:
     def _observed(self, record: Mapping[str, Any], window: WindowStory) -> None:
         """Add the counts of a client. For steady traffic, the counts must match the recorded requests."""
         counted = as_json.read_tally(record["tally"])
-        if record["client"] not in window.tallies:
-            window.tallies[record["client"]] = Tally()
-        window.tallies[record["client"]].add(counted)
+        window.tallies.setdefault(record["client"], Tally()).add(counted)
         if "flow" in record:
             samples = as_json.read_flow(record["flow"])
             window.flows[record["client"]] = samples
             asked = Tally.of(each for _, each in samples)
             asked.gap_ms = counted.gap_ms
             if asked != counted or not _has_gap(samples, counted.gap_ms):
-                told = f"{record['client']} in window {record['window']}"
-                self.judged.contradictions.append(f"the counts of {told} differ from those of its requests")
+                of = f"{record['client']} in window {record['window']}"
+                self.judged.contradictions.append(f"the counts of {of} differ from those of its requests")
 
     def _keep(self, key: Key, worker: _Worker) -> None:
         if key in self.judged.cases:
@@ -235,8 +224,7 @@ class Judge:
 
     def _add_verdict(self, record: Mapping[str, Any], worker: _Worker) -> None:
         why = Cause(record["cause"])
-        never_began = record["cause"] == Cause.NOT_RUN
-        stated = CaseResult.from_record(record, never_began=never_began, worker=record.get("worker", ""))
+        stated = CaseResult.from_record(record, never_began=why is Cause.NOT_RUN, worker=record.get("worker", ""))
         derived = replace(stated)
         self._doubt(record, why, worker)
         if why is Cause.OBSERVED:
@@ -249,18 +237,17 @@ class Judge:
         if record["phase"] and derived.verdict == Verdict.FAILED:
             worker.story.give_titles(stated.observed)
             self.judged.differences[key] = tuple(differences(worker.story))
-        if not record["phase"]:  # the final verdict of the run
-            self.judged.cases[key] = new
-        elif key in self.judged.cases:
+        if record["phase"] and key in self.judged.cases:
             self.judged.cases[key].take_in(new)
-        else:
+        else:  # the first phase, or the final verdict of the run
             self.judged.cases[key] = new
 
     def _doubt(self, record: Mapping[str, Any], why: Cause, worker: _Worker) -> None:
-        """Record contradictions: a cause without judgements, counts of an unknown window, or a better final verdict."""
+        """Record contradictions: a cause without judgements, counts of no known window, or a better final verdict."""
         name = f"{record['test']}[{record['parameters']}]" if record.get("parameters") else record["test"]
         found, verdict, judgements = self.judged.contradictions, Verdict(record["verdict"]), worker.judgements
-        left = worker.counts()
+        tallies = [window.tallies for window in worker.story.windows]
+        left = [{client: as_json.counts(tally) for client, tally in each.items()} for each in tallies]
         for title, counts in record.get("observed", {}).items():
             if counts in left:
                 left.remove(counts)
@@ -287,11 +274,10 @@ _ROUNDED_MS = 2.0
 """The tolerance in ms for the length of a gap, because the times of requests are rounded."""
 
 
-def _has_gap(samples: Sequence[Timed], told: float) -> bool:
-    """Return whether the longest gap is as told, in ms. In older histories, a gap needs no lost request."""
-    if abs(longest_gap(samples) - told) <= _ROUNDED_MS:
-        return True
-    return abs(max((after - before for before, after in gaps(samples)), default=0.0) * 1000 - told) <= _ROUNDED_MS
+def _has_gap(samples: Sequence[Timed], recorded: float) -> bool:
+    """Return whether the longest gap is as recorded, in ms. In older histories, a gap needs no lost request."""
+    longest_of_all = max((after - before for before, after in gaps(samples)), default=0.0) * 1000
+    return any(abs(each - recorded) <= _ROUNDED_MS for each in (longest_gap(samples), longest_of_all))
 
 
 def _window(record: Mapping[str, Any]) -> WindowStory:
@@ -304,22 +290,22 @@ def _window(record: Mapping[str, Any]) -> WindowStory:
 def _concluded(stated: CaseResult, judgements: Sequence[Judgement], phase: str) -> Judgement:
     concluded = conclude(judgements, phase)
     if concluded is None:
-        raise ValueError("its cause is an observation, but there is none")
+        raise ValueError("its cause is `observed`, but the history has no observation")
     if concluded.verdict is Verdict.PASSED and stated.verdict != Verdict.PASSED:
-        text = f"the judgement that ended this scenario passes now, and the rest is unknown: {stated.message}"
-        return Judgement(Verdict.INCONCLUSIVE, text)
+        why = f"the judgement that ended this scenario passes now, and the rest is unknown: {stated.message}"
+        return Judgement(Verdict.INCONCLUSIVE, why)
     grid = next((each.grid for each in judgements if each.verdict is not Verdict.PASSED), "")
     return replace(concluded, grid=grid)
 
 
 def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
-    said: dict[str, Any] = {key: record.get(key, "") for key in ("reason", "message", "explanation")}
-    said["never_began"] = record["cause"] == Cause.NOT_RUN
+    common: dict[str, Any] = {key: record.get(key, "") for key in ("reason", "message", "explanation")}
+    common["never_began"] = record["cause"] == Cause.NOT_RUN
     for document, slugs in record["tests"].items():
         for slug, parameters in slugs.items():
             for each in parameters or [""]:
                 key = (f"{document}/{slug}", str(each))
-                yield key, CaseResult("", *key, verdict=Verdict(record["verdict"]), **said)
+                yield key, CaseResult("", *key, verdict=Verdict(record["verdict"]), **common)
 
 
 # Records that complete a history
@@ -327,11 +313,7 @@ def _never_began(record: Mapping[str, Any]) -> Iterator[tuple[Key, CaseResult]]:
 
 def facts(requirement: Requirement, *, story: bool) -> dict[str, Any]:
     """Return the facts about a requirement for the record of a verdict. `story` also gets its sentence and source."""
-    found: dict[str, Any] = {
-        "level": requirement.level,
-        "profile": requirement.profile,
-        "core": requirement.core,
-    }
+    found: dict[str, Any] = {"level": requirement.level, "profile": requirement.profile, "core": requirement.core}
     return {**found, "sentence": requirement.sentence, "source": requirement.source} if story else found
 
 
@@ -343,13 +325,12 @@ def closing(results: Sequence[Result], judged: Judged, run: Mapping[str, Any]) -
     for result in results:
         requirement = result.requirement
         for number, case in enumerate(result.cases):
+            known = judged.cases.get((requirement.id, case.parameters))
             if requirement.id not in began:
                 group = groups.setdefault((*_stated(case), *facts(requirement, story=False).values(), _cause(case)), {})
                 parameters = group.setdefault(requirement.document, {}).setdefault(requirement.slug, [])
                 parameters += [case.parameters] if result.parametrized else []
-                continue
-            known = judged.cases.get((requirement.id, case.parameters))
-            if known is None or _stated(known.stated) != _stated(case):
+            elif known is None or _stated(known.stated) != _stated(case):
                 last: dict[str, Any] = {"kind": "verdict", "test": requirement.id, "phase": "", "verdict": case.verdict}
                 last |= {"message": case.message, "cause": _cause(case), "number": number}
                 records.append(last | described(requirement, case))

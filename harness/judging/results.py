@@ -56,11 +56,10 @@ def outcome(verdict: str, level: str, *, never_began: bool = False) -> Outcome:
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]
 
-# The measurement of a scenario's longest wait for an expected state.
-CONVERGENCE = "convergence"
+CONVERGENCE = "convergence"  # the measurement of a scenario's longest wait for an expected state
 
-# Skip reasons that leave a claimed feature unproven, which makes the run partial.
 UNPROVEN = frozenset({SkipReason.INELIGIBLE, SkipReason.UNAVAILABLE})
+"""Skip reasons that leave a claimed feature unproven, which makes the run partial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class Case:
 
 @dataclass(slots=True)
 class CaseResult:
-    """The result of one case. `message` is a single line, and `explanation` is the complete text.
+    """The result of one case. `message` is a single line, and `explanation` is the complete message.
 
     `never_began` is true if the case was planned but had not started when the run ended. If the case did not pass,
     `rerun` is the command that runs it again, and the explanation ends with this command.
@@ -102,7 +101,7 @@ class CaseResult:
     worker: str = ""
     steps: list[dict[str, Any]] = field(default_factory=list)  # steps and attachments have Allure's format
     attachments: list[dict[str, Any]] = field(default_factory=list)
-    fails_with: str = ""  # the smallest draw with which the case still fails; "" if unknown
+    fails_with: str = ""  # the smallest draw with which the case still fails, or "" if unknown
     differences: tuple[Difference, ...] = ()  # what a failed case observed; empty if unknown
     # The record of a verdict contains these fields under the same names, without empty fields.
     reason: str = ""
@@ -112,7 +111,7 @@ class CaseResult:
     observed: dict[str, Any] = field(default_factory=dict)
     evidence: list[str] = field(default_factory=list)
     needs: dict[str, Any] = field(default_factory=dict)
-    draw: str = ""  # the drawn values, as `parse_draw` reads them
+    draw: str = ""  # the random values, as `parse_draw` reads them
 
     def recorded(self) -> dict[str, Any]:
         """Return the fields for the record of the verdict in the history."""
@@ -124,8 +123,8 @@ class CaseResult:
         """Read the record of a verdict. Raises `KeyError`, `TypeError` or `ValueError` for an invalid record."""
         made = cls("", record["test"], record.get("parameters", ""), Verdict(record["verdict"]), record["message"])
         for name in _RECORDED:
-            value = record.get(name, empty := getattr(made, name))
-            setattr(made, name, type(empty)(value))
+            empty = getattr(made, name)
+            setattr(made, name, type(empty)(record.get(name, empty)))
         made.evidence = [str(path) for path in made.evidence]
         if CONVERGENCE in made.observed:
             float(made.observed[CONVERGENCE]["slowestSeconds"])
@@ -133,7 +132,7 @@ class CaseResult:
 
     @property
     def left_out(self) -> bool:
-        """True if options of the run excluded it. Reports count such requirements, but do not list them."""
+        """True if options of the run excluded it. Reports count such cases, but do not list them."""
         return self.reason == SkipReason.DESELECTED and not self.never_began
 
     def worsen(self, other: "CaseResult") -> None:
@@ -162,7 +161,7 @@ class Result:
 
     @property
     def worst(self) -> CaseResult:
-        """The case that determines the verdict, which is the first case with the worst verdict."""
+        """The first case with the worst verdict, which is the verdict on the requirement."""
         return max(self.cases, key=lambda case: severity(case.verdict))
 
     @property
@@ -199,7 +198,7 @@ class Result:
 
     @property
     def left_out(self) -> bool:
-        """True if options of the run excluded it. Reports count such requirements, but do not list them."""
+        """True if options of the run excluded all cases."""
         return all(case.left_out for case in self.cases)
 
     @property
@@ -217,7 +216,7 @@ def count(results: Sequence[Result]) -> dict[Outcome, int]:
 
 
 def situation(results: Sequence[Result], *, strict: bool) -> Situation:
-    """Return the exit-code situation that follows from the results alone. If `strict`, SHOULD is treated like MUST."""
+    """Return the situation that follows from the results alone. If `strict`, a SHOULD counts like a MUST."""
     levels = {Level.MUST, Level.SHOULD} if strict else {Level.MUST}
     deciding = [each for each in results if each.requirement.level in levels or each.worst.never_began]
     verdicts = {each.verdict for each in deciding}
@@ -236,11 +235,8 @@ def rests_on(results: Sequence[Result]) -> str:
     """Return the number of claimed requirements that are met, by level: "MUST: 4 of 4 met; SHOULD: 2 of 3 met, …"."""
     parts = []
     for level in Level:
-        numbers = Counter(
-            each.verdict
-            for each in results
-            if each.requirement.level == level and each.reason != SkipReason.UNSUPPORTED
-        )
+        claimed = (each for each in results if each.reason != SkipReason.UNSUPPORTED)
+        numbers = Counter(each.verdict for each in claimed if each.requirement.level == level)
         others = [f"{numbers[verdict]} {words}" for verdict, words in _WORDS.items() if numbers[verdict]]
         if numbers:
             parts.append(", ".join([f"{level}: {numbers[Verdict.PASSED]} of {numbers.total()} met", *others]))
@@ -292,10 +288,6 @@ def _feature(values: Mapping[str, Any]) -> Feature:
 
 def slowest_convergence(results: Sequence[Result]) -> tuple[float, str] | None:
     """Return the longest wait of any scenario in seconds and its requirement, or None without waits."""
-    waited = [
-        (float(case.observed[CONVERGENCE]["slowestSeconds"]), result.requirement.id)
-        for result in results
-        for case in result.cases
-        if CONVERGENCE in case.observed
-    ]
+    cases = [(each.requirement.id, case.observed) for each in results for case in each.cases]
+    waited = ((float(seen[CONVERGENCE]["slowestSeconds"]), name) for name, seen in cases if CONVERGENCE in seen)
     return max(waited, default=None)

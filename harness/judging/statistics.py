@@ -1,7 +1,7 @@
 """Computes how many probes a check needs to achieve its stated error rates.
 
-A check of random choices is sometimes wrong, so it states its error rates. Sample sizes follow from two numbers: the
-smallest fault to detect, and the probability of missing it. Both are fixed before the run, and the report lists them.
+A check of random choices is sometimes wrong, so it states its error rates: the smallest fault to detect, and the
+probability of missing it. Both are fixed before the run, determine the sample sizes, and are listed in the report.
 
 A fault that affects some connections usually affects some connections of every client. A fault that affects only one
 client usually affects all its connections. So each check has two thresholds: a small one for all clients with the same
@@ -11,6 +11,7 @@ All bounds apply to a proxy that picks an endpoint for every connection independ
 round-robin proxy needs fewer probes to show all endpoints.
 """
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ class Rates:
 
     All clients together detect a share `leak` of wrong answers. Each client alone detects a share `alone` of its own
     answers, or `leak` if `leak` is larger. If there is only one client, it detects `leak`. `chances` is how many times
-    a fault can pass by luck. It is two if right observations from before the window count, while wrong observations
+    a fault can pass by luck. It is two if correct observations from before the window count, while wrong observations
     restart the wait. The total probability of missing a fault is below `miss`.
     """
 
@@ -47,7 +48,7 @@ class Rates:
             raise ValueError(f"error rates must lie between {LEAST_RATE:g} and 1, chances between 1 and 9: {text}")
 
     def laxer(self, than: "Rates") -> bool:
-        """Return whether a window with these rates may miss a fault that one with the other rates detects."""
+        """Return whether a window with these rates may miss a fault that a window with the other rates detects."""
         alone = max(self.leak, than.alone)
         return self.leak > than.leak or self.miss > than.miss or self.alone > alone
 
@@ -71,14 +72,15 @@ class Rates:
 DEFAULT_RATES = Rates()
 
 LAXEST = Rates(leak=0.5)
-"""The laxest error rates of the suite. No window may have laxer ones."""
+"""The most lenient error rates that a window of the suite may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
     """The number of probes for the check of one client, and its error rates.
 
-    `false_alarm` and `miss` are upper bounds for the probability that a right proxy fails, or that a faulty one passes.
+    `false_alarm` and `miss` are upper bounds of the probabilities that a correct proxy fails and that a faulty one
+    passes.
     """
 
     kind: str
@@ -108,7 +110,7 @@ def samples_for_leak(leak: float, miss: float) -> int:
 def samples_for_members(count: int, miss: float) -> int:
     """Return the number of probes that miss one of `count` equally likely endpoints with probability `miss` at most."""
     if count < 1:
-        raise ValueError(f"a set of {count} endpoints has no members that could answer")
+        raise ValueError(f"expected at least one endpoint, not {count}")
     if not 0 < miss < 1:
         raise ValueError(f"error rates must lie between 0 and 1: miss {miss}")
     if count == 1:
@@ -158,15 +160,12 @@ def even_shares(count: int, rates: Rates = DEFAULT_RATES) -> SharePlan:
     10 that misses the fault with probability `rates.miss` at most.
     """
     if count < 2:
-        raise ValueError(f"{count} endpoints have no shares to compare")
+        raise ValueError(f"need at least two endpoints to compare their shares, not {count}")
     fair, double, half = 1 / count, 2 / (count + 1), 1 / (2 * count - 1)
-    samples = 10
-    while True:
+    for samples in itertools.count(10, 10):
         fewest, most = share_bounds(samples, count, rates.miss)
-        missed = max(at_most(most, samples, double), 1 - at_most(fewest - 1, samples, half))
-        if missed <= rates.miss:
+        if max(at_most(most, samples, double), 1 - at_most(fewest - 1, samples, half)) <= rates.miss:
             break
-        samples += 10
     false_alarm = count * (at_most(fewest - 1, samples, fair) + 1 - at_most(most, samples, fair))
     plan = SamplePlan("even-shares", samples, max(0.0, false_alarm), "2:1 between endpoints", rates.miss)
     return SharePlan(plan, fewest, most)
@@ -188,13 +187,11 @@ def bounded_load(count: int, percent: int, rates: Rates = DEFAULT_RATES) -> Shar
     """
     may = (1 + percent / 100) / count
     if not 0 < 1.5 * may < 1:
-        raise ValueError(f"{count} endpoints are too few for {percent} % overload to be told apart from more")
-    samples = 100
-    while True:
+        raise ValueError(f"{count} endpoints are too few to distinguish {percent} % overload from more")
+    for samples in itertools.count(100, 100):
         bound = most(samples, may, rates.miss / count)
         if at_most(bound, samples, 1.5 * may) <= rates.miss:
             break
-        samples += 100
     plan = SamplePlan("bounded-load", samples, rates.miss, f"{1.5 * may * count:.1f} equal shares", rates.miss)
     return SharePlan(plan, 0, bound)
 
@@ -221,16 +218,11 @@ def _binomial(samples: int, chance: float) -> list[float]:
 
 def _tail_length(probabilities: Sequence[float], tail: float) -> int:
     """Return the number of outcomes from this end whose probabilities add up to at most `tail`."""
-    total = 0.0
-    for number, each in enumerate(probabilities):
-        total += each
-        if total > tail:
-            return number
-    return len(probabilities)
+    return sum(total <= tail for total in itertools.accumulate(probabilities))
 
 
 def _smallest(enough: Callable[[int], bool], guess: float) -> int:
-    """Return the smallest sufficient n. The guess comes from logarithms, and may have a rounding error."""
+    """Return the smallest sufficient n. The guess is exact except for a rounding error."""
     n = max(1, math.ceil(guess) - 1)
     while not enough(n):
         n += 1

@@ -1,6 +1,6 @@
-"""The story of a scenario as read from the history: changes, waits for components, windows and steady traffic.
+"""The events of a scenario as read from the history: changes, waits for components, windows and steady traffic.
 
-Reports show the story. It has no influence on verdicts.
+Reports show the events. They have no influence on verdicts.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from harness.judging.timeline import Change, Timed
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict
 
 SETTLED = "all components have worked on what was written"
-"""The text in a history that states that every component has processed the changes."""
+"""The subject of a convergence record: every component has processed the changes."""
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Compared:
 class Story:
     """The events of one case by time (monotonic seconds). `took_up` has the ends of waits for components.
 
-    `begun` is the start of the scenario, which is the zero of times in texts. Older histories have none.
+    `begun` is the start of the scenario, from which messages count times. Older histories have none.
     """
 
     changes: list[Change] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Story:
     begun: float | None = None
 
     def give_titles(self, observed: Mapping[str, object]) -> None:
-        """Set the titles of windows from the counts of the case. "2. TCP to …" is the title of the second window."""
+        """Set the titles of windows from keys of `observed`: "2. TCP to …" is the title of the second window."""
         for title in observed:
             number, dot, text = title.partition(". ")
             if dot and number.isdecimal() and 1 <= int(number) <= len(self.windows):

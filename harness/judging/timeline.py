@@ -19,7 +19,6 @@ AFTER = 5
 
 _LONGEST = 140  # characters per change
 
-
 Timed = tuple[float, Observation]
 """The time of a request (monotonic seconds), and its outcome."""
 
@@ -33,7 +32,7 @@ class Change(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An observation as time (monotonic seconds) and text."""
+    """An observation in words, with its time (monotonic seconds)."""
 
     at: float
     what: str
@@ -56,8 +55,8 @@ def as_text(changes: Iterable[Change], seen: Sequence[Seen], *, zero: float) -> 
 def said(change: Change) -> str:
     """Return a change in one line."""
     everywhere = change.facts.get("component", "proxy") != "proxy"  # a single instance serves all nodes
-    told = [(name, value) for name, value in change.facts.items() if value is not None]
-    facts = ", ".join(_fact(name, value) for name, value in told if not (everywhere and name == "nodes"))
+    known = [(name, value) for name, value in change.facts.items() if value is not None]
+    facts = ", ".join(_fact(name, value) for name, value in known if not (everywhere and name == "nodes"))
     text = f"{change.what} {facts}".rstrip()
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
@@ -73,7 +72,7 @@ def _fact(name: str, value: Any) -> str:
 
 
 def _endpoint(endpoint: Mapping[str, Any]) -> str:
-    """Return an endpoint's address, its hints, and the conditions that differ from those of a usable endpoint."""
+    """Return an endpoint's address, hints, and unusual conditions."""
     hints = endpoint.get("hints") or {}
     kinds = (("zone", hints.get("forZones")), ("node", hints.get("forNodes")))
     hinted = [f"{kind} {'+'.join(each['name'] for each in names)}" for kind, names in kinds if names]

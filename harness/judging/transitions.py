@@ -1,7 +1,7 @@
 """Measures the effects of changes on steady traffic, for each client.
 
 The first window after a change, for the same Service and kind of address, defines the expected state after the change.
-Times are relative to the start of the write of the change.
+Times are relative to the start of the change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,11 +63,11 @@ def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
     times = [at for at, _ in flow.flows[client]]
     if not times:
         return []
-    told = [each for each in story.windows if each.of == flow.of and client in each.expectation and not each.flows]
+    stated = [each for each in story.windows if each.of == flow.of and client in each.expectation and not each.flows]
     changes = [each for each in story.changes if concerns(each, flow.of[0])]
     found: list[Phase] = []
     before: WindowStory | None = None
-    for window in told:
+    for window in stated:
         since = before.at if before else 0.0
         mine = [each for each in changes if max(since, times[0]) < each.at <= min(window.at, times[-1])]
         if mine:
@@ -75,10 +75,10 @@ def phases(story: Story, flow: WindowStory, client: str) -> list[Phase]:
             first = next(each for each in mine if kind_of(each) == kind_of(last))
             after = (each.at for each in changes if each.at > window.at)
             former = before.expectation.get(client) if before else None
-            gone = _all_pods(before) - _all_pods(window) if before else frozenset[str]()
+            removed = _all_pods(before) - _all_pods(window) if before else frozenset[str]()
             known = None if former is None else pods_of(former)
             allowed = pods_of(window.expectation[client])
-            found.append(Phase(kind_of(first), first.at, next(after, times[-1]), known, allowed, gone))
+            found.append(Phase(kind_of(first), first.at, next(after, times[-1]), known, allowed, removed))
         before = window
     return found
 
@@ -88,14 +88,12 @@ def _all_pods(window: WindowStory) -> frozenset[str]:
 
 
 def concerns(change: Change, service: str) -> bool:
-    """Return whether a change may affect a Service: it names no other Service, and it is not a measurement.
+    """Return whether a change may affect a Service: it does not name another Service, and it is not a measurement.
 
     The names of slices that scenarios write consist of the Service, the content and the IP family.
     """
     named = change.facts.get("service") or str(change.facts.get("slice") or "").rsplit("-", 2)[0]
-    if named:
-        return bool(service == named)
-    return change.what != "measured"
+    return bool(service == named) if named else change.what != "measured"
 
 
 def kind_of(change: Change) -> str:
@@ -105,7 +103,7 @@ def kind_of(change: Change) -> str:
 
 def _reaction(samples: Sequence[Timed], phase: Phase) -> dict[str, Any]:
     """Return the reaction times, or {} if the change does not affect the client and all answers were correct."""
-    mine = list(_within(samples, phase))
+    mine = [each for each in samples if phase.at <= each[0] < phase.until]
     right = [isinstance(each, Reached) and each.pod in phase.after for _, each in mine]
     wrong = [number for number, each in enumerate(right) if not each]
     if not mine or (phase.before == phase.after and not wrong):
@@ -129,12 +127,8 @@ def reaction_ms(reaction: dict[str, Any]) -> float | None:
     return float(max(reaction["firstRightMs"], reaction["allRightMs"]))
 
 
-def _within(samples: Sequence[Timed], phase: Phase) -> Iterator[Timed]:
-    return (each for each in samples if phase.at <= each[0] < phase.until)
-
-
 def _answers(samples: Sequence[Timed], phase: Phase) -> Iterator[tuple[float, Reached]]:
-    return ((at, each) for at, each in _within(samples, phase) if isinstance(each, Reached))
+    return ((at, each) for at, each in samples if phase.at <= at < phase.until and isinstance(each, Reached))
 
 
 def _unexpected_answers(samples: Sequence[Timed], found: Sequence[Phase], tally: Tally, allowed: frozenset[str]) -> int:

@@ -1,7 +1,7 @@
 """Derives a verdict from observations. The functions are pure, so a recorded run can be judged again.
 
 Most expectations are sets of pods, not shares of traffic. A client passes when every answer came from an allowed pod
-and every expected pod answered. An unknown outcome is neither right nor wrong: it makes the verdict inconclusive,
+and every expected pod answered. An unknown outcome is neither correct nor wrong: it makes the verdict inconclusive,
 unless another observation is wrong.
 """
 
@@ -36,7 +36,7 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How often a client saw an endpoint (or silence, a refusal, or an unknown outcome), and a mark."""
+    """The number of a client's probes with one outcome, and a mark."""
 
     count: int
     mark: Mark
@@ -55,7 +55,7 @@ class Row:
 
 
 def render(pods: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return the grid as a text table. Columns for other outcomes appear only if one of their counts is above zero."""
+    """Return the grid as text. Columns for other outcomes than pods appear only if one of their counts is not 0."""
     others = dict.fromkeys(column for row in rows for column in row.cells if column not in pods)
     columns = [*pods, *(each for each in others if any(row.cells[each].count for row in rows))]
     table = [["client", "expected", *columns]]
@@ -108,7 +108,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class EqualShares:
-    """Answers from each of these pods with equal shares. There must be at least two pods."""
+    """Equal shares of the answers from each of these pods. There must be at least two pods."""
 
     pods: frozenset[str]
 
@@ -156,8 +156,8 @@ class Tally:
         return tally
 
     @property
-    def told(self) -> int:
-        """The number of observations that can be judged."""
+    def known(self) -> int:
+        """The number of observations whose outcome is known."""
         return self.pods.total() + self.timed_out + self.refused
 
     def add(self, other: "Tally") -> None:
@@ -171,10 +171,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict, its reason in one sentence, and the grid of clients and endpoints as a text table.
+    """A verdict, its reason in one sentence, and the grid of clients and endpoints as text.
 
     `unmet` lists the clients whose expectation is not met, or whose result is inconclusive. If `preliminary` is true,
-    the judgement is about a basic ability that the scenario rests on, and decides before all other judgements.
+    the judgement is about a basic check that the scenario depends on, and takes precedence over all other judgements.
     """
 
     verdict: Verdict
@@ -193,12 +193,12 @@ def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) 
         return every_probe("silence", rates, clients=clients)
     if isinstance(expected, AnyOf):
         if not expected.pods:
-            raise ValueError("nobody may answer: say TIMED_OUT, REFUSED or NO_ANSWER")
+            raise ValueError("no pod may answer: use TIMED_OUT, REFUSED or NO_ANSWER")
         return every_probe("no-loss", rates, clients=clients)
     if isinstance(expected, EqualShares):
         return even_shares(len(expected.pods), rates).plan
     if not expected:
-        raise ValueError("an empty set of endpoints is no expectation: say TIMED_OUT, REFUSED or NO_ANSWER")
+        raise ValueError("an empty set of endpoints is not a valid expectation: use TIMED_OUT, REFUSED or NO_ANSWER")
     return allowed_set(len(expected), rates, clients=clients)
 
 
@@ -210,7 +210,6 @@ def plans(expectation: Expectation, rates: Rates = DEFAULT_RATES) -> dict[str, S
     """
     named = frozenset[str]().union(*map(pods_of, expectation.values()))
     narrow = {client: not named <= pods_of(expected) for client, expected in expectation.items()}
-
     alike = Counter((_kind(expected), narrow[client]) for client, expected in expectation.items())
 
     def clients(client: str) -> int:
@@ -250,13 +249,13 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mappi
     Raises `ValueError` for observations of a client without an expectation.
     """
     if strangers := sorted(tallies.keys() - expectation.keys()):
-        raise ValueError(f"nothing is expected of {', '.join(strangers)}")
+        raise ValueError(f"there is no expectation for clients {', '.join(strangers)}")
     pods, clients = _clients(expectation, tallies, planned)
     verdict = combine(client.verdict for client in clients)
-    told = sum(client.told for client in clients)
+    known = sum(client.known for client in clients)
     reasons = [reason for client in clients if client.verdict is verdict for reason in client.reasons(verdict)]
     if verdict is Verdict.PASSED:
-        probes = f"all of {told} probes by {_many(len(clients), 'client')}"
+        probes = f"all of {known} probes by {_many(len(clients), 'client')}"
         kinds = {type(each) for each in expectation.values()}
         seen = "" if kinds == {AnyOf} else ", and every endpoint was seen"
         message = f"{probes} had an allowed outcome{seen}"
@@ -295,7 +294,7 @@ class _Client:
         self.name = name
         self.expected = expected
         self.tally = tally
-        self.told = tally.told
+        self.known = tally.known
         self.needed = planned.samples
         self.allowed = pods_of(expected)
         self.bounds = self._share_bounds(planned.miss)
@@ -305,14 +304,14 @@ class _Client:
     def _verdict(self, marks: Sequence[Mark]) -> Verdict:
         if any(each in marks for each in OFFENCES):
             return Verdict.FAILED
-        doubtful = Mark.UNKNOWN in marks or Mark.UNSURE in marks or self.told < self.needed
+        doubtful = Mark.UNKNOWN in marks or Mark.UNSURE in marks or self.known < self.needed
         return Verdict.INCONCLUSIVE if doubtful else Verdict.PASSED
 
     def row(self) -> Row:
         return Row(self.name, self._wanted(), dict(self.cells))
 
     def reasons(self, verdict: Verdict) -> list[str]:
-        """Return the reasons for this verdict, with a clause for each cell that causes it."""
+        """Return the reasons for this verdict, one for each cell that causes it."""
         tally = self.tally
         if verdict is Verdict.FAILED:
             offences = [(column, cell) for column, cell in self.cells if cell.mark in OFFENCES]
@@ -321,15 +320,14 @@ class _Client:
         found = [
             f"{self.name} could not tell {_many(count, 'time')}: {why}" for why, count in sorted(tally.unknown.items())
         ]
-        if not found and self.told < self.needed:
-            found = [f"{self.name} has {self.told} observations, and the stated error rates need {self.needed}"]
+        if not found and self.known < self.needed:
+            found = [f"{self.name} has {self.known} observations, and the stated error rates need {self.needed}"]
         return found
 
     def _share_bounds(self, miss: float) -> tuple[int, int]:
-        """Return the bounds of a pod's count for an equal share, or nothing if there are too few observations."""
-        if isinstance(self.expected, EqualShares) and self.told >= self.needed:
-            return share_bounds(self.told, len(self.allowed), miss)
-        return 0, self.told
+        if isinstance(self.expected, EqualShares) and self.known >= self.needed:
+            return share_bounds(self.known, len(self.allowed), miss)
+        return 0, self.known
 
     def _pod(self, pod: str) -> Cell:
         count = self.tally.pods[pod]
@@ -341,7 +339,7 @@ class _Client:
         if pod not in self.allowed or isinstance(self.expected, AnyOf):
             return Cell(0, Mark.NONE)
         # An unknown outcome may have come from this endpoint, and too few probes may miss it by chance.
-        sure = not self.tally.unknown and self.told >= self.needed
+        sure = not self.tally.unknown and self.known >= self.needed
         return Cell(0, Mark.UNSEEN if sure else Mark.UNSURE)
 
     def _others(self) -> list[tuple[str, Cell]]:
@@ -371,13 +369,14 @@ class _Client:
 
     def _clause(self, column: str, cell: Cell) -> str:
         if cell.mark is Mark.UNSEEN:
-            return f"{self.name} never reached {column} in {self.tally.told} probes, and must reach {self._wanted()}"
+            return f"{self.name} never reached {column} in {self.tally.known} probes, and must reach {self._wanted()}"
         if cell.mark is Mark.UNEVEN:
-            times = f"{cell.count} times in {self.tally.told} probes"
+            times = f"{cell.count} times in {self.tally.known} probes"
             return f"{self.name} reached {column} {times}, where an equal share is {self.bounds[0]} to {self.bounds[1]}"
         refused = f"was refused{f' ({how})' if (how := ', '.join(sorted(self.tally.refused_by))) else ''}"
         happened = {"timed out": "got no answer", "refused": refused}.get(column, f"reached {column}")
-        return f"{self.name} {happened} in {cell.count} of {self.tally.told} probes, where {self._wanted()} is expected"
+        probes = f"{cell.count} of {self.tally.known} probes"
+        return f"{self.name} {happened} in {probes}, where {self._wanted()} is expected"
 
 
 def _many(count: int, noun: str) -> str:

@@ -114,7 +114,7 @@ MALFORMED: dict[str, tuple[Callable[[Path], None], str]] = {
 _OWN = {
     # These kinds of file have the same error for all malformed content.
     "run for the shelf": "no such folder|no run.jsonl|no report.yaml",
-    "history": "no such folder|no run.jsonl|more than|cannot be read|not a|digest does not fit|no complete",
+    "history": "no such folder|no run.jsonl|more than|cannot be read|not a|digest does not match|no complete",
 }
 
 

@@ -184,7 +184,7 @@ def test_every_removed_line_but_the_last_is_refused_by_number(path: Path) -> Non
     lines = path.read_bytes().splitlines(keepends=True)
     for gone in range(len(lines) - 1):
         path.write_bytes(b"".join(lines[:gone] + lines[gone + 1 :]))
-        with pytest.raises(UsageError, match=rf"line {gone + 1}: the digest does not fit"):
+        with pytest.raises(UsageError, match=rf"line {gone + 1}: the digest does not match"):
             read(path)
 
 

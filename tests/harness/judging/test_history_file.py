@@ -56,7 +56,7 @@ def test_a_change_to_a_packed_history_is_found(
     change(lines)
     place = tmp_path / "run.jsonl.xz"
     place.write_bytes(lzma.compress(b"".join(lines)))
-    with pytest.raises(UsageError, match=r"the digest does not fit|not a record of a history"):
+    with pytest.raises(UsageError, match=r"the digest does not match|not a record of a history"):
         history.read(place)
 
 

@@ -144,7 +144,7 @@ def _within_bounds(weights: tuple[int, ...], seed: str) -> bool:
 
 
 def test_one_endpoint_has_no_share_to_compare() -> None:
-    with pytest.raises(ValueError, match="no shares to compare"):
+    with pytest.raises(ValueError, match="at least two endpoints"):
         even_shares(1)
 
 
