@@ -13,7 +13,7 @@ from typing import Any
 from harness.judging.differences import Difference
 from harness.judging.exit_codes import Situation
 from harness.judging.verdict import SkipReason, Verdict
-from harness.model.requirements import Feature, Level, Profile, Requirement
+from harness.model.requirements import Level, Requirement
 
 
 class Outcome(enum.StrEnum):
@@ -262,28 +262,6 @@ def requirement_to_json(requirement: Requirement) -> dict[str, Any]:
         "since": requirement.since,
         "mustIf": dataclasses.asdict(requirement.must_if) if requirement.must_if else "",
     }
-
-
-def requirement_from_json(values: Mapping[str, Any]) -> Requirement:
-    """Read a requirement that `requirement_to_json` wrote. The field `kills` is optional."""
-    features = tuple(map(_feature, values["features"]))
-    return Requirement(
-        values["id"],
-        values["sentence"],
-        Level(values["level"]),
-        features,
-        values["source"],
-        values["as"],
-        values["insteadOf"],
-        tuple(values.get("kills", ())),
-        unless=values["unless"],
-        since=values.get("since", ""),
-        must_if=_feature(values["mustIf"]) if values.get("mustIf") else None,
-    )
-
-
-def _feature(values: Mapping[str, Any]) -> Feature:
-    return Feature(**{**values, "profile": Profile(values["profile"])})
 
 
 def slowest_convergence(results: Sequence[Result]) -> tuple[float, str] | None:

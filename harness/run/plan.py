@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.errors import NothingSelectedError, UsageError
-from harness.judging.results import Case, requirement_from_json, requirement_to_json
+from harness.judging.results import Case
 from harness.judging.verdict import SkipReason
 from harness.model.needs import Needs
 from harness.model.release_features import minor_of
-from harness.model.requirements import Feature, Requirement
+from harness.model.requirements import Feature, Level, Profile, Requirement
 from harness.run import suite_files
 from harness.run.quick import Quick
 from harness.settings.claims import REFERENCE
@@ -52,7 +52,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "requirements": [{**requirement_to_json(each), "kills": each.kills} for each in self.requirements.values()],
+            "requirements": [asdict(each) for each in self.requirements.values()],
             "cases": [asdict(case) for case in self.cases],
             "error": self.error,
             "quick": asdict(self.quick) if self.quick else None,
@@ -62,7 +62,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Plan":
-        requirements = [requirement_from_json(each) for each in values["requirements"]]
+        requirements = map(_requirement, values["requirements"])
         return cls(
             {each.id: each for each in requirements},
             [Case(**case) for case in values["cases"]],
@@ -73,10 +73,19 @@ class Plan:
         )
 
 
+def _requirement(values: Mapping[str, Any]) -> Requirement:
+    lists = {name: tuple(values[name]) for name in ("kills", "fixed", "answers")}
+    features = tuple(map(_feature, values["features"]))
+    must_if = _feature(values["must_if"]) if values["must_if"] else None
+    return Requirement(**{**values, **lists, "level": Level(values["level"]), "features": features, "must_if": must_if})
+
+
+def _feature(values: Mapping[str, Any]) -> Feature:
+    return Feature(**{**values, "profile": Profile(values["profile"])})
+
+
 def claimed(feature: Feature, settings: Settings) -> bool:
-    """Return whether the implementation claims a feature. Core features are claimed unless an option exempts them by
-    name.
-    """
+    """Return whether the implementation claims a feature. It claims all core features that no option exempts."""
     if feature.name in settings.exempt_features:
         return False
     return feature.core or settings.claims_everything or feature.name in settings.supported_features
