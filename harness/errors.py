@@ -7,7 +7,7 @@
     ├── IneligibleError          the cluster is too small or of another kind; skipped
     ├── InconclusiveError        the result is unknown                                    exit 10
     │   ├── EndedError           a judged component has ended or stopped processing changes
-    │   └── StarvedError         the programs could not run for as long as a limit is
+    │   └── StarvedError         the programs got too little CPU time within a time limit
     └── DistrustError            the suite's own instruments are faulty                   exit 12
         └── StartError           a program did not start, or was not ready in time
 
@@ -19,28 +19,28 @@ from collections.abc import Mapping
 
 
 class HarnessError(Exception):
-    """The suite could not do its work. The text describes the problem and how to fix it.
+    """The suite could not do its work. The message describes the problem and how to fix it.
 
-    `logs` maps file names to logs of programs that have ended, because these logs cannot be gathered later.
+    `logs` has the logs of programs that have ended, by file name, because they cannot be gathered later.
     """
 
     logs: Mapping[str, str] = {}
 
 
 class UsageError(HarnessError):
-    """The input is invalid. The text names the error, its location, and the allowed values."""
+    """The input is invalid. The message states the error, its location, and the allowed values."""
 
 
 class NothingSelectedError(HarnessError):
-    """The combined options select nothing. The text names the option that excluded the last item."""
+    """The combined options select nothing. The message names the option that excluded the last item."""
 
 
 class UnavailableError(HarnessError):
-    """This machine or backend lacks something that the test needs. The text names what is missing."""
+    """This machine or backend lacks something that the test needs. The message states what is missing."""
 
 
 class IneligibleError(HarnessError):
-    """The scenario does not suit this cluster. The text gives the reason."""
+    """The scenario does not suit this cluster. The message gives the reason."""
 
 
 class InconclusiveError(HarnessError):
@@ -50,16 +50,16 @@ class InconclusiveError(HarnessError):
 class EndedError(InconclusiveError):
     """A judged component has ended unexpectedly or stopped processing changes. Later observations would prove nothing.
 
-    `component` is the component's name, or "" if it is unknown. The text names the component and how it ended.
+    `component` is the component's name, or "" if it is unknown. The message states how the component ended.
     """
 
-    def __init__(self, text: str, component: str = "") -> None:
-        super().__init__(text)
+    def __init__(self, message: str, component: str = "") -> None:
+        super().__init__(message)
         self.component = component
 
 
 class StarvedError(InconclusiveError):
-    """The programs of the run could not run for the time that they are given, so their delay proves nothing."""
+    """The programs of the run got too little CPU time within a time limit, so their delay proves nothing."""
 
 
 class DistrustError(HarnessError):
@@ -69,6 +69,6 @@ class DistrustError(HarnessError):
 class StartError(DistrustError):
     """A program did not start: it exited (`exited` is true), or it was not ready in time."""
 
-    def __init__(self, text: str, *, exited: bool = False) -> None:
-        super().__init__(text)
+    def __init__(self, message: str, *, exited: bool = False) -> None:
+        super().__init__(message)
         self.exited = exited

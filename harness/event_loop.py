@@ -1,4 +1,4 @@
-"""An asyncio event loop in a thread of its own, which ends without leaving a task or a connection open."""
+"""An asyncio event loop in its own thread. It ends all tasks and connections when it closes."""
 
 import asyncio
 import contextlib
@@ -40,9 +40,9 @@ class EventLoop:
             return asyncio.run_coroutine_threadsafe(task, self._loop)
         except RuntimeError:
             task.close()
-            over: Future[T] = Future()
-            over.cancel()
-            return over
+            cancelled: Future[T] = Future()
+            cancelled.cancel()
+            return cancelled
 
     def after(self, seconds: float, call: Callable[[], object]) -> None:
         """Call a function on the loop's thread after a delay, unless the loop ends. The function must not block."""

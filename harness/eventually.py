@@ -5,7 +5,7 @@ The caller chooses the exception. A proxy that does not converge violates its re
 
 A limit counts only the time in which all programs of the run could run (`harness.run_delay`). A wait that does not get
 this time, even if it takes `MOST` times as long, is inconclusive for every caller (`StarvedError`). The wait ends
-earlier if the judged programs of one room keep the machine busy themselves.
+earlier if the judged programs on one node keep the machine busy.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ MOST, MOST_IF_STOPPED = 10, 2
 """The numbers by which a limit is multiplied at most: if programs wait for a CPU, and if a program is stopped."""
 
 OWN_FAULT = 2
-"""The processor time of the programs of one room, as a multiple of a limit, from which nobody waits for them longer."""
+"""The CPU time of the judged programs on one node, as a multiple of a limit, that ends a wait for them."""
 
 _LATER = 0.05
 """The shortest pause between checks, as a share of the time waited so far. Long waits therefore poll less often."""
@@ -65,7 +65,7 @@ def eventually(
     `every` is the shortest pause between two calls. `describe` completes the sentence "waited for ..."; if it is a
     function, it is called only after a timeout. `in_vain` returns a reason to stop early, or "". `check` may raise
     `AssertionError` with a reason instead of returning False. Other errors end the wait. The last call always happens
-    after the deadline. Raises `error(text)`, or `StarvedError` if the programs could not run for long enough.
+    after the deadline. Raises `error(message)`, or `StarvedError` if the programs could not run for long enough.
     """
     begin = time.monotonic()
     limit = (FAR if within is None else within) * _scale
@@ -77,7 +77,7 @@ def eventually(
                 value = check()
                 seen = repr(value)
             except AssertionError as not_yet:
-                value, seen = None, str(not_yet) or "an assertion without text"
+                value, seen = None, str(not_yet) or "an assertion without a message"
             if value:
                 return value
             if not looks:
@@ -110,7 +110,7 @@ def is_over(begin: float, within: float) -> bool:
     now = time.monotonic()
     left, had_limit = _left(begin, now, within * _scale)
     if left <= 0 and not had_limit:
-        raise StarvedError(f"waited {now - begin:.3f} s in vain. {could_not_run(RUN_DELAY.lost(begin, now), begin)}")
+        raise StarvedError(f"timed out after {now - begin:.3f} s. {could_not_run(RUN_DELAY.lost(begin, now), begin)}")
     return had_limit
 
 
@@ -122,15 +122,15 @@ def _left(begin: float, at: float, limit: float) -> tuple[float, bool]:
 
 
 def is_own_fault(begin: float, passed: float, limit: float) -> bool:
-    """Return whether a wait has reached its limit, while judged programs of one room kept the machine busy."""
+    """Return whether a wait has reached its limit while the judged programs on one node kept the machine busy."""
     return passed >= limit and RUN_DELAY.busiest(begin)[0] >= OWN_FAULT * limit
 
 
 def could_not_run(seconds: float, begin: float) -> str:
-    """Return in words for how long the programs of the run could not run, and which judged program ran most."""
+    """Return a sentence about how long the programs of the run could not run, and which judged program ran most."""
     why = "a program is stopped" if RUN_DELAY.stopped else "the machine is too busy"
     ran, process = RUN_DELAY.busiest(begin)
-    most = f". Of the judged programs, {program_text(process)} and those of its room ran most, for {ran:.3f} s"
+    most = f". Of the judged programs, {program_text(process)} and the others on its node ran most, for {ran:.3f} s"
     return f"The programs of this run could not run for up to {seconds:.3f} s: {why}{most if process else ''}"
 
 
@@ -139,8 +139,8 @@ def last_value(
 ) -> V:
     """Call `look` until its value is correct or the time is up. Return the last value; the caller compares it.
 
-    `within`, `every` and `describe` are the same as for `eventually`. `look` may raise `AssertionError` if there is no
-    value yet. If its last call does so, `NotYetError` is raised.
+    `within`, `every` and `describe` are those of `eventually`. `look` may raise `AssertionError` if there is no value
+    yet. If its last call does so, `NotYetError` is raised.
     """
     seen: list[V] = []
 

@@ -1,6 +1,6 @@
 """Measure for how long the programs of this run could not run, so that a limit counts only the rest of the time.
 
-A promise such as "within 5 s" is about a program, and not about the machine. On a busy machine, a correct program waits
+A limit such as "within 5 s" is about a program, and not about the machine. On a busy machine, a correct program waits
 for a CPU; in a stopped process or control group, it does not run at all. The kernel counts the first for each
 thread (`run_delay` in /proc/…/schedstat), and shows the second as the state "T". A thread that wakes late although
 this process has not run shows that all of it was stopped, by SIGSTOP or a suspend.
@@ -25,7 +25,7 @@ EVERY = 0.1  # seconds between two samples
 LATE = 0.5
 """Seconds without running after which this process counts as stopped. Shorter delays are part of `run_delay`."""
 
-_KEEPER = b"keeper.main()"  # in the command line of the process that has the programs of a room as descendants
+_KEEPER = b"keeper.main()"  # in the command line of the process whose descendants are the programs on a node
 _SHOWN = 200  # characters of a command line
 _INTERVALS = 6_000  # ten minutes of samples
 _RUNNABLE, _STOPPED = "R", "T"  # states of a thread
@@ -144,7 +144,7 @@ def of_this_thread() -> float:
 
 
 class RunDelay:
-    """Samples all threads while a wait is in progress, on a thread of its own."""
+    """Samples all threads while a wait is in progress, on its own thread."""
 
     def __init__(self, look: Callable[[int], Sample] = sample) -> None:
         self._look = look
@@ -173,7 +173,7 @@ class RunDelay:
             with self._mutex:
                 self._watching -= 1
                 if not self._watching:
-                    self._ended.set()  # nobody waits for the thread, which may take long on a busy machine
+                    self._ended.set()  # without waiting for the thread, which may take long on a busy machine
 
     def end(self) -> None:
         """Wait for the end of the thread, for a caller that needs a process with one thread."""
@@ -193,16 +193,16 @@ class RunDelay:
         return lost
 
     def busiest(self, since: float) -> tuple[float, str]:
-        """Return the processor seconds of the room whose programs have run the longest since a time, and a process."""
+        """Return the CPU seconds of the programs on the node whose programs ran longest, and their busiest process."""
         ran: Counter[tuple[str, str]] = Counter()
         for end, each in reversed(list(self._ran)):
             if end <= since:
                 break
             ran.update(each)
-        rooms: Counter[str] = Counter()
+        by_child: Counter[str] = Counter()
         for (child, _), nanoseconds in ran.items():
-            rooms[child] += nanoseconds
-        for child, nanoseconds in rooms.most_common():
+            by_child[child] += nanoseconds
+        for child, nanoseconds in by_child.most_common():
             if _KEEPER in _command(child):  # others are workers and helpers of the run
                 process = next(process for (at, process), _ in ran.most_common() if at == child)
                 return nanoseconds / 1e9, process
@@ -233,9 +233,9 @@ def _command(process: str) -> bytes:
 
 
 def program_text(process: str) -> str:
-    """Return the command line of a process, or its number if it has ended. It is text of a judged program."""
-    text = _command(process).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
-    return text[:_SHOWN] or f"process {process}"
+    """Return the command line of a process, which is untrusted, or its number if the process has ended."""
+    words = _command(process).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    return words[:_SHOWN] or f"process {process}"
 
 
 RUN_DELAY = RunDelay()

@@ -55,12 +55,11 @@ def ends_by(error: BaseException) -> None:
 
 
 def require() -> None:
-    """Raise `DistrustError` if watched threads have ended. The text names the threads and their errors."""
+    """Raise `DistrustError` with the names and errors of watched threads that have ended, if any."""
     ended = [each for running in _watched for each in running() if not each.is_alive()]
     if ended:
-        errors = [(each.name, _errors.get(each)) for each in ended]
-        told = ", ".join(
-            f"{name} ({f'{type(error).__name__}: {error}'.rstrip(': ') if error else 'unknown reason'})"
-            for name, error in errors
+        listed = ", ".join(
+            f"{each.name} ({f'{type(error).__name__}: {error}'.rstrip(': ') if error else 'unknown reason'})"
+            for each, error in ((each, _errors.get(each)) for each in ended)
         )
-        raise DistrustError(f"the embedded cluster is broken, because threads of it have ended: {told}")
+        raise DistrustError(f"the embedded cluster is broken, because its threads have ended: {listed}")

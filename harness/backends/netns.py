@@ -31,7 +31,7 @@ from harness.model import manifests
 from harness.model.abilities import EVERYTHING, Ability
 from harness.model.outcomes import Observation
 from harness.model.release import DNS_SERVER, LOCATOR_CONTROLLER, Component, Release
-from harness.model.texts import gathered, texts_of
+from harness.model.texts import files_of, gathered
 from harness.model.topology import THREE_ZONES, Topology
 from harness.model.workloads import Client, Pod
 from harness.netns import addresses, conntrack, fabric_check, kernel, kernel_state, sandbox
@@ -147,7 +147,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             raise
 
     def _logs(self) -> dict[str, str]:
-        return {file: text for who, ask in self._witnesses.items() for file, text in texts_of(who, ask).items()}
+        return {file: text for who, ask in self._witnesses.items() for file, text in files_of(who, ask).items()}
 
     def _evidence_of_proxy(self, node: str) -> dict[str, str]:
         real = self.names.node(node)  # may be too long for the name of a file
@@ -432,7 +432,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
             texts["names.txt"] = self.names.as_text()
         texts |= kernel_evidence({node.name: self.network.nodes[node.name] for node in self.topology.nodes})
         if self._dns is not None:
-            texts |= texts_of("dns", self._dns[0].evidence)
+            texts |= files_of("dns", self._dns[0].evidence)
         return texts | {"network-fabric.txt": gathered(partial(kernel_state.as_text, self.network.fabric))}
 
 

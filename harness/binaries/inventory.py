@@ -19,7 +19,7 @@ from harness.binaries.watching import Terminal
 from harness.errors import UnavailableError, UsageError
 from harness.model.entry_points import installed
 from harness.model.files import sha256_of
-from harness.model.neutral_output import for_drawing
+from harness.model.neutral_output import terminal_below
 from harness.model.texts import as_table
 
 From = Literal["release", "source"]
@@ -35,7 +35,7 @@ def fetch_all(
         raise UsageError("--mirror is only for --from release; for --from source set GOPROXY")
     came_from = _compiler(jobs) if origin == "source" else FromRelease(Releases(mirrors, Fetcher()))
     found = []
-    with Terminal(Console(file=for_drawing(sys.stderr))) as terminal:
+    with Terminal(Console(file=terminal_below(sys.stderr))) as terminal:
         for wanted in wishes:
             entry = fetch(component, wanted, came_from, cache, terminal, again=again)
             terminal.say(f"{entry.component} {entry.version} is in the cache, from {_source_of(entry)}: {entry.path}")

@@ -1,4 +1,4 @@
-"""Find entry points of packages that the harness does not import. The wheel omits some, which are skipped."""
+"""Find entry points of packages that the harness does not import. Packages that the wheel omits are skipped."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from pathlib import Path
 def installed(group: str, name: str | None = None) -> Iterator[EntryPoint]:
     """Yield the entry points of a group, optionally with one name, if their module is installed. Imports none."""
     for each in entry_points(group=group):
-        if name in (None, each.name) and _is_there(each.module):
+        if name in (None, each.name) and _is_installed(each.module):
             yield each
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     top, *parts = module.split(".")
     spec = importlib.util.find_spec(top)
-    places = [Path(place, *parts) for place in (spec.submodule_search_locations or ())] if spec is not None else []
-    return not parts or any(each.with_suffix(".py").exists() or each.is_dir() for each in places)
+    files = [Path(folder, *parts) for folder in (spec.submodule_search_locations or ())] if spec is not None else []
+    return not parts or any(each.with_suffix(".py").exists() or each.is_dir() for each in files)

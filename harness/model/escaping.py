@@ -1,4 +1,4 @@
-"""Escape control codes, and characters that change the reading order, in texts for each output format."""
+"""Escape control codes, and characters that change the reading order, in strings for each output format."""
 
 import html
 import re
@@ -19,22 +19,22 @@ def for_line(text: str) -> str:
 
 
 def for_markdown(text: str) -> str:
-    """Escape a text for a line or a table cell of a Markdown page."""
+    """Escape a string for a line or a table cell of a Markdown page."""
     return _PUNCTUATION.sub(r"\\\g<0>", html.escape(for_line(text), quote=False))
 
 
 def for_code(text: str) -> str:
-    """Escape a text for a Markdown code span between single backticks, also in a table."""
+    """Escape a string for a Markdown code span between single backticks, which may be in a table."""
     return for_line(text).replace("`", "'").replace("|", "\\|")
 
 
 def for_json(text: str) -> str:
-    """Escape a JSON document, or YAML with special texts in double quotes. The parsed value does not change."""
+    """Escape a JSON document, or YAML with special strings in double quotes. The parsed value does not change."""
     return text.translate({ord(each): f"\\u{ord(each):04x}" for each in {*text} - {*"\n\t"} if _is_obeyed(each)})
 
 
 def for_viewer(value: Any) -> Any:
-    """Escape all texts of a JSON value like `for_terminal`, because some viewers interpret control codes."""
+    """Escape all strings of a JSON value like `for_terminal`, because some viewers interpret control codes."""
     if isinstance(value, str):
         return for_terminal(value)
     if isinstance(value, Mapping):
@@ -43,7 +43,7 @@ def for_viewer(value: Any) -> Any:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether a text has no terminal control codes."""
+    """Return whether a string has no terminal control codes."""
     return text.isprintable() or not any(_is_obeyed(each) and each not in "\n\t" for each in text)
 
 

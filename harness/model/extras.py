@@ -1,4 +1,4 @@
-"""Optional dependencies: packages for one feature, installed by an extra of the distribution."""
+"""Optional dependencies, which an extra of the distribution installs."""
 
 from importlib.util import find_spec
 

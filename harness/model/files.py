@@ -8,12 +8,11 @@ from harness.errors import UsageError
 
 MEGABYTE = 1024 * 1024
 
-
 _LONG_NAME = 100  # characters
 
 
 def file_name(name: str) -> str:
-    """Return a name for a file of the object with this name, which may be too long for a file."""
+    """Return a file name for an object, whose own name may be too long for a file."""
     import hashlib  # noqa: PLC0415  it loads OpenSSL, which `trafficdist --help` does not need
 
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
@@ -42,7 +41,7 @@ def content(path: str | Path, *, what: str, most: int) -> bytes:
 
 
 def sha256_of(path: Path) -> str:
-    import hashlib  # noqa: PLC0415  the same
+    import hashlib  # noqa: PLC0415  as above
 
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -58,12 +57,12 @@ def links_in(folder: Path) -> list[Path]:
 
 
 def sha256_of_folder(folder: Path) -> str:
-    """Return the SHA-256 checksum of what `sha256sum` prints for the files in a folder, sorted by path."""
-    import hashlib  # noqa: PLC0415  the same
+    """Return the SHA-256 checksum of the lines that `sha256sum` prints for the files in a folder, sorted by path."""
+    import hashlib  # noqa: PLC0415  as above
 
-    lines = sorted((path.relative_to(folder).as_posix(), path) for path in files_in(folder) if path.is_file())
-    text = "".join(f"{sha256_of(path)}  {name}\n" for name, path in lines)
-    return hashlib.sha256(text.encode()).hexdigest()
+    files = sorted((path.relative_to(folder).as_posix(), path) for path in files_in(folder) if path.is_file())
+    lines = "".join(f"{sha256_of(path)}  {name}\n" for name, path in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def _open(path: str, flags: int) -> int:

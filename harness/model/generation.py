@@ -57,7 +57,7 @@ class Generation:
 
 
 def check_amount(text: str) -> str:
-    """Return the text if it is a valid duration or number of cases. Raises `UsageError`."""
+    """Return the string if it is a valid duration or number of cases. Raises `UsageError`."""
     seconds, cases = amount(text)
     if not 0 < seconds + cases <= max(_MOST, cases):
         raise UsageError(f"{text!r}: expected at least one case, or one second, and at most 24h")
@@ -65,7 +65,7 @@ def check_amount(text: str) -> str:
 
 
 def amount(text: str) -> tuple[float, int]:
-    """Parse a text like 60s, 10m or 500 into seconds and a number of cases, one of which is 0. Raises `UsageError`."""
+    """Parse a string like 60s, 10m or 500 into seconds and a number of cases. One is 0. Raises `UsageError`."""
     found = _AMOUNT.fullmatch(text)
     if not found:
         raise UsageError(f"{text[:100]!r}: expected a time like 60s, 10m or 1h, or a number of cases like 500")

@@ -7,8 +7,8 @@ from typing import Any
 MOST = 1_000_000
 
 DEFAULTS = {"memory": 2048, "processes": 4096, "log": 256}
-"""The limits of control planes, and of nodes whose programs have no recipe with others. The option `limits` changes
-them for this process."""
+"""The limits of control planes, and of nodes unless a recipe sets others. The option `limits` changes them for this
+process."""
 
 
 def _default(name: str) -> Any:
@@ -17,19 +17,19 @@ def _default(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the programs on one node or control plane may use together. 0 means without a limit."""
+    """The resources that the programs on one node or control plane may use together. 0 means no limit."""
 
     memory: int = _default("memory")
     processes: int = _default("processes")
     log: int = _default("log")
 
     def text(self, name: str, of: str) -> str:
-        """Return the sentence that the programs on a node, or `of` another place, have reached a limit."""
+        """Return a clause about a program that was ended because the programs of `of` reached a limit."""
         what = {"memory": "MB of memory", "processes": "processes and threads", "log": "MB of logs"}[name]
         limit = getattr(self, name)
         return f"was ended because the programs of {of} reached their limit of {limit:,} {what} (limits.{name})"
 
 
 def set_limits(limits: Iterable[str]) -> None:
-    """Change the default limits of this process, by texts such as "memory=300"."""
+    """Change the default limits of this process with strings such as "memory=300"."""
     DEFAULTS.update((name, int(number)) for name, _, number in (each.partition("=") for each in limits))

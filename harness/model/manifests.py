@@ -13,7 +13,7 @@ MANAGED_BY = "trafficdist.dev"
 TARGET_PORT = 8080
 CONTAINER = "server"
 IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.53"
-CAPACITY = "96"  # cores of every node; a component that reads capacity instead of allocatable sees equal nodes
+CAPACITY = "96"  # CPUs of every node, so that capacity instead of allocatable makes all nodes equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,8 @@ class Endpoint:
     def manifest(self, family: str) -> Object:
         """Return the entry of `endpoints` in a slice of this address family ("IPv4" or "IPv6")."""
         conditions = {"ready": self.ready, "serving": self.serving, "terminating": self.terminating}
-        optional = {
-            "nodeName": self.node,
-            "zone": self.zone,
-            "hints": None if self.hints is None else self.hints.manifest(),
-        }
+        hints = None if self.hints is None else self.hints.manifest()
+        optional = {"nodeName": self.node, "zone": self.zone, "hints": hints}
         return {
             "addresses": [self.addresses[family]],
             "conditions": {name: value for name, value in conditions.items() if value is not None},
@@ -102,21 +99,19 @@ def service(
 
 
 def with_usual(obj: Mapping[str, Any], usual: Mapping[str, Any]) -> Object:
-    """Return an object with missing fields added from `usual`, also in nested mappings."""
+    """Return an object with missing fields added from `usual`, including fields of nested mappings."""
     both = {name for name, value in usual.items() if isinstance(value, Mapping) and isinstance(obj.get(name), Mapping)}
     return {**usual, **obj, **{name: with_usual(obj[name], usual[name]) for name in both}}
 
 
 def service_with_usual(obj: Object, usual: Mapping[str, Any]) -> Object:
-    """Return a Service with missing fields of `usual`. A trafficDistribution of "" means that it requests no hints."""
+    """Return a Service with missing fields of `usual`. With trafficDistribution "", it gets no request for hints."""
     whole = with_usual(obj, usual)
     if whole.get("spec", {}).get("trafficDistribution") != "":
         return whole
-    own = obj["metadata"].get("annotations") or {}
+    own, prefix = obj["metadata"].get("annotations") or {}, "service.kubernetes.io/topology-"
     annotations = (whole["metadata"].get("annotations") or {}).items()
-    kept = {
-        key: value for key, value in annotations if key in own or not key.startswith("service.kubernetes.io/topology-")
-    }
+    kept = {key: value for key, value in annotations if key in own or not key.startswith(prefix)}
     spec = {name: value for name, value in whole["spec"].items() if name != "trafficDistribution"}
     return {**whole, "metadata": {**whole["metadata"], "annotations": kept}, "spec": spec}
 
@@ -131,17 +126,11 @@ def endpoint_slice(
     labels: Mapping[str, str] | None = None,
 ) -> Object:
     """Return an EndpointSlice that controllers ignore because of its managed-by label."""
+    all_labels = {"kubernetes.io/service-name": service_name, MANAGED_BY_LABEL: MANAGED_BY, **(labels or {})}
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
-        "metadata": {
-            "name": name,
-            "labels": {
-                "kubernetes.io/service-name": service_name,
-                MANAGED_BY_LABEL: MANAGED_BY,
-                **(labels or {}),
-            },
-        },
+        "metadata": {"name": name, "labels": all_labels},
         "addressType": family,
         "endpoints": [endpoint.manifest(family) for endpoint in endpoints],
         "ports": [port.slice_manifest() for port in ports],
@@ -179,7 +168,7 @@ def other_containers(container_ports: Sequence[tuple[str, int, str]]) -> list[Ob
 
 
 def pod_status(addresses: Mapping[str, str], host_ip: str | None, *, ready: bool, phase: str = "Running") -> Object:
-    """Return the status that a kubelet would report for a pod with these addresses, by family."""
+    """Return the status that a kubelet would report for a pod with these addresses by family."""
     state = "True" if ready else "False"
     ips = list(addresses.values())
     return {
@@ -218,14 +207,16 @@ def cpu(milli: int) -> str:
 
 
 def node_status(place: Node, addresses: Sequence[str], *, ready: bool = True) -> Object:
+    """Return the status of a node. A `cpu_milli` of 0 means that the CPU is unknown."""
     others = {"memory": "8Gi", "pods": "110"}
+    allocatable, capacity = ({"cpu": cpu(place.cpu_milli)}, {"cpu": CAPACITY}) if place.cpu_milli else ({}, {})
     return {
         "addresses": [
             *({"type": "InternalIP", "address": address} for address in addresses),
             {"type": "Hostname", "address": place.name},
         ],
-        "allocatable": {"cpu": cpu(place.cpu_milli), **others},
-        "capacity": {"cpu": CAPACITY, **others},
+        "allocatable": {**allocatable, **others},
+        "capacity": {**capacity, **others},
         "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletReady"}],
         "nodeInfo": {"operatingSystem": "linux", "architecture": "amd64"},
     }

@@ -1,4 +1,4 @@
-"""Parse the metrics of a component, and know the releases that have each metric that the suite asks for."""
+"""Parse the metrics of a component. Lists the releases that have each metric that the suite reads."""
 
 import re
 from collections.abc import Mapping
@@ -14,39 +14,41 @@ def enabled_gates(metrics: str) -> dict[str, bool]:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """The minor versions in which a metric appeared and was hidden, and the name that replaces it then."""
+class MetricReleases:
+    """The minor versions in which a metric was added and hidden, and the name that replaces it then."""
 
     since: int
     hidden: int | None = None
     successor: str = ""
 
 
-LIVES: Mapping[str, Life] = {
-    "endpoint_slice_controller_changes": Life(17, hidden=38, successor="endpoint_slice_controller_changes_total"),
-    "endpoint_slice_controller_changes_total": Life(38),
-    "endpoint_slice_controller_desired_endpoint_slices": Life(17),
-    "endpoint_slice_controller_endpoints_added_per_sync": Life(17),
-    "endpoint_slice_controller_endpoints_desired": Life(17),
-    "endpoint_slice_controller_endpoints_removed_per_sync": Life(17),
-    "endpoint_slice_controller_endpointslices_changed_per_sync": Life(21),
-    "endpoint_slice_controller_num_endpoint_slices": Life(17),
-    "endpoint_slice_controller_services_count_by_traffic_distribution": Life(30),
-    "endpoint_slice_controller_syncs": Life(21),
-    "kubeproxy_proxy_healthz_total": Life(28),  # in 1.28 without the prefix
-    "kubeproxy_proxy_livez_total": Life(28),
-    "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds": Life(17),
-    "kubeproxy_sync_proxy_rules_last_timestamp_seconds": Life(17),
-    "kubeproxy_sync_proxy_rules_no_local_endpoints_total": Life(24),
-    "workqueue_adds_total": Life(17),
-    "workqueue_depth": Life(17),
-    "workqueue_work_duration_seconds": Life(17),
+METRIC_RELEASES: Mapping[str, MetricReleases] = {
+    "endpoint_slice_controller_changes": MetricReleases(
+        17, hidden=38, successor="endpoint_slice_controller_changes_total"
+    ),
+    "endpoint_slice_controller_changes_total": MetricReleases(38),
+    "endpoint_slice_controller_desired_endpoint_slices": MetricReleases(17),
+    "endpoint_slice_controller_endpoints_added_per_sync": MetricReleases(17),
+    "endpoint_slice_controller_endpoints_desired": MetricReleases(17),
+    "endpoint_slice_controller_endpoints_removed_per_sync": MetricReleases(17),
+    "endpoint_slice_controller_endpointslices_changed_per_sync": MetricReleases(21),
+    "endpoint_slice_controller_num_endpoint_slices": MetricReleases(17),
+    "endpoint_slice_controller_services_count_by_traffic_distribution": MetricReleases(30),
+    "endpoint_slice_controller_syncs": MetricReleases(21),
+    "kubeproxy_proxy_healthz_total": MetricReleases(28),  # in 1.28 without the prefix
+    "kubeproxy_proxy_livez_total": MetricReleases(28),
+    "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds": MetricReleases(17),
+    "kubeproxy_sync_proxy_rules_last_timestamp_seconds": MetricReleases(17),
+    "kubeproxy_sync_proxy_rules_no_local_endpoints_total": MetricReleases(24),
+    "workqueue_adds_total": MetricReleases(17),
+    "workqueue_depth": MetricReleases(17),
+    "workqueue_work_duration_seconds": MetricReleases(17),
 }
-"""Every metric that the suite asks for. Histograms are named without `_sum`, `_count` and `_bucket`."""
+"""Every metric that the suite reads. Histograms are listed without `_sum`, `_count` and `_bucket`."""
 
 
 class Metrics:
-    """All samples of a text in the Prometheus format. Raises `ValueError` for other texts."""
+    """All samples of a string in the Prometheus format. Raises `ValueError` for any other string."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -56,9 +58,9 @@ class Metrics:
 
     def values(self, name: str, **labels: str) -> list[float]:
         """Return the values of all samples with this name, or that of its successor, and at least these labels."""
-        life = LIVES.get(name)
-        if life and life.successor and all(each.name != name for each in self.samples):
-            name = life.successor
+        releases = METRIC_RELEASES.get(name)
+        if releases and releases.successor and all(each.name != name for each in self.samples):
+            name = releases.successor
         return [
             each.value
             for each in self.samples

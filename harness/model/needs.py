@@ -1,4 +1,4 @@
-"""The abilities and nodes that each requirement needs, which decide where it can be judged."""
+"""The abilities and nodes that each requirement needs from a cluster."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ FILE = "needs.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Abilities (`harness.model.abilities`) and node names, which a requirement needs or a cluster has."""
+    """Abilities (`harness.model.abilities`) and node names that a requirement needs or a cluster has."""
 
     abilities: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class Needs:
 
 
 def read(place: Path) -> dict[str, Needs]:
-    """Return the needs by requirement, from the suite's file, or {} if there is no file. Raises `UsageError`."""
+    """Return the needs by requirement from the suite's file, or {} if there is no file. Raises `UsageError`."""
     from harness.model import strict_yaml  # noqa: PLC0415  the plugin loads this module in every pytest run
 
     file = place / FILE
@@ -52,7 +52,7 @@ def table_for(folder: Path) -> dict[str, Needs]:
 
 
 def as_yaml(needs: Mapping[str, Needs]) -> str:
-    import yaml  # noqa: PLC0415  the same
+    import yaml  # noqa: PLC0415  as above
 
     table = {name: needs[name].to_json() for name in sorted(needs)}
     return yaml.safe_dump(table, default_flow_style=None, width=10_000, sort_keys=True)

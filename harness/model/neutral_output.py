@@ -1,10 +1,10 @@
-"""Standard output and standard error that show foreign text, and never obey it.
+"""Make untrusted text on standard output and standard error harmless.
 
-Log lines, names and messages of judged programs reach these streams in many ways: lines of progress, tables,
-tracebacks, pytest's own messages. All of them pass through this module, so it is the last place to neutralise them:
+Log lines, names and messages of judged programs reach these streams in progress lines, tables, tracebacks and messages
+of pytest. All of them pass through this module:
 
-- A terminal obeys escape sequences. Only colours are let through; other control characters become Python escapes.
-- Runners of CI jobs obey commands in the output: GitHub `::error::` at the start of a line, after any blanks, and
+- Terminals execute escape sequences. Only colours are passed on; other control characters become Python escapes.
+- Runners of CI jobs execute commands in the output: GitHub `::error::` at the start of a line, after any blanks, and
   `##[error]` anywhere; Azure `##vso[`; TeamCity `##teamcity[`. A `|` inside the prefix makes it ordinary text.
 """
 
@@ -27,7 +27,7 @@ _BREAKS = re.compile(r"([\r\n])")
 _COLOURS = re.compile(f"({_COLOUR})")
 
 
-class Neutral:
+class OutputNeutralizer:
     def __init__(self) -> None:
         self._line = ""  # the end of the line so far, where a command may have begun; blanks are left out
 
@@ -49,7 +49,7 @@ class Neutral:
 
 
 def neutral(text: str) -> str:
-    return Neutral()(text)
+    return OutputNeutralizer()(text)
 
 
 def _uncontrolled(line: str) -> str:
@@ -60,14 +60,14 @@ def _uncontrolled(line: str) -> str:
 
 
 class _Guard(io.BufferedIOBase):
-    """Neutralises the bytes of a text before they reach a binary stream, which stays open."""
+    """Neutralises text before it reaches a binary stream, which stays open."""
 
     def __init__(self, below: io.TextIOWrapper) -> None:
         self.below = below
         self._inner: Any = below.buffer
         self._encoding = below.encoding
         self._decode = codecs.getincrementaldecoder(below.encoding)("surrogateescape").decode
-        self._neutral = Neutral()
+        self._neutral = OutputNeutralizer()
 
     @property
     def name(self) -> Any:
@@ -92,13 +92,13 @@ class _Guard(io.BufferedIOBase):
             self._inner.flush()
 
     def close(self) -> None:
-        """Only flush: whoever replaced the stream still owns what is below."""
+        """Only flush, because the original stream remains open."""
         self.flush()
 
 
 @contextlib.contextmanager
 def neutral_streams() -> Iterator[None]:
-    """Neutralise all that is written to `sys.stdout` and `sys.stderr` within the block."""
+    """Neutralise everything that is written to `sys.stdout` and `sys.stderr` during the block."""
     replaced = [(name, getattr(sys, name)) for name in ("stdout", "stderr")]
     for name, stream in replaced:
         if isinstance(stream, io.TextIOWrapper) and not isinstance(stream.buffer, _Guard):
@@ -110,8 +110,8 @@ def neutral_streams() -> Iterator[None]:
             setattr(sys, name, stream)
 
 
-def for_drawing(stream: Any) -> Any:
-    """Return the terminal below a neutralised stream, for drawings that move the cursor and show no foreign text."""
+def terminal_below(stream: Any) -> Any:
+    """Return the terminal below a neutralised stream, for output that moves the cursor and shows no untrusted text."""
     guard = getattr(stream, "buffer", None)
     return guard.below if isinstance(guard, _Guard) and guard.isatty() else stream
 
@@ -124,5 +124,5 @@ def _guarded(stream: io.TextIOWrapper) -> io.TextIOWrapper:
         stream.errors,
         newline="",
         line_buffering=stream.line_buffering,
-        write_through=True,  # what is below has a buffer
+        write_through=True,  # the stream below has a buffer
     )

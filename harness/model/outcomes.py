@@ -1,4 +1,4 @@
-"""The outcomes of a probe, for expectations and observations. `Unknown` is never right or wrong."""
+"""The outcomes of a probe, for expectations and observations. `Unknown` is neither correct nor wrong."""
 
 from dataclasses import dataclass, field
 

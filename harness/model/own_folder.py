@@ -1,4 +1,4 @@
-"""A temporary folder that is removed with its process, or by the next process if it was killed."""
+"""A temporary folder of a process. If the process was killed, the next process removes the folder."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""Remove private data, such as credentials, secrets and the home folder, from texts before they are written."""
+"""Remove private data, such as credentials, secrets and the home folder, from strings before they are written."""
 
 import functools
 import json
@@ -45,7 +45,7 @@ def private(text: str) -> str:
 
 
 def _may_be_private(text: str, words: Sequence[str]) -> bool:
-    """Return whether a text may contain private data. This is a hundred times faster than the full pattern."""
+    """Return whether a string may contain private data. This is a hundred times as fast as the full pattern."""
     if any(each in text for each in words) or _IN_URL.search(text):
         return True
     small = text.lower()

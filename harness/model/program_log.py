@@ -1,11 +1,11 @@
-"""Read a program's log: its end, and its first error. Later lines are mostly consequences or a help text."""
+"""Read a program's log: its end, and its first error. Later lines are mostly consequences, or a usage message."""
 
 import os
 import re
 from pathlib import Path
 
 LOG_LETTERS = 300_000  # maximum length of a log in the evidence
-_LETTERS = 500  # maximum length of a line in a sentence
+_LETTERS = 500  # maximum length of a quoted line
 
 _KLOG = re.compile(r"^([IWEF])\d{4} \d\d:\d\d:\d\d")
 _LEVEL = re.compile(
@@ -23,7 +23,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 
 def fault_in(log: str) -> str:
-    """Return a program's fault in one line: the first error in its log, or else the last line."""
+    """Return one line about a program's fault: the first error in its log, or else the last line."""
     lines = log.splitlines()
     first = next((number for number, line in enumerate(lines) if _is_error(line)), None)
     if first is not None:
@@ -36,7 +36,7 @@ def fault_in(log: str) -> str:
 def _is_error(line: str) -> bool:
     if _CNI.match(line):
         return True
-    if line.startswith((" ", "\t", _TRACEBACK)):  # part of a traceback or of a help text
+    if line.startswith((" ", "\t", _TRACEBACK)):  # part of a traceback or of a usage message
         return False
     level = _KLOG.match(line) or _LEVEL.search(line)
     if level is not None:
@@ -45,7 +45,7 @@ def _is_error(line: str) -> bool:
 
 
 def end_of(log: Path) -> str:
-    """Return the last part of a log, which a program may have filled up to its limit."""
+    """Return the last part of a log, which may be very long."""
     with log.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_LETTERS))
         return file.read().decode(errors="replace")

@@ -9,7 +9,7 @@ from harness.errors import UsageError
 
 
 class Component(enum.StrEnum):
-    """A component that a scenario stops and starts. All but the PodLocator controller have a version."""
+    """A component that a scenario stops and starts. All except the PodLocator controller have a version."""
 
     API_SERVER = "api-server"
     CONTROLLER = "endpointslice-controller"
@@ -28,7 +28,7 @@ class Release:
     """A Kubernetes version ("1.30", or "" for the latest), and the feature gates that differ from its defaults.
 
     `follows` is "kep" or "released". `node_level` is how the controller chooses Services for node-level topology
-    (KEP-3015 of 2022), or "" for its default.
+    (KEP-3015, version of 2022), or "" for its default.
     """
 
     version: str = ""
@@ -37,8 +37,8 @@ class Release:
     node_level: str = ""
 
     def __str__(self) -> str:
-        set_by_hand = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(self.gates.items()))
-        return " ".join(filter(None, (self.version or "newest", set_by_hand, self.node_level)))
+        gates = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(self.gates.items()))
+        return " ".join(filter(None, (self.version or "newest", gates, self.node_level)))
 
     def to_json(self) -> dict[str, Any]:
         chosen = {"nodeLevel": self.node_level} if self.node_level else {}

@@ -1,4 +1,4 @@
-"""The features that a Kubernetes release lacks, by its version and feature gates. A run does not judge them."""
+"""The features that a Kubernetes release lacks, by version and feature gates. A run does not judge them."""
 
 import re
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ GATES: Mapping[str, tuple[int, int]] = {
     "PreferSameTrafficDistribution": (33, 34),
     "NodeLevelTopology": (26, NEWEST),  # never released
 }
-"""The first minor version in which each gate can be set, and the first in which it is on by default."""
+"""The first minor version in which each gate can be set, and the first in which it is enabled by default."""
 
 _OFF_AGAIN = {"AllowServiceExternalIPs": 40}
-"""The minor version from which a gate is disabled by default, because its behavior is given up."""
+"""The minor version from which a gate is disabled by default, because the feature is deprecated."""
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
-    """The condition for a feature: Kubernetes 1.`minor` or newer, with at least one of the gates (if any) on."""
+class ReleaseCondition:
+    """The condition for a feature: Kubernetes 1.`minor` or newer, with at least one of the gates, if any, enabled."""
 
     gates: tuple[str, ...] = ()
     minor: int = 0
@@ -37,27 +37,27 @@ class Since:
 
 
 def is_on(gate: str, minor: int, gates: Mapping[str, bool]) -> bool:
-    """Return whether a gate is enabled in a component of version 1.`minor`. `gates` has the gates that are set."""
+    """Return whether a gate is enabled in a component of version 1.`minor`. `gates` has the values that were set."""
     introduced, on = GATES[gate]
     off_again = minor < NEWEST and minor >= _OFF_AGAIN.get(gate, NEWEST)
     return minor >= introduced and gates.get(gate, minor >= on and not off_again)
 
 
-_INTERNAL = Since(("ServiceInternalTrafficPolicy",))
-_DISTRIBUTION = Since(("ServiceTrafficDistribution",))
-_SAME = Since(("PreferSameTrafficDistribution",))
-_MODE = Since(("TopologyAwareHints",), minor=27)  # the annotation had another name before
-_NODE_LEVEL = Since(("NodeLevelTopology", "PreferSameTrafficDistribution"))  # the API server stores hints for nodes
+_INTERNAL = ReleaseCondition(("ServiceInternalTrafficPolicy",))
+_DISTRIBUTION = ReleaseCondition(("ServiceTrafficDistribution",))
+_SAME = ReleaseCondition(("PreferSameTrafficDistribution",))
+_MODE = ReleaseCondition(("TopologyAwareHints",), minor=27)  # the annotation had another name before
+_NODE_LEVEL = ReleaseCondition(("NodeLevelTopology", "PreferSameTrafficDistribution"))  # for node hints in the API
 
-_FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
+_FEATURES: Mapping[Component | None, Mapping[str, ReleaseCondition]] = {
     PROXY: {
-        "ExternalIPs": Since(("AllowServiceExternalIPs",)),
+        "ExternalIPs": ReleaseCondition(("AllowServiceExternalIPs",)),
         "InternalTrafficPolicy": _INTERNAL,
-        "LoadBalancerIPMode": Since(("LoadBalancerIPMode",)),
+        "LoadBalancerIPMode": ReleaseCondition(("LoadBalancerIPMode",)),
         "NodeHints": _SAME,
         "NodeLevelTopology": _NODE_LEVEL,
-        "ProxyHealth": Since(("KubeProxyDrainingTerminatingNodes",)),
-        "TerminatingEndpoints": Since(("ProxyTerminatingEndpoints",)),
+        "ProxyHealth": ReleaseCondition(("KubeProxyDrainingTerminatingNodes",)),
+        "TerminatingEndpoints": ReleaseCondition(("ProxyTerminatingEndpoints",)),
         "ZoneHints": _DISTRIBUTION,  # with any annotations of the Service
     },
     CONTROLLER: {
@@ -70,11 +70,11 @@ _FEATURES: Mapping[Component | None, Mapping[str, Since]] = {
         **dict.fromkeys(("TopologyMode", "TopologyModeEvents"), _MODE),
     },
     API_SERVER: {
-        "DeprecationWarnings": Since(minor=35),
+        "DeprecationWarnings": ReleaseCondition(minor=35),
         "DomainValues": _DISTRIBUTION,
-        "HintsField": Since(("TopologyAwareHints",)),
+        "HintsField": ReleaseCondition(("TopologyAwareHints",)),
         "NodeHintsField": _SAME,
-        "NodePortAllocation": Since(minor=28),
+        "NodePortAllocation": ReleaseCondition(minor=28),
         "PreferSameValues": _SAME,
         "TrafficDistributionField": _DISTRIBUTION,
         "TrafficPolicyFields": _INTERNAL,
@@ -98,13 +98,13 @@ def lacking(version: str, gates: Mapping[str, bool], *components: Component) -> 
             name
             for component, features in _FEATURES.items()
             if not components or component in components
-            for name, since in features.items()
-            if not since.holds(minor, gates)
+            for name, condition in features.items()
+            if not condition.holds(minor, gates)
         )
     )
 
 
 def minor_of(version: str) -> int:
-    """Return the minor version, 31 for "1.31", or `NEWEST` for other texts."""
+    """Return the minor version, 31 for "1.31", or `NEWEST` for any other string."""
     match = re.fullmatch(r"v?1\.(\d+)(\..+)?", version)
     return int(match[1]) if match else NEWEST

@@ -1,4 +1,4 @@
-"""A requirement: a sentence that must be true of an implementation, with its source, and the decorator of its test."""
+"""A requirement: a sentence that must be true of an implementation, with its source. Includes the test decorator."""
 
 import enum
 import re
@@ -10,7 +10,7 @@ from typing import Any
 from harness.errors import UsageError
 
 _ID = re.compile(r"[A-Z]+(-\d+)?/[a-z0-9]+(-[a-z0-9]+)*")
-_ASIDE = re.compile(r" \((?!\d{4}\))[^()]*\)")  # text in brackets, except a year, which is part of a document's name
+_ASIDE = re.compile(r" \((?!\d{4}\))[^()]*\)")  # a remark in brackets; a year is part of a document's name
 
 
 class Level(enum.StrEnum):
@@ -59,11 +59,11 @@ class Requirement:
 
     @property
     def named(self) -> tuple[Feature, ...]:
-        """Return its features, and the feature whose claim makes it a MUST."""
+        """Return the features of the requirement, and the feature whose claim makes it a MUST."""
         return self.features if self.must_if is None else (*self.features, self.must_if)
 
     def bound(self, claims: Callable[[Feature], bool]) -> "Requirement":
-        """Return the requirement at the level that it has for an implementation with these claims."""
+        """Return the requirement with its level for an implementation with these claims."""
         return self if self.must_if is None or not claims(self.must_if) else replace(self, level=MUST)
 
     @property
@@ -76,7 +76,7 @@ class Requirement:
 
     @property
     def section(self) -> str:
-        """Return the section in `source`. The document precedes it if it is not the document of the id."""
+        """Return the section in `source`, after the document if that is not the document of the id."""
         heading = re.split("[;:]", _ASIDE.sub("", self.source), maxsplit=1)[0]
         return heading.removeprefix(f"{self.document}, ")
 
@@ -91,7 +91,7 @@ class Requirement:
 
 
 def requirement(
-    id: str,  # noqa: A002  the field's own word
+    id: str,  # noqa: A002  the name of the field
     sentence: str,
     *,
     level: Level,
@@ -119,9 +119,9 @@ def requirement(
       an older release on request are exempt.
     - `fixes`: the axes of variation that its sentence or its test fixes, and values that it excludes
       ("client=endpoint"), each with the reason.
-    - `answers`: the basic questions that its test asks, such as "TCP node-port" (see `harness.plugin.preliminaries`).
-      Requirements that rest on a question without any answer are inconclusive, and name this one, which fails.
-    - `must_if`: an extended feature that the documents leave open. A SHOULD is a MUST for those who declare it.
+    - `answers`: the basic checks that its test covers, such as "TCP node-port" (see `harness.plugin.preliminaries`).
+      Requirements that depend on a failed basic check are inconclusive, and refer to this one, which fails.
+    - `must_if`: an extended feature that the KEPs leave open. For implementations that claim it, the SHOULD is a MUST.
     - `last`: judge it after all other requirements, because it also depends on observations in other tests.
     """
     import pytest  # noqa: PLC0415  commands that need only levels and profiles do not load it
@@ -132,7 +132,7 @@ def requirement(
     if not ordered or len({feature.profile for feature in ordered}) != 1:
         raise UsageError(f"requirement {id}: expected at least one feature, all of one profile")
     if as_ not in ("", "kep", "released"):
-        raise UsageError(f"requirement {id}: as_ is {as_!r}; expected 'kep', 'released' or an empty text")
+        raise UsageError(f"requirement {id}: as_ is {as_!r}; expected 'kep', 'released' or an empty string")
     if since and not re.fullmatch(r"1\.\d+", since):
         raise UsageError(f"requirement {id}: since is {since!r}; expected a release like 1.33")
     if must_if is not None and (level is not SHOULD or must_if.core):

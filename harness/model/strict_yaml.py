@@ -2,7 +2,7 @@
 
 Values are built from the parser's events. PyYAML's own constructor is recursive and crashes the process on 100 kB of
 brackets, uses the last of two equal keys, and expands aliases without limit. Values are those of JSON: numbers with
-colons (`10:20`) and dates remain texts.
+colons (`10:20`) and dates remain strings.
 """
 
 import contextlib
@@ -34,9 +34,7 @@ class _RefusedError(Exception):
 
 
 def read(path: str | Path, *, what: str, most: int = MEGABYTE) -> Any:
-    """Read a YAML file of up to `most` bytes. Raises `UsageError` with `what` (the kind of file), its path and the
-    error.
-    """
+    """Read a YAML file of up to `most` bytes. Raises `UsageError` with `what` (the kind of file), path and error."""
     return parse(content(path, what=what, most=most), f"{what} {shown(path)}")
 
 
@@ -166,6 +164,6 @@ class _Reader:
 
 
 def _of_json(event: Any, *kinds: str) -> None:
-    """Reject tags of values that JSON does not have."""
+    """Reject tags of values that JSON lacks."""
     if event.tag is not None and event.tag not in ("!", *(_PREFIX + each for each in kinds)):
         raise _RefusedError(f"tag {event.tag[:50]!r} is not supported", event.start_mark)

@@ -9,13 +9,13 @@ import orjson
 
 from harness.model.privacy import without_secrets
 
-LONGEST = 400_000  # maximum number of characters of one text of the evidence
+LONGEST = 400_000  # maximum number of characters in a file of the evidence
 
 _ADDRESS = re.compile(r"(?<![\w.:])[0-9a-f]*[.:][0-9a-f.:]*[0-9a-f](?![\w.:])")
 
 
 def bounded(text: str, longest: int = LONGEST) -> str:
-    """Return a text without its middle lines if it has more than `longest` characters."""
+    """Return a string without its middle lines if it has more than `longest` characters."""
     if len(text) <= longest:
         return text
     head, tail = text[: longest // 2].rpartition("\n")[0], text[-longest // 2 :].partition("\n")[2]
@@ -53,7 +53,7 @@ def paragraphs(*texts: str) -> str:
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with a name before each known address: `a1 (10.244.1.4)`."""
+    """Return a string with a name before each known address: `a1 (10.244.1.4)`."""
 
     def named(found: re.Match[str]) -> str:
         return f"{names[found[0]]} ({found[0]})" if found[0] in names else found[0]
@@ -62,20 +62,20 @@ def with_names(text: str, names: Mapping[str, str]) -> str:
 
 
 def not_gathered(error: Exception) -> str:
-    """Return a text with the error, in place of evidence that could not be gathered."""
+    """Return a line with the error, in place of evidence that could not be gathered."""
     return f"could not be gathered: {type(error).__name__}: {error}\n"
 
 
 def gathered(ask: Callable[[], str], *, comment: str = "") -> str:
-    """Return the text of `ask`, or a sentence with the error. Thus gathering other evidence can continue."""
+    """Return the result of `ask`, or a line with the error, so that gathering other evidence can continue."""
     try:
         return ask()
     except Exception as error:  # noqa: BLE001  evidence must never replace the verdict
         return f"{comment}{not_gathered(error)}"
 
 
-def texts_of(who: str, ask: Callable[[], Mapping[str, str]]) -> dict[str, str]:
-    """Return the texts of `ask` by file name. If there are none, the file `no-WHO.txt` has the error, if any."""
+def files_of(who: str, ask: Callable[[], Mapping[str, str]]) -> dict[str, str]:
+    """Return the files of `ask`, by name. If there are none, `no-WHO.txt` has the error, if any."""
     found: dict[str, str] = {}
-    said = gathered(lambda: found.update(ask()) or "")
-    return found or ({f"no-{who}.txt": said} if said else {})
+    error = gathered(lambda: found.update(ask()) or "")
+    return found or ({f"no-{who}.txt": error} if error else {})

@@ -1,7 +1,7 @@
-"""The one form of times and durations in texts, and their one rounding in files.
+"""Formats times and durations in the same way in all messages, and rounds them in the same way in all files.
 
-The zero of each time in the texts about a scenario is the scenario's start. Texts have whole milliseconds, files have
-tenths. Durations of tests have a thousandth of a second in files, and texts are made from this value.
+Messages about a scenario count times from its start. They show whole milliseconds, files have tenths. Durations of
+tests are rounded to milliseconds in files, and messages show this rounded value.
 """
 
 

@@ -11,7 +11,7 @@ REGION_LABEL = "topology.kubernetes.io/region"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 MAX_NODES = 255
-"""The maximum number of nodes that a run creates. It is the size of the embedded cluster's address plan."""
+"""The maximum number of nodes that a run creates, which is the size of the embedded cluster's address plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,10 @@ def grid(name: str, nodes_per_zone: Mapping[str, int]) -> Topology:
     """Return a topology with the given number of nodes per zone: `{"a": 2, "b": 1}` yields a1 a2 b1."""
     for zone, count in nodes_per_zone.items():
         if not re.fullmatch(r"[a-z]{1,40}", zone) or count < 1:
-            said = f"zone {zone[:100]!r} with {count} nodes: expected up to 40 letters a-z, and at least 1 node"
-            raise UsageError(f"topology {name[:100]!r}: {said}")
-    return Topology(
-        name,
-        tuple(Node(f"{zone}{i}", zone) for zone, count in nodes_per_zone.items() for i in range(1, count + 1)),
-    )
+            why = f"zone {zone[:100]!r} with {count} nodes: expected up to 40 letters a-z, and at least 1 node"
+            raise UsageError(f"topology {name[:100]!r}: {why}")
+    nodes = (Node(f"{zone}{i}", zone) for zone, count in nodes_per_zone.items() for i in range(1, count + 1))
+    return Topology(name, tuple(nodes))
 
 
 THREE_ZONES = grid("three_zones", {"a": 2, "b": 2, "c": 1})

@@ -21,7 +21,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client: in a pod on `node`, on the node itself, or outside the cluster. Its packets enter at `node`."""
+    """A client: in a pod on `node`, on the node itself, or external. Packets of an external client enter at `node`."""
 
     kind: ClientKind
     node: str
@@ -41,5 +41,5 @@ def node_client(node: str) -> Client:
 
 
 def external_client(via: str) -> Client:
-    """Return a client outside the cluster. Its packets enter the cluster at node `via`."""
+    """Return an external client. Its packets enter the cluster at node `via`."""
     return Client("external", via)

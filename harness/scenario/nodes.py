@@ -57,8 +57,6 @@ class Nodes:
         self._begin("create node", node=name, zone=zone, cpu_milli=cpu_milli, ready=ready)
         where = {HOSTNAME_LABEL: name, ZONE_LABEL: zone} if zone else {}
         status = manifests.node_status(Node(name, zone, cpu_milli), [], ready=ready)
-        if not cpu_milli:
-            del status["allocatable"]["cpu"], status["capacity"]["cpu"]
         all_labels = {**where, **(labels or {})}
         metadata = {"name": name} | ({"labels": all_labels} if all_labels else {})
         self._api.create("nodes", "", {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})

@@ -207,8 +207,6 @@ class UnrelatedControllerInputs:
             name = f"{PREFIX}{number}"
             status = manifests.node_status(Node(name, zone, cpu_milli), [])
             status["conditions"][0]["status"] = ready
-            if not cpu_milli:
-                del status["allocatable"]["cpu"], status["capacity"]["cpu"]
             metadata = {"name": name, "labels": {**labels, **({ZONE_LABEL: zone} if zone else {})}}
             made = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
             backend.booted.api.create("nodes", "", made)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.model.metrics import LIVES, Metrics
+from harness.model.metrics import METRIC_RELEASES, Metrics
 from reference.endpointslice.metrics import Metrics as ControllerMetrics
 from reference.features import LAST, NEWEST, OLDEST, Features
 
@@ -16,18 +16,18 @@ NAME = re.compile(r"\b(?:endpoint_slice_controller|kubeproxy|workqueue)_[a-z_]+[
 OF_HISTOGRAM = re.compile(r"_(sum|count|bucket)$")
 
 
-def test_every_metric_that_is_asked_for_has_a_life() -> None:
+def test_every_metric_that_is_asked_for_has_its_releases() -> None:
     files = [file for folder in ("conformance", "harness", "explain") for file in (ROOT / folder).rglob("*.py")]
     asked = {OF_HISTOGRAM.sub("", name) for file in files for name in NAME.findall(file.read_text())}
-    assert asked - LIVES.keys() <= {"kubeproxy_proxy", "endpoint_slice_controller_changes"}
-    assert len(asked & LIVES.keys()) > 10
+    assert asked - METRIC_RELEASES.keys() <= {"kubeproxy_proxy", "endpoint_slice_controller_changes"}
+    assert len(asked & METRIC_RELEASES.keys()) > 10
 
 
 def test_hidden_metrics_have_a_successor_that_lives_on() -> None:
-    for name, life in LIVES.items():
-        if life.hidden is not None:
-            successor = LIVES[life.successor]
-            assert successor.since <= life.hidden, name
+    for name, releases in METRIC_RELEASES.items():
+        if releases.hidden is not None:
+            successor = METRIC_RELEASES[releases.successor]
+            assert successor.since <= releases.hidden, name
             assert successor.hidden is None, name
 
 
@@ -36,8 +36,8 @@ def test_controller_of_each_release_has_the_metrics_that_live_then(minor: int) -
     emitted = {OF_HISTOGRAM.sub("", each.name) for each in ControllerMetrics(Features((1, minor))).collect()}
     alive = {
         name
-        for name, life in LIVES.items()
-        if name.startswith("endpoint_slice") and life.since <= minor < (life.hidden or minor + 1)
+        for name, releases in METRIC_RELEASES.items()
+        if name.startswith("endpoint_slice") and releases.since <= minor < (releases.hidden or minor + 1)
     }
     assert emitted == alive
 

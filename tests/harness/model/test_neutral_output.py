@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.model.neutral_output import Neutral, for_drawing, neutral, neutral_streams
+from harness.model.neutral_output import OutputNeutralizer, neutral, neutral_streams, terminal_below
 from tests.harness.ci_commands import ESCAPES, HOSTILE, MARKUP, PLANTED, commands, controls
 
 PIECES = st.sampled_from(
@@ -33,7 +33,7 @@ def test_planted_commands_are_shown_and_not_obeyed(text: str) -> None:
 @example(["##", "é", "["])
 @given(st.lists(PIECES, max_size=30))
 def test_text_in_any_pieces_is_not_obeyed(pieces: list[str]) -> None:
-    stream = Neutral()
+    stream = OutputNeutralizer()
     shown = "".join(map(stream, pieces))
     assert not commands(shown)
     assert shown.replace("|", "").replace("\\x1b", "\x1b") == "".join(pieces)
@@ -68,7 +68,7 @@ def test_streams_are_neutral_within_the_block(monkeypatch: pytest.MonkeyPatch) -
             sys.stdout.write(piece)
         sys.stdout.buffer.write(b"##")
         sys.stdout.buffer.write(b"[error]\xff")
-        assert for_drawing(sys.stdout) is guarded, "not a terminal"
+        assert terminal_below(sys.stdout) is guarded, "not a terminal"
     assert sys.stdout is below
     del guarded
     below.flush()
