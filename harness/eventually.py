@@ -24,8 +24,7 @@ FAR = 30.0  # default time limit for components that declare no limit, in second
 MOST, MOST_IF_STOPPED = 10, 2
 """The numbers by which a limit is multiplied at most: if programs wait for a CPU, and if a program is stopped."""
 
-OWN_FAULT = 2
-"""The CPU time of the judged programs on one node, as a multiple of a limit, that ends a wait for them."""
+OWN_FAULT = 2  # the CPU time of the judged programs on one node, as a multiple of a limit, that ends a wait for them
 
 _LATER = 0.05
 """The shortest pause between checks, as a share of the time waited so far. Long waits therefore poll less often."""

@@ -23,8 +23,7 @@ from harness.model.privacy import private
 from harness.model.requirements import Feature, Level, Profile, Requirement
 from harness.variation.axes import parse_draw
 
-Key = tuple[str, str]
-"""Identifies a case by the id of the requirement and the parameters of the case."""
+Key = tuple[str, str]  # identifies a case by the id of the requirement and the parameters of the case
 
 _Tests = dict[str, dict[str, list[str]]]
 """The parameters of all cases, by document and slug. A test without parameters has an empty entry."""
@@ -57,18 +56,13 @@ class Judged:
     interrupted: bool = False
     report: Mapping[str, Any] = field(default_factory=dict)
     """The report's facts about the whole run. It is empty for runs of older releases."""
-    seconds: dict[Key, float] = field(default_factory=dict)
-    """The duration of each case that has ended."""
-    starts: dict[Key, float] = field(default_factory=dict)
-    """The start time of each case (Unix time)."""
-    fails_with: dict[Key, str] = field(default_factory=dict)
-    """The smallest draw with which each case still fails."""
+    seconds: dict[Key, float] = field(default_factory=dict)  # the duration of each case that has ended
+    starts: dict[Key, float] = field(default_factory=dict)  # the start time of each case (Unix time)
+    fails_with: dict[Key, str] = field(default_factory=dict)  # the smallest draw with which each case still fails
     allure: dict[Key, tuple[list[Any], list[Any]]] = field(default_factory=dict)
     """Steps and attachments of each case, in Allure's form."""
-    stories: dict[Key, Story] = field(default_factory=dict)
-    """The story of each case that has ended."""
-    differences: dict[Key, tuple[Difference, ...]] = field(default_factory=dict)
-    """What each failed case observed."""
+    stories: dict[Key, Story] = field(default_factory=dict)  # the story of each case that has ended
+    differences: dict[Key, tuple[Difference, ...]] = field(default_factory=dict)  # what each failed case observed
     contradictions: list[str] = field(default_factory=list)
     """Contradictions between records that are individually valid. Unmodified runs never write contradictory records."""
 
@@ -270,8 +264,7 @@ class Judge:
             self.judged.requirements[requirement_id] = noted
 
 
-_ROUNDED_MS = 2.0
-"""The tolerance in ms for the length of a gap, because the times of requests are rounded."""
+_ROUNDED_MS = 2.0  # the tolerance in ms for the length of a gap, because the times of requests are rounded
 
 
 def _has_gap(samples: Sequence[Timed], recorded: float) -> bool:

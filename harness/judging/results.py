@@ -20,19 +20,14 @@ class Outcome(enum.StrEnum):
     """The effect of a verdict on the run: MUST decides, SHOULD warns, MAY informs."""
 
     MET = "met"
-    FAILURE = "failure"
-    """A MUST is not met."""
-    INCONCLUSIVE = "inconclusive"
-    """A MUST is inconclusive, or the run ended before a requirement of any level began."""
-    WARNING = "warning"
-    """A SHOULD is not met or inconclusive."""
-    NOTE = "note"
-    """A MAY is not met or inconclusive."""
+    FAILURE = "failure"  # a MUST is not met
+    INCONCLUSIVE = "inconclusive"  # a MUST is inconclusive, or the run ended before a requirement of any level began
+    WARNING = "warning"  # a SHOULD is not met or inconclusive
+    NOTE = "note"  # a MAY is not met or inconclusive
     NOT_RUN = "not run"
 
 
-DECISIVE = frozenset({Outcome.FAILURE, Outcome.INCONCLUSIVE})
-"""Outcomes that prevent a run from passing."""
+DECISIVE = frozenset({Outcome.FAILURE, Outcome.INCONCLUSIVE})  # outcomes that prevent a run from passing
 
 _UNMET: Mapping[Level, Mapping[Verdict, Outcome]] = {
     Level.MUST: {Verdict.FAILED: Outcome.FAILURE, Verdict.INCONCLUSIVE: Outcome.INCONCLUSIVE},

@@ -71,8 +71,7 @@ class Rates:
 
 DEFAULT_RATES = Rates()
 
-LAXEST = Rates(leak=0.5)
-"""The most lenient error rates that a window of the suite may have."""
+LAXEST = Rates(leak=0.5)  # the most lenient error rates that a window of the suite may have
 
 
 @dataclass(frozen=True, slots=True)

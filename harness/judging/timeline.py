@@ -19,8 +19,7 @@ AFTER = 5
 
 _LONGEST = 140  # characters per change
 
-Timed = tuple[float, Observation]
-"""The time of a request (monotonic seconds), and its outcome."""
+Timed = tuple[float, Observation]  # the time of a request (monotonic seconds), and its outcome
 
 
 class Change(NamedTuple):

@@ -74,14 +74,10 @@ class Verdict(enum.StrEnum):
 class SkipReason(enum.StrEnum):
     """The reason why a requirement was skipped. Reports list the four reasons separately."""
 
-    UNSUPPORTED = "unsupported"
-    """The implementation does not claim the feature."""
-    INELIGIBLE = "ineligible"
-    """The cluster is too small or of the wrong kind."""
-    DESELECTED = "deselected"
-    """The user deselected it."""
-    UNAVAILABLE = "unavailable"
-    """The backend cannot do what the scenario needs."""
+    UNSUPPORTED = "unsupported"  # the implementation does not claim the feature
+    INELIGIBLE = "ineligible"  # the cluster is too small or of the wrong kind
+    DESELECTED = "deselected"  # the user deselected it
+    UNAVAILABLE = "unavailable"  # the backend cannot do what the scenario needs
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
@@ -117,8 +113,7 @@ Expected = AbstractSet[str] | AnyOf | EqualShares | TimedOut | Refused | NoAnswe
 """The expectation for a client: answers from all of these pods and no others, answers from any of them, equal shares of
 the answers from each, silence, refusals, or a mix of silence and refusals."""
 
-Expectation = Mapping[str, Expected]
-"""The expectation for each client."""
+Expectation = Mapping[str, Expected]  # the expectation for each client
 
 
 @dataclass(slots=True)

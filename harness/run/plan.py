@@ -22,8 +22,7 @@ from harness.settings.parsing import unknown_name
 from harness.settings.settings import Settings
 from harness.variation.axes import Draw, parse_draw
 
-BY_PYTEST = "by pytest's own options"
-"""The message for a case that -k, -m or --deselect excluded."""
+BY_PYTEST = "by pytest's own options"  # the message for a case that -k, -m or --deselect excluded
 
 
 @dataclass(slots=True)
@@ -34,8 +33,7 @@ class Plan:
     cases: list[Case] = field(default_factory=list)
     error: str = ""
     quick: Quick | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
-    """The expected duration of each requirement."""
+    seconds: dict[str, float] = field(default_factory=dict)  # the expected duration of each requirement
     draws: dict[str, str] = field(default_factory=dict)
     """The draw of each requirement, as a text that `parse_draw` reads."""
 

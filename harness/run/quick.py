@@ -15,8 +15,7 @@ from harness.model.requirements import Requirement
 from harness.run.workers import Machine, count_workers, predicted, usual
 from harness.settings.settings import Settings
 
-BUDGET = 30.0
-"""The maximum predicted time of a quick run on two CPUs, in seconds after its workers start."""
+BUDGET = 30.0  # the maximum predicted time of a quick run on two CPUs, in seconds after its workers start
 
 TWO_PROCESSORS = Machine(2, 8 * 1024**3)
 

@@ -66,13 +66,11 @@ _INTERRUPTIONS = ("restarted", "dns-restarted", "disconnected")
 """The values of `components` that need seconds, or that a real cluster cannot have."""
 
 _LONG = 3.0  # seconds of a case
-_NODE_PORT, _BOTH = "NodePort", "IPv6NodePorts"
-"""Features: node ports, and node ports in both families."""
+_NODE_PORT, _BOTH = "NodePort", "IPv6NodePorts"  # features: node ports, and node ports in both families
 
 _RESTARTS = {*RESTART.values(), Ability.CHANGE_RELEASE}
 
-TYPICAL = 1.5
-"""The estimated seconds of a requirement of which only the id is known."""
+TYPICAL = 1.5  # the estimated seconds of a requirement of which only the id is known
 
 
 def draws_of(

@@ -13,8 +13,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.model.files import is_there
 
-SUITE = "conformance"
-"""The published suite, which is the default suite."""
+SUITE = "conformance"  # the published suite, which is the default suite
 
 _ID = re.compile(r'\brequirement\(\s*"([^"]+/[^"]+)"')
 _FEATURE = re.compile(r'\bFeature\(\s*"([^"]+)"')

@@ -82,11 +82,9 @@ def _text(file: Path) -> str:
         return ""
 
 
-LOADING = 3.5
-"""Processor seconds that each process needs to load and collect the suite."""
+LOADING = 3.5  # CPU seconds that each process needs to load and collect the suite
 
-STARTING = 2.0
-"""Seconds to start the workers, independent of their number."""
+STARTING = 2.0  # seconds to start the workers, independent of their number
 
 MEGABYTE = 1024 * 1024
 

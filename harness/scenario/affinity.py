@@ -18,7 +18,7 @@ from harness.scenario.service_address import ClientRef, in_words, named, service
 from harness.scenario.traffic import expect_traffic
 
 AWAY = (1.5, 3.0, 6.0)  # pauses of clients between probes, as multiples of the affinity timeout
-SPREAD = 24  # number of clients; they all miss the same one of two endpoints once in eight million runs
+SPREAD = 24  # number of clients; all of them miss one of two endpoints only once in eight million runs
 
 
 def expect_affinity(
@@ -93,10 +93,7 @@ def expect_affinity_expires(
     seconds: float,
     **address: Any,
 ) -> None:
-    """Expect all these pods to answer clients that pause for longer than the timeout of `seconds`.
-
-    Raises `AssertionError`.
-    """
+    """Expect all these pods to answer clients that pause for longer than the timeout. Raises `AssertionError`."""
     seen: dict[ClientRef, str] = {}
     for away in AWAY:
         time.sleep(away * seconds)  # the pause of the clients

@@ -52,9 +52,9 @@ from harness.variation.axes import PLAIN, Draw
 from harness.variation.objects import LabelVariation
 
 _FIXES_ADDRESS = {"clusterIP", "topologyKeys", "externalName"}
-"""Fields of Services that have the address of the scenario. They have no other, or documents say nothing of others."""
+"""Fields that fix the address of a Service. It has no other address, or the KEPs do not mention other addresses."""
 
-_FEW_PORTS = 8  # every cluster can run a server with this number of ports, each of which may be a container
+_FEW_PORTS = 8  # ports of a server that any cluster can run; each port may need a container
 
 
 class Cluster(ComponentOperations, Observations):
@@ -75,13 +75,13 @@ class Cluster(ComponentOperations, Observations):
     ) -> None:
         """Start the test `test` in the Kubernetes namespace `namespace`, and write observations to `history`.
 
-        `converges_within` is the declared time limit for changes in seconds before the time scale, or 0 for no limit.
+        `converges_within` is the claimed time limit for changes in seconds before the time scale, or 0 for no limit.
         `ended_before` maps components that ended in other scenarios of the run to the way they ended. `releases` are
         the component releases that the previous scenario left. Without it, `close` restores the initial releases.
-        `draw` varies everything that the scenario does not specify. `shared` are the other Services that the previous
-        scenario left. Without it, they end with the scenario. `unanswered` returns those of some basic questions that
-        get no answer at all, with the requirements that fail for this reason. `claims` tells which features the
-        implementation claims.
+        `draw` varies everything that the scenario does not specify. `shared` are the unrelated Services that the
+        previous scenario left. Without it, `close` deletes them. `unanswered` returns the basic checks that failed, of
+        those given, each with the requirements that fail for this reason. `claims` returns whether the implementation
+        claims a feature.
         """
         super().__init__(ScenarioBackend(backend, releases), history)
         self.converges_within = converges_within
@@ -102,7 +102,7 @@ class Cluster(ComponentOperations, Observations):
         self._pods: dict[str, Pod] = {}
         self._terminating: set[str] = set()  # names of pods
         self.pod_variation = PodVariation(self.backend, namespace, draw)
-        self._published = PublishedSlices(self.backend, namespace, self._unrelated)
+        self.published = PublishedSlices(self.backend, namespace, self._unrelated)
         self.backend.booted.create_namespace(namespace)
         self._controller_inputs = UnrelatedControllerInputs(self.backend, namespace, draw)
 
@@ -126,11 +126,6 @@ class Cluster(ComponentOperations, Observations):
     def running(self) -> list[Pod]:
         return list(self._pods.values())
 
-    @property
-    def nodes_of_endpoints(self) -> Mapping[str, str | None]:
-        """The last nodeName that `publish` wrote for each address."""
-        return self._published.nodes
-
     # Services
 
     def create_service(
@@ -152,8 +147,8 @@ class Cluster(ComponentOperations, Observations):
         """Create a Service, by default with one port. If it has no `selector`, its slices are written by `publish`.
 
         A LoadBalancer gets one address per node, which is routed to that node as in a cloud. `external_ips` adds such
-        addresses to spec.externalIPs. Pass further spec fields by their Kubernetes names. With "" as
-        `traffic_distribution`, the recipe of a proxy cannot add the field either. Raises `RefusedError`.
+        addresses to spec.externalIPs. `spec` has more fields, by their Kubernetes names. A `traffic_distribution` of ""
+        also prevents the recipe of a proxy from adding the field. Raises `RefusedError`.
         """
         if selector and HINT_ANNOTATIONS & (annotations or {}).keys():
             self.backend.need(Ability.EQUAL_NODES)
@@ -165,27 +160,21 @@ class Cluster(ComponentOperations, Observations):
         self._events.before_service()
         self._begin("create service", service=name)
         draw = self._draws.setdefault(name, axes.within_limits(self.draw, len(self._draws) + 1))
-        drawn_kind = None if type or external_ips or _FIXES_ADDRESS & spec.keys() else draw[axes.ADDRESS]
-        type = type or ("NodePort" if drawn_kind == "node-port" else None)  # noqa: A001
-        external_ips = external_ips or drawn_kind == "external-ip"
+        random_kind = None if type or external_ips or _FIXES_ADDRESS & spec.keys() else draw[axes.ADDRESS]
+        type = type or ("NodePort" if random_kind == "node-port" else None)  # noqa: A001
         kinds: list[AddressKind] = ["load-balancer"] if type == "LoadBalancer" else []
-        kinds += ["external-ip"] if external_ips else []
-        drawn_ports = variation.ports(draw, ports)
-        virtual = virtual_addresses(self.backend, kinds, number, drawn=bool(drawn_kind))
-        service = Service({}, drawn_ports[: len(ports)], virtual)
-        service.more_ports, service.draw = drawn_ports[len(ports) :], draw
-        if (
-            type != "ExternalName"
-            and not {"ipFamilies", "clusterIP"} & spec.keys()
-            and not dual_stack
-            and self.draw[axes.FAMILY] == "second"
-        ):
-            spec["ipFamilies"] = [self.backend.booted.families[-1]]
+        kinds += ["external-ip"] if external_ips or random_kind == "external-ip" else []
+        all_ports = variation.ports(draw, ports)
+        virtual = virtual_addresses(self.backend, kinds, number, needed=not random_kind)
+        service = Service({}, all_ports[: len(ports)], virtual, all_ports[len(ports) :], draw)
+        chooses_family = type == "ExternalName" or {"ipFamilies", "clusterIP"} & spec.keys()
         if dual_stack:
             spec["ipFamilyPolicy"] = "RequireDualStack"
+        elif self.draw[axes.FAMILY] == "second" and not chooses_family:
+            spec["ipFamilies"] = [self.backend.booted.families[-1]]
         wanted = manifests.service(
             name,
-            ports=drawn_ports,
+            ports=all_ports,
             selector=selector,
             annotations=annotations,
             labels=labels,
@@ -208,7 +197,7 @@ class Cluster(ComponentOperations, Observations):
 
     def patch_service(self, service: Service, patch: Object) -> None:
         """Change a live Service with a JSON merge patch (`None` removes a field). Raises `RefusedError`."""
-        self._published.write_nodes(service, patch)
+        self.published.write_nodes(service, patch)
         if selector := (patch.get("spec") or {}).get("selector"):
             patch = {**patch, "spec": {**patch["spec"], "selector": self.pod_variation.labels.of(selector)}}
         self._begin("patch service", service=service.name, patch=patch)
@@ -230,11 +219,11 @@ class Cluster(ComponentOperations, Observations):
         service.object = self.api.patch("services", self.namespace, service.name, status, subresource="status")
 
     def _changing(self, component: Component) -> AbstractContextManager[None]:
-        """Return the context of a change that a component must process, with the drawn events around it."""
+        """Return a context manager for a change that a component must process, with random events around it."""
         return self._events.change(component, observed=self.record.has_observed)
 
     def begin_to_count(self, component: Component) -> None:
-        """Let a drawn restart of a component happen now, because the scenario reads its counters."""
+        """Perform a random restart of a component now, if any, because the scenario reads its counters."""
         self._events.begin_to_count(component)
 
     def next_number(self) -> int:
@@ -247,11 +236,11 @@ class Cluster(ComponentOperations, Observations):
         self.history.change(what, **facts)
 
     def clear(self) -> None:
-        """Delete all Services and slices, and restore the nodes, but keep pods. Names and addresses are free again."""
+        """Delete all Services and slices, and restore the nodes, but keep pods. Names and addresses can be reused."""
         self._begin("delete all Services and slices")
         for resource in ("services", "endpointslices"):
             self.api.delete_all(resource, self.namespace)
-        self._published.forget()
+        self.published.forget()
         self._draws.clear()
         self.record.answered.clear()
         self.nodes.restore()
@@ -336,9 +325,8 @@ class Cluster(ComponentOperations, Observations):
         )
         with self._changing(CONTROLLER):
             self._begin("create pod", stream="pods", pod=name, ready=ready)
-            if (phase, restart_policy) == ("Running", "Always") and any(
-                each.name == node for each in self.topology.nodes
-            ):
+            exists = any(each.name == node for each in self.topology.nodes)
+            if (phase, restart_policy) == ("Running", "Always") and exists:
                 self.backend.part(PodLifecycle, nodes=[node]).create_pod(self.namespace, wanted)
                 self._unrelated.after_pod(name, labels)
                 self._after_pod(wanted)
@@ -382,8 +370,8 @@ class Cluster(ComponentOperations, Observations):
     ) -> None:
         """Write one slice per IP family with these endpoints, or replace the Service's slices with the same `name`.
 
-        Raises `UsageError` for hints that the Service does not request. With `unasked`, such hints are allowed, for
-        scenarios that test them.
+        Raises `UsageError` for hints that the Service does not request, unless `unasked` is true, which is for
+        scenarios that test such hints.
         """
         if not unasked:
             refuse_unrequested_hints(service.name, service.requested_hints, endpoints)
@@ -399,12 +387,12 @@ class Cluster(ComponentOperations, Observations):
                     labels=labels,
                 )
                 self._begin("write slice", slice=slice_name, endpoints=wanted["endpoints"])
-                self._published.write(service, wanted)
+                self.published.write(service, wanted)
 
     def publish_slice(self, wanted: Object) -> None:
-        """Write a new slice with drawn values, as `publish` does. Its Service need not exist yet."""
+        """Write a new slice with random values, as `publish` does. Its Service need not exist yet."""
         self._begin("write slice", slice=wanted["metadata"]["name"], endpoints=wanted["endpoints"])
-        self._published.write_without_service(self.draw, wanted)
+        self.published.write_without_service(self.draw, wanted)
 
     def unpublish(self, service: Service, name: str = "", *, families: Sequence[str] | None = None) -> None:
         """Delete the slices that `publish` wrote with this name, by default for all IP families of the Service."""
@@ -412,7 +400,7 @@ class Cluster(ComponentOperations, Observations):
             for family in families or service.object["spec"]["ipFamilies"]:
                 slice_name = f"{service.name}-{name or 'slice'}-{family.lower()}"
                 self._begin("delete slice", slice=slice_name)
-                self._published.withdraw(slice_name)
+                self.published.withdraw(slice_name)
 
     def slices(self, service: Service) -> list[Object]:
         """Return all EndpointSlices of a Service, including slices that controllers wrote, sorted by name."""
@@ -422,12 +410,15 @@ class Cluster(ComponentOperations, Observations):
         return sorted(self._controller_inputs.without_own(found), key=lambda each: str(each["metadata"]["name"]))
 
     def disturb(self, service: Service) -> bool:
-        """Delete a controller's slices of a Service, and change a label of the Service, once and if it is drawn."""
+        """Delete a controller's slices of a Service, and change a label of the Service, if the draw asks for it.
+
+        Return whether this happened, which it does at most once.
+        """
         if not service.selector or not self._controller_inputs.is_to_disturb(service.name):
             return False
         self._begin("delete slices of service", service=service.name)
         owned = [each["metadata"] for each in self.slices(service) if each["metadata"].get("ownerReferences")]
-        self._published.delete(each["name"] for each in owned)
+        self.published.delete(each["name"] for each in owned)
         self.patch_service(service, {"metadata": {"labels": {"drawn": "changed"}}})
         return True
 
@@ -441,7 +432,7 @@ class Cluster(ComponentOperations, Observations):
         return busy
 
     def keep_time(self) -> None:
-        """Declare that the scenario is sensitive to timing. Such a scenario runs alone, without other load."""
+        """Declare that the scenario depends on timing. It then runs alone, without other load."""
         self.backend.need(Ability.UNDISTURBED)
 
     # Evidence
@@ -475,19 +466,21 @@ class Cluster(ComponentOperations, Observations):
 
     def explain(self, service: Service, nodes: Sequence[str]) -> str:
         """Return the known decisions of the proxies on these nodes for a Service, with the reasons."""
-        return with_names(
-            gathered(partial(self.backend.booted.explain, self.namespace, service.name, nodes)), self.record.pod_names
-        )
+        text = gathered(partial(self.backend.booted.explain, self.namespace, service.name, nodes))
+        return with_names(text, self.record.pod_names)
 
 
 def virtual_addresses(
-    backend: ScenarioBackend, kinds: Collection[AddressKind], number: int, *, drawn: bool = False
+    backend: ScenarioBackend, kinds: Collection[AddressKind], number: int, *, needed: bool = True
 ) -> dict[tuple[AddressKind, str], Mapping[str, str]]:
-    """Return addresses of these kinds for all nodes. They repeat after 254 numbers."""
+    """Return addresses of these kinds for all nodes. They repeat after 254 numbers.
+
+    If `needed`, the scenario requires a cluster that can route such addresses.
+    """
     last, nodes = (number - 1) % VIRTUAL_ADDRESSES + 1, [node.name for node in backend.booted.topology.nodes]
     found: dict[tuple[AddressKind, str], Mapping[str, str]] = {}
     for kind in kinds:
-        own = None if drawn else backend.part(VirtualAddresses, VIRTUAL[kind], nodes=nodes)
+        own = backend.part(VirtualAddresses, VIRTUAL[kind], nodes=nodes) if needed else None
         part = own or part_of(backend.booted, VirtualAddresses)
         found |= {(kind, node): part.virtual_addresses(kind, node, last) for node in nodes}
     return found
@@ -502,8 +495,8 @@ def set_addresses(cluster: Cluster, service: Service, kinds: Collection[AddressK
     new = [kind for kind in kinds if not service.addresses(kind)]
     service.virtual = {**service.virtual, **virtual_addresses(cluster.backend, new, cluster.next_number())}
     external = service.addresses("external-ip") if "external-ip" in kinds else None
-    asked = service.requested_hints
+    requested = service.requested_hints
     cluster.patch_service(service, {"spec": {"externalIPs": external}})
-    service.requested_hints = asked
+    service.requested_hints = requested
     if service.object["spec"]["type"] == "LoadBalancer":
         cluster.set_ingress(service, service.addresses("load-balancer") if "load-balancer" in kinds else [])

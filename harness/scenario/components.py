@@ -1,4 +1,4 @@
-"""A scenario's operations on components of its cluster. `harness.backends.releases` restores their releases."""
+"""A scenario's operations on components of its cluster. `harness.backends.releases` restores the components."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ class ComponentOperations:
         return self.backend.booted.release
 
     def restart(self, component: Component, release: Release | None = None, *, on: Sequence[str] = ()) -> None:
-        """Replace a component with a given release, by default the initial one, and wait until it has settled.
+        """Replace a component with one of this release, by default the initial one, and wait until it has settled.
 
         A stopped component is started. Proxies are replaced on the nodes in `on`, by default on all nodes. Their rules
         stay in the kernel until the new proxy replaces them. All releases of a run use the same interpretation of the
@@ -48,12 +48,12 @@ class ComponentOperations:
         self._replace(component, wanted, nodes)
 
     def enable(self, gate: str, component: Component) -> None:
-        """Restart a component with a gate on, unless the cluster was booted with the gate on."""
+        """Restart a component with a gate enabled, unless the gate has been enabled since the boot of the cluster."""
         if not self.release.gates.get(gate):
             self.restart(component, replace(self.release, gates={**self.release.gates, gate: True}))
 
     def bring_to(self, component: Component, release: Release) -> None:
-        """Replace a component where its release differs, unless the previous scenario left it at this release."""
+        """Replace a component with one of this release, where the previous scenario left a different release."""
         wanted = self._as_here(release)
         self.backend.need_component(component, wanted, self._nodes())
         if nodes := self.backend.releases.take_over(component, wanted):
@@ -78,7 +78,7 @@ class ComponentOperations:
             self.restart(component, on=on)
 
     def end_of(self, component: str) -> str:
-        """Return how a component has ended by itself, or "" if it runs."""
+        """Return how a component exited unexpectedly, or "" if it runs."""
         try:
             self.backend.booted.check_instruments()
         except EndedError as error:

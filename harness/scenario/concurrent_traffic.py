@@ -1,4 +1,4 @@
-"""Expectations about the traffic of many addresses at once, which share one wait, but are judged separately."""
+"""Expectations about traffic to many addresses at once, which share one wait but are judged separately."""
 
 import contextlib
 from collections import Counter
@@ -35,7 +35,7 @@ RATE = 250  # probes per second during changes, from all clients in turn
 class Question:
     """The expected traffic of one Service address. With `kept`, each client must keep one of its allowed pods.
 
-    The defaults are the drawn kind of address, the first IP family and the first port of the Service.
+    The defaults are a random kind of address, the first IP family and the first port of the Service.
     """
 
     name: str
@@ -57,7 +57,7 @@ def expect_concurrent_traffic(
 ) -> None:
     """Expect the traffic of each question, as `expect_traffic` does.
 
-    `explain` is called with the names of failed questions. With `timed`, the traffic must be correct within the time
+    `explain` is called with the names of failed questions. If `timed`, the traffic must be correct within the time
     limit that the implementation claims.
 
     Raises `AssertionError` with the names and grids of failed questions, `InconclusiveError`, and `UsageError` for a
@@ -72,9 +72,9 @@ def expect_concurrent_traffic(
         name: each for name, each in _measure(cluster, paths, rates, waited.seen) if each.verdict is not Verdict.PASSED
     }
     if unmet:
-        texts = [f"{name}: {each.message}\n\n{each.grid}\n\n{explain(name)}" for name, each in unmet.items()]
-        told = f"{len(unmet)} of {len(questions)} addresses have unexpected traffic: {'; '.join(unmet)}"
-        raise_for(next(iter(unmet.values())), paragraphs(texts[0], told, *texts[1:], waited.text))
+        first, *more = [f"{name}: {each.message}\n\n{each.grid}\n\n{explain(name)}" for name, each in unmet.items()]
+        count = f"{len(unmet)} of {len(questions)} addresses have unexpected traffic: {'; '.join(unmet)}"
+        raise_for(next(iter(unmet.values())), paragraphs(first, count, *more, waited.text))
     cluster.record.answered.update(each.service.name for each in questions)
     if timed:
         expect_in_time(cluster, f"traffic of {'; '.join(paths)}", waited)
@@ -106,16 +106,15 @@ def expect_traffic_during(
     """
     asked = [(each.name, path) for each in (*questions, *answered) for path in _paths(cluster, each)]
     may_lose = sum(len(each.expected) for each in questions)
-    paths = [path for _, path in asked]
-    if not paths:
+    if not asked:
         yield
         return
-    recording = cluster.backend.part(Probing).record(len(paths) / RATE, [path.probes(1)[0] for path in paths])
+    recording = cluster.backend.part(Probing).record(len(asked) / RATE, [path.probes(1)[0] for _, path in asked])
     try:
         yield
     finally:
         samples = recording.stop()
-    odd: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
     unmet: dict[str, None] = {}
     unknown = ""
     for each in samples:
@@ -127,30 +126,28 @@ def expect_traffic_during(
         if isinstance(seen, Unknown) and happened:
             unknown = unknown or f"{path.label}: {seen.why}"
         elif happened:
-            odd[f"{path.label} {happened}"] += 1
+            wrong[f"{path.label} {happened}"] += 1
             unmet[name] = None
     cluster.expect_equal(
         "outcomes that are wrong before, during and after a change",
         expected={},
-        observed=dict(odd),
+        observed=dict(wrong),
         explanation=paragraphs(*(explain(name) for name in unmet)),
-        unknown="" if odd else unknown,
+        unknown="" if wrong else unknown,
     )
 
 
 def _paths(cluster: Cluster, question: Question) -> list[Path]:
     target = service_address(cluster, question.service, to=question.to, family=question.family, port=question.port)
     paths = [replace(each, label=f"{each.label} in {question.name}") for each in target.paths(question.expected)]
-    if question.kept:
-        return [
-            replace(each, expected=AnyOf(each.expected)) if isinstance(each.expected, frozenset) else each
-            for each in paths
-        ]
-    return paths
+    return [
+        replace(each, expected=AnyOf(each.expected)) if question.kept and isinstance(each.expected, frozenset) else each
+        for each in paths
+    ]
 
 
 def _keeping(cluster: Cluster, paths: Mapping[str, Sequence[Path]]) -> dict[str, list[Path]]:
-    """Return the paths. If several pods may answer, the pod that answers now becomes the expected pod."""
+    """Return the paths, but expect the pod that answers now if several pods may answer."""
     seen = probe_all(cluster, {path: 1 for some in paths.values() for path in some if isinstance(path.expected, AnyOf)})
 
     def kept(path: Path) -> Path:

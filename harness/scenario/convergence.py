@@ -1,9 +1,9 @@
 """Waits until components have processed a change, and records the duration.
 
-No document specifies how soon a component must process a change. So a check waits for the time that the implementation
-declares, or up to `harness.eventually.FAR`, and then judges the last value. The duration is recorded.
+No KEP specifies how soon a component must process a change. So a check waits for the time that the implementation
+claims, or up to `harness.eventually.FAR`, and then judges the last value.
 
-A change that is late by the clock, but not without the time in which the programs could not run, is inconclusive.
+If a change is late only because the programs could not run for some time, the result is inconclusive.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 STAYS = 0.5  # seconds, before the time scale, for which a value must stay unchanged after all components have settled
 
-QUIET = 0.1  # time without a change by the scenario before `recheck` reads values, in seconds before the time scale
+QUIET = 0.1  # seconds, before the time scale, without a change by the scenario before `recheck` reads values
 
 
 def wait_for_value(
@@ -33,7 +33,7 @@ def wait_for_value(
     every: float = 0.005,
     kept: float = 0.0,
 ) -> V:
-    """Call `look` until the value is correct or the time is up. Returns the last value, which the caller compares.
+    """Call `look` until the value is as expected or the time is up. Return the last value, which the caller compares.
 
     `every` and exceptions of `look` have the same meaning as in `last_value`. `kept` is the time in seconds for which
     caches may still return an old value.
@@ -72,11 +72,10 @@ def wait_for_stable_value(
     *,
     shown: Callable[[V], Any] = str,
 ) -> V:
-    """Wait as `wait_for_value` does, and check that the value stays correct until all components have settled.
+    """Wait as `wait_for_value` does, and check that the value stays as expected until all components have settled.
 
-    The first right value proves little, because a value that was right before the change stays right until a component
-    processes the change. If the value becomes wrong, the wait continues. `recheck` checks the value again at the end of
-    the scenario. `shown` converts the value to JSON.
+    The first expected value proves little: it may date from before the change. If the value becomes wrong, the wait
+    continues. `recheck` checks the value again at the end of the scenario. `shown` converts the value to JSON.
     """
     begin = time.monotonic()
     while True:
@@ -113,7 +112,7 @@ def limit(cluster: Cluster) -> str:
 
 
 def delayed(begin: float, until: float, within: float) -> str:
-    """Return why a change is not proven to have taken longer than `within`, or "". Times are in seconds."""
+    """Return why a change may have taken no longer than `within` after all, or "". Times are in seconds."""
     seconds, most, lost = until - begin, within * eventually.time_scale(), RUN_DELAY.lost(begin, until)
     if seconds <= most or seconds - lost > most:
         return ""
@@ -123,23 +122,23 @@ def delayed(begin: float, until: float, within: float) -> str:
 def recheck(cluster: Cluster, quiet: float = QUIET) -> None:
     """Expect the values seen since the last change to be the same `quiet` seconds (before the time scale) later.
 
-    A controller may write a right value first, and a wrong value a moment later although no input has changed. Waiting
-    after each check would slow down every step, so all checks share one wait at the end of the scenario. The plugin
-    calls this function after each test. Raises `AssertionError` with both values.
+    A controller may first write the expected value, and a moment later a wrong one. Waiting after each check would slow
+    down every step, so all checks share one wait at the end of the scenario. The plugin calls this function after each
+    test. Raises `AssertionError` with both values.
     """
     changes = _changes(cluster)
-    standing = {what: each for what, each in cluster.record.sightings.items() if each.changes == changes}
-    if not standing:
+    unchanged = {what: each for what, each in cluster.record.sightings.items() if each.changes == changes}
+    if not unchanged:
         return
-    since = max(each.at for each in standing.values())
+    since = max(each.at for each in unchanged.values())
     until = since + quiet * max(1.0, eventually.time_scale())  # faults do not appear sooner on a fast machine
     time.sleep(max(0.0, until - time.monotonic()))  # the quiet time itself
     with contextlib.suppress(InconclusiveError):  # settle first, as all other checks of written objects do
         cluster.settle()
-    for what, each in standing.items():
+    for what, each in unchanged.items():
         cluster.expect_equal(f"{what}, left alone", expected=each.value, observed=each.look_again())
 
 
 def _changes(cluster: Cluster) -> tuple[int, int]:
-    """Return the number of the scenario's writes, and the number of all changes that it has started."""
+    """Return the numbers of the scenario's writes and of all changes that it has started."""
     return cluster.api.writes, cluster.backend.changes

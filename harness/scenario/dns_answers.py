@@ -1,10 +1,9 @@
 """Expectations about answers of the cluster's DNS, and about PodLocators, written as literal tables.
 
 Queries are sent from the client's own netns. One answer is complete, so no sample sizes are needed. After the first
-right answer, the server is queried several more times, and every answer must be correct.
+correct answer, the server is queried several more times, and every answer must be correct.
 
-Caches may return an old record until its time to live has expired. So a check waits until all earlier answers have
-expired.
+Caches may return an old record until its time to live has expired. So a check waits until earlier answers have expired.
 """
 
 import time
@@ -38,7 +37,7 @@ from harness.scenario.service import Service
 from harness.variation import axes
 
 PATIENCE = 2.0  # time limit for one answer in seconds
-EXCUSED = 0.1  # the share of this time for which the programs could not run, from which a missing answer is nobody's
+EXCUSED = 0.1  # if the programs could not run for this share of the limit, a missing answer proves nothing
 PAYLOAD = 4096
 AGAIN = 3
 LONGEST_KEPT = 60  # seconds; no check waits longer for an old answer to expire
@@ -53,13 +52,13 @@ DnsClient = Client | Pod
 class DnsAnswer:
     """The parts of a DNS answer that scenarios use.
 
-    `data` is the data of the answer's records. `further` holds additional address records by name. `ttl` is the time in
-    seconds for which the answer may be cached, even if it has no records.
+    `data` is the data of the answer's records. `additional` has (name, address) of the records in the section of this
+    name. `ttl` is the time in seconds for which the answer may be cached, even if it has no records.
     """
 
     rcode: str
     data: tuple[str, ...] = ()
-    further: tuple[tuple[str, str], ...] = ()
+    additional: tuple[tuple[str, str], ...] = ()
     soa: bool = False
     cut: bool = False
     edns: bool = False
@@ -89,11 +88,9 @@ def ask_dns(
 ) -> DnsAnswer:
     """Send one query from a client's netns, without EDNS if `payload` is 0. A timeout is returned as an answer.
 
-    A malformed answer is returned as well, if a second query gets one too.
-
-    Without `tcp`, the protocol is drawn if `payload` is the default. `family` is the IP family of the packets, by
-    default the cluster's primary family. Raises `InconclusiveError` if control probes are lost as well as the answer,
-    or if the programs could not run while the answer was awaited.
+    A malformed answer is returned as well, if a second query gets one too. Without `tcp`, the protocol is random if
+    `payload` is the default. `family` is the IP family of the packets, by default the cluster's primary family. Raises
+    `InconclusiveError` if control probes are lost as well, or if the programs could not run during the wait.
     """
     server = cluster.backend.part(ServesDns).dns()
     cluster.record.used.add("DNS")
@@ -110,8 +107,8 @@ def ask_dns(
             if isinstance(error, OSError) and starved(error):
                 raise InconclusiveError(f"{client} cannot query the DNS server: {error}") from error
             if _is_malformed(error):
-                other = "its ID, question or opcode is not the query's, or it is not a response"
-                why = other if isinstance(error, dns.query.BadResponse) else str(error)
+                mismatch = "its ID, question or opcode is not the query's, or it is not a response"
+                why = mismatch if isinstance(error, dns.query.BadResponse) else str(error)
                 return DnsAnswer(f"{_MALFORMED} ({type(error).__name__}: {why})")
             if why := control.fault():
                 raise InconclusiveError(f"{client} got no answer from the DNS server, and {why}") from error
@@ -126,7 +123,7 @@ def _is_malformed(error: Exception) -> bool:
 
 
 def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Message:
-    """Return the answer to a query. Ask again if it is malformed, or if the programs could not run meanwhile.
+    """Return the answer to a query. Query again if it is malformed, or if the programs could not run meanwhile.
 
     Raises `dns.exception.Timeout` or `StarvedError`.
     """
@@ -141,7 +138,7 @@ def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Messag
                 if _is_malformed(error):
                     if again:
                         raise
-                    again = True  # the first answer may have been one to an earlier query from the same port
+                    again = True  # the first answer may belong to an earlier query from the same port
                     continue
                 if RUN_DELAY.lost(asked) < EXCUSED * PATIENCE:
                     raise
@@ -154,7 +151,7 @@ def _read(answer: dns.message.Message) -> DnsAnswer:
     return DnsAnswer(
         rcode=dns.rcode.to_text(answer.rcode()),
         data=tuple(_data(each) for rrset in answer.answer for each in rrset),
-        further=tuple((str(rrset.name), each.to_text()) for rrset in answer.additional for each in rrset),
+        additional=tuple((str(rrset.name), each.to_text()) for rrset in answer.additional for each in rrset),
         soa=any(rrset.rdtype == dns.rdatatype.SOA for rrset in answer.authority),
         cut=bool(answer.flags & dns.flags.TC),
         edns=answer.edns >= 0,
@@ -187,23 +184,23 @@ def expect_dns_pods(
     """Expect DNS to return exactly these pods to each client for a Service's name, as A, AAAA or SRV records.
 
     Queries are sent over each IP family of the DNS server. SRV records are compared by their targets' addresses. If no
-    pods are expected, both NXDOMAIN and an answer without records are right. Raises `AssertionError` with the expected
-    and the observed table.
+    pods are expected, both NXDOMAIN and an answer without records are correct. Raises `AssertionError` with the
+    expected and the observed table.
     """
-    pods: list[Pod] = [each for told in expected.values() for each in told]
+    pods: list[Pod] = [each for some in expected.values() for each in some]
     names = {address: each.name for each in pods for address in each.addresses.values()}
 
     def look(family: str) -> tuple[dict[str, list[str]], list[DnsAnswer]]:
         answers = {who: ask_dns(cluster, who, dns_name_of(service), kind, family=family) for who in expected}
-        told = {str(who): _answered_pods(cluster, who, answer, names) for who, answer in answers.items()}
-        return told, list(answers.values())
+        seen = {str(who): _answered_pods(cluster, who, answer, names) for who, answer in answers.items()}
+        return seen, list(answers.values())
 
     what = f"{kind} records of service {service.name} by client"
-    wanted = {str(who): sorted(each.name for each in told) for who, told in expected.items()}
+    wanted = {str(who): sorted(each.name for each in some) for who, some in expected.items()}
     families = list(cluster.backend.part(ServesDns).dns())
 
     def look_at_all() -> tuple[dict[str, list[str]], list[DnsAnswer]]:
-        """Return the answers over the first family whose answers are not as expected. A cache may keep each longer."""
+        """Return the answers over the first family with unexpected answers, which a cache may keep for longer."""
         for family in families:
             found = look(family)
             if found[0] != wanted:
@@ -224,30 +221,29 @@ def _expect_eventually(
     """
     cluster.settle()
     seen, first = look()
-    kept = max((each.ttl for each in first), default=0)
-    bearable = min(kept, LONGEST_KEPT)
+    ttl = max((each.ttl for each in first), default=0)
+    kept = min(ttl, LONGEST_KEPT)
     if not any(each.malformed for each in first):
         seen = wait_for_value(
-            cluster, what, lambda: look()[0], lambda seen: bool(seen == expected), every=0.02, kept=bearable
+            cluster, what, lambda: look()[0], lambda now: bool(now == expected), every=0.02, kept=kept
         )
-    old = seen != expected and kept > bearable
-    unknown = f"by its time to live, the first answer may be cached for {kept} s" if old else ""
+    old = seen != expected and ttl > kept
+    unknown = f"by its time to live, the first answer may be cached for {ttl} s" if old else ""
     cluster.expect_equal(what, expected=expected, observed=seen, unknown=unknown)
 
 
 def answers_now(cluster: Cluster) -> str:
-    """Return as text the DNS server's current answers to the scenario's running pods about its Services."""
+    """Return the DNS server's current answers to the scenario's running pods about its Services, as a list of lines."""
     server = " ".join(cluster.backend.part(ServesDns).dns().values())
     lines = [f"Answers of the DNS server at {server} at the end of the scenario:"]
     services = cluster.api.list("services", cluster.namespace)[:_SHOWN]
     for name in [f"{each['metadata']['name']}.{cluster.namespace}.svc.{ZONE}." for each in services]:
         for pod in cluster.running[:_SHOWN]:
             for kind in ("A", "AAAA"):
-                said = ask_dns(cluster, pod, name, kind)
-                lines.append(
-                    f"  pod {pod.name} on {pod.node}: {name} {kind}: {said.rcode} {' '.join(said.data)}".rstrip()
-                )
-                if said.rcode.startswith(_SILENT):
+                answer = ask_dns(cluster, pod, name, kind)
+                said = f"{name} {kind}: {answer.rcode} {' '.join(answer.data)}".rstrip()
+                lines.append(f"  pod {pod.name} on {pod.node}: {said}")
+                if answer.rcode.startswith(_SILENT):
                     return "\n".join([*lines, "The other pods send no query, because this takes too long.", ""])
     return "\n".join([*lines, ""])
 
@@ -260,11 +256,11 @@ def _answered_pods(cluster: Cluster, who: DnsClient, answer: DnsAnswer, names: M
 
 
 def _address_at(cluster: Cluster, who: DnsClient, answer: DnsAnswer, data: str) -> str:
-    """Return the address of an address record, or the first address of an SRV target, with a query if needed."""
+    """Return the address of an address record, or the first address of an SRV target, which may take a query."""
     if not data.endswith("."):
         return data
     asked = (each for kind in ("A", "AAAA") for each in ask_dns(cluster, who, data, kind).data)
-    return dict(answer.further).get(data) or next(asked, data)
+    return dict(answer.additional).get(data) or next(asked, data)
 
 
 def expect_dns_answer(

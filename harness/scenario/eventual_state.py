@@ -44,11 +44,8 @@ def expect_eventually(
     cluster.settle()
     wait = wait_for_stable_value if stays else partial(wait_for_value, every=0.02)
     seen = wait(cluster, what, look, lambda seen: bool(seen == expected))
-    if seen == expected:
-        cluster.expect_equal(what, expected=expected, observed=seen)
-        return
-    explanation = gathered(explain)  # an error here must not change the verdict
-    cluster.expect_equal(what, expected=expected, observed=seen, explanation=explanation, unknown=unless())
+    why = {} if seen == expected else {"explanation": gathered(explain), "unknown": unless()}
+    cluster.expect_equal(what, expected=expected, observed=seen, **why)
 
 
 @contextlib.contextmanager
@@ -59,20 +56,20 @@ def expect_running(cluster: Cluster, component: str) -> Iterator[None]:
     ended or stopped processing changes. Other exceptions of the block are raised unchanged.
     """
     cluster.expects_running = True
-    said = cluster.ended_before().get(component, "")
-    _compare(cluster, component, said)
+    end = cluster.ended_before().get(component, "")
+    _compare(cluster, component, end)
     try:
         yield
         cluster.settle()
     except EndedError as error:
         if error.component != component:
             raise
-        said = str(error)
+        end = str(error)
     except AssertionError:
-        said = cluster.end_of(component)
-        if not said:
+        end = cluster.end_of(component)
+        if not end:
             raise
-    _compare(cluster, component, said)
+    _compare(cluster, component, end)
 
 
 def _compare(cluster: Cluster, component: str, end: str) -> None:
@@ -81,7 +78,7 @@ def _compare(cluster: Cluster, component: str, end: str) -> None:
 
 
 class MetricChanges:
-    """The changes of a component's metrics since the object's creation, because earlier scenarios count too."""
+    """The changes of a component's metrics since the creation of this object."""
 
     def __init__(self, cluster: Cluster, component: Component, node: str = "") -> None:
         self._cluster, self._component, self._node = cluster, component, node
@@ -96,7 +93,7 @@ class MetricChanges:
     def expect_growth(
         self, name: str, labels: Mapping[str, str] | None = None, *, unless: Callable[[], str] = str
     ) -> None:
-        """Expect the sum to increase, if a component may repeat the action. For `unless`, see `expect_eventually`."""
+        """Expect the sum to increase, where a component may repeat an action. For `unless`, see `expect_eventually`."""
         self._expect("grown", name, labels, lambda change: change > 0, expected=True, unless=unless)
 
     def _expect(
@@ -117,7 +114,7 @@ class MetricChanges:
 
 
 def metric_text(component: Component, node: str, how: str, name: str, labels: Mapping[str, str]) -> str:
-    """Return the text of a comparison: how a metric of a component, or of the proxy on a node, has changed."""
+    """Return the subject of a comparison: how a metric of a component, or of the proxy on a node, has changed."""
     chosen = ",".join(f"{key}={value or '(empty)'}" for key, value in labels.items())
     return f"metric {name}{{{chosen}}} of {f'the proxy on {node}' if node else component} has {how}"
 
@@ -144,8 +141,8 @@ def expect_http_answer(
 ) -> None:
     """Expect this answer from the HTTP server on a port at the first address of a node.
 
-    Only the named fields of the JSON body and of the headers are compared. `code` None is any answer but 200, or none.
-    Raises `AssertionError`.
+    Only these fields of the JSON body and of the headers are compared. A `code` of None means no answer, or any answer
+    except 200. Raises `AssertionError`.
     """
     node, port = to
     address = next(iter(cluster.backend.part(Probing, nodes=[node]).node_addresses(node).values()))
@@ -159,10 +156,10 @@ def expect_http_answer(
         if not code and answer.code != 200:
             return NO_SUCCESS
         try:
-            said = json.loads(answer.text) if body else {}
+            values = json.loads(answer.text) if body else {}
         except ValueError:
-            said = {}
-        fields = {name: said.get(name) for name in body or {}}
+            values = {}
+        fields = {name: values.get(name) for name in body or {}}
         return {"code": answer.code, **fields, **{name: answer.headers.get(name) for name in headers or {}}}
 
     expect_eventually(cluster, f"answer to GET :{port}{path} on {node}", look, expected=expected)
@@ -182,7 +179,7 @@ def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:
 
 
 def expect_condition(cluster: Cluster, service: Service, kind: str, status: str | None) -> Object:
-    """Expect a Service condition to become "True", "False", "Unknown" or absent (`None`). Returns the condition.
+    """Expect a Service condition to become "True", "False", "Unknown" or absent (`None`). Return the condition.
 
     Raises `AssertionError`.
     """
@@ -199,12 +196,9 @@ def expect_condition(cluster: Cluster, service: Service, kind: str, status: str 
 
 def warnings_about(cluster: Cluster, service: Service) -> list[Object]:
     """Return the Events of type Warning about a Service."""
-    return [
-        each
-        for each in cluster.api.list("events", cluster.namespace)
-        if each.get("type") == "Warning"
-        and (each["involvedObject"].get("kind"), each["involvedObject"].get("name")) == ("Service", service.name)
-    ]
+    warnings = (each for each in cluster.api.list("events", cluster.namespace) if each.get("type") == "Warning")
+    of = {"kind": "Service", "name": service.name}
+    return [each for each in warnings if of.items() <= each["involvedObject"].items()]
 
 
 def expect_no_more_reads(
@@ -212,14 +206,13 @@ def expect_no_more_reads(
 ) -> None:
     """Expect a feature without new API calls to cause no more reads of a component.
 
-    Restart the component. Play several rounds without the feature, then as many with each value of the feature. A
-    Kubernetes client may restart watches and lists at any time. So a read counts only if it occurs more often in every
-    round. A read that occurs only at the first use of a feature is detected differently: it is of a resource that the
-    restarted component has not read before.
+    Restart the component. Play several rounds without the feature, then as many with each value of the feature. No
+    value may cause additional reads in every round (a Kubernetes client may restart watches and lists at any time), or
+    a read of a resource that the restarted component has not read before (at the first use of a feature).
 
-    No value may cause additional reads in all rounds, or reads of a new resource. Reads are GET, LIST and WATCH
-    requests, as in "get nodes", that the API server counts. `play` returns those reads of a round that have another
-    cause. Raises `AssertionError`, or `UnavailableError` if the API server does not count reads.
+    Reads are GET, LIST and WATCH requests, as in "get nodes", that the API server counts. `play` returns those reads of
+    a round that have another cause. Raises `AssertionError`, or `UnavailableError` if the API server does not count
+    reads.
     """
     begin = time.monotonic()
     cluster.backend.part(RecordsReads).reads(component, since=begin)  # fail early if counting is unavailable
@@ -229,8 +222,8 @@ def expect_no_more_reads(
     known = {_resource(each) for each in (*started, *plain)}
     for value in values:
         reads = _reads(cluster, component, play, value)
-        told = {"reads without": plain.total(), f"with {value}": reads.total()}
-        cluster.measured(f"{ROUNDS} rounds of changes, seen by the {component}", told)
+        totals = {"reads without": plain.total(), f"with {value}": reads.total()}
+        cluster.measured(f"{ROUNDS} rounds of changes, seen by the {component}", totals)
         more = sorted((reads - plain).items())
         cluster.expect_equal(
             f"the {component}: additional reads in each round of {value}, and reads of further resources",
@@ -249,6 +242,5 @@ def _reads(cluster: Cluster, component: Component, play: Callable[[V], AbstractS
     for _ in range(ROUNDS):
         others |= play(value)
         cluster.settle()
-    return Counter(
-        each for each in cluster.backend.part(RecordsReads).reads(component, since=since) if each not in others
-    )
+    reads = cluster.backend.part(RecordsReads).reads(component, since=since)
+    return Counter(each for each in reads if each not in others)

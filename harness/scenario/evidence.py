@@ -32,9 +32,7 @@ SECONDS = 0.7
 """The time limit for tracing, in seconds. Later windows are only listed. Tracing a window takes a second at most."""
 
 ENDS = 3  # maximum number of servers at which packets are captured
-
-_SERVICES = 10  # decisions are derived from objects if proxies do not report their decisions
-
+_SERVICES = 10  # maximum number of Services whose decisions are derived from objects
 LINES = 60  # maximum number of lines of a log
 
 _KLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
@@ -76,9 +74,9 @@ def _objects(cluster: Cluster, resource: str, namespace: str) -> str:
 
 def _explained(cluster: Cluster) -> str:
     services = [str(each["metadata"]["name"]) for each in cluster.api.list("services", cluster.namespace)]
-    said = [asked_for(cluster, each) for each in services[:_SERVICES]]
-    head = "The proxies do not report their decisions. By its objects, each Service requires these decisions:"
-    return "\n\n".join([head, *(said or ["there is no Service"])]) + "\n"
+    decisions = [required_decisions(cluster, each) for each in services[:_SERVICES]]
+    head = "The proxies do not report their decisions. According to its objects, each Service requires these decisions:"
+    return "\n\n".join([head, *(decisions or ["there is no Service"])]) + "\n"
 
 
 def _pod_names(cluster: Cluster, record: Record) -> dict[str, str]:
@@ -92,9 +90,9 @@ def _pod_names(cluster: Cluster, record: Record) -> dict[str, str]:
 
 
 def _paths(
-    cluster: Cluster, record: Record, texts: Mapping[str, str], names: Mapping[str, str]
+    cluster: Cluster, record: Record, files: Mapping[str, str], names: Mapping[str, str]
 ) -> Iterator[tuple[str, str | bytes]]:
-    """Yield text and packet capture of each failed window, by file name. `texts` is the evidence gathered before."""
+    """Yield the packet path and capture of each failed window, by file name. `files` are those gathered before."""
     until = time.monotonic() + SECONDS
     used: Counter[str] = Counter()
     for window, judgement, paths in list(record.failed_windows()):
@@ -109,20 +107,20 @@ def _paths(
                 yield f"{name}.txt", f"{wrong.message}\n\nnot traced: other windows took {SECONDS:g} s\n"
                 continue
             followed = _followed(cluster, wrong)
-            text = gathered(partial(_packet_text, cluster, wrong, followed, texts, names))
+            text = gathered(partial(_packet_text, cluster, wrong, followed, files, names))
             yield f"{name}.txt", with_names(text, names)
             if frames := at_node(followed):
                 yield f"{name}.pcap", as_pcap(frames)
 
 
 def _packet_text(
-    cluster: Cluster, wrong: _WrongPacket, followed: Followed, texts: Mapping[str, str], names: Mapping[str, str]
+    cluster: Cluster, wrong: _WrongPacket, followed: Followed, files: Mapping[str, str], names: Mapping[str, str]
 ) -> str:
     chosen, node = wrong.path, wrong.path.node
     service, kind = chosen.of
-    steps = path(followed, rules_of(texts, node), client=chosen.label, node=node, names=names)
-    wanted = gathered(partial(asked_for, cluster, service))
-    tells = gathered(partial(cluster.backend.booted.explain, cluster.namespace, service, [node]))
+    steps = path(followed, rules_of(files, node), client=chosen.label, node=node, names=names)
+    required = gathered(partial(required_decisions, cluster, service))
+    reported = gathered(partial(cluster.backend.booted.explain, cluster.namespace, service, [node]))
     return paragraphs(
         wrong.message,
         f"{chosen.label} sends to {chosen.protocol} {chosen.address} port {chosen.port}, the {kind} of {service}. "
@@ -130,9 +128,9 @@ def _packet_text(
         "\n".join(steps),
         "\n".join(f"Missing here: {each}" for each in followed.missing),
         _heading("Captured packets", "\n".join(wire(followed, names))),
-        _heading("Decisions that follow from its objects", wanted),
-        _heading(f"Decisions of the proxy on {node}", "" if wanted in tells else tells),
-        _log(texts, node, wrong.opened),
+        _heading("Decisions that follow from its objects", required),
+        _heading(f"Decisions of the proxy on {node}", "" if required in reported else reported),
+        _log(files, node, wrong.opened),
         "",
     )
 
@@ -166,14 +164,14 @@ def _heading(title: str, text: str) -> str:
     return f"{title}:\n\n{text.rstrip()}" if text.strip() else ""
 
 
-def asked_for(cluster: Cluster, service: str) -> str:
-    """Return the decisions derived from the objects of a Service, with reasons. Raises the errors of `explained`."""
+def required_decisions(cluster: Cluster, service: str) -> str:
+    """Return the decisions that follow from a Service's objects, with reasons. Raises the errors of `explained`."""
     return explained(cluster.api, cluster.namespace, service, cluster.release)
 
 
-def _log(texts: Mapping[str, str], node: str, since: float) -> str:
-    """Return the end of each log of a node. If its lines have timestamps, start at a Unix time."""
-    logs = {name: text for name, text in texts.items() if name.endswith(f"-{node}.log")}
+def _log(files: Mapping[str, str], node: str, since: float) -> str:
+    """Return the lines of each log of a node since a Unix time, or the last lines if they have no timestamps."""
+    logs = {name: text for name, text in files.items() if name.endswith(f"-{node}.log")}
     return paragraphs(
         *(_heading(f"{name} since the window began", since_then(text, since)) for name, text in logs.items())
     )

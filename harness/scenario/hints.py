@@ -39,8 +39,8 @@ class WrittenEndpoint:
 def written_endpoints(cluster: Cluster, service: Service, family: str = "") -> dict[str, WrittenEndpoint]:
     """Return the endpoints of a Service by pod name, from all its slices of an address family.
 
-    A pod may be in one slice per port. Slices with different ports that agree about the pod count as one endpoint. If
-    two slices disagree or have the same port, the pod counts twice, and its second name is marked as a duplicate.
+    A pod may be in one slice per port. Slices with different ports that agree on the pod count as one endpoint. If two
+    slices disagree or have the same port, the pod counts twice, and its second name is marked as a duplicate.
     """
     family = family or first_family(service)
     found: dict[str, WrittenEndpoint] = {}
@@ -67,38 +67,33 @@ def expect_hints(
 ) -> dict[str, WrittenEndpoint]:
     """Expect exactly these endpoints with these hints. `None` means no hints. See `wait_for_stable_value`.
 
-    If no node is expected in any hint, node hints beside zone hints are ignored unless `exactly` is true: a scenario
-    about zones should not fail for a controller that also writes node hints. Returns the endpoints. Raises
-    `AssertionError` with the expected and the observed table.
+    If no node is expected in any hint, node hints in addition to zone hints are ignored unless `exactly` is true, so
+    that a scenario about zones does not fail for a controller that also writes node hints. Returns the endpoints.
+    Raises `AssertionError` with the expected and the observed table.
     """
     family = family or first_family(service)
     zones_only = not exactly and not any(each.nodes for each in expected.values() if each is not None)
 
     def look() -> dict[str, WrittenEndpoint]:
         found = written_endpoints(cluster, service, family)
-        return {pod: _without_node_hints(each) for pod, each in found.items()} if zones_only else found
+        for pod, each in found.items() if zones_only else ():
+            if each.hints is not None and each.hints.zones:
+                found[pod] = replace(each, hints=Hints(each.hints.zones))
+        return found
 
-    seen = _wait(
-        cluster,
-        service,
-        f"the {family} endpoints of service {service.name}",
-        look,
-        lambda seen: {pod: each.hints for pod, each in seen.items()} == dict(expected),
-        shown=_shown,
-    )
-    hints = {pod: each.hints for pod, each in seen.items()}
+    what = f"the {family} endpoints of service {service.name}"
+    seen = _wait(cluster, service, what, look, lambda seen: _hints(seen) == dict(expected), shown=_shown)
     cluster.expect_equal(
         f"{family} endpoints and hints of service {service.name} after at most {limit(cluster)}",
         expected=table(expected),
         observed=_shown(seen),
-        explanation=_tables(expected, hints),
+        explanation=_tables(expected, _hints(seen)),
     )
     return seen
 
 
-def _without_node_hints(written: WrittenEndpoint) -> WrittenEndpoint:
-    hints = written.hints
-    return replace(written, hints=Hints(hints.zones)) if hints is not None and hints.zones else written
+def _hints(endpoints: Mapping[str, WrittenEndpoint]) -> dict[str, Hints | None]:
+    return {pod: each.hints for pod, each in endpoints.items()}
 
 
 def expect_hint_counts(
@@ -125,16 +120,15 @@ def expect_min_hint_counts(
 ) -> dict[str, set[str]]:
     """Expect each of the `endpoints` to have a hint for one of these zones, with at least `fewest` per zone.
 
-    A KEP may leave the exact numbers open: it limits the overload of a zone, and all hints within the limit are right.
-    The report lists the numbers. Returns and raises the same as `expect_hint_counts`.
+    A KEP may leave the exact numbers open: it limits the overload of a zone, and all hints within the limit are
+    correct. The report lists the numbers. Returns the value, and raises the errors, of `expect_hint_counts`.
     """
-
     family = family or first_family(service)
 
     def summed_up(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
-        short = {zone: len(pods.get(zone, ())) for zone, least in fewest.items() if len(pods.get(zone, ())) < least}
-        strange = {zone: len(names) for zone, names in pods.items() if zone not in fewest}
-        return {"in all": sum(map(len, pods.values())), **short, **strange}
+        counts = {**dict.fromkeys(fewest, 0), **_counts(pods)}
+        wrong = {zone: count for zone, count in counts.items() if zone not in fewest or count < fewest[zone]}
+        return {"in all": sum(counts.values()), **wrong}
 
     pods = _hinted(cluster, service, family, lambda pods: summed_up(pods) == {"in all": endpoints})
     counts = _counts(pods)
@@ -155,7 +149,7 @@ def _counts(pods: Mapping[str, AbstractSet[str]]) -> dict[str, int]:
 def _hinted(
     cluster: Cluster, service: Service, family: str, is_right: Callable[[dict[str, set[str]]], bool]
 ) -> dict[str, set[str]]:
-    """Wait for the names of pods by the zone of their hints, or by the number of zones if this is not one."""
+    """Wait for the names of pods by the zone of their hints, or by the number of zones if there is not exactly one."""
 
     def look() -> dict[str, set[str]]:
         pods: dict[str, set[str]] = {}
@@ -177,7 +171,7 @@ def _wait(
     *,
     shown: Callable[[V], Any] = str,
 ) -> V:
-    """Wait as `wait_for_stable_value` does, and once more after a drawn disturbance of the Service."""
+    """Wait as `wait_for_stable_value` does, and once more after a random disturbance of the Service."""
     seen = wait_for_stable_value(cluster, what, look, is_right, shown=shown)
     if is_right(seen) and cluster.disturb(service):
         seen = wait_for_stable_value(cluster, what, look, is_right, shown=shown)
@@ -189,8 +183,8 @@ def expect_conditions(
 ) -> None:
     """Expect these conditions of endpoints: ready, serving, terminating.
 
-    A missing condition has the API's documented default: ready, not terminating, and either serving (newer documents)
-    or the same as ready (older documents). Raises `AssertionError` with the first wrong endpoint.
+    A missing condition has the API's documented default: ready, not terminating, and either serving (newer API
+    documentation) or equal to ready (older). Raises `AssertionError` with the first wrong endpoint.
     """
     family = family or first_family(service)
 
@@ -234,8 +228,8 @@ def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
 def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: int | None = None) -> Iterator[None]:
     """Expect the `event` in the block to cause no more than `at_most` writes to slices of the Service.
 
-    A write creates, deletes or changes a slice. The slice's generation shows how often it was changed. The report lists
-    the number, even if any number is allowed (`None`). Raises `AssertionError`.
+    A write creates, deletes or changes a slice; its generation counts the changes. The report lists the number of
+    writes, even if any number is allowed (`None`). Raises `AssertionError`.
     """
     cluster.settle()
     before = _metadata(cluster, service)
@@ -252,8 +246,8 @@ def expect_writes(cluster: Cluster, service: Service, event: str, *, at_most: in
 def create_unwritable_pod(cluster: Cluster, name: str, node: str, *, labels: Mapping[str, str]) -> None:
     """Create a ready API-only pod with an address that the API server rejects in every slice.
 
-    A second pod has a valid address. A sync of a controller fails if it includes both pods. A controller that omits the
-    first pod writes a slice with only the second pod. Raises `InconclusiveError` if the API server accepts it.
+    A second pod has a valid address. A sync that includes both pods fails. A controller that omits the first pod writes
+    a slice with only the second pod. Raises `InconclusiveError` if the API server accepts the address.
     """
     trial = manifests.endpoint_slice(f"{name}-trial", "trial", [Endpoint(LINK_LOCAL)])
     answer = cluster.api.request("POST", path_of("endpointslices", cluster.namespace), trial, query={"dryRun": "All"})
@@ -267,7 +261,7 @@ def create_unwritable_pod(cluster: Cluster, name: str, node: str, *, labels: Map
 
 
 def evidence_of_successful_sync(cluster: Cluster, service: Service) -> str:
-    """Return a string about slices that were written although the Service selects an unwritable pod, or ""."""
+    """Return a message about slices that were written although the Service selects an unwritable pod, or ""."""
     names = ", ".join(each["metadata"]["name"] for each in cluster.slices(service))
     return f"no sync failed: slices of service {service.name} were written ({names})" if names else ""
 
@@ -283,8 +277,8 @@ def _writes(before: Object, after: Object) -> int:
 
 
 def _versions(cluster: Cluster, services: Sequence[Service]) -> dict[str, str]:
-    found = {name: each for service in services for name, each in _metadata(cluster, service).items()}
-    return {name: each["resourceVersion"] for name, each in found.items()}
+    slices = (each for service in services for each in _metadata(cluster, service).items())
+    return {name: metadata["resourceVersion"] for name, metadata in slices}
 
 
 def _read(endpoint: Object, slice_name: str) -> WrittenEndpoint:
@@ -304,8 +298,7 @@ def _read(endpoint: Object, slice_name: str) -> WrittenEndpoint:
 
 
 def _shown(endpoints: Mapping[str, WrittenEndpoint]) -> dict[str, str]:
-    hints = {pod: each.hints for pod, each in sorted(endpoints.items())}
-    return {pod: _cell(hints, pod) for pod in hints}
+    return table(_hints(endpoints))
 
 
 def _tables(wanted: Mapping[str, Hints | None], seen: Mapping[str, Hints | None]) -> str:
@@ -315,7 +308,7 @@ def _tables(wanted: Mapping[str, Hints | None], seen: Mapping[str, Hints | None]
 
 
 def table(expected: Mapping[str, Hints | None]) -> dict[str, str]:
-    """Return expected hints as they are recorded, by endpoint."""
+    """Return hints as they are recorded, by endpoint."""
     return {pod: _cell(expected, pod) for pod in sorted(expected)}
 
 
@@ -325,5 +318,5 @@ def _cell(table: Mapping[str, Hints | None], pod: str) -> str:
     hints = table[pod]
     if hints is None:
         return "no hints"
-    both = (("zones", hints.zones), ("nodes", hints.nodes))
-    return " ".join(f"{name}={','.join(values)}" for name, values in both if values)
+    both = {"zones": hints.zones, "nodes": hints.nodes}
+    return " ".join(f"{name}={','.join(values)}" for name, values in both.items() if values)

@@ -1,8 +1,8 @@
-"""Sends probes along paths. It waits for the expected outcomes, and then measures and judges.
+"""Sends probes along paths, waits for the expected outcomes, and then measures and judges.
 
 A check has two parts. First, it polls until the clients get the expected outcomes, because changes take time. Then the
-measuring window opens, in which every observation counts. If the first round of polling is correct, the observations of
-the second round also count in the window. Sample sizes are computed from stated error rates.
+measuring window opens, in which every observation counts. If the first round of polling is as expected, the
+observations of the second round also count in the window. Sample sizes follow from stated error rates.
 """
 
 import time
@@ -32,9 +32,8 @@ from harness.scenario.steps import step
 IN_FLIGHT = 32  # maximum number of unanswered probes if answers are expected
 MANY_IN_FLIGHT = 256  # maximum number of unanswered probes for load tests and very many probes
 FIRST_ROUND = 4  # probes per client in a round of polling
-SECOND_ROUND = 28  # probes after a right first round, which may have missed endpoints that are no longer expected
+SECOND_ROUND = 28  # probes after an expected first round, which may have missed unexpected endpoints
 FEW = 4  # maximum number of pods for which a second round reaches all pods
-
 
 OUTCOMES = {TimedOut: "got no answer", Refused: "was refused", Unknown: "got an inconclusive answer"}
 
@@ -47,8 +46,9 @@ def said(observation: Observation) -> str:
 def require_earlier_answer(cluster: Cluster, service: Service, paths: Sequence[Path]) -> None:
     """Raise `UsageError` if only silence is expected from a Service that never answered: it would prove nothing."""
     if service.name not in cluster.record.answered and not any(path.speaks for path in paths):
-        silent = f"service {service.name} has not answered yet"
-        raise UsageError(f"{silent}, so its silence proves nothing: expect an answer first")
+        raise UsageError(
+            f"service {service.name} has not answered yet, so its silence proves nothing: expect an answer first"
+        )
 
 
 def expect_first_answers(cluster: Cluster, paths: Sequence[Path], what: str, awaited: str) -> None:
@@ -68,18 +68,14 @@ Observed = Mapping[Path, Sequence[Observation]]  # observations of each path
 
 @dataclass(frozen=True, slots=True)
 class Waited:
-    """The result of a wait: the first mismatch of the last round and its text, or "" if everything was correct.
+    """The result of a wait: the first mismatch of the last round, and a message, or "" if all was as expected.
 
-    `unknown` equals `wrong` if the last round was inconclusive.
-
-    `wrong_until` is the time in seconds from the start of the wait to the start of the last wrong round, or until all
-    components had settled. The implementation needed at least this time. The duration of a round does not count.
-    `begin` is the start in monotonic seconds.
-
-    `seen` holds the observations of the second round if the first attempt was correct. They count in the window, so a
-    faulty proxy has two chances to pass (`Rates.chances`).
-
-    `silent` is the path without an answer in the latest first round, if that round was wrong.
+    - `unknown` equals `wrong` if the last round was inconclusive.
+    - `wrong_until`: seconds from `begin` (monotonic) to the start of the last wrong round, or until all components had
+      settled. The implementation needed at least this time.
+    - `seen`: the observations of the second round if the first attempt was as expected. They count in the window, so a
+      faulty proxy has two chances to pass (`Rates.chances`).
+    - `silent`: the path without an answer in the latest first round, if that round was wrong.
     """
 
     wrong: str = ""
@@ -95,7 +91,7 @@ PROMISED = " became as expected within "
 
 
 def expect_in_time(cluster: Cluster, what: str, waited: Waited) -> None:
-    """Expect a successful wait to have ended within the declared time, if there is one. Raises `AssertionError`."""
+    """Expect a successful wait to have ended within the claimed time, if there is one. Raises `AssertionError`."""
     if cluster.converges_within:
         in_time = waited.wrong_until <= cluster.converges_within * time_scale()
         said = f"{what}{PROMISED}{limit(cluster)}"
@@ -192,8 +188,8 @@ def measure(
         window.observe(path.label, observations)
     samples = {path: left(window, path, seen or {}, at_least) for path in paths}
     first = {path: count if path.silent else min(count, IN_FLIGHT) for path, count in samples.items()}
-    in_vain = _observe(cluster, window, first, in_flight)
-    rest = {path: samples[path] - first[path] for path in samples if path not in in_vain}
+    failed = _observe(cluster, window, first, in_flight)
+    rest = {path: samples[path] - first[path] for path in samples if path not in failed}
     _observe(cluster, window, {path: count for path, count in rest.items() if count}, in_flight)
     judgement = window.judge()
     raise_unless_passed(judgement, title, lambda: paragraphs(explain(judgement.unmet), cluster.timeline([opens])))
@@ -207,7 +203,7 @@ def raise_unless_passed(judgement: Judgement, title: str, explain: Callable[[], 
 
 
 def left(window: Window, path: Path, seen: Observed, at_least: int = 0) -> int:
-    """Return the number of further probes of a path that its plan requires."""
+    """Return the number of additional probes of a path that its plan requires."""
     return max(0, max(window.plans[path.label].samples, at_least) - len(seen.get(path, ())))
 
 
@@ -221,7 +217,7 @@ def _first_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | None:
 
 
 def _second_round(cluster: Cluster, paths: Sequence[Path]) -> _Mismatch | Observed:
-    """Send more probes. Returns the first mismatch, or all observations if there is none."""
+    """Send more probes. Return the first mismatch, or all observations if there is none."""
     seen = probe_all(cluster, dict.fromkeys(paths, SECOND_ROUND), MANY_IN_FLIGHT)
     for mismatch in _wrong((path, each) for path, some in seen.items() for each in some):
         return mismatch
@@ -241,19 +237,17 @@ def _wrong(seen: Iterable[tuple[Path, Observation]]) -> Iterator[_Mismatch]:
 
 
 def _observe(cluster: Cluster, window: Window, counts: Mapping[Path, int], in_flight: int) -> set[Path]:
-    """Send probes and count outcomes. Returns the paths that lacked an expected answer, and so have failed already."""
-    in_vain = set()
-    for path, observations in probe_all(cluster, counts, in_flight).items():
+    """Send probes and count outcomes. Return the paths that have failed already, because an answer is missing."""
+    seen = probe_all(cluster, counts, in_flight)
+    for path, observations in seen.items():
         window.observe(path.label, observations)
-        if not path.silent and TIMED_OUT in observations:
-            in_vain.add(path)
-    return in_vain
+    return {path for path, observations in seen.items() if not path.silent and TIMED_OUT in observations}
 
 
 def probe_all(
     cluster: Cluster, counts: Mapping[Path, int], in_flight: int = IN_FLIGHT
 ) -> dict[Path, list[Observation]]:
-    """Send these numbers of probes along each path. Those that expect no answer are all sent concurrently."""
+    """Send these numbers of probes along each path. Probes that expect no answer are all sent concurrently."""
     seen: dict[Path, list[Observation]] = {path: [] for path in counts}
     for silent in (False, True):
         chosen = {path: count for path, count in counts.items() if count and path.silent is silent}

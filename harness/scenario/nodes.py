@@ -24,12 +24,12 @@ _REPORTED = ("allocatable", "capacity", "conditions")
 
 
 class Nodes:
-    def __init__(self, backend: ScenarioBackend, history: History, drawn: LabelVariation) -> None:
-        """`drawn` is the form of labels that are not Kubernetes' own. Methods raise `UnavailableError`."""
+    def __init__(self, backend: ScenarioBackend, history: History, variation: LabelVariation) -> None:
+        """`variation` changes labels other than Kubernetes' own. Methods raise `UnavailableError`."""
         self._backend = backend
         self._need = backend.need
         self._history = history
-        self._drawn = drawn
+        self._variation = variation
         self._made: set[str] = set()
         self._reported: set[str] = set()
         self._stopped: set[str] = set()
@@ -72,36 +72,31 @@ class Nodes:
         self._reported.discard(name)
         self._before.pop(name, None)
 
-    def unregister(self, name: str) -> None:
+    def unregister(self, name: str, *, settle: bool = True) -> None:
         """Delete the Node object of a node. The node, its pods and its proxy keep running."""
-        self._unregister(name)
-        self._backend.settle()
-
-    def register(self, name: str, *, zone: str = "") -> None:
-        """Recreate the Node object that `unregister` deleted, as the kubelet would. `zone` overrides its zone."""
-        self._register(name, zone)
-        self._backend.settle()
-
-    def recreate(self, name: str, *, zone: str) -> None:
-        """Recreate the Node of a running node in a zone, as a restarted kubelet would. Does not wait."""
-        self._unregister(name)
-        self._register(name, zone)
-
-    def _unregister(self, name: str) -> None:
         self._need(Ability.REPORT_NODES)
         self._begin("unregister node", node=name)
         self._unregistered[name] = self._api.get("nodes", "", name)
         self._api.delete("nodes", "", name)
+        if settle:
+            self._backend.settle()
 
-    def _register(self, name: str, zone: str) -> None:
+    def recreate(self, name: str, *, zone: str) -> None:
+        """Recreate the Node of a running node in a zone, as a restarted kubelet would. Does not wait."""
+        self.unregister(name, settle=False)
+        self.register(name, zone=zone, settle=False)
+
+    def register(self, name: str, *, zone: str = "", settle: bool = True) -> None:
+        """Recreate the Node object that `unregister` deleted, as the kubelet would. `zone` overrides its zone."""
         self._begin("register node", node=name, zone=zone)
         lost = self._unregistered.pop(name)
-        if zone:
-            self._before.setdefault(name, lost)
         metadata = {key: each for key, each in lost["metadata"].items() if key in ("name", "labels", "annotations")}
         if zone:
+            self._before.setdefault(name, lost)
             metadata["labels"] = {**metadata["labels"], ZONE_LABEL: zone}
         self._api.create("nodes", "", {**lost, "metadata": metadata})
+        if settle:
+            self._backend.settle()
 
     def resize(self, name: str, cpu_milli: int) -> None:
         """Report a new allocatable CPU of a ready node (0 means unknown), and make every controller notice it.
@@ -115,9 +110,8 @@ class Nodes:
     def report(self, name: str, *, cpu_milli: int | None = None, ready: Readiness | None = None) -> None:
         """Report a node's readiness, or a new allocatable CPU (0 means unknown), as the kubelet would.
 
-        The node lifecycle controller reports the readiness "Unknown" if a kubelet is silent.
-
-        Controllers may ignore a change of only the CPU (see `resize`).
+        The node lifecycle controller reports the readiness "Unknown" if a kubelet is silent. Controllers may ignore a
+        change of only the CPU (see `resize`).
         """
         self._need(Ability.REPORT_NODES)
         self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
@@ -134,7 +128,7 @@ class Nodes:
         self._begin("label node", node=name, labels=dict(labels))
         self._remember(name)
         own = {key: value for key, value in labels.items() if "kubernetes.io/" not in key}
-        for change in (self._drawn.before(own), {**labels, **self._drawn.of(own)}):
+        for change in (self._variation.before(own), {**labels, **self._variation.of(own)}):
             if change:
                 self._backend.part(NodeControl).change_node(name, NodeChange(labels=change))
                 self._backend.settle()
@@ -159,21 +153,21 @@ class Nodes:
         self._backend.part(NodeControl).change_node(name, NodeChange(unschedulable=True))
 
     def stop(self, name: str) -> None:
-        """Switch a node off, as a power failure would. Wait until its pods are not ready in the API."""
+        """Power a node off, as a power failure would. Wait until its pods are not ready in the API."""
         self._need(Ability.STOP_NODES)
         if name in self._stopped:
-            raise UsageError(f"node {name} is off already")
+            raise UsageError(f"node {name} is already powered off")
         self._begin("stop node", node=name)
         self._stopped.add(name)
         self._backend.part(NodePower, nodes=[name]).stop_node(name)
 
     def start(self, name: str) -> None:
-        """Switch a node on again, and wait until its pods are ready. Their addresses may change.
+        """Power a node on again, and wait until its pods are ready. Their addresses may change.
 
-        Raises `UsageError` for a node that is not switched off.
+        Raises `UsageError` for a node that is not powered off.
         """
         if name not in self._stopped:
-            raise UsageError(f"node {name} is not off")
+            raise UsageError(f"node {name} is not powered off")
         self._begin("start node", node=name)
         self._backend.part(NodePower).start_node(name)
         self._stopped.discard(name)
@@ -191,9 +185,10 @@ class Nodes:
         for name in sorted(self._stopped):
             self.start(name)
         for name, before in self._before.items():
-            if name not in self._made:
-                part_of(self._backend.restored, NodeControl).restore_node(name, before)
-            if name in self._reported and name not in self._made:
+            if name in self._made:
+                continue
+            part_of(self._backend.restored, NodeControl).restore_node(name, before)
+            if name in self._reported:
                 self._report_again(name, {key: before["status"].get(key) for key in _REPORTED})
         self._before.clear()
         self._reported.clear()
@@ -210,7 +205,7 @@ class Nodes:
         return self._before[name]
 
     def _report_again(self, name: str, before: Mapping[str, Any]) -> None:
-        """Restore a reported status. The node is briefly not ready, so that controllers notice (see `resize`)."""
+        """Restore a reported status, and make controllers notice it (see `resize`)."""
         self._report(name, {**before, **_status(None, False)})
         self._report(name, before)
 

@@ -16,10 +16,7 @@ SILENCE_LIMIT = 0.4  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A client's path through the rules of `node` to an address of the Service.
-
-    `of` is the name of the Service and the kind of address.
-    """
+    """A client's path through the rules of `node` to an address. `of` is the Service's name and the kind of address."""
 
     label: str
     node: str
@@ -32,6 +29,7 @@ class Path:
 
     @property
     def speaks(self) -> bool:
+        """True if the client should get answers."""
         return not isinstance(self.expected, TimedOut | Refused | NoAnswer)
 
     @property

@@ -1,6 +1,6 @@
-"""The drawn form of a scenario's pods and of the Services that select them. The right answers do not depend on it."""
+"""Variation of a scenario's pods, and of the Services that select them. The expected answers do not depend on it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from harness.api.client import Object
@@ -28,35 +28,27 @@ class PodVariation:
     draw: Draw
     labels: LabelVariation = field(init=False)
     _numbers: dict[str, int] = field(default_factory=dict)  # of the named ports, by pod
-    _final: dict[str, Mapping[str, str]] = field(default_factory=dict)  # the labels of pods that have others at first
+    _final: dict[str, Mapping[str, str]] = field(default_factory=dict)  # labels of pods that first have other labels
     _changed: int = 0
     _has_former: bool = False
-    _hosts: set[str] = field(default_factory=set)  # nodes with a pod in the host network
+    _hosts: set[str] = field(default_factory=set)  # nodes with a host-network pod
 
     def __post_init__(self) -> None:
         self.labels = LabelVariation(self.draw)
 
     def service(self, obj: Object) -> Object:
-        """Return a Service in the drawn form, if it selects pods."""
+        """Return a Service with its variation, if it selects pods."""
         spec = obj["spec"]
         if not spec.get("selector"):
             return obj
-        return {
-            **obj,
-            "spec": {**spec, "selector": self.labels.of(spec["selector"]), "ports": self._ports(spec["ports"])},
-        }
-
-    def _ports(self, ports: Iterable[Object]) -> list[Object]:
-        named = self.draw[axes.TARGETS] != "number"
-        return [
-            {**each, "targetPort": _NAMES[each["protocol"]]}
-            if named and each["targetPort"] == TARGET_PORT and each["protocol"] in _NAMES
-            else each
-            for each in ports
-        ]
+        ports = list(spec["ports"])
+        for number, each in enumerate(ports if self.draw[axes.TARGETS] != "number" else ()):
+            if each["targetPort"] == TARGET_PORT and each["protocol"] in _NAMES:
+                ports[number] = {**each, "targetPort": _NAMES[each["protocol"]]}
+        return {**obj, "spec": {**spec, "selector": self.labels.of(spec["selector"]), "ports": ports}}
 
     def wanted(self, pod: WantedPod, *, runs: bool) -> WantedPod:
-        """Return a pod in the drawn form. `runs` is false if it exists in the API only."""
+        """Return a pod with its variation. `runs` is false if it exists in the API only."""
         if pod.labels:
             pod = self._selected(pod)
         free = runs and not pod.tells_port and pod.node not in self._hosts
@@ -86,7 +78,7 @@ class PodVariation:
         return [(name, self._numbers[pod], protocol) for protocol, name in _NAMES.items()]
 
     def after(self, pod: WantedPod) -> None:
-        """Let the drawn events happen that follow a new pod: it gets its final labels, and other pods lose theirs."""
+        """Perform the random events after a new pod: it gets its final labels, and other pods lose theirs."""
         if (labels := self._final.pop(pod.name, None)) is not None:
             self.backend.settle()
             self.backend.api.patch("pods", self.namespace, pod.name, {"metadata": {"labels": dict(labels)}})
@@ -103,12 +95,9 @@ class PodVariation:
             self.backend.api.patch("pods", self.namespace, name, patch)
 
     def wrong_port(self, service: Object, endpoint_slice: Object, pod: str) -> str:
-        """Return the wrong number of a drawn target port of a pod in a slice, as "at port 1 instead of 2", or ""."""
-        named = {
-            each.get("name") or ""
-            for each in service["spec"].get("ports") or ()
-            if each["targetPort"] in _NAMES.values()
-        }
+        """Return "at port 1 instead of 2" if a slice has the wrong number of a pod's named target port, or ""."""
+        ports = service["spec"].get("ports") or ()
+        named = {each.get("name") or "" for each in ports if each["targetPort"] in _NAMES.values()}
         for port in endpoint_slice.get("ports") or ():
             right = self._numbers.get(pod, port.get("port"))
             if (port.get("name") or "") in named and port.get("port") != right:

@@ -1,4 +1,4 @@
-"""The EndpointSlices that a scenario writes by hand. Each may stand for several slices with drawn values."""
+"""The EndpointSlices that a scenario writes by hand. Random values may split each into several slices."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,20 +39,19 @@ class PublishedSlices:
         self._number = 0
 
     def write(self, service: Service, wanted: Object) -> None:
-        """Create or replace the slices that represent one slice of the scenario. Like a controller, skip equal ones."""
+        """Create or replace the slices that represent one slice of the scenario. Skip equal ones, as controllers do."""
         name = wanted["metadata"]["name"]
         known = self._known.get(name) or _Published(service, self._draw_of_new(service), wanted, {})
         owner = self.unrelated.owner_of_slices(known.draw)
-        drawn = objects.slices(known.draw, wanted, service.ports, service.more_ports, before=known.slices, owner=owner)
-        for each in (endpoint for part in drawn for endpoint in part["endpoints"]):
-            self.nodes |= dict.fromkeys(each["addresses"], each.get("nodeName"))
-        for each in drawn:
-            before = known.slices.get(each["metadata"]["name"])
-            if before is None:
+        parts = objects.slices(known.draw, wanted, service.ports, service.more_ports, before=known.slices, owner=owner)
+        slices = {each["metadata"]["name"]: each for each in parts}
+        for part, each in slices.items():
+            for one in each["endpoints"]:
+                self.nodes |= dict.fromkeys(one["addresses"], one.get("nodeName"))
+            if part not in known.slices:
                 self._create(known.draw, each)
-            elif len(drawn) == 1 or before != each:  # the only slice is written even if it has not changed
+            elif len(slices) == 1 or known.slices[part] != each:  # the only slice is written even if it is unchanged
                 self.backend.api.replace("endpointslices", self.namespace, each)
-        slices = {each["metadata"]["name"]: each for each in drawn}
         self._known[name] = replace(known, written=wanted, slices=slices)
         self.delete(known.slices.keys() - slices.keys())
 
@@ -70,7 +69,7 @@ class PublishedSlices:
                 self.write(service, each.written)
 
     def withdraw(self, name: str) -> None:
-        """Delete the slices that represent a slice of the scenario, or the slice of this name."""
+        """Delete the slices that represent a slice of the scenario, or the slice with this name."""
         known = self._known.pop(name, None)
         self.delete(known.slices if known else [name])
 
@@ -88,6 +87,6 @@ class PublishedSlices:
 
     def _draw_of_new(self, service: Service) -> Draw:
         draw = self._next(service.draw)
-        if service.selector:  # the controller would delete slices that it seems to own; scenarios compare endpoints
+        if service.selector:  # the controller deletes slices that it seems to own, and scenarios compare endpoints
             draw = draw.without(axes.OWNER, axes.HINTS, axes.ENDPOINTS, axes.ADDRESSES)
         return draw.without(_NOWHERE) if objects.needs_nodes(service.object) else draw

@@ -1,7 +1,7 @@
-"""The drawn history of a scenario: what happens to its Service, to nodes and to components around its first objects.
+"""Random events around a scenario's first objects: changes of its Service, of nodes and of components.
 
-The right answers do not depend on these events, which end before the scenario continues. A cluster that lacks an
-ability has no such event.
+The expected answers do not depend on these events, which end before the scenario continues. The draw of the scenario
+determines the events. A cluster that lacks an ability skips the event.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ from harness.backends.protocols import ComponentControl, Disconnects, RestartsDn
 from harness.backends.scenario_backend import ScenarioBackend
 from harness.errors import EndedError
 from harness.judging.history import History
+from harness.model.manifests import zone_of
 from harness.model.release import DNS_SERVER, PROXY, Component
 from harness.model.topology import ZONE_LABEL
 from harness.scenario.service import Service
@@ -42,21 +43,20 @@ class RandomEvents:
         return self.backend.booted.topology.nodes[0].name
 
     def before_service(self) -> None:
-        """Delete a Node and create it again, before the first Service."""
+        """Recreate a Node before the first Service."""
         if self._has_service or self.draw[axes.NODES] != "remade":
             return
         self._has_service = True
         self.backend.begin_to_write("nodes")
-        for node in self.backend.api.list("nodes", ""):
-            if node["metadata"]["name"] == self._first_node:
-                self.history.change("create node again", node=self._first_node)
-                self.backend.api.delete("nodes", "", self._first_node)
-                self.backend.api.create("nodes", "", _as_new(node))
+        node = self.backend.api.get("nodes", "", self._first_node)
+        self.history.change("create node again", node=self._first_node)
+        self.backend.api.delete("nodes", "", self._first_node)
+        self.backend.api.create("nodes", "", _as_new(node))
         if self._ends_with_its_node():
             self._restart(PROXY)
 
     def _ends_with_its_node(self) -> bool:
-        """Settle, and return whether a proxy has ended because its Node was deleted. It must be started again."""
+        """Settle, and return whether a proxy has exited because its Node was deleted. It must be restarted."""
         try:
             self.backend.settle()
         except EndedError as error:
@@ -66,13 +66,13 @@ class RandomEvents:
         return False
 
     def after_service(self, service: Service) -> None:
-        """Remember a new Service, whose slices the scenario may write."""
+        """Remember a new Service if the scenario writes its slices."""
         if not service.selector:
             self.without_slices.add(service.name)
 
     @contextlib.contextmanager
     def first_slices(self, service: Service, *, observed: bool) -> Iterator[None]:
-        """Let the drawn events happen around this block, which writes slices of a Service."""
+        """Perform the random events around this block, which writes slices of a Service."""
         is_new = service.name in self.without_slices
         self.without_slices.discard(service.name)
         late = self.draw[axes.NODES] == "late" and not self._has_objects
@@ -95,7 +95,7 @@ class RandomEvents:
 
     @contextlib.contextmanager
     def change(self, component: Component, *, observed: bool = False) -> Iterator[None]:
-        """Let the drawn events happen around this block. `observed` is true if the scenario has observed something."""
+        """Perform the random events around this block. `observed` is true if the scenario has observed something."""
         first, self._has_objects = not self._has_objects, True
         again = observed and not self._disconnected_again
         disconnects = self.backend.find(Disconnects)
@@ -118,13 +118,13 @@ class RandomEvents:
             dns.restart_dns()
 
     def begin_to_count(self, component: Component) -> None:
-        """Let a drawn restart of a component happen now, because its counters begin anew with a process."""
+        """Perform a random restart of a component now, if any, because it resets the component's counters."""
         if self.draw[axes.COMPONENTS] == "restarted" and not (self._has_objects or self._counts):
             self._restart(component)
         self._counts = True
 
     def _restart(self, component: Component, node: str = "") -> None:
-        """Restart a component at its release. Of proxies, only one node's is restarted, to save time."""
+        """Restart a component at its release, or only one node's proxy, to save time."""
         nodes = [node or self._first_node]
         release = self.backend.releases.current(component, nodes[0])
         if release is not None and (control := self.backend.find(ComponentControl)) is not None:
@@ -135,23 +135,18 @@ class RandomEvents:
         """Create a Service as it was, after components have processed its slices."""
         self.backend.settle()
         self.history.change("create service again", service=service.name)
-        status = service.object.get("status") or {}
-        service.object = self.backend.api.create("services", self.namespace, _as_new(service.object))
+        api, name, status = self.backend.api, service.name, service.object.get("status") or {}
+        service.object = api.create("services", self.namespace, _as_new(service.object))
         if (status.get("loadBalancer") or {}).get("ingress"):
-            service.object = self.backend.api.patch(
-                "services", self.namespace, service.name, {"status": status}, subresource="status"
-            )
+            service.object = api.patch("services", self.namespace, name, {"status": status}, subresource="status")
         self.backend.settle()
 
     def _remove_zones(self) -> dict[str, str]:
         """Remove the zone labels of the nodes in one zone, and return the labels. All nodes would take longer."""
         self.backend.begin_to_write("nodes")
-        labels = {
-            node["metadata"]["name"]: (node["metadata"].get("labels") or {}).get(ZONE_LABEL)
-            for node in self.backend.api.list("nodes", "")
-        }
-        one = next(filter(None, labels.values()), None)
-        zones = {name: zone for name, zone in labels.items() if zone is not None and zone == one}
+        labels = {each["metadata"]["name"]: zone_of(each) for each in self.backend.api.list("nodes", "")}
+        first = next(filter(None, labels.values()), None)
+        zones = {name: zone for name, zone in labels.items() if zone == first}
         self._label({name: {ZONE_LABEL: None} for name in zones})
         return zones
 
@@ -162,10 +157,9 @@ class RandomEvents:
         self.history.change("create node without addresses", node=name)
         node: Object = self.backend.api.get("nodes", "", name)
         spec = {key: value for key, value in node["spec"].items() if key not in _CIDRS}
+        bare = {**_as_new(node), "spec": spec, "status": {**node["status"], "addresses": []}}
         self.backend.api.delete("nodes", "", name)
-        self.backend.api.create(
-            "nodes", "", {**_as_new(node), "spec": spec, "status": {**node["status"], "addresses": []}}
-        )
+        self.backend.api.create("nodes", "", bare)
         self._ends_with_its_node()
         self._restart(PROXY, name)
         return node
@@ -190,6 +184,6 @@ class RandomEvents:
 
 
 def _as_new(obj: Object) -> Object:
-    """Return an object without the fields that API servers set."""
+    """Return an object without the metadata that API servers set."""
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_FIELDS}
     return {**obj, "metadata": metadata}

@@ -17,13 +17,12 @@ from harness.model.texts import bounded, paragraphs, with_names
 from harness.scenario.paths import Path
 
 _LONGEST_VALUE = 300  # characters in a timeline; the message contains the whole value
-
 _LONGEST_EXPLANATION = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class SeenValue:
-    """A value that was correct at time `at` (monotonic seconds), after these numbers of writes and changes."""
+    """A value that was as expected at time `at` (monotonic seconds), after these numbers of writes and changes."""
 
     at: float
     changes: tuple[int, int]
@@ -35,22 +34,17 @@ class SeenValue:
 class Record:
     test: str
     begun: float = field(default_factory=lambda: round(time.monotonic(), 6))
-    answered: set[str] = field(default_factory=set)
-    """Services that have answered a probe. For any other Service, a missing answer proves nothing."""
-    pod_names: dict[str, str] = field(default_factory=dict)
-    """The names of all pods that ran, including deleted pods, by address."""
-    used: set[str] = field(default_factory=set)
-    """The basic questions that the scenario rests on, such as "TCP node-port IPv4"."""
-    sightings: dict[str, SeenValue] = field(default_factory=dict)
-    """The last right value of each subject that the scenario has checked."""
-    windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)
-    """The measuring windows with their titles and paths. The report shows the final counts."""
+    answered: set[str] = field(default_factory=set)  # Services that have answered; silence of others proves nothing
+    pod_names: dict[str, str] = field(default_factory=dict)  # of all pods that ran, including deleted pods, by address
+    used: set[str] = field(default_factory=set)  # basic checks that the scenario depends on: "TCP node-port IPv4"
+    sightings: dict[str, SeenValue] = field(default_factory=dict)  # the last expected value of each checked subject
+    windows: list[tuple[str, Window, Sequence[Path]]] = field(default_factory=list)  # with titles and paths
     measured: dict[str, Mapping[str, float]] = field(default_factory=dict)
     slowest: float = 0.0  # longest time that a change took to become visible, in seconds
 
     @property
     def has_observed(self) -> bool:
-        """True if the scenario has observed an answer or a correct value."""
+        """True if the scenario has observed an answer or an expected value."""
         return bool(self.answered or self.sightings)
 
     def failed_windows(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:
@@ -79,7 +73,7 @@ class Record:
 
 
 class Observations:
-    """What one scenario observes, measures and compares. The history keeps it for the verdict."""
+    """Records the observations, measurements and comparisons of one scenario in the history, for its verdict."""
 
     history: History
     record: Record

@@ -119,8 +119,7 @@ class _Unknown:
         return _GAP
 
 
-_GAP = "\ufffc"
-"""The place of an unknown value in a text."""
+_GAP = "\ufffc"  # the place of an unknown value in a text
 
 
 def fits(foreseen: str, text: str) -> bool:

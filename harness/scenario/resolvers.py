@@ -1,8 +1,7 @@
 """DNS resolvers of programs in a pod. Each resolver parses the pod's resolv.conf with different code.
 
-Two resolvers are always available. The C library sends A and AAAA queries in parallel, from one socket and without
-EDNS. dnspython's stub resolver sends the queries one after the other, with EDNS and a cookie, as dig does. The program
-dig is a third resolver if it is installed.
+The C library sends A and AAAA queries in parallel, from one socket and without EDNS. dnspython sends the queries one
+after the other, with EDNS and a cookie. So does dig, if it is installed.
 """
 
 import io
@@ -55,10 +54,10 @@ def _program(cluster: Cluster, client: DnsClient, *command: str) -> list[str]:
     if Path(_NSSWITCH).exists():  # without it, the C library uses DNS
         files[_NSSWITCH] = "hosts: dns\n"
     try:
-        said = run(cluster.backend.part(Sockets).namespace_of(client), command, files=files).stdout
+        output = run(cluster.backend.part(Sockets).namespace_of(client), command, files=files).stdout
     except subprocess.TimeoutExpired:  # the C library repeats unanswered queries
         return []
-    return sorted(set(said.split()))
+    return sorted(set(output.split()))
 
 
 def _dnspython(cluster: Cluster, client: DnsClient, name: str) -> list[str]:

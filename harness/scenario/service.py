@@ -23,7 +23,7 @@ class Service:
     object: Object
     ports: tuple[Port, ...]
     virtual: Mapping[tuple[AddressKind, str], Mapping[str, str]] = field(default_factory=dict)
-    more_ports: tuple[Port, ...] = ()  # ports from the draw, which the scenario does not use
+    more_ports: tuple[Port, ...] = ()  # random additional ports, which the scenario does not use
     draw: Draw = PLAIN
     requested_hints: frozenset[str] = frozenset()  # as sent, even if the API server stored another value
 
@@ -66,10 +66,10 @@ def endpoint(pod: Pod, *, zones: Sequence[str] = (), nodes: Sequence[str] = (), 
 
 
 def placeless(pod: Pod, **conditions: Any) -> Endpoint:
-    """Return a pod as an endpoint without node and zone.
+    """Return a pod as an endpoint without a node and a zone.
 
     Implementations may prefer nearby endpoints for a Service that does not request topology. If endpoints have no
-    locations, every implementation must use all of them.
+    location, every implementation must use all of them.
     """
     return endpoint(pod, node=None, zone=None, **conditions)
 
@@ -95,11 +95,10 @@ def requested_hints(service: Mapping[str, Any]) -> frozenset[str]:
     annotated = {annotations.get(key) or "" for key in HINT_ANNOTATIONS} - {"", "Disabled", "disabled"}
     value = str((service.get("spec") or {}).get("trafficDistribution") or "")
     node = value == "PreferSameNode" or "/" in value or "Node" in annotated
-    zone = bool(value or annotated)
-    return frozenset(kind for kind, asked in (("node", node), ("zone", zone)) if asked)
+    return frozenset({"node"} if node else ()) | frozenset({"zone"} if value or annotated else ())
 
 
-def refuse_unrequested_hints(name: str, asked: frozenset[str], endpoints: Iterable[Endpoint]) -> None:
+def refuse_unrequested_hints(name: str, requested: frozenset[str], endpoints: Iterable[Endpoint]) -> None:
     """Raise `UsageError` for hints of a kind that the Service does not request.
 
     KEP-4444 states that kube-proxy follows hints regardless of the Service, but several proxies ignore hints unless the
@@ -108,7 +107,7 @@ def refuse_unrequested_hints(name: str, asked: frozenset[str], endpoints: Iterab
     hints = [each.hints for each in endpoints if each.hints is not None]
     written = {"zone": any(each.zones for each in hints), "node": any(each.nodes for each in hints)}
     for kind, value in (("node", "PreferSameNode"), ("zone", "PreferClose")):
-        if written[kind] and kind not in asked:
+        if written[kind] and kind not in requested:
             raise UsageError(
                 f"service {name} does not request hints for {kind}s, and a proxy may ignore hints without a request: "
                 f'create it with traffic_distribution="{value}" or an annotation, or publish with unasked=True '

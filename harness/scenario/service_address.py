@@ -25,7 +25,7 @@ Traffic = Mapping[ClientRef, Expected]
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """An address of a Service, by kind, family and port. The node `via` replaces the client's own node."""
+    """An address of a Service, by kind, family and port. Packets enter at the node `via`, or at the client's node."""
 
     cluster: Cluster
     service: Service
@@ -41,33 +41,33 @@ class ServiceAddress:
         if self.to == "node-port":
             addresses = self.cluster.backend.part(Probing, nodes=[node]).node_addresses(node)
             if (number := self.service.node_port(self.port)) is None:
-                about = f"{self.port.protocol} {self.port.port}"
-                raise UsageError(f"service {self.service.name} has no node port for {about}")
+                port = f"{self.port.protocol} {self.port.port}"
+                raise UsageError(f"service {self.service.name} has no node port for {port}")
             return addresses[self.family], number
         if (self.to, node) not in self.service.virtual:
             raise UsageError(f"service {self.service.name} has no {self.to} address that is routed to {node}")
         return self.service.virtual[self.to, node][self.family], self.port.port
 
     def path(self, who: ClientRef, expected: verdict.Expected) -> Path:
-        return self._path(who, self._drawn_client(who) if isinstance(who, str) else who, expected)
+        return self._path(who, self._random_client(who) if isinstance(who, str) else who, expected)
 
     def paths(self, traffic: Traffic) -> list[Path]:
-        """Return the path of each client. The client may be drawn from the expected endpoints on the client's node.
+        """Return the path of each client. If the draw asks for it, a client is an expected endpoint on its node.
 
         A proxy may need the node of an endpoint to let the endpoint connect to itself, so a slice must name this node.
         """
         pods = {each for what in traffic.values() if isinstance(what, AbstractSet) for each in what}
-        drawn = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "endpoint"
-        named_nodes = self.cluster.nodes_of_endpoints
-        running = [
-            each
-            for each in (self.cluster.running if drawn else ())
-            if each in pods and named_nodes.get(each.addresses.get(self.family, "")) == each.node
-        ]
+        from_endpoints = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "endpoint"
+        node_names = self.cluster.published.nodes
+        running = {
+            each.node: each
+            for each in reversed(self.cluster.running if from_endpoints else ())
+            if each in pods and node_names.get(each.addresses.get(self.family, "")) == each.node
+        }
         found = []
         for who, what in traffic.items():
             expected = names(what) if isinstance(what, AbstractSet) else what
-            own = next((each for each in running if each.node == who), None)
+            own = running.get(who) if isinstance(who, str) else None
             found.append(self._path(who, own, expected) if own else self.path(who, expected))
         return found
 
@@ -86,8 +86,7 @@ class ServiceAddress:
             of=(self.service.name, self.to),
         )
 
-    def _drawn_client(self, node: str) -> Client:
-        """Return a client of a node, where the scenario does not specify the kind of client."""
+    def _random_client(self, node: str) -> Client:
         on_node = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "node"
         return node_client(node) if on_node else pod_client(node)
 
@@ -108,13 +107,13 @@ def service_address(
     port: Port | None = None,
     via: str | None = None,
 ) -> ServiceAddress:
-    """Return an address of a Service, by default of the drawn kind, with the Service's first family and first port."""
+    """Return an address of a Service, by default of a random kind, in the first family and for the first port."""
     at = port or service.ports[0]
-    return ServiceAddress(cluster, service, to or _drawn_kind(service, at), family or first_family(service), at, via)
+    return ServiceAddress(cluster, service, to or _random_kind(service, at), family or first_family(service), at, via)
 
 
-def _drawn_kind(service: Service, port: Port) -> AddressKind:
-    """Return the drawn kind of address if the Service has one now. The internal policy concerns cluster IPs only."""
+def _random_kind(service: Service, port: Port) -> AddressKind:
+    """Return the kind in the draw if the Service has such an address. internalTrafficPolicy needs the cluster IP."""
     spec = service.object["spec"]
     if spec.get("internalTrafficPolicy") == "Local":
         return "cluster-ip"
@@ -132,7 +131,7 @@ def first_family(service: Service) -> str:
 
 
 def named(cluster: Cluster, observation: Observation) -> Observation:
-    """Return an observation with the pod's name but without its namespace. Servers answer with namespace/name."""
+    """Return an observation without the namespace of the pod. Servers answer with namespace/name."""
     if isinstance(observation, Reached):
         return Reached(observation.pod.removeprefix(f"{cluster.namespace}/"))
     return observation
@@ -144,5 +143,5 @@ def in_words(observation: Observation) -> str:
 
 
 def why_unknown(observations: Iterable[Observation]) -> str:
-    """Return the reason of the first unknown observation, or ""."""
+    """Return the reason for the first unknown observation, or ""."""
     return next((each.why for each in observations if isinstance(each, Unknown)), "")

@@ -4,8 +4,7 @@ A scenario that expects no answer must first get an answer from the Service, bec
 worked proves nothing. The module `measuring` describes the parts of a check.
 
 Without hints, all endpoints get equal shares. With hints, the endpoints in a zone get all traffic from the zone, even
-under load. With hints by CPU, no endpoint gets much more than an equal share of all traffic. The report lists the
-counts of each client.
+under load. With hints in proportion to CPU, no endpoint gets much more than an equal share of all traffic.
 """
 
 import contextlib
@@ -14,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from harness.backends.backend import OpenConnection
 from harness.backends.protocols import Connections, Probing
 from harness.eventually import time_scale
 from harness.judging import verdict
@@ -52,7 +50,7 @@ from harness.scenario.service_address import (
 from harness.variation import axes
 
 REQUESTS = 16
-"""The requests of a drawn long-lived connection. All probes together send few packets on each connection."""
+"""The number of requests on a long-lived connection. Probes send only a few packets on each connection."""
 
 HELD_OPEN = 100  # connections that each client keeps open while it opens more
 
@@ -71,8 +69,8 @@ def expect_traffic(
     """Expect each client to reach all of these pods and no others, or to time out or be refused.
 
     A client is the name of a node (meaning a pod on the node), a `Client`, or a `Pod` of the scenario. `to` is the kind
-    of address, by default the drawn kind. Node ports and load balancer addresses belong to the client's own node, or to
-    the node `via`. `rates` holds the size of the smallest fault to detect, and the probability of missing it. Raises
+    of address, by default a random kind. Node ports and load balancer addresses are those of the client's own node, or
+    of the node `via`. `rates` has the smallest fault to detect, and the probability of missing it. Raises
     `AssertionError` with the grid, or `InconclusiveError`.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
@@ -132,7 +130,7 @@ def expect_client_address(
 
 @contextlib.contextmanager
 def _long_connection(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
-    """Expect a connection of the first client that gets answers to stay at one pod during a block, if one is drawn."""
+    """If the draw asks for it, expect a connection of one client to reach the same pod until the end of the block."""
     connections = cluster.backend.find(Connections)
     path = next((each for each in paths if each.speaks), None)
     if cluster.draw[axes.CONNECTIONS] != "long" or path is None or connections is None:
@@ -146,12 +144,8 @@ def _long_connection(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
         answers = [named(cluster, stream.ask()) for _ in range(REQUESTS)]
     wrong = [each for each in answers if each != opened]
     other = in_words(next(iter(wrong), opened))
-    cluster.expect_equal(
-        f"server of the open connection of {path.label}",
-        expected=opened.pod,
-        observed=other,
-        unknown=why_unknown(wrong),
-    )
+    what = f"server of the open connection of {path.label}"
+    cluster.expect_equal(what, expected=opened.pod, observed=other, unknown=why_unknown(wrong))
 
 
 def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
@@ -186,7 +180,7 @@ def _under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef,
 def _answered(
     cluster: Cluster, service: Service, expected: Mapping[ClientRef, verdict.Expected]
 ) -> tuple[ServiceAddress, list[Path]]:
-    """Return an address of a Service and the paths to it, when each client has got its first answers."""
+    """Return an address of a Service and the paths to it, after each client has received its first answers."""
     target = service_address(cluster, service)
     paths = [target.path(who, what) for who, what in expected.items()]
     expect_first_answers(cluster, paths, f"answer by {target}", f"an answer by {target}")
@@ -196,17 +190,14 @@ def _answered(
 @contextlib.contextmanager
 def _held_open(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
     """Keep up to `HELD_OPEN` connections per client open during the block. A client stops after a failed connection."""
-    streams: list[OpenConnection] = []
-    try:
+    with contextlib.ExitStack() as streams:
         for path in paths:
             for probe in path.probes(HELD_OPEN):
-                streams.append(cluster.backend.part(Connections).connect(probe))
-                if not isinstance(streams[-1].opened, Reached):
+                stream = cluster.backend.part(Connections).connect(probe)
+                streams.callback(stream.close)
+                if not isinstance(stream.opened, Reached):
                     break
         yield
-    finally:
-        for stream in streams:
-            stream.close()
 
 
 def expect_no_overload(
@@ -214,7 +205,7 @@ def expect_no_overload(
 ) -> None:
     """Send the same number of probes from each client. No pod may get over `percent` more than an equal share.
 
-    `clients` lists nodes. `zones` holds all pods by the zone of their hints, for the report. Raises `AssertionError` if
+    `clients` lists nodes. `zones` has all pods by the zone of their hints, for the report. Raises `AssertionError` if
     a pod gets significantly more or an answer is missing. Raises `InconclusiveError`.
     """
     pods = {pod for each in zones.values() for pod in each}
@@ -239,9 +230,8 @@ def _report(cluster: Cluster, load: Counter[str], zones: Mapping[str, AbstractSe
     """Record the connections per endpoint for each zone, and the excess over equal shares in percent."""
     perfect = load.total() / sum(map(len, zones.values()))
     by_zone = {zone: sum(load[pod.name] for pod in pods) / len(pods) for zone, pods in sorted(zones.items())}
-    cluster.measured("connections for each endpoint, expected", dict.fromkeys(by_zone, round(perfect, 1)))
-    cluster.measured(
-        "connections for each endpoint, observed", {zone: round(each, 1) for zone, each in by_zone.items()}
-    )
+    observed = {zone: round(each, 1) for zone, each in by_zone.items()}
     overload = {zone: round(100 * (each / perfect - 1), 1) for zone, each in by_zone.items()}
+    cluster.measured("connections for each endpoint, expected", dict.fromkeys(by_zone, round(perfect, 1)))
+    cluster.measured("connections for each endpoint, observed", observed)
     cluster.measured("overload of each endpoint in per cent", overload)

@@ -1,4 +1,4 @@
-"""Expects every probe of steady traffic to be answered during a block of changes, and flows to outlive a change.
+"""Expects an answer to every probe of steady traffic during a block of changes, and flows that outlive a change.
 
     with expect_no_loss(cluster, service, from_=["a1", "c1"], allowed={a1, b1}) as flow:
         cluster.publish(service, [same_zone(b1)])
@@ -6,10 +6,9 @@
         flow.wait_for_samples()                          # and still does for the samples that the error rates need
 
 Each client sends at a fixed rate, without waiting for answers. Each probe uses a new connection (TCP) or source port
-(UDP). An outage of 200 ms loses all probes of these 200 ms. After the block, traffic continues until each client has
-sent as many probes since the last change as the stated error rates require. Then all probes are judged. The check fails
-if a probe has no answer, is refused, or is answered by a pod that is not allowed. The history and the report contain
-the longest gap of each client.
+(UDP), so an outage of 200 ms loses all probes of these 200 ms. After the block, traffic continues until each client has
+sent as many probes since the last change as the stated error rates require. The check fails if a probe has no answer,
+is refused, or is answered by a pod that is not allowed. The report contains the longest gap of each client.
 
 Call `expect_traffic` inside the block to check which pods answer at a given time. Blocks for several Services or kinds
 of address can be nested.
@@ -19,7 +18,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.backends.backend import OpenConnection, SteadyTraffic
@@ -44,18 +43,17 @@ from harness.scenario.service_address import ClientRef, in_words, named, service
 
 INTERVAL = 0.004  # seconds between two probes of a client
 BEFORE = 10  # probes of each client before the block begins
-# A change of a few milliseconds may affect only one client.
-LOSSES = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)
+LOSSES = replace(DEFAULT_RATES, alone=DEFAULT_RATES.leak, chances=1)  # a short outage may affect only one client
 PATIENCE = 30.0  # time limit for the required number of probes, in seconds before the time scale
 
 
+@dataclass(frozen=True, slots=True)
 class BlockTraffic:
     """The steady traffic of a block. Clients send until the block ends."""
 
-    def __init__(self, recording: SteadyTraffic, clients: int, needed: int) -> None:
-        self._recording = recording
-        self._clients = clients
-        self._needed = needed
+    _recording: SteadyTraffic
+    _clients: int
+    _needed: int
 
     def wait_for_samples(self, count: int = 0) -> None:
         """Wait until each client has sent `count` more probes, by default as many as the error rates need.
@@ -87,9 +85,9 @@ def expect_no_loss(
 ) -> Iterator[BlockTraffic]:
     """Expect an allowed pod to answer each probe of these clients during the block.
 
-    Clients and addresses are given as for `expect_traffic`. Before the block, every client must get an answer. A pod
-    that is created inside the block is also allowed if its name is. Raises `AssertionError` with the grid or
-    `InconclusiveError`, unless the block itself raises an exception. If not `lossless`, only answers count.
+    Clients and addresses are given as for `expect_traffic`. Before the block, every client must get an answer. Pods are
+    compared by name, so the block may create an allowed pod again. If not `lossless`, only answers count. Raises
+    `AssertionError` with the grid or `InconclusiveError`, unless the block itself raises an exception.
     """
     target = service_address(cluster, service, to=to, family=family, port=port, via=via)
     paths = [target.path(who, AnyOf(names(allowed))) for who in from_]
@@ -158,9 +156,9 @@ def expect_flow_moves(
 def expect_flow_answered(
     cluster: Cluster, service: Service, client: ClientRef, pods: AbstractSet[Pod], **address: Any
 ) -> Iterator[None]:
-    """Expect one of these pods to answer a UDP flow (fixed source port), begun before the block, after the block.
+    """Expect one of these pods to answer a UDP flow (with a fixed source port) after the block.
 
-    The flow need not be answered before the block. `address` holds arguments of `expect_traffic`.
+    The flow begins before the block, but need not be answered then. `address` holds arguments of `expect_traffic`.
     """
     cluster.settle()
     probe = _probe_of(cluster, service, client, address)
@@ -175,7 +173,7 @@ def _expect_flow_at(cluster: Cluster, flow: OpenConnection, client: ClientRef, p
     allowed = {pod.name for pod in pods} or {"TimedOut", "Refused"}
     answer = wait_for_value(
         cluster,
-        f"the flow of {client} to reach {' or '.join(sorted(pod.name for pod in pods)) or 'nobody'}",
+        f"the flow of {client} to reach {' or '.join(sorted(pod.name for pod in pods)) or 'no pod'}",
         flow.ask,
         lambda seen: in_words(named(cluster, seen)) in allowed,
         every=0.02,
@@ -199,9 +197,8 @@ def _flow(
 
     what = f"connection of {client} to {service.name}"
     stream = wait_for_value(cluster, what, opened, lambda stream: isinstance(stream.opened, Reached), every=0.02)
-    cluster.expect_equal(
-        what, expected="Reached", observed=type(stream.opened).__name__, unknown=why_unknown([stream.opened])
-    )
+    outcome = type(stream.opened).__name__
+    cluster.expect_equal(what, expected="Reached", observed=outcome, unknown=why_unknown([stream.opened]))
     with contextlib.closing(stream):
         yield stream
 

@@ -112,7 +112,7 @@ def test_restoring_ends_a_cordon(api: Api, nodes: Nodes) -> None:
 
 
 def test_only_a_stopped_node_is_started(nodes: Nodes) -> None:
-    with pytest.raises(UsageError, match="node a1 is not off"):
+    with pytest.raises(UsageError, match="node a1 is not powered off"):
         nodes.start("a1")
 
 
