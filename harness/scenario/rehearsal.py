@@ -1,8 +1,8 @@
-"""What the tests of a suite expect, without a cluster, for `trafficdist verify`.
+"""Determine the expectations of a suite's tests without a cluster, for `trafficdist verify`.
 
-A rehearsal runs a test with a stand-in for its cluster, which creates nothing and only names pods and Services. The
-expectations of the test are noted, and nothing is measured. The rehearsal ends at the first value that only a cluster
-knows. So the history of a test that passed contains at least what the rehearsal notes, in this order.
+A rehearsal runs a test with a stand-in for its cluster, which creates nothing and only names pods and Services. It
+records the expectations of the test, and measures nothing. It ends at the first value that only a cluster knows. So the
+history of a test that passed contains at least the recorded expectations, in this order.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from harness.scenario.transitions import LOSSES
 
 @dataclass(frozen=True, slots=True)
 class Rehearsable:
-    """One case of a requirement, with the arguments of its test besides the cluster."""
+    """One case of a requirement, with the arguments of its test except for the cluster."""
 
     requirement: str
     parameters: str
@@ -49,8 +49,8 @@ class Rehearsable:
 class ExpectedRecords:
     """The windows and comparisons of a case, and the rates of its windows that are not listed.
 
-    A comparison has a part of its text, for `fits`, and the expected value, or a set of right values. `left` has
-    the values of what must not change, which a history may compare again. `complete` is true if nothing is unknown.
+    A comparison has a part of its subject, for `fits`, and the expected value, or a set of accepted values. `left` has
+    the values that must not change, which a history may compare again. `complete` is true if nothing is unknown.
     """
 
     windows: list[tuple[verdict.Expectation, Rates]] = field(default_factory=list)
@@ -62,28 +62,28 @@ class ExpectedRecords:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What is known of a run: the features that the implementation does not claim, and the IP families."""
+    """Facts about a run: the features that the implementation does not claim, and the IP families."""
 
-    undeclared: frozenset[str] = frozenset()
+    unclaimed: frozenset[str] = frozenset()
     families: tuple[str, ...] = ("IPv4", "IPv6")
 
 
 ExpectedByCase = Callable[[RunFacts], Mapping[tuple[str, str], ExpectedRecords]]
-"""A function that returns what each case of a run expects, by requirement and parameters."""
+"""A function that returns the expectations of each case of a run, by requirement and parameters."""
 
 
 def rehearse(cases: Sequence[Rehearsable], run: RunFacts) -> dict[tuple[str, str], ExpectedRecords]:
-    """Rehearse the cases of a suite for a run. Returns what each will expect, by requirement and parameters."""
+    """Rehearse the cases of a suite for a run. Return the expectations of each, by requirement and parameters."""
     packages = tuple({each.test.__module__.partition(".")[0] for each in cases})
+    rates = [frozenset(_rates(each.test, packages)) for each in cases]  # before functions are replaced
     found = {}
-    for each in cases:
-        found[each.requirement, each.parameters] = ExpectedRecords(rates=frozenset(_rates(each.test, packages)))
     with _replaced([each.test for each in cases], packages):
-        for each in cases:
-            cluster = _Cluster(found[each.requirement, each.parameters], run)
+        for each, named in zip(cases, rates, strict=True):
+            found[each.requirement, each.parameters] = expected = ExpectedRecords(rates=named)
+            cluster = _Cluster(expected, run)
             with contextlib.suppress(_OnlyOnAClusterError, Exception):
                 each.test(three_zones=cluster, **each.arguments)
-                cluster.foreseen.complete = not cluster.gaps
+                expected.complete = not cluster.gaps
     return found
 
 
@@ -96,7 +96,7 @@ def _end(*_: object) -> Any:
 
 
 class _Unknown:
-    """A value that only a cluster knows. It can be passed on, and a decision that depends on it ends the rehearsal."""
+    """A value that only a cluster knows. It can be passed on, but a decision that depends on it ends the rehearsal."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -119,25 +119,25 @@ class _Unknown:
         return _GAP
 
 
-_GAP = "\ufffc"  # the place of an unknown value in a text
+_GAP = "\ufffc"  # the place of an unknown value in a string
 
 
-def fits(foreseen: str, text: str) -> bool:
-    """Return whether a text contains the foreseen one, with any values in its gaps."""
+def fits(expected: str, subject: str) -> bool:
+    """Return whether a subject contains the expected string, with any values in its gaps."""
     at = 0
-    for part in foreseen.split(_GAP):
-        at = text.find(part, at) + len(part)
+    for part in expected.split(_GAP):
+        at = subject.find(part, at) + len(part)
         if at < len(part):
             return False
     return True
 
 
-_QUESTIONS = (
+_DECISIONS = (
     *("bool", "iter", "len", "contains", "hash", "str", "repr", "int", "float", "index", "setitem"),
     *("eq", "ne", "lt", "le", "gt", "ge", "add", "radd", "sub", "rsub", "mul", "or", "ror", "and", "rand"),
 )
-for _question in _QUESTIONS:
-    setattr(_Unknown, f"__{_question}__", _end)
+for _decision in _DECISIONS:
+    setattr(_Unknown, f"__{_decision}__", _end)
 
 
 @dataclass(eq=False)
@@ -153,18 +153,18 @@ class _Cluster(_Unknown):
     namespace = _GAP
     generation = None  # a run that generates cases cannot be certified
 
-    def __init__(self, foreseen: ExpectedRecords, run: RunFacts) -> None:
-        self.foreseen = foreseen
+    def __init__(self, records: ExpectedRecords, run: RunFacts) -> None:
+        self.records = records
         self.gaps = False  # whether an expected value is unknown
         self.families = run.families
         self.topology = THREE_ZONES
-        self._undeclared = run.undeclared
+        self._unclaimed = run.unclaimed
         self.record = Record("")
         self._numbers = itertools.count(1)
         self._pods: set[str] = set()
 
     def claims(self, feature: Feature) -> bool:
-        return feature.name not in self._undeclared
+        return feature.name not in self._unclaimed
 
     def next_number(self) -> int:
         return next(self._numbers)
@@ -188,7 +188,7 @@ class _Cluster(_Unknown):
         self._pods.remove(pod.name)
 
     def expect_equal(self, what: str, *, expected: Any, **_: object) -> None:
-        """Note a comparison if its value is known."""
+        """Record a comparison if its value is known."""
         values = expected if isinstance(expected, frozenset) else [expected]
         try:
             known = [orjson.loads(orjson.dumps(each)) for each in values]
@@ -196,20 +196,20 @@ class _Cluster(_Unknown):
             self.gaps = True
         else:
             if _GAP not in repr(known):
-                self.foreseen.compared.append((what, frozenset(values) if len(known) > 1 else known[0]))
+                self.records.compared.append((what, frozenset(values) if len(known) > 1 else known[0]))
 
     def expect_within(self, what: str, fewest: float, most: float | None, **_: object) -> None:
         self.expect_equal(what, expected=[fewest, most])
 
     def opens(self, expected: verdict.Expectation, rates: Rates = DEFAULT_RATES) -> None:
         if _GAP not in "".join(expected):
-            self.foreseen.windows.append((expected, rates))
+            self.records.windows.append((expected, rates))
 
     def leaves(self, what: str, value: Any) -> None:
-        self.foreseen.left.setdefault(f"{what}, left alone", []).append(value)
+        self.records.left.setdefault(f"{what}, left alone", []).append(value)
 
 
-# What expectations note
+# Records of each expectation
 
 
 def _traffic(
@@ -253,7 +253,7 @@ def _traffic_during(
 
 def _affinity(cluster: _Cluster, service: _Service, allowed: Mapping[Any, AbstractSet[Pod]], **_: Any) -> _Unknown:
     _traffic(cluster, service, allowed)
-    cluster.foreseen.windows[-1] = ({label(who): AnyOf(names(pods)) for who, pods in allowed.items()}, DEFAULT_RATES)
+    cluster.records.windows[-1] = ({label(who): AnyOf(names(pods)) for who, pods in allowed.items()}, DEFAULT_RATES)
     return _Unknown()
 
 
@@ -280,7 +280,7 @@ def _no_loss(
 
 
 def _flow(first: str, last: str) -> Callable[..., Any]:
-    """Return what an open connection or flow notes before and after the block. An empty text notes nothing."""
+    """Return the records of an open connection or flow before and after the block. Without `first`, none before."""
 
     @contextlib.contextmanager
     def note(cluster: _Cluster, service: _Service, who: Any, pod: Any = None, **given: Any) -> Iterator[None]:
@@ -329,7 +329,7 @@ def _writes(cluster: _Cluster, service: _Service, event: str, *, at_most: int | 
 
 def _eventually(cluster: _Cluster, what: str, _: object, *, expected: Any, stays: bool = False, **__: Any) -> None:
     cluster.expect_equal(what, expected=expected)
-    if stays and not isinstance(expected, Mapping):  # whose text depends on an order
+    if stays and not isinstance(expected, Mapping):  # a mapping's string depends on its order
         cluster.leaves(what, str(expected))
 
 
@@ -345,18 +345,15 @@ def _running(cluster: _Cluster, component: str) -> Iterator[None]:
     cluster.expect_equal(f"the {component}", expected="runs")
 
 
-class _Metrics:
-    """Notes changes of metrics."""
+class _Metrics(eventual_state.MetricChanges):
+    _cluster: Any
 
-    def __init__(self, cluster: _Cluster, node: str = "") -> None:
-        self._cluster, self._node = cluster, node
+    def __init__(self, cluster: Any, node: str = "") -> None:
+        self._cluster, self._component, self._node = cluster, CONTROLLER, node
 
-    def expect(self, name: str, labels: Mapping[str, str] | None = None, *, by: int) -> None:
-        text = metric_text(CONTROLLER, self._node, "changed by", name, labels or {})
-        self._cluster.expect_equal(text, expected=by)
-
-    def expect_growth(self, name: str, labels: Mapping[str, str] | None = None, **_: object) -> None:
-        self._cluster.expect_equal(metric_text(CONTROLLER, self._node, "grown", name, labels or {}), expected=True)
+    def _expect(self, how: str, name: str, labels: Mapping[str, str] | None, *_: object, **others: Any) -> None:
+        text = metric_text(self._component, self._node, how, name, labels or {})
+        self._cluster.expect_equal(text, expected=others["expected"])
 
 
 def _http_answer(cluster: _Cluster, _: object, to: tuple[str, int], path: str, **fields: Any) -> None:
@@ -367,9 +364,9 @@ def _http_answer(cluster: _Cluster, _: object, to: tuple[str, int], path: str, *
 def _dns_pods(
     cluster: _Cluster, service: _Service, expected: Mapping[Any, AbstractSet[Pod]], *, kind: str = "A"
 ) -> None:
-    told = {str(who): sorted(each.name for each in pods) for who, pods in expected.items()}
+    wanted = {str(who): sorted(each.name for each in pods) for who, pods in expected.items()}
     for _ in range(1 + dns_answers.AGAIN):
-        cluster.expect_equal(f"{kind} records of service {service.name} by client", expected=told)
+        cluster.expect_equal(f"{kind} records of service {service.name} by client", expected=wanted)
 
 
 def _dns_answer(cluster: _Cluster, _: object, name: str, kind: str = "A", **fields: Any) -> None:
@@ -445,7 +442,7 @@ def _takes_cluster(function: FunctionType) -> bool:
 
 
 def _rates(test: FunctionType, packages: Collection[str]) -> Iterator[Rates]:
-    """Yield the error rates that a test and the functions of its package name. Each is the value of a variable."""
+    """Yield the error rates in the variables that a test and the functions of its package use."""
     seen, todo = {test}, [test]
     while todo:
         function = todo.pop()

@@ -1,7 +1,7 @@
-"""The drawn surroundings of a scenario: Services of the same name elsewhere or earlier, and other Services and pods.
+"""Unrelated objects that share the cluster with a scenario: Services of the same name, other Services, pods and nodes.
 
-They never change the correct answers. Other Services stay for the following scenarios, because writing hundreds of
-objects takes longer than most scenarios.
+The draw of the scenario determines them. They never change the expected answers. Unrelated Services remain for the next
+scenarios, because writing hundreds of objects takes longer than most scenarios.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,13 @@ from harness.variation import axes
 from harness.variation.axes import Draw
 
 NUMBERS = {"many": 30, "crowd": 300}
-"""The number of other Services by drawn value. The first 30 have endpoints."""
+"""The number of unrelated Services by value of the axis. The first 30 have endpoints."""
 
-CHANGES = 200
-
-MOST_TWINS = 40  # number of objects in the twin namespace at which the next scenario begins with an empty one
+CHANGES = 200  # of a slice, with history=busy
+MOST_TWINS = 40  # number of objects in the twin namespace from which the next scenario gets a new namespace
 
 _DECOYS = {"IPv4": "192.0.2.7", "IPv6": "2001:db8::7"}
-"""Addresses of endpoints that must never receive a packet. They are documentation addresses, which no node routes."""
+"""Addresses of endpoints that must never receive a packet. No node routes these documentation addresses."""
 
 PREFIX = "drawn-"
 
@@ -39,16 +38,15 @@ _NODES: Mapping[str, Sequence[tuple[str, str, Mapping[str, str], int]]] = {
     ),
     "unready": (("a", "False", {}, 64_000), ("drawn-zone", "Unknown", {}, 64_000), ("", "Unknown", {}, 0)),
 }
-"""The zone, readiness, labels and millicores of nodes by drawn value. 0 means that the CPU is unknown."""
+"""The zone, readiness, labels and millicores of nodes by value of the axis. 0 means that the CPU is unknown."""
 
-_MOST_COMPANY = 4  # number of pods and Services of a scenario that have company
-
+_MOST_NAMES = 4  # number of pods and Services of a scenario for which unrelated objects are created
 _ELSEWHERE = {"IPv4": "198.51.100.7", "IPv6": "2001:db8:1::7"}
 
 
 @dataclass(slots=True)
 class SharedServices:
-    """The other Services of a cluster, which remain until a scenario draws other ones."""
+    """The unrelated Services of a cluster. They remain until a scenario has another value of the axis."""
 
     prefix: str = "td-"
     kind: str = "none"
@@ -57,11 +55,11 @@ class SharedServices:
 
     @property
     def namespace(self) -> str:
-        """The namespace of the other Services. Its name is new, because clusters take time to delete a namespace."""
+        """The namespace of these Services. Its name is new, because clusters take time to delete a namespace."""
         return f"{self.prefix}{'twin' if self.kind == 'twin' else 'neighbours'}-{self._number}"
 
     def make(self, backend: Backend, wanted: str) -> None:
-        """Create the other Services of a drawn value, and delete those of another value."""
+        """Create the Services of a value of the axis, and delete those of the previous value."""
         if wanted == self.kind and len(self._twins) < MOST_TWINS:
             return
         if self.kind != "none":
@@ -94,7 +92,7 @@ class SharedServices:
 
 @dataclass(slots=True)
 class UnrelatedObjects:
-    """The surroundings of one scenario. The other Services are its own, unless `shared` is of several scenarios."""
+    """The unrelated objects of one scenario. Without `shared`, it also has its own unrelated Services."""
 
     backend: ScenarioBackend
     namespace: str
@@ -110,12 +108,12 @@ class UnrelatedObjects:
         self._own.make(self.backend.booted, self.draw[axes.NEIGHBOURS])
 
     def close(self) -> None:
-        """Delete the other Services, if they are this scenario's own."""
+        """Delete the unrelated Services of this scenario."""
         if self.shared is None:
             self._own.make(self.backend.booted, "none")
 
     def owner_of_slices(self, draw: Draw) -> Object | None:
-        """Return the drawn owner of slices, which exists as long as they do: their namespace. None if none is drawn."""
+        """Return the owner of slices, which is their namespace, or None if the draw has no owner."""
         if draw[axes.EXTRAS] != "newer":
             return None
         if self._owner is None:
@@ -123,7 +121,7 @@ class UnrelatedObjects:
         return self._owner
 
     def before_service(self, draw: Draw, wanted: Object, families: Sequence[str]) -> None:
-        """Write what precedes or accompanies a Service: a deleted Service of the same name, and a twin."""
+        """Create and delete a Service of the same name, or create a twin in another namespace."""
         name, spec = wanted["metadata"]["name"], wanted["spec"]
         if not spec.get("ports") or spec.get("type") == "ExternalName":
             return
@@ -141,7 +139,7 @@ class UnrelatedObjects:
             self._own.put_twin(self.backend, "endpointslices", of_service)
 
     def before_slice(self, draw: Draw, obj: Object) -> bool:
-        """Write what precedes or accompanies a slice: an earlier form of it, and a twin. Return whether it exists."""
+        """Write an earlier form of a slice, or a twin in another namespace. Return whether the slice exists now."""
         if draw[axes.NEIGHBOURS] == "twin":
             twin = {**obj, "endpoints": [_decoy().manifest(obj["addressType"])]}
             self._own.put_twin(self.backend, "endpointslices", twin)
@@ -152,7 +150,7 @@ class UnrelatedObjects:
         api, name = self.backend.api, obj["metadata"]["name"]
         api.create("endpointslices", self.namespace, {**obj, "endpoints": [] if busy else earlier})
         self._was_busy |= busy
-        for number in range(CHANGES if busy else 0):  # without endpoints, each change costs proxies little
+        for number in range(CHANGES if busy else 0):  # the slice has no endpoints, so changes cost proxies little
             patch = {"metadata": {"annotations": {"example.com/revision": str(number)}}}
             api.patch("endpointslices", self.namespace, name, patch)
         return True
@@ -195,12 +193,10 @@ def _decoy_service(name: str, ports: Sequence[Port], families: Sequence[str]) ->
 
 
 class UnrelatedControllerInputs:
-    """What a controller sees beside a scenario: nodes that do not count, and other pods and slices (`PREFIX`)."""
+    """Other inputs of a controller: nodes that do not count, and pods and slices. All names begin with `PREFIX`."""
 
     def __init__(self, backend: ScenarioBackend, namespace: str, draw: Draw) -> None:
-        self._backend = backend
-        self._namespace = namespace
-        self._draw = draw
+        self._backend, self._namespace, self._draw = backend, namespace, draw
         self._seen: set[str] = set()
         self._nodes = _NODES.get(draw[axes.BYSTANDERS], ())
         for number, (zone, ready, labels, cpu_milli) in enumerate(self._nodes):
@@ -218,18 +214,16 @@ class UnrelatedControllerInputs:
     def accompany_pod(self, wanted: WantedPod) -> None:
         """Create a pod with the same labels on the same node that is not ready, and may lack named ports."""
         pods, lacks = self._backend.find(PodLifecycle), self._draw[axes.TARGETS] == "lacking"
-        if (
-            wanted.labels
-            and pods is not None
-            and (self._is_drawn("pods", wanted.name) or (lacks and self._is_new(wanted.name)))
-        ):
-            beside = replace(wanted, name=f"{PREFIX}{wanted.name}", ready=False, host_network=False)
-            pods.create_pod(self._namespace, replace(beside, container_ports=()) if lacks else beside)
+        if not wanted.labels or pods is None:
+            return
+        if self._applies("pods", wanted.name) or (lacks and self._is_new(wanted.name)):
+            other = replace(wanted, name=f"{PREFIX}{wanted.name}", ready=False, host_network=False)
+            pods.create_pod(self._namespace, replace(other, container_ports=()) if lacks else other)
 
     def accompany_service(self, service: Object) -> None:
-        """Create slices of a Service with a selector that nobody manages, or somebody else."""
+        """Create slices of a Service with a selector: one without a managed-by label, and one of another controller."""
         name, spec = service["metadata"]["name"], service["spec"]
-        if not spec.get("selector") or not spec.get("ipFamilies") or not self._is_drawn("slices", name):
+        if not spec.get("selector") or not spec.get("ipFamilies") or not self._applies("slices", name):
             return
         ports = [Port(each["port"], each["protocol"], each.get("name", "")) for each in spec.get("ports") or ()]
         for manager in (None, "example.org"):
@@ -238,27 +232,25 @@ class UnrelatedControllerInputs:
                 f"{PREFIX}{name}-{manager}".lower(), name, [Endpoint(_ELSEWHERE)], family=family, ports=ports
             )
             labels = made["metadata"]["labels"]
-            if manager is None:
-                del labels[MANAGED_BY_LABEL]
-            else:
-                labels[MANAGED_BY_LABEL] = manager
+            labels.pop(MANAGED_BY_LABEL)
+            labels |= {MANAGED_BY_LABEL: manager} if manager else {}
             self._backend.api.create("endpointslices", self._namespace, made)
 
     def is_to_disturb(self, service: str) -> bool:
         """Return whether another client deletes the slices of a Service now. This happens once."""
-        return self._is_drawn("deleted", service)
+        return self._applies("deleted", service)
 
-    def _is_drawn(self, value: str, name: str) -> bool:
+    def _applies(self, value: str, name: str) -> bool:
         return self._draw[axes.BESIDE] == value and self._is_new(name)
 
     def _is_new(self, name: str) -> bool:
-        if name in self._seen or len(self._seen) >= _MOST_COMPANY:
+        if name in self._seen or len(self._seen) >= _MOST_NAMES:
             return False
         self._seen.add(name)
         return True
 
     def without_own(self, slices: Sequence[Object]) -> Sequence[Object]:
-        """Return the slices without the slices and the endpoints that bystanders have."""
+        """Return the slices without those of `accompany_service` and the endpoints of `accompany_pod`."""
         if not self._seen:
             return slices
         own = [each for each in slices if not each["metadata"]["name"].startswith(PREFIX)]
