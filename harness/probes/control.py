@@ -1,12 +1,12 @@
 """Control probes: from the netns of each client directly to each pod, without the judged Service.
 
 A pod without network, a client without a route, or a full conntrack table looks like a proxy that drops packets. So
-when an answer is late, the client sends UDP control probes to the pods' own addresses. It repeats them every `EVERY`
-seconds until the answer arrives or times out. If a control probe is lost, an answer that is missing at that time counts
-as `Unknown`, because it proves nothing about the proxy. An answer from a wrong pod stays wrong. While all answers
-arrive, no control probes are sent, so nodes track no additional connections.
+when an answer is late, the client sends UDP control probes to the pods' own addresses, every `EVERY` seconds until the
+answer arrives or times out. If a control probe is lost, a missing answer counts as `Unknown`, because it proves nothing
+about the proxy. An answer from a wrong pod stays wrong. While all answers arrive, no control probes are sent, so nodes
+track no additional connections.
 
-Faults shorter than twice `EVERY` may stay unnoticed. All code in this module runs on the loop's thread.
+Faults shorter than twice `EVERY` may remain undetected. All code in this module runs on the loop's thread.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, Self
 
@@ -53,36 +54,37 @@ def once(probe: Probe) -> Callable[[], list[Probe]]:
     return lambda: [left.pop()] if left else []
 
 
+@dataclass(slots=True, eq=False)
 class Control:
-    """Sends rounds of control probes for missing answers until `conclude` or `end`."""
+    """Sends rounds of control probes for missing answers until `conclude` or `end`.
 
-    def __init__(
-        self, *, targets: ControlTargets | None, reactor: Reactor, missing: Callable[[], Iterable[Probe]]
-    ) -> None:
-        """`missing` is called every `EVERY` seconds, and returns the probes that need control probes."""
-        self._targets = targets
-        self._reactor = reactor
-        self._missing = missing
-        self._turns: dict[tuple[int, int], Iterator[int]] = {}
-        self._overflows: Callable[[], int] = int
-        self._lost: dict[Pair, str] = {}
-        self._running: set[_ClientRound] = set()
-        self._report: Callable[[str], None] | None = None
-        self._sampled = contextlib.ExitStack()
-        self._samples = self.done = False
+    `missing` is called every `EVERY` seconds, and returns the probes that need control probes.
+    """
+
+    targets: ControlTargets | None
+    reactor: Reactor
+    missing: Callable[[], Iterable[Probe]]
+    _turns: dict[tuple[int, int], Iterator[int]] = field(default_factory=dict)
+    _overflows: Callable[[], int] = int
+    _lost: dict[Pair, str] = field(default_factory=dict)
+    _running: "set[_ClientRound]" = field(default_factory=set)
+    _report: Callable[[str], None] | None = None
+    _sampled: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _samples: bool = False
+    done: bool = False
 
     def begin(self) -> None:
-        self._overflows = self._targets.overflows() if self._targets else int
-        self._reactor.at(time.monotonic() + EVERY, self)
+        self._overflows = self.targets.overflows() if self.targets else int
+        self.reactor.at(time.monotonic() + EVERY, self)
 
     def expired(self, now: float) -> None:
         """Start a round of control probes for the missing answers, whose time limits depend on the run delay."""
-        missing = list(self._missing())
+        missing = list(self.missing())
         if not self._samples and not all(each.silent for each in missing):
             self._samples = True
             self._sampled.enter_context(RUN_DELAY.watched())
         self._round(missing)
-        self._reactor.at(now + EVERY, self)
+        self.reactor.at(now + EVERY, self)
 
     def end(self) -> None:
         self.done = True
@@ -104,20 +106,19 @@ class Control:
 
     def lost(self, client: SocketSource, family: int, pods: Iterable[str], why: str) -> None:
         """Record lost control probes, except for clients and pods that were deleted or disconnected by then."""
-        if self._targets and (name := self._targets.who(client)):
-            there = self._targets.pods(family)
-            self._lost.update({(name, pod): why for pod in pods if pod in there})
+        if self.targets and (name := self.targets.who(client)):
+            reachable = self.targets.pods(family)
+            self._lost.update({(name, pod): why for pod in pods if pod in reachable})
 
     def _round(self, missing: Iterable[Probe]) -> None:
-        if self._targets is None:
+        if self.targets is None:
             return
         clients = {(id(each.namespace), _family(each)): each.namespace for each in missing}
         most = max(1, MOST // max(1, len(clients)))
         for key, client in clients.items():
             family = key[1]
-            pods = self._targets.pods(family) if self._targets.who(client) else {}
-            if pods:
-                each = _ClientRound(self, client, family, self._reactor)
+            if pods := self.targets.pods(family) if self.targets.who(client) else {}:
+                each = _ClientRound(self, client, family, self.reactor)
                 self._running.add(each)
                 each.ask(self._some(key, pods, most))
 
@@ -141,38 +142,32 @@ class Control:
             return f"conntrack of this machine was full: it had no room for {full} connections"
         if not self._lost:
             return ""
-        told = [f"from {client} to pod {pod}{why}" for (client, pod), why in sorted(self._lost.items())]
-        more = [f"{len(told) - _LISTED} more"] if len(told) > _LISTED else []
-        return f"control probes directly to pods were lost too: {', '.join(told[:_LISTED] + more)}"
+        lost = [f"from {client} to pod {pod}{why}" for (client, pod), why in sorted(self._lost.items())]
+        more = [f"{len(lost) - _LISTED} more"] if len(lost) > _LISTED else []
+        return f"control probes directly to pods were lost too: {', '.join(lost[:_LISTED] + more)}"
 
 
+@dataclass(slots=True, eq=False)
 class _ClientRound:
     """One client's control probes in one round. They share one socket on an unused port. Each has its own nonce."""
 
-    __slots__ = ("_client", "_control", "_family", "_open", "_reactor", "_socket", "done")
-
-    def __init__(self, control: Control, client: SocketSource, family: int, reactor: Reactor) -> None:
-        self._control = control
-        self._client = client
-        self._family = family
-        self._reactor = reactor
-        self._socket: socket.socket | None = None
-        self._open: dict[bytes, str] = {}
-        self.done = False
+    _control: Control
+    _client: SocketSource
+    _family: int
+    _reactor: Reactor
+    _socket: socket.socket | None = None
+    _open: dict[bytes, str] = field(default_factory=dict)
+    done: bool = False
 
     def ask(self, pods: Mapping[str, tuple[str, int]]) -> None:
         try:
             sock = self._client.socket(self._family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        except (OSError, HarnessError) as error:
-            self._control.lost(self._client, self._family, pods, f" ({error})")
-            self._finish()
-            return
-        self._socket = sock
-        self._reactor.watch(sock.fileno(), self)
-        try:
+            self._socket = sock
+            self._reactor.watch(sock.fileno(), self)
             bind_unused(sock)
-        except OSError as error:
-            self._control.lost(self._client, self._family, pods, _named(error))
+        except (OSError, HarnessError) as error:
+            why = _named(error) if isinstance(error, OSError) and self._socket else f" ({error})"
+            self._control.lost(self._client, self._family, pods, why)
             self._finish()
             return
         for pod, target in pods.items():
@@ -204,7 +199,7 @@ class _ClientRound:
         self._finish()
 
     def give_up(self, why: str) -> None:
-        """Ignore the loop's failure: the judged probes are unknown anyway."""
+        """Ignore the loop's failure, which makes all judged probes `Unknown`."""
 
     def drop(self) -> None:
         self.done = True
@@ -228,7 +223,7 @@ class ControlledBlock:
         self._reactor = reactor
 
     def fault(self) -> str:
-        """Return the fault that control probes found, or "". Call this method only once. Raises `InconclusiveError`."""
+        """Return the fault that control probes found, or "". Call this once only. Raises `InconclusiveError`."""
 
         def conclude(result: Future[str]) -> None:
             self._control.conclude(partial(self._reactor.finish, result), [self._probe])
@@ -256,7 +251,7 @@ def is_missing(observation: Observation) -> bool:
 
 
 def excused(observation: Observation, why: str) -> Observation:
-    """Return the observation, but replace a missing answer with `Unknown` with the fault `why`."""
+    """Return the observation, or `Unknown` with the fault `why` instead of a missing answer."""
     match observation:
         case TimedOut():
             return Unknown(f"it got no answer, and {why}")

@@ -1,4 +1,4 @@
-"""The probe loop: runs all echo servers and all probes of a cluster on one thread. Callers block."""
+"""The probe loop, which runs all echo servers and all probes of a cluster on one thread. Callers block."""
 
 import threading
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ __all__ = ["Loop", "Probe", "Recording", "Sample", "Server", "ServerPort", "Sock
 
 
 class Loop:
-    """Serves pods and probes Services; a context manager. Call its methods from any thread but the loop's own."""
+    """Serves pods and probes Services. A context manager. Its methods must not be called on the loop's own thread."""
 
     def __init__(self, targets: ControlTargets | None = None) -> None:
         """`targets` are the targets of control probes. Without targets, no control probes are sent."""
@@ -49,8 +49,8 @@ class Loop:
         try:
             self._reactor.call(opened)
         except OSError as error:
-            wanted = ", ".join(f"{port.protocol} {port.address or '*'}:{port.port} ({port.family})" for port in ports)
-            raise InconclusiveError(f"cannot serve {identity} on {wanted}: {error.strerror}") from error
+            listed = ", ".join(f"{port.protocol} {port.address or '*'}:{port.port} ({port.family})" for port in ports)
+            raise InconclusiveError(f"cannot serve {identity} on {listed}: {error.strerror}") from error
         return server
 
     def probe(self, probes: Sequence[Probe], *, in_flight: int = 32) -> list[Observation]:
@@ -60,15 +60,14 @@ class Loop:
         if not probes:
             return []
         batch = Batch(probes, reactor=self._reactor, answers=self._answers, targets=self._targets)
-        rounds = -(-len(probes) // in_flight)
-        within = rounds * max(probe.longest for probe in probes)
+        within = -(-len(probes) // in_flight) * max(probe.max_seconds for probe in probes)
         begin = partial(batch.begin, in_flight=in_flight)
         return self._reactor.run(begin, within=within, what=f"{len(probes)} probes")
 
     def connect(self, probe: Probe) -> Stream:
         _check([probe])
         stream = Stream(probe, reactor=self._reactor, answers=self._answers, targets=self._targets)
-        self._reactor.run(stream.begin, within=probe.longest, what="connecting")
+        self._reactor.run(stream.begin, within=probe.max_seconds, what="connecting")
         return stream
 
     def every(self, interval: float, probes: Sequence[Probe]) -> Recording:

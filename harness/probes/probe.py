@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.errors import HarnessError
@@ -34,10 +34,10 @@ REPEATED_SYN = 1.0  # seconds after which the kernel retransmits a SYN
 MOST, MOST_IF_STOPPED = 5, 2
 """The numbers by which the time limit of a probe is multiplied at most, if the programs of the run could not run."""
 
-_OF_A_SERVER = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
-"""Errors that only the path causes. EPERM is how a socket-level load balancer usually refuses."""
-_OF_A_ROUTE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EHOSTDOWN, errno.ENONET}
-"""Errors that the path causes, but also a missing route of the client (Linux: icmp_err_convert, icmpv6_err_convert)."""
+_REFUSALS = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOPROTOOPT, errno.EPERM}
+"""Errors that only the path causes. Socket-level load balancers usually refuse with EPERM."""
+_UNREACHABLE = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EHOSTDOWN, errno.ENONET}
+"""Errors of the path, or of a client without a route (Linux: icmp_err_convert, icmpv6_err_convert)."""
 
 _TOTAL_RETRANS = 100  # offset of tcpi_total_retrans in struct tcp_info of linux/tcp.h
 _ESTABLISHED = 1  # TCP_ESTABLISHED of linux/tcp_states.h, in the first byte of struct tcp_info
@@ -74,8 +74,8 @@ class Probe:
     silent: bool = False
 
     @property
-    def longest(self) -> float:
-        """The time in seconds after which the probe has an outcome, if the loop is not late."""
+    def max_seconds(self) -> float:
+        """The maximum time in seconds until the probe has an outcome, provided that the loop keeps up."""
         return self.timeout * (1 if self.silent else MOST)
 
     def overdue(self, began: float) -> Observation | float:
@@ -127,15 +127,15 @@ def from_error(error: OSError, probe: Probe) -> Observation:
     """Return the outcome for a socket's error. "Unreachable" and "prohibited" are refusals if there is a route."""
     if error.errno == errno.ETIMEDOUT:
         return TIMED_OUT
-    refused = error.errno in _OF_A_SERVER
-    if error.errno in _OF_A_ROUTE:
+    refused = error.errno in _REFUSALS
+    if error.errno in _UNREACHABLE:
         with contextlib.suppress(OSError, HarnessError):
             refused = has_route(probe.namespace.socket, probe.address)
-    return Refused(errno.errorcode[error.errno or 0]) if refused else cannot_tell(error)
+    return Refused(errno.errorcode[error.errno or 0]) if refused else unknown_from(error)
 
 
-def cannot_tell(error: OSError) -> Unknown:
-    """Return `Unknown` with the error's name and text, such as "EHOSTUNREACH: No route to host"."""
+def unknown_from(error: OSError) -> Unknown:
+    """Return `Unknown` with the error's name and message, such as "EHOSTUNREACH: No route to host"."""
     number = error.errno or 0
     return Unknown(f"{errno.errorcode.get(number, type(error).__name__)}: {os.strerror(number) if number else error}")
 
@@ -155,7 +155,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
     try:
         sock = probe.namespace.socket(family, (socket.SOCK_STREAM if tcp else socket.SOCK_DGRAM) | _FLAGS)
     except OSError as error:
-        return cannot_tell(error)
+        return unknown_from(error)
     except HarnessError as error:
         return Unknown(str(error))
     try:
@@ -169,7 +169,7 @@ def connected_socket(probe: Probe) -> socket.socket | Observation:
             failure = _so_far(sock)
     except OSError as error:
         sock.close()
-        return cannot_tell(error)
+        return unknown_from(error)
     if failure:
         sock.close()
         return from_error(OSError(failure, ""), probe)
@@ -207,7 +207,7 @@ def bind_unused(sock: socket.socket, source: str = "") -> None:
 
 
 def send(sock: socket.socket, question: bytes) -> None:
-    """Send a request. Raises `OSError`. EPERM is a drop on the own node, or a reject if an ICMP error follows."""
+    """Send a request. Raises `OSError`. EPERM means a drop on the client's node, or a reject if ICMP follows."""
     with contextlib.suppress(PermissionError):
         sock.send(question)
 
@@ -225,29 +225,19 @@ def repeats(sock: socket.socket) -> int:
     return int.from_bytes(info[_TOTAL_RETRANS:], sys.byteorder)
 
 
+@dataclass(slots=True, eq=False)
 class Attempt:
     """A running probe. `report` is called once with its index and outcome, unless `begin` returned the outcome."""
 
-    __slots__ = ("_answers", "_began", "_buffer", "_index", "_reactor", "_report", "_socket", "done", "probe")
-
-    def __init__(
-        self,
-        probe: Probe,
-        index: int,
-        *,
-        reactor: Reactor,
-        answers: Answers,
-        report: Callable[[int, Observation], None],
-    ) -> None:
-        self.probe = probe
-        self.done = False
-        self._index = index
-        self._reactor = reactor
-        self._answers = answers
-        self._report = report
-        self._buffer = b""  # TCP: the beginning of the answer; UDP: the nonce
-        self._began = 0.0
-        self._socket: socket.socket
+    probe: Probe
+    index: int
+    reactor: Reactor
+    answers: Answers
+    report: Callable[[int, Observation], None]
+    done: bool = False
+    _buffer: bytes = b""  # TCP: the beginning of the answer; UDP: the nonce
+    _began: float = 0.0
+    _socket: socket.socket = field(init=False)
 
     def begin(self) -> Observation | None:
         sock = connected_socket(self.probe)
@@ -264,8 +254,8 @@ class Attempt:
                 sock.close()
                 self.done = True
                 return from_error(error, self.probe)
-        self._reactor.watch(sock.fileno(), self)
-        self._reactor.at(self._began + self.probe.timeout, self)
+        self.reactor.watch(sock.fileno(), self)
+        self.reactor.at(self._began + self.probe.timeout, self)
         return None
 
     def ready(self) -> None:
@@ -283,7 +273,7 @@ class Attempt:
     def expired(self, now: float) -> None:
         outcome = self.probe.overdue(self._began)
         if isinstance(outcome, float):
-            self._reactor.at(now + outcome, self)
+            self.reactor.at(now + outcome, self)
         else:
             self._finish(outcome)
 
@@ -292,20 +282,20 @@ class Attempt:
 
     def drop(self) -> None:
         self.done = True
-        self._reactor.forget(self._socket.fileno())
+        self.reactor.forget(self._socket.fileno())
         self._socket.close()
 
     def _finish(self, outcome: Observation) -> None:
         if not self.done:
             self.drop()
-            self._report(self._index, outcome)
+            self.report(self.index, outcome)
 
     def _of_stream(self, data: bytes) -> Observation | None:
         """Return the outcome if these bytes complete an answer. An answer to a retransmitted SYN is too late."""
         line, newline, _ = (self._buffer + data).partition(b"\n")
         if newline or len(line) > LONGEST_LINE:
             late = time.monotonic() - self._began >= REPEATED_SYN
-            return TIMED_OUT if late and repeats(self._socket) else self._answers.read(line)
+            return TIMED_OUT if late and repeats(self._socket) else self.answers.read(line)
         if not data:
             return Unknown(f"the server closed the connection without sending its name, after {line[:60]!r}")
         self._buffer = line
@@ -313,4 +303,4 @@ class Attempt:
 
     def _of_datagram(self, data: bytes) -> Observation | None:
         nonce, _, line = data.partition(b" ")
-        return self._answers.read(line) if nonce == self._buffer else None
+        return self.answers.read(line) if nonce == self._buffer else None

@@ -4,9 +4,9 @@ Servers and probes are callbacks on file descriptors, without tasks, futures or 
 limits the number of probes that a requirement can use. Everything runs on the loop's thread, except `start`, `close`,
 `run` and `call`.
 
-Unlike in other event loops, an exception in a callback ends the loop, and all current and later callers get an error. A
-loop that failed without notice would look like a proxy that drops packets. The loop also extends deadlines by the time
-in which it was busy or did not run (on a paused or overloaded machine), so that this time never counts against a probe.
+Unlike in other event loops, an exception in a callback ends the loop, and all current and later callers get an error,
+because a loop that failed silently would look like a proxy that drops packets. The loop also extends deadlines by the
+time in which it was busy or did not run (on a paused or overloaded machine), so this time never counts against a probe.
 """
 
 import errno
@@ -39,7 +39,7 @@ class Watched(Protocol):
         """Handle a descriptor that epoll reported as readable or in error. A read may still return no data."""
 
     def give_up(self, why: str) -> None:
-        """Handle a failure of the loop: a probe ends as `Unknown`, while a server continues."""
+        """Handle a fault of the harness: a probe ends as `Unknown`, while a server continues."""
 
     def drop(self) -> None:
         """Close the descriptor without a report, because the loop has ended."""
@@ -65,7 +65,7 @@ class Reactor:
         self._waiting: set[Future[Any]] = set()
         self._mutex = threading.Lock()  # guards _state and _commands against a loop that ends
         self._state = "new"
-        self._woken = 0.0  # when the loop last returned from epoll
+        self._woken = 0.0  # time of the last return from epoll
         self._failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run, name="probes", daemon=True)
         self._epoll.register(self._wake, select.EPOLLIN)
@@ -140,9 +140,8 @@ class Reactor:
         heapq.heappush(self._timers, (deadline, next(self._order), timer))
 
     def _not_running(self) -> InconclusiveError:
-        if self._failure is not None:
-            return InconclusiveError(f"the probe loop broke: {type(self._failure).__name__}: {self._failure}")
-        return InconclusiveError(f"the probe loop is not running: it is {self._state}")
+        failed = f"the probe loop failed: {type(self._failure).__name__}: {self._failure}"
+        return InconclusiveError(failed if self._failure else f"the probe loop is not running: it is {self._state}")
 
     def _run(self) -> None:
         self._woken = time.monotonic()

@@ -1,7 +1,6 @@
 """Sends many probes, either as fast as possible with a limited number in flight, or at a fixed rate.
 
-At a fixed rate, gaps are measured in milliseconds, because the next probe is sent even if the previous one has no
-answer.
+At a fixed rate, the next probe is sent even if the previous one has no answer, so gaps are measured in milliseconds.
 """
 
 import itertools
@@ -48,12 +47,11 @@ class _ProbeSender(ABC):
         return len(self._outcomes)
 
     def _send(self) -> None:
-        """Send the next probe; the first probe follows the last."""
+        """Send the next probe. The first probe follows the last."""
         number = len(self._outcomes)
         self._outcomes.append(_PENDING)
         probe = self._probes[number % len(self._probes)]
-        attempt = Attempt(probe, number, reactor=self._reactor, answers=self._answers, report=self._report)
-        outcome = attempt.begin()
+        outcome = Attempt(probe, number, self._reactor, self._answers, self._report).begin()
         if outcome is None:
             self._flying += 1
         else:
@@ -65,8 +63,7 @@ class _ProbeSender(ABC):
         self._proceed()
 
     @abstractmethod
-    def _proceed(self) -> None:
-        """Continue after an outcome."""
+    def _proceed(self) -> None: ...
 
     def _conclude(self) -> None:
         """Finish the result, after a last round of control probes if answers are missing."""
@@ -109,7 +106,7 @@ class Batch(_ProbeSender):
 
 
 class Recording(_ProbeSender):
-    """Sends each probe every `interval` seconds. They are evenly spaced, so shorter gaps are found too."""
+    """Sends each probe every `interval` seconds. The probes are evenly spaced, so shorter gaps are detected too."""
 
     done = False
 
@@ -122,13 +119,12 @@ class Recording(_ProbeSender):
         self.expired(self._due)
 
     def stop(self) -> list[Sample]:
-
         def command(result: Future[list[Observation]]) -> None:
             self.done = True
             self._result = result
             self._proceed()
 
-        within = max(probe.longest for probe in self._probes)
+        within = max(probe.max_seconds for probe in self._probes)
         outcomes = self._reactor.run(command, within=within, what="a recording")
         turns = itertools.cycle(range(len(self._probes)))
         return list(map(Sample, self._times, outcomes, turns, self._seconds))

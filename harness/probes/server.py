@@ -1,8 +1,7 @@
 """Echo servers. Each server answers with its pod's name and the client address that it received.
 
-The client's address shows whether the packet was masqueraded, and the name shows which endpoint received the
-connection. The probe loop serves all sockets, which are created in the pods' netns. So a pod needs two or four
-descriptors and no process.
+The client's address shows whether the packet was masqueraded. The probe loop serves all sockets, which are created in
+the pods' netns. So a pod needs two or four descriptors and no process.
 """
 
 import contextlib
@@ -33,7 +32,7 @@ SocketOption = tuple[int, int, int | bytes]  # arguments of setsockopt(2): level
 
 @dataclass(frozen=True, slots=True)
 class ServerPort:
-    """A port to listen on. Protocol is "TCP" or "UDP", family "IPv4" or "IPv6". The address "" means any address."""
+    """A port to listen on. Protocol is "TCP" or "UDP", family "IPv4" or "IPv6". The address "" means all addresses."""
 
     protocol: str
     family: str
@@ -64,7 +63,7 @@ def bound(
 ) -> socket.socket:
     """Return a non-blocking socket on this port, by default on all addresses. A TCP socket also listens.
 
-    Raises `OSError`, also for an invalid port.
+    Raises `OSError`, including for an invalid port.
     """
     if not 0 <= port <= 65535:
         raise OSError(errno.EINVAL, f"address {port}: invalid port")
@@ -88,7 +87,7 @@ def bound(
 
 
 def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int) -> Iterator[tuple[socket.socket, Any]]:
-    """Accept up to `most` pending connections. Yields each with the client's address. Raises `OSError`."""
+    """Accept up to `most` pending connections. Yield each with the client's address. Raises `OSError`."""
     for _ in range(most):
         try:
             yield listening.accept()
@@ -103,7 +102,7 @@ def accepted(listening: socket.socket, reactor: Reactor, who: str, *, most: int)
 
 
 class _Part:
-    """A socket of a server. It continues when the loop fails; only probes end as `Unknown`."""
+    """A socket of a server. It continues after a fault of the harness; only probes end as `Unknown`."""
 
     __slots__ = ("_reactor", "_socket")
 
@@ -112,7 +111,7 @@ class _Part:
         self._reactor = reactor
 
     def give_up(self, why: str) -> None:
-        """Ignore the loop's failure."""
+        """Ignore the fault."""
 
     def drop(self) -> None:
         self._reactor.forget(self._socket.fileno())
@@ -144,18 +143,15 @@ class _Connection(_Part):
     __slots__ = ("_all", "_answer")
 
     def __init__(self, sock: socket.socket, answer: bytes, connections: "set[_Connection]", reactor: Reactor) -> None:
-        self._socket = sock
-        self._reactor = reactor
-        self._answer = answer
-        self._all = connections
+        super().__init__(sock, reactor)
+        self._answer, self._all = answer, connections
         connections.add(self)
         if self._send(answer):
             reactor.watch(sock.fileno(), self)
 
     def drop(self) -> None:
         self._all.discard(self)
-        self._reactor.forget(self._socket.fileno())
-        self._socket.close()
+        super().drop()
 
     def _send(self, data: bytes) -> bool:
         try:
@@ -191,14 +187,14 @@ class _Datagrams(_Part):
             try:
                 nonce, ancillary, _, peer = self._socket.recvmsg(64, 64)
                 answer = b"%s %s %s" % (nonce, self._identity, peer[0].encode())
-                self._socket.sendmsg((answer,), _from_asked(ancillary), 0, peer)
+                self._socket.sendmsg((answer,), _reply_source(ancillary), 0, peer)
             except BlockingIOError:
                 return
             except OSError:  # an ICMP error for an earlier answer, or no route to this client
                 continue
 
 
-def _from_asked(ancillary: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+def _reply_source(ancillary: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
     """Return the control message that sets the answer's source to the destination address of the request."""
     for level, kind, data in ancillary:
         if level == socket.IPPROTO_IP and kind == _IP_PKTINFO:

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import time
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 from harness.errors import InconclusiveError
 from harness.model.outcomes import Observation, Unknown
@@ -21,13 +22,11 @@ from harness.probes.probe import (
 from harness.probes.reactor import Reactor
 
 
+@dataclass(frozen=True, slots=True)
 class _Deadline:
-    __slots__ = ("_began", "_question", "_stream")
-
-    def __init__(self, stream: "Stream", question: int) -> None:
-        self._stream = stream
-        self._question = question
-        self._began = time.monotonic()
+    _stream: "Stream"
+    _question: int
+    _began: float = field(default_factory=time.monotonic)
 
     @property
     def done(self) -> bool:
@@ -57,7 +56,7 @@ class Stream:
 
     def ask(self) -> Observation:
         """Send a request over the same connection, and return its outcome within the probe's time limit."""
-        return self._reactor.run(self._ask, within=self.probe.longest, what="a request")
+        return self._reactor.run(self._ask, within=self.probe.max_seconds, what="a request")
 
     def close(self) -> None:
         with contextlib.suppress(InconclusiveError):  # a loop that has ended has already closed the connection
@@ -138,7 +137,7 @@ class Stream:
             sock.close()
 
     def _watch(self) -> None:
-        """Start control probes. They send a round if the current request is not answered soon."""
+        """Start control probes, which send a round if the answer to the current request is late."""
         self._control = Control(targets=self._targets, reactor=self._reactor, missing=once(self.probe))
         self._control.begin()
 

@@ -48,9 +48,14 @@ def follow(
     short = replace(probe, timeout=min(probe.timeout, SILENCE * time_scale()))
     seen: list[Observation] = []
     until = time.monotonic() + SECONDS
+    missing: tuple[str, ...] = ()
+    traced: Take = list
     with contextlib.ExitStack() as watched:
         captured = watched.enter_context(capturing(places))
-        traced, missing = _tracer(watched, node, probe)
+        try:
+            traced = watched.enter_context(tracing(node, probe.protocol, probe.address, probe.port))
+        except UnavailableError as error:
+            missing = (str(error),)
         while True:
             captured()
             traced()
@@ -67,23 +72,13 @@ def follow(
     return replace(found, connection=conntrack.entry_of(node, first.protocol, source, destination))
 
 
-def _tracer(watched: contextlib.ExitStack, node: Namespace, probe: Probe) -> tuple[Take, tuple[str, ...]]:
-    """Return the tracer of a node. If the kernel cannot trace, return one without messages, and the reason."""
-    try:
-        return watched.enter_context(tracing(node, probe.protocol, probe.address, probe.port)), ()
-    except UnavailableError as error:
-        return list, (str(error),)
-
-
 @contextlib.contextmanager
 def capturing(places: Mapping[str, Namespace]) -> Iterator[Callable[[], list[Frame]]]:
     """Yield a function that returns the IP packets on all links since its last call, by time. Raises `OSError`."""
     with contextlib.ExitStack() as opened:
-        sockets = {}
+        sockets, kind = {}, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
         for where, namespace in places.items():
-            sock = opened.enter_context(
-                namespace.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _EVERYTHING)
-            )
+            sock = opened.enter_context(namespace.socket(socket.AF_PACKET, kind, _EVERYTHING))
             sock.setsockopt(socket.SOL_SOCKET, _TIMES, 1)
             sock.setblocking(False)
             sockets[where] = sock

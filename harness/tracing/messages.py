@@ -7,9 +7,7 @@ from harness.netns.netlink import attributes
 from harness.tracing.packet import Packet, packet_of
 
 TRACE = 10 << 8 | 17  # NFT_MSG_TRACE of NFNL_SUBSYS_NFTABLES, the type of a trace message
-
 NEW_RULE = 10 << 8 | 6  # NFT_MSG_NEWRULE of NFNL_SUBSYS_NFTABLES, the type of each reply to a request for rules
-
 TRACE_TABLE = "trafficdist-trace"  # table of family inet that enables tracing
 
 _TABLE, _CHAIN, _HANDLE, _TYPE, _VERDICT, _NETWORK, _TRANSPORT = 1, 2, 3, 4, 5, 8, 9

@@ -11,12 +11,14 @@ _ERRORS = {"icmp": (b"\3", b"\13"), "ipv6-icmp": (b"\1", b"\3")}  # ICMP types: 
 _FIN, _SYN, _RST, _ACK = 1, 2, 4, 16
 _FLAGS = ((_SYN, "SYN"), (_FIN, "FIN"), (_RST, "RST"), (_ACK, "ACK"))
 
+_HEADERS = {4: struct.Struct("9xB2x4s4s"), 6: struct.Struct("6xBx16s16s")}  # protocol, source, destination
+
 End = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """The protocol, addresses and ports of a packet. Ports may be 0. `flags` are the names of its TCP flags."""
+    """The protocol, addresses and ports (or 0) of a packet. `flags` has the names of its TCP flags."""
 
     protocol: str
     source: str
@@ -59,7 +61,7 @@ def of_flow(frames: Sequence[Frame], first: Packet, last: Packet | None) -> list
 
 
 def about(packet: Packet, data: bytes) -> Packet | None:
-    """Return the packet that caused an ICMP error with this data, or None for any other packet."""
+    """Return the packet that caused this ICMP error, or None for any other packet."""
     length = 40 if data[0] >> 4 == 6 else (data[0] & 15) * 4
     error = data[length : length + 1] in _ERRORS.get(packet.protocol, ())
     return packet_of(data[length + 8 :]) if error else None
@@ -67,29 +69,18 @@ def about(packet: Packet, data: bytes) -> Packet | None:
 
 def packet_of(network: bytes, transport: bytes | None = None) -> Packet | None:
     """Return the packet with this IP header, or None. Without `transport`, the transport header follows."""
-    read = {4: _ipv4, 6: _ipv6}.get(network[0] >> 4) if network else None
-    if read is None or len(network) < (20 if read is _ipv4 else 40):
+    version = network[0] >> 4 if network else 0
+    if version not in _HEADERS or len(network) < _HEADERS[version].size:
         return None
-    protocol, source, destination, length = read(network)
+    header = _HEADERS[version].unpack_from(network)
+    protocol, source, destination = header[0], *map(ipaddress.ip_address, header[1:])
+    length = 40 if version == 6 else (network[0] & 15) * 4
     name = _PROTOCOLS.get(protocol, str(protocol))
     rest = network[length:] if transport is None else transport
     ports = struct.unpack_from(">HH", rest) if name in _WITH_PORTS and len(rest) >= 4 else (0, 0)
     bits = rest[13] if name == "tcp" and len(rest) > 13 else 0
     flags = " ".join(word for bit, word in _FLAGS if bits & bit)
     return Packet(name, str(source), ports[0], str(destination), ports[1], flags)
-
-
-_Header = tuple[int, ipaddress.IPv4Address | ipaddress.IPv6Address, ipaddress.IPv4Address | ipaddress.IPv6Address, int]
-
-
-def _ipv4(header: bytes) -> _Header:
-    source, destination = (ipaddress.IPv4Address(header[at : at + 4]) for at in (12, 16))
-    return header[9], source, destination, (header[0] & 15) * 4
-
-
-def _ipv6(header: bytes) -> _Header:
-    source, destination = (ipaddress.IPv6Address(header[at : at + 16]) for at in (8, 24))
-    return header[6], source, destination, 40
 
 
 def _end(address: str, port: int) -> str:

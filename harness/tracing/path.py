@@ -1,7 +1,7 @@
 """Show the path of one packet as a numbered list: the client, the node's rules in order, and the endpoint.
 
 Combines the kernel's trace (`messages`) with the rules that tools print (`rules`). Earlier rules of a chain that looked
-up a missing key are listed too: such a rule may be the faulty one.
+up a missing key are listed too, because such a rule may be the faulty one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,6 @@ _INDENT = " " * 6
 _OWN = f"inet {TRACE_TABLE}"
 
 MOST_FRAMES = 16  # maximum number of captured packets in the list
-
 RuleName = tuple[str, str, int]
 
 
@@ -105,7 +104,7 @@ class _Walk:
 
     def steps(self) -> Iterator[list[str]]:
         trace = self._followed.trace
-        yield [self._asks()]
+        yield [self._sends()]
         for each in trace:
             self._packet = each.packet or self._packet
             if each.table != _OWN:
@@ -115,25 +114,21 @@ class _Walk:
             yield [self._leaves(), f"conntrack of node {self._node}: {self._followed.connection or 'no entry'}"]
         yield [self._outcome(self._followed.seen[-1])]
 
-    def _asks(self) -> str:
+    def _sends(self) -> str:
         first, trace = self._followed.first, self._followed.trace
-        sends = (
-            f"client {self._client} sends {ends_of(first, self._names)}, {first.protocol}"
-            if first
-            else f"client {self._client} sends a packet"
-        )
+        packet = f"{ends_of(first, self._names)}, {first.protocol}" if first else "a packet"
         if not trace:
-            return f"{sends}; none of its packets reached the rules of node {self._node}"
-        over = self._link(trace[0].into)
-        return (
-            f"{sends}; it enters node {self._node} over {over}" if over else f"{sends}; it starts on node {self._node}"
-        )
+            where = f"none of its packets reached the rules of node {self._node}"
+        elif over := self._link(trace[0].into):
+            where = f"it enters node {self._node} over {over}"
+        else:
+            where = f"it starts on node {self._node}"
+        return f"client {self._client} sends {packet}; {where}"
 
     def _step(self, each: Traced) -> Iterator[list[str]]:
-        place = (each.table, each.chain)
+        place, where = (each.table, each.chain), f"{each.table} {each.chain}"
         if each.packet:  # only in the first message of a base chain
             self._taken = {}
-        where = f"{each.table} {each.chain}"
         if each.ends == "policy":
             no_match = "end of the chain" if place in self._taken else "no rule matches"
             why = no_match if self._handles.get(place) else "the chain has no rules"
@@ -208,5 +203,5 @@ def ends_of(packet: Packet, names: Mapping[str, str]) -> str:
 def _translation(before: Packet, after: Packet) -> str:
     destination = (before.destination, before.destination_port) != (after.destination, after.destination_port)
     source = (before.source, before.source_port) != (after.source, after.source_port)
-    told = ["destination"] * destination + ["source"] * source
-    return f"{' and '.join(told)} translated" if told else "no translation"
+    changed = ["destination"] * destination + ["source"] * source
+    return f"{' and '.join(changed)} translated" if changed else "no translation"

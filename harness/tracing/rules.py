@@ -1,7 +1,7 @@
 """Parses tools' output about a node's rules: the rules of each chain, and the elements of each set or map.
 
-A trace identifies a rule only by its handle. The kernel lists handles and the tools list texts, in the same order
-within a chain. So the position in the chain connects a handle with a text. iptables rules are shown in iptables syntax.
+A trace identifies a rule only by its handle. The kernel lists the handles of a chain and the tools list its rules, in
+the same order. So the position in the chain connects a handle with a rule. iptables rules are shown in iptables syntax.
 """
 
 import re
@@ -28,23 +28,23 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A key that a rule looks up in a set or map, and the text of the matching element, or ""."""
+    """A key that a rule looks up in a set or map, and the matching element as printed, or ""."""
 
     name: str
     key: str
     element: str
 
 
-def rules_of(texts: Mapping[str, str], node: str) -> Rules:
+def rules_of(files: Mapping[str, str], node: str) -> Rules:
     """Return the rules in a node's evidence files. The kernel's rules override the proxy's own listing."""
     chains: dict[Place, Sequence[str]] = {}
     elements: dict[Place, Sequence[str]] = {}
     for file in (f"rules-{node}.nft", f"rules-{node}-nft.txt"):
-        found = from_nft(texts.get(file, ""))
+        found = from_nft(files.get(file, ""))
         chains |= found.chains
         elements |= found.elements
     for family in ("ip", "ip6"):
-        chains |= from_iptables(texts.get(f"rules-{node}-{family}tables-save.txt", ""), family).chains
+        chains |= from_iptables(files.get(f"rules-{node}-{family}tables-save.txt", ""), family).chains
     return Rules(chains, elements)
 
 
@@ -86,7 +86,7 @@ def from_iptables(text: str, family: str) -> Rules:
 
 
 def lookups(text: str, table: str, rules: Rules, packet: Packet, mark: int) -> Iterator[Lookup]:
-    """Yield the lookups of a packet's keys that a rule's text shows, except lookups in sets of ranges."""
+    """Yield the lookups of a packet's keys in a printed rule, except lookups in sets of ranges."""
     values = _values(packet, mark)
     for fields, name in _LOOKUP.findall(text):
         key = " . ".join(values.get(each, "?") for each in fields.split(" . "))
@@ -111,7 +111,7 @@ def _values(packet: Packet, mark: int) -> dict[str, str]:
 
 
 def _elements(first: str, more: Iterable[str]) -> Iterator[str]:
-    """Yield the set or map elements that start in a line, up to the closing line."""
+    """Yield the set or map elements from the first line to the closing line."""
     text = first.split(_ELEMENTS, 1)[1]
     rest = iter(more)
     while not text.rstrip().endswith("}"):

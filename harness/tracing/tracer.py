@@ -1,9 +1,8 @@
 """Make the kernel trace the first packets of connections to an address, with an nftables table in one netns.
 
 The table's first chains run before all other rules and enable tracing for the packet. Its last chains are empty and
-show how the packet leaves the rules. The socket that creates the table owns it (Linux 5.12). The kernel deletes the
-table when the socket closes, even if the process is killed. Messages are built here, because pyroute2 does not report
-commit errors.
+show how the packet leaves the rules. The kernel deletes the table when the socket that created it closes (Linux 5.12),
+even if the process is killed. Messages are built here, because pyroute2 does not report commit errors.
 
 The constants are those of linux/netfilter/nf_tables.h and nfnetlink.h.
 """
@@ -28,7 +27,6 @@ _GET_RULES, _DUMP = 10 << 8 | 7, 0x300
 _BUFFER = 1 << 18
 _SECONDS = 2.0  # seconds for the kernel's reply to a request, which is immediate
 
-
 _INET, _OWNER = 1, 0x2  # NFPROTO_INET, NFT_TABLE_F_OWNER
 _FIRST, _LAST = -350, (1 << 31) - 100  # before raw (-300), and after the translation of sources
 _HOOKS = {"prerouting": 0, "input": 1, "output": 3, "postrouting": 4}
@@ -42,10 +40,7 @@ _SYN_AND_ACK, _SYN = b"\x12", b"\x02"
 
 @contextlib.contextmanager
 def tracing(namespace: Namespace, protocol: str, address: str, port: int) -> Iterator[Take]:
-    """Trace packets to this address. Yields a function that returns the messages since its last call.
-
-    Raises `UnavailableError`.
-    """
+    """Trace packets to this address. Yield a function that returns new messages. Raises `UnavailableError`."""
     with namespace.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETFILTER) as sock:
         sock.bind((0, 0))
         sock.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
@@ -79,7 +74,7 @@ def rules_in(namespace: Namespace) -> list[tuple[str, str, int]]:
 
 
 def _raise_first_error(sock: socket.socket, wanted: Sequence[Request]) -> None:
-    """Raise the first error in the replies, which are queued when `send` returns. A failed batch has no effect."""
+    """Raise the first error in the replies, which are queued when `send` returns."""
     with contextlib.suppress(BlockingIOError):
         while True:
             for kind, _, number, body in messages(sock.recv(_BUFFER, socket.MSG_DONTWAIT)):
