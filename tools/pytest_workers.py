@@ -11,11 +11,11 @@ from harness.run.workers import MEGABYTE, Machine, this_machine
 
 def count(machine: Machine) -> int:
     """Return the number of workers for this machine."""
-    return max(1, min(math.ceil(1.5 * machine.processors), machine.memory // (500 * MEGABYTE)))
+    return max(1, min(math.ceil(1.5 * machine.cpus), machine.memory // (500 * MEGABYTE)))
 
 
 if __name__ == "__main__":
     here = this_machine()
     number = count(here)
-    sys.stderr.write(f"workers {number}: {here.processors} processors, {here.memory // MEGABYTE} MB of memory\n")
+    sys.stderr.write(f"workers {number}: {here.cpus} CPUs, {here.memory // MEGABYTE} MB of memory\n")
     sys.stdout.write(f"{number}\n")

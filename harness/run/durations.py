@@ -1,7 +1,7 @@
-"""The expected duration of each requirement.
+"""The expected duration of each requirement, which is the same on every machine.
 
-A run starts the longest requirements first. It also uses durations to choose the number of workers, to estimate the
-remaining time, and to choose the requirements of a quick run. Every machine uses the same durations.
+A run uses durations to start the longest requirements first, to choose the number of workers and the requirements of a
+quick run, and to estimate the remaining time.
 """
 
 import math
@@ -38,7 +38,7 @@ _FACTORS = {
 
 
 def estimate(requirement: Requirement, needed: Needs, *, cases: int = 1, declared: float = 0.0) -> float:
-    """Return the estimated seconds of a requirement. `declared` is the value of the test's `takes` marker."""
+    """Return the estimated seconds of a requirement. `declared` is the value of the test's marker `takes`, or 0."""
     if declared:
         return declared
     factor = math.prod(each for ability, each in _FACTORS.items() if ability in needed.abilities)

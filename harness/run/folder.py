@@ -44,8 +44,8 @@ class OutputFolder:
         self.path = path
         self.parts = path / ".parts"
         self.evidence = path / "evidence"
-        self._made: list[Path] = []  # this folder and its parents, if they did not exist
-        self._lock = -1  # the descriptor of the mark, locked while this run uses the folder
+        self._made: list[Path] = []  # this folder and its parents, unless they existed
+        self._lock = -1  # the descriptor of the mark file, locked while this run uses the folder
         self._before = ""  # the former target of `latest`
 
     def prepare(self) -> None:
@@ -60,8 +60,9 @@ class OutputFolder:
             self._take()
             self._clear()
             self.parts.mkdir()
-            os.pwrite(self._lock, b"This folder was made by trafficdist; a new run into it replaces what is here.\n", 0)
-        self._before = self._latest()
+            os.pwrite(self._lock, b"trafficdist created this folder; a new run in it replaces the files here.\n", 0)
+        latest = self.path.parent / "latest"
+        self._before = latest.readlink().name if latest.is_symlink() and latest.exists() else ""
         self._link_latest(self.path.name)
 
     def _refuse_foreign(self) -> None:
@@ -130,7 +131,7 @@ class OutputFolder:
         self.write(name, content)
 
     def leave_part(self, name: str, value: Any) -> None:
-        """Store a value for the controller. The folder is not created: it is gone if the controller has ended."""
+        """Store a value for the controller. Fails if the folder was removed because the controller has ended."""
         target = self.parts / f"{name}.json"
         with _writing(target):
             write_whole(target, json.dumps(value))
@@ -148,16 +149,12 @@ class OutputFolder:
         self.let_go()
 
     def artifacts(self) -> list[dict[str, str]]:
-        """Return the digest of each file, by path, except for the report. The many files of Allure have one digest."""
+        """Return the digest of each file except the report, by path. All files of Allure share one digest."""
         found = {name: sha256_of(self.path / name) for name in _SEALED if (self.path / name).exists()}
         found |= {f"{path.relative_to(self.path)}": sha256_of(path) for path in files_in(self.evidence)}
         if (allure := self.path / ALLURE).exists():
             found[f"{ALLURE}/"] = sha256_of_folder(allure)
         return [{"path": path, "sha256": found[path]} for path in sorted(found)]
-
-    def _latest(self) -> str:
-        latest = self.path.parent / "latest"
-        return latest.readlink().name if latest.is_symlink() and latest.exists() else ""
 
     def _link_latest(self, name: str) -> None:
         """Point the symbolic link `latest` to this folder if the folder is in the default location."""
@@ -171,12 +168,10 @@ class OutputFolder:
 
 
 def _private(content: str | bytes) -> str | bytes:
-    if isinstance(content, str):
-        return private(content)
     try:
-        return private(content.decode()).encode()
+        return private(content) if isinstance(content, str) else private(content.decode()).encode()
     except UnicodeDecodeError:
-        return content  # the content is not text
+        return content  # a binary file
 
 
 def write_whole(target: Path, content: str | bytes) -> None:

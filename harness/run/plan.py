@@ -5,6 +5,7 @@ Reports list these requirements, except those that options exclude, which are on
 """
 
 import fnmatch
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -35,7 +36,7 @@ class Plan:
     quick: Quick | None = None
     seconds: dict[str, float] = field(default_factory=dict)  # the expected duration of each requirement
     draws: dict[str, str] = field(default_factory=dict)
-    """The draw of each requirement, as a text that `parse_draw` reads."""
+    """The draw of each requirement, as a string that `parse_draw` reads."""
 
     def draw_of(self, requirement_id: str) -> Draw:
         """Return the draw of a requirement. A requirement without a draw has the plain values."""
@@ -91,13 +92,10 @@ def claimed(feature: Feature, settings: Settings) -> bool:
 
 def reason_to_skip(requirement: Requirement, settings: Settings) -> tuple[str, str]:
     """Return the reason why a requirement does not run, with details, or two empty strings if it runs."""
-    for reason, thing in (
-        (SkipReason.DESELECTED, _what_deselects(requirement, settings)),
-        (SkipReason.UNSUPPORTED, _what_is_not_claimed(requirement, settings)),
-    ):
-        if thing:
-            return reason, thing
-    return "", ""
+    if deselected := _what_deselects(requirement, settings):
+        return SkipReason.DESELECTED, deselected
+    unclaimed = _what_is_not_claimed(requirement, settings)
+    return (SkipReason.UNSUPPORTED, unclaimed) if unclaimed else ("", "")
 
 
 def _what_deselects(requirement: Requirement, settings: Settings) -> str:
@@ -135,8 +133,8 @@ def what_is_lacking(needed: Needs, offered: Needs) -> tuple[str, str]:
 def what_cannot_show(requirement: Requirement, lacking: Mapping[str, str]) -> tuple[str, str]:
     """Return the reason if a feature cannot be observed on the cluster, in the form of `reason_to_skip`."""
     found = {lacking[each.name]: each.name for each in requirement.features if each.name in lacking}
-    things = [f"{name} cannot be observed on this cluster ({why})" for why, name in sorted(found.items())]
-    return (SkipReason.UNAVAILABLE, "; ".join(things)) if things else ("", "")
+    details = [f"{name} cannot be observed on this cluster ({why})" for why, name in sorted(found.items())]
+    return (SkipReason.UNAVAILABLE, "; ".join(details)) if details else ("", "")
 
 
 def _other_reading(requirement: Requirement, follow: str) -> str:
@@ -201,12 +199,12 @@ def check_ids(patterns: Sequence[str], known: Sequence[Requirement], option: str
     ids = [each.id for each in known]
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):
-            documents = {each.document for each in known}
-            document = next((each for each in sorted(documents) if each.lower() == pattern.lower().rstrip("/")), "")
-            said = f"unknown requirement {pattern!r}; did you mean {document}/*?"
-            said = said if document else unknown_name(pattern, ids, "requirement")
+            documents = sorted({each.document for each in known})
+            document = next((each for each in documents if each.lower() == pattern.lower().rstrip("/")), "")
+            similar = f"unknown requirement {pattern!r}; did you mean {document}/*?"
+            message = similar if document else unknown_name(pattern, ids, "requirement")
             where = "`trafficdist list` shows all of them" if known else "no requirement was collected at all"
-            raise UsageError(f"{option}{said} ({where})")
+            raise UsageError(f"{option}{message} ({where})")
 
 
 def _features_of(known: Iterable[Requirement]) -> set[str]:
@@ -215,7 +213,7 @@ def _features_of(known: Iterable[Requirement]) -> set[str]:
 
 def _check_features(names: Sequence[str], features: Collection[str], option: str = "") -> None:
     features = set(features)
-    if not features.issuperset(names):  # a proxy claims features of the published suite, whichever suite runs
+    if not features.issuperset(names):  # a recipe may claim features of the published suite when another suite runs
         features.update(suite_files.features())
     for name in names:
         if name not in features:
@@ -223,7 +221,7 @@ def _check_features(names: Sequence[str], features: Collection[str], option: str
 
 
 EXEMPTED = "core features were exempted"
-"""The first words of the only reason that does not change which requirements are judged."""
+"""The beginning of the only reason that does not change which requirements are judged."""
 
 
 def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retries: int = 0) -> list[str]:
@@ -254,11 +252,9 @@ def not_certifiable(settings: Settings, plan: Plan, *, whole_suite: bool, retrie
 
 
 def duplicates(ids: Sequence[tuple[str, str]]) -> list[str]:
-    """Return each requirement id that several test functions use, with the tests. Names of tests have no parameters."""
-    tests: dict[str, set[str]] = {}
-    for requirement_id, test in ids:
-        tests.setdefault(requirement_id, set()).add(test)
-    return sorted(requirement_id for requirement_id, found in tests.items() if len(found) > 1)
+    """Return the requirement ids that several tests have. `ids` are (id, name of the test without parameters)."""
+    count = Counter(requirement_id for requirement_id, _ in set(ids))
+    return sorted(requirement_id for requirement_id, number in count.items() if number > 1)
 
 
 def matches(requirement_id: str, patterns: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
-"""For each backend, the checks of whether a machine or a cluster satisfies the prerequisites of a run.
+"""Check whether a machine or a cluster satisfies the prerequisites of a run.
 
-The checks in this module are about the judged program: that it is installed, and that the machine satisfies its
-recipe's requirements.
+The checks in this module are about the judged program: that it is installed, and that the machine satisfies the
+requirements of its recipe.
 """
 
 import shutil
@@ -73,12 +73,12 @@ def _of_nodes(server: Server, settings: Settings, nodes: list[Object], names: Na
 
 def _version(reached: ReachedServer) -> Finding:
     """Check that the suite's requirements cover the version of the API server."""
-    text = f"{reached.version.get('gitVersion')} at {reached.server}, as {reached.user}"
+    server = f"{reached.version.get('gitVersion')} at {reached.server}, as {reached.user}"
     try:
         features_of(Release("{}.{}".format(*gate_version(reached.version))))
     except UsageError as error:
-        return unknown(f"{text}; {error}", "the run assumes the nearest known version")
-    return Finding(State.OK, text)
+        return unknown(f"{server}; {error}", "the run assumes the nearest known version")
+    return Finding(State.OK, server)
 
 
 def _control_plane(settings: Settings) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _proxy(settings: Settings) -> Iterator[str | Finding]:
         yield from _recipe("proxy", read_recipe(settings.proxy.file, OF_PROXY))
     elif settings.proxy.kind != REFERENCE:
         of_settings(settings)
-        yield f"{settings.proxy}, with everything that mode {settings.mode} needs"
+        yield f"{settings.proxy}, with everything that {settings.mode} mode needs"
 
 
 def _recipe(name: str, recipe: Recipe) -> list[Finding]:
@@ -115,11 +115,11 @@ def _recipe(name: str, recipe: Recipe) -> list[Finding]:
 
 
 def _program(recipe: Recipe, command: str) -> Finding:
-    place = shutil.which(command, path=search_path())
-    if place is None:
-        remedy = "install it, or set its path in key command (CoreDNS: components fetch coredns --from source)"
-        return unusable(f"{recipe.name}: program {command} is not installed", remedy)
-    return Finding(State.OK, f"{recipe.name} {recipe.version}".rstrip() + f": {place}")
+    path = shutil.which(command, path=search_path())
+    if path is None:
+        fix = "install it, or set its path in key command (CoreDNS: components fetch coredns --from source)"
+        return unusable(f"{recipe.name}: program {command} is not installed", fix)
+    return Finding(State.OK, f"{recipe.name} {recipe.version}".rstrip() + f": {path}")
 
 
 def _kind(settings: Settings) -> Iterator[str | Finding]:
@@ -150,9 +150,8 @@ def _installed(tools: "Tools", recipe: Recipe) -> Iterator[Finding]:
         yield Finding(State.OK, f"{recipe.name}: all images in key kind.images are available", name=name)
     except UnavailableError as error:
         yield replace(unusable(str(error)), name=name)
-    named = [each for each in images_of(recipe) if each not in recipe.installation.images]
-    absent = [each for each in dict.fromkeys(named) if not tools.engine.has_image(each)]
-    if absent:
+    other = dict.fromkeys(each for each in images_of(recipe) if each not in recipe.installation.images)
+    if absent := [each for each in other if not tools.engine.has_image(each)]:
         yield replace(unknown(f"{', '.join(absent)}: not in {tools.engine.name}; the nodes pull them"), name=name)
     for each in recipe.installation.install[:1]:
         yield replace(_program(recipe, each), name="proxy: install")

@@ -2,7 +2,7 @@
 
 A quick run finds a developer's most likely mistakes after each change. Each requirement lists the mutants that it
 finds, and has an expected duration. The algorithm repeatedly adds the requirement with the most new mutants per second
-until no further requirement fits. All machines run the same requirements, so a changed verdict reflects a changed
+until no other requirement fits. All machines run the same requirements, so that a different verdict means a different
 implementation.
 """
 
@@ -17,7 +17,7 @@ from harness.settings.settings import Settings
 
 BUDGET = 30.0  # the maximum predicted time of a quick run on two CPUs, in seconds after its workers start
 
-TWO_PROCESSORS = Machine(2, 8 * 1024**3)
+TWO_CPUS = Machine(2, 8 * 1024**3)
 
 _LEAST = 0.01  # the minimum seconds of a requirement, because the tables have two decimals
 
@@ -53,7 +53,7 @@ def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings:
     kills = {each.id: frozenset(each.kills) for each in asked}
     unknown = usual(seconds)
     takes = {each: max(_LEAST, seconds.get(each, unknown)) for each in kills}
-    workers = count_workers(settings, takes, TWO_PROCESSORS)
+    workers = count_workers(settings, takes, TWO_CPUS)
     chosen = _cover(kills, takes, workers)
     if kills and not chosen:
         raise UsageError(f"--quick: none of {len(kills)} requirements finds a mutant and ends within {BUDGET:g} s")
@@ -77,4 +77,4 @@ def _cover(kills: Mapping[str, frozenset[str]], takes: Mapping[str, float], work
 
 
 def _expected(workers: int, seconds: Mapping[str, float]) -> float:
-    return predicted(workers, seconds, TWO_PROCESSORS.processors)
+    return predicted(workers, seconds, TWO_CPUS.cpus)

@@ -1,9 +1,8 @@
-"""Choose the drawn value of each variation axis for each requirement of a run."""
+"""Choose a random value on each axis of variation for each requirement of a run."""
 
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
 from harness.backends.releases import RESTART
 from harness.model.abilities import Ability
@@ -17,53 +16,51 @@ from harness.variation import axes
 from harness.variation.axes import PLAIN, Draw, Value, parse_draw
 from harness.variation.covering import Subject, draws
 
-_FEATURE_OF: Mapping[str, Value] = MappingProxyType(
-    {
-        "IPv6": (axes.FAMILY, "second"),
-        "UDP": (axes.PROTOCOL, "udp"),
-        "NodePort": (axes.ADDRESS, "node-port"),
-        "IPv6NodePorts": (axes.ADDRESS, "node-port"),
-        "ExternalIPs": (axes.ADDRESS, "external-ip"),
-    }
-)
-"""The drawn value that only implementations with a feature can have."""
+_FEATURE_OF: Mapping[str, Value] = {
+    "IPv6": (axes.FAMILY, "second"),
+    "UDP": (axes.PROTOCOL, "udp"),
+    "NodePort": (axes.ADDRESS, "node-port"),
+    "IPv6NodePorts": (axes.ADDRESS, "node-port"),
+    "ExternalIPs": (axes.ADDRESS, "external-ip"),
+}
+"""The value that requires a claimed feature."""
 
 _SELDOM = 8
-"""One of this number of requirements has drawn events of components that need seconds to restart or to watch again."""
+"""One in this number of requirements has random events of components that need seconds to restart or to watch again."""
 
 _OF_PROXIES = (axes.ARRIVAL, axes.CONNECTIONS, f"{axes.CLIENT}=endpoint", f"{axes.NODES}=late", f"{axes.NODES}=bare")
-_INERT: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
-    {
-        Profile.API_SERVER: (*_OF_PROXIES, axes.NODES, axes.COMPONENTS, axes.LABELS),
-        Profile.ENDPOINTSLICE_CONTROLLER: _OF_PROXIES,
-        Profile.CLUSTER: _OF_PROXIES,
-        Profile.DNS: (
-            axes.CONNECTIONS,
-            f"{axes.CLIENT}=endpoint",
-            f"{axes.NODES}=bare",
-            f"{axes.COMPONENTS}=restarted",
-            f"{axes.ADDRESSES}=several",
-        ),
-    }
-)
-"""The axes and values without effect in a profile, or without one right answer.
+_INERT: Mapping[Profile, tuple[str, ...]] = {
+    Profile.API_SERVER: (*_OF_PROXIES, axes.NODES, axes.COMPONENTS, axes.LABELS),
+    Profile.ENDPOINTSLICE_CONTROLLER: _OF_PROXIES,
+    Profile.CLUSTER: _OF_PROXIES,
+    Profile.DNS: (
+        axes.CONNECTIONS,
+        f"{axes.CLIENT}=endpoint",
+        f"{axes.NODES}=bare",
+        f"{axes.COMPONENTS}=restarted",
+        f"{axes.ADDRESSES}=several",
+    ),
+}
+"""The axes and values without effect in a profile, or without a single correct answer.
 
-A controller need not update the zone of an endpoint when only the Node's label changes. No document says whether DNS
-answers contain the additional addresses of an endpoint.
+A controller need not update the zone of an endpoint when only the Node's label changes. No KEP says whether DNS answers
+contain the additional addresses of an endpoint.
 """
 
-_OWN: Mapping[Profile, tuple[str, ...]] = MappingProxyType(
-    {
-        Profile.ENDPOINTSLICE_CONTROLLER: (axes.BESIDE, axes.BYSTANDERS, axes.TARGETS),
-        Profile.CLUSTER: (axes.TARGETS,),
-        Profile.SERVICE_PROXY: (axes.ADDRESS,),
-        Profile.DNS: (axes.QUERIES, f"{axes.COMPONENTS}=dns-restarted"),
-    }
-)
+_OWN: Mapping[Profile, tuple[str, ...]] = {
+    Profile.ENDPOINTSLICE_CONTROLLER: (axes.BESIDE, axes.BYSTANDERS, axes.TARGETS),
+    Profile.CLUSTER: (axes.TARGETS,),
+    Profile.SERVICE_PROXY: (axes.ADDRESS,),
+    Profile.DNS: (axes.QUERIES, f"{axes.COMPONENTS}=dns-restarted"),
+}
 """The axes and values that only some profiles have."""
 
 _INTERRUPTIONS = ("restarted", "dns-restarted", "disconnected")
 """The values of `components` that need seconds, or that a real cluster cannot have."""
+
+_FIXED_ON_REAL_CLUSTERS = (
+    *(axes.NAMES, axes.FAMILY, axes.PODS, axes.ADDRESS, axes.TARGETS, axes.LABELS, axes.BYSTANDERS, axes.CONNECTIONS),
+)
 
 _LONG = 3.0  # seconds of a case
 _NODE_PORT, _BOTH = "NodePort", "IPv6NodePorts"  # features: node ports, and node ports in both families
@@ -80,10 +77,10 @@ def draws_of(
     needs: Mapping[str, Needs] | None = None,
     seconds: Mapping[str, float] | None = None,
 ) -> dict[str, str]:
-    """Return the draw of each requirement, as a text that `parse_draw` reads.
+    """Return the draw of each requirement, as a string that `parse_draw` reads.
 
-    The draws depend on the seed, the suite and the abilities of the cluster, but not on the selected requirements. A
-    requirement therefore has the same draw when it runs alone. `needs` and `seconds` (of one case) are known for some.
+    The draws depend on the seed, the suite and the abilities of the cluster, but not on the selected requirements. So a
+    requirement has the same draw when it runs alone. `needs` and `seconds` (of one case) may lack some requirements.
     """
     known = list(requirements)
     if settings.draw:
@@ -98,7 +95,7 @@ def draws_of(
             {feature.name for feature in each.features},
             fixed(each)
             | missing
-            | _at_node_ports(each, one_family=one_family)
+            | _of_node_ports(each, one_family=one_family)
             | _slow(each, settings)
             | _too_expensive(each, needs or {}, seconds or {}),
         )
@@ -108,17 +105,16 @@ def draws_of(
 
 
 def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mapping[str, float]) -> set[str]:
-    """Return values that cost too much: a restarted component reads all Services, and 200 changes take long."""
+    """Return the values that cost too much: a restarted component reads all Services, and 200 changes take long."""
     restarts = each.id in needs and bool(needs[each.id].abilities & _RESTARTS)
     short = seconds.get(each.id, _LONG) < _LONG
     return ({f"{axes.NEIGHBOURS}=crowd"} if restarts else set()) | ({f"{axes.HISTORY}=busy"} if short else set())
 
 
 def fixed(requirement: Requirement) -> set[str]:
-    """Return the axes and values ("client=endpoint") that are not drawn for a requirement.
+    """Return the axes and values ("client=endpoint") that do not vary for a requirement.
 
-    A sentence about connections names TCP, because UDP has no connections. A question that others rest on has its
-    address.
+    A sentence about connections is about TCP, because UDP has no connections. A basic check fixes its own address.
     """
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
@@ -127,15 +123,15 @@ def fixed(requirement: Requirement) -> set[str]:
 
 
 def _slow(requirement: Requirement, settings: Settings) -> set[str]:
-    """Return the axes that are drawn only for some requirements, because they need seconds with this implementation."""
+    """Return the axes that vary only for some requirements, because they take seconds with this implementation."""
     seldom = zlib.crc32(requirement.id.encode()) % _SELDOM
     return {axes.COMPONENTS} if seldom and not settings.judges_reference else set()
 
 
-def _at_node_ports(requirement: Requirement, *, one_family: bool) -> set[str]:
+def _of_node_ports(requirement: Requirement, *, one_family: bool) -> set[str]:
     """Return the value that node ports cannot have if the implementation serves them in one family only."""
-    at_node_ports = any(each.name == _NODE_PORT for each in requirement.features)
-    return {f"{axes.FAMILY}=second"} if one_family and at_node_ports else set()
+    has_node_ports = any(each.name == _NODE_PORT for each in requirement.features)
+    return {f"{axes.FAMILY}=second"} if one_family and has_node_ports else set()
 
 
 def unavailable(requirements: Iterable[Requirement], settings: Settings) -> frozenset[Value]:
@@ -146,9 +142,9 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
     }
     if len(settings.families) < 2:
         found.add((axes.FAMILY, "second"))
-    if settings.proxy.kind == RECIPE:  # its programs and the pods they attach know a node by one name
+    if settings.proxy.kind == RECIPE:  # the recipe's programs know each node by one name only
         found.add((axes.NAMES, "cloud"))
-    if settings.proxy.kind in (RECIPE, INSTALLED):  # additional addresses have no semantics; others may use them
+    if settings.proxy.kind in (RECIPE, INSTALLED):  # a proxy may use additional addresses, which have no semantics
         found.add((axes.ADDRESSES, "several"))
     if settings.reference_minor < minor_of("1.23"):  # older controllers count control plane nodes
         found.add((axes.BYSTANDERS, "control-plane"))
@@ -157,18 +153,12 @@ def unavailable(requirements: Iterable[Requirement], settings: Settings) -> froz
     if settings.components.real or settings.backend in REAL_CLUSTERS:
         found |= {(axes.COMPONENTS, value) for value in _INTERRUPTIONS}  # they need seconds
     if settings.backend in REAL_CLUSTERS:
-        found |= {(axes.NAMES, "cloud"), (axes.FAMILY, "second")}
-        found |= {(axes.PODS, value) for value in ("others", "reused", "sidecars", "host")}
-        found |= {(axes.ADDRESS, value) for value in ("node-port", "external-ip")}
-        found |= {(axes.TARGETS, value) for value in ("named", "lacking")}
-        found |= {(axes.LABELS, value) for value in ("empty", "changed", "removed")}
-        found |= {(axes.BYSTANDERS, value) for value in ("control-plane", "unready")}
-        found |= {(axes.NEIGHBOURS, value) for value in ("many", "crowd")}
-        found |= {(axes.NODES, value) for value in ("late", "remade")} | {(axes.CONNECTIONS, "long")}
+        found |= {(axis, value) for axis in _FIXED_ON_REAL_CLUSTERS for value in list(axes.AXES[axis])[1:]}
+        found |= {(axes.NEIGHBOURS, "many"), (axes.NEIGHBOURS, "crowd"), (axes.NODES, "late"), (axes.NODES, "remade")}
     return frozenset(found)
 
 
 def expensive_values(plan: Plan, requirement: Requirement | None) -> tuple[str, str]:
-    """Return the drawn values that need a separate cluster or many other objects."""
+    """Return the values that need a separate cluster or many unrelated objects."""
     draw: Draw = plan.draw_of(requirement.id) if requirement is not None else PLAIN
     return draw[axes.NAMES], draw[axes.NEIGHBOURS]

@@ -1,6 +1,6 @@
-"""A run on a real cluster: the controller of the run checks the cluster, holds its Lease, and cleans up.
+"""A run on a real cluster. The controller of the run checks the cluster, holds its Lease, and cleans up.
 
-Workers receive the findings as plain values, and run in parallel in separate namespaces.
+Workers receive the findings as JSON, and run in parallel in separate namespaces.
 """
 
 import contextlib
@@ -56,9 +56,8 @@ class Session:
                 kubeconfig = self._make_kind_cluster(begun)
             rules = (*RULES, *(DISRUPTIVE if self._settings.allow_disruptive else ()))
             reached = preflight(kubeconfig, self._settings.context, rules=rules)
-            self._say(
-                f"cluster {reached.server}, Kubernetes {reached.version.get('gitVersion', '?')}, run {self.run_id}"
-            )
+            version = reached.version.get("gitVersion", "?")
+            self._say(f"cluster {reached.server}, Kubernetes {version}, run {self.run_id}")
             api = Api(find(kubeconfig, context=self._settings.context))
             begun.callback(api.close)
             begun.enter_context(hold(api, self.run_id, say=self._say, ends=self._settings.cluster_ends))
@@ -94,14 +93,12 @@ class Session:
         found = Topology(topology.name, tuple(node for node in topology.nodes if node.name in names.nodes))
         if len(found.nodes) < 2:
             raise UnavailableError(
-                f"of {len(nodes)} nodes, {len(found.nodes)} are ready, take pods and have a zone (label "
+                f"of {len(nodes)} nodes, {len(found.nodes)} are ready, accept pods and have a zone (label "
                 "topology.kubernetes.io/zone): scenarios need at least two such nodes; see `trafficdist doctor`"
             )
         kind = self._kind
-        offered = abilities(
-            disruptive=self._settings.allow_disruptive or kind is not None,
-            equal_nodes=are_equal(topology, names, nodes),
-        )
+        disruptive = self._settings.allow_disruptive or kind is not None
+        offered = abilities(disruptive=disruptive, equal_nodes=are_equal(topology, names, nodes))
         way = choose(self._settings.probes, nodes, names.nodes)
         self._say(str(way))
         target = ClusterTarget(
@@ -145,12 +142,10 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
     try:
         if target.backend == "kind":
             return _boot_on_kind(settings, target, worker)
+        common: dict[str, Any] = {"worker": worker, "release": settings.release}
         if target.probes == PACKETS:
-            places = _places(target, worker)
-            return PacketsBackend(
-                target, target.plain_api(), places=places, worker=worker, release=settings.release
-            ).start()
-        return KubeconfigBackend(target, target.plain_api(), worker=worker, release=settings.release).start()
+            return PacketsBackend(target, target.plain_api(), places=_places(target, worker), **common).start()
+        return KubeconfigBackend(target, target.plain_api(), **common).start()
     except (RefusedError, InconclusiveError, UnavailableError) as error:
         raise DistrustError(errors.of(error)) from error
 
@@ -158,13 +153,9 @@ def boot(values: Mapping[str, Any], settings: Settings, worker: str) -> Kubeconf
 @contextlib.contextmanager
 def held(settings: Settings, say: Say) -> Iterator[KubeconfigBackend]:
     """Create and hold the cluster of these settings, and boot a backend for it in this process."""
-    session = Session(settings, say)
-    session.start()
-    try:
-        with contextlib.closing(boot(session.target.to_json(), settings, "main")) as backend:
-            yield backend
-    finally:
-        session.close()
+    with contextlib.ExitStack() as held:
+        session = held.enter_context(contextlib.closing(Session(settings, say).start()))
+        yield held.enter_context(contextlib.closing(boot(session.target.to_json(), settings, "main")))
 
 
 def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> "KindBackend":
@@ -175,11 +166,10 @@ def _boot_on_kind(settings: Settings, target: ClusterTarget, worker: str) -> "Ki
     patches = dict(each.split("=", 1) for each in settings.kind_patch)
     release = _release_of_kind(settings, api, patches)
     components = kind.components(api, release, patches=patches)
+    common: dict[str, Any] = {"components": components, "worker": worker, "release": release}
     if target.probes == PACKETS:
-        return KindPacketsBackend(
-            target, api, components=components, worker=worker, release=release, places=_places(target, worker)
-        ).start()
-    return KindBackend(target, api, components=components, worker=worker, release=release).start()
+        return KindPacketsBackend(target, api, places=_places(target, worker), **common).start()
+    return KindBackend(target, api, **common).start()
 
 
 def _places(target: ClusterTarget, worker: str) -> NetnsLookup:
@@ -189,7 +179,7 @@ def _places(target: ClusterTarget, worker: str) -> NetnsLookup:
 
 
 def _release_of_kind(settings: Settings, api: Api, patches: Mapping[str, str]) -> Release:
-    """Return the release of a kind cluster. The version is "" if scenarios request another patch release."""
+    """Return the release of a kind cluster. Its version is "" if scenarios request a different patch release."""
     found = parse_version(str(api.request("GET", "/version").body.get("gitVersion", "?")))
     known = found is not None and parse_wanted(patches.get(found.series, found.series)).allows(found)
     return replace(settings.release, version=found.series if found and known else "")

@@ -1,7 +1,7 @@
 """The state of a run that all parts of the plugin share: settings, output folder and plan.
 
 The controller and each xdist worker have separate states. Workers pass data to the controller through files in the
-output folder, so the data remains after a worker ends.
+output folder, so that the data remains after a worker ends.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ class Run:
     distrust: list[str] = field(default_factory=list)
     retries: int = 0
     interrupted: bool = False
-    sealed: bool = False  # `interrupted` is final, because the report is written or there is none
+    sealed: bool = False  # `interrupted` is final, because the report has been written or there is none
     when_decided: Callable[[int], object] = lambda _: None  # called with the exit code
     usage_error: str = ""
     target: dict[str, Any] = field(default_factory=dict)  # the real cluster of the run, if it has one
@@ -55,21 +55,18 @@ class Run:
     _history: History | None = field(default=None, init=False, repr=False)
 
     def decorate(self, what: str, make: Callable[[], T], otherwise: T) -> T:
-        """Return something that only decorates the report. If this fails in any way, note it once, and go on."""
+        """Return an optional part of the report. If `make` fails, record the error once, and return `otherwise`."""
         if any(each.startswith(f"{what}: ") for each in self.missing):
             return otherwise
         try:
             return make()
-        except Exception as error:  # noqa: BLE001  no decoration may end a run
+        except Exception as error:  # noqa: BLE001  an optional part must not end a run
             self.missing.append(f"{what}: {type(error).__name__}: {first_line(str(error))}")
             return otherwise
 
     @property
     def history(self) -> History:
-        """This process's part of the history, created at first use.
-
-        Raises `UsageError` if the file cannot be written.
-        """
+        """This process's part of the history, created on first use. Raises `UsageError` if it cannot be written."""
         if self._history is None:
             worker = self.worker or "main"
             self._history = History(self.folder.parts / f"history-{worker}.jsonl", worker=worker)
@@ -122,7 +119,6 @@ class Run:
         return self.environment
 
     def _left_environment(self) -> dict[str, Any]:
-        """Return the facts that a worker has left for the controller."""
         return next(iter(self.folder.parts_named("environment-")), {})
 
     def leave_end(self, component: str, text: str) -> None:
@@ -130,16 +126,12 @@ class Run:
         self.folder.leave_part(f"ended-{component}-{self.worker or 'main'}", {component: text})
 
     def known_ends(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for values in self.folder.parts_named("ended-"):
-            found |= values
-        return found
+        return {component: text for each in self.folder.parts_named("ended-") for component, text in each.items()}
 
     @property
     def offered(self) -> Needs:
-        return Needs(
-            frozenset(self.target["abilities"]), frozenset(node["name"] for node in self.target["topology"]["nodes"])
-        )
+        nodes = frozenset(node["name"] for node in self.target["topology"]["nodes"])
+        return Needs(frozenset(self.target["abilities"]), nodes)
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -1,14 +1,13 @@
 """Identify an exhausted resource of a machine or a process: files, processes, memory or disk space.
 
-Any line of any library may raise such an error. The error is not evidence about the implementation, and each resource
-has one remedy.
+Any line of any library may raise such an error, which is not evidence about the implementation.
 """
 
 import errno
 from traceback import extract_tb
 
 _FULL = "the disk is full: free some space, or choose another folder with --output-dir"
-_TEXTS = {
+_MESSAGES = {
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
     errno.EFBIG: "a file exceeds the maximum size (ulimit -f): raise it",
@@ -24,12 +23,12 @@ _NO_PROCESSES = "this user cannot start more processes or threads (ulimit -u): r
 
 
 def shortage(error: BaseException | None) -> str:
-    """Return the exhausted resource and its remedy if a shortage caused this error, or "" otherwise."""
+    """Return the exhausted resource and how to fix it if a shortage caused this error, or "" otherwise."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if text := _text(error):
-            return text
+        if message := _message(error):
+            return message
         error = error.__cause__ or error.__context__
     return ""
 
@@ -40,19 +39,18 @@ def why_it_cannot_continue(error: BaseException) -> str:
     return no_output or shortage(error)
 
 
-def _text(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
-        return _TEXTS[errno.ENOMEM]
+        return _MESSAGES[errno.ENOMEM]
     if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
         return _NO_PROCESSES
     if not isinstance(error, OSError):
         return ""
     if error.errno == errno.EAGAIN and _is_of_fork(error):
         return _NO_PROCESSES
-    return _TEXTS.get(error.errno or 0, "")
+    return _MESSAGES.get(error.errno or 0, "")
 
 
 def _is_of_fork(error: OSError) -> bool:
     """Return whether the start of a process raised this error. A socket that is not ready has the same errno."""
-    last = next(reversed(extract_tb(error.__traceback__)), None)
-    return last is not None and "fork" in f"{last.name} {last.line}"
+    return any("fork" in f"{last.name} {last.line}" for last in extract_tb(error.__traceback__)[-1:])

@@ -1,7 +1,7 @@
 """Handle Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in the same way, without interrupting the cleanup.
 
-The first signal prints a line at once, and raises `KeyboardInterrupt`. So does each signal during the cleanup, without
-an interrupt. Signals are ignored while Python exits.
+The first signal prints a line immediately, and raises `KeyboardInterrupt`. Signals during the cleanup only print a
+line. Signals are ignored while Python exits.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _USUAL = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
 _alone = False  # whether the process ends with its command
 _over = False  # whether the process is about to exit and ignores signals
 _told = False  # whether a line about an interrupt was printed
-_LOST_SECONDS = 10.0  # after this time another signal raises again, as an interrupt in a destructor is lost
+_LOST_SECONDS = 10.0  # after this time, another signal raises again, because an interrupt in a destructor is lost
 
 
 class Signals:
@@ -48,7 +48,7 @@ class Signals:
         raise KeyboardInterrupt
 
     def _say(self, text: str) -> None:
-        global _told  # noqa: PLW0603  of the process, as handlers of signals are
+        global _told  # noqa: PLW0603  one per process, like signal handlers
         with contextlib.suppress(OSError):
             os.write(self._said, f"\n{text}\n".encode())
             _told = True
@@ -65,7 +65,7 @@ class Signals:
             os.close(self._said)
 
     def _end_quietly(self) -> None:
-        global _over  # noqa: PLW0603  of the process, as handlers of signals are
+        global _over  # noqa: PLW0603  one per process, like signal handlers
         if _alone and self._ending:
             _over = True
             for each in (signal.SIGINT, *_USUAL):
@@ -73,7 +73,7 @@ class Signals:
 
 
 def told() -> bool:
-    """Return whether the user has been told that an interrupt was heard."""
+    """Return whether a line about an interrupt was printed."""
     return _told
 
 
@@ -83,7 +83,7 @@ def as_interrupts(*, alone: bool = False) -> Iterator[None]:
 
     `alone` means that the process ends after the block.
     """
-    global _alone  # noqa: PLW0603  of the process, as handlers of signals are
+    global _alone  # noqa: PLW0603  one per process, like signal handlers
     _alone = alone
 
     def interrupt(number: int, _: FrameType | None) -> None:
@@ -103,8 +103,7 @@ def deaf_python() -> str:
 
 
 def hear_controller_alone() -> None:
-    """In a worker, accept one interrupt. All processes receive SIGTERM and SIGHUP, but only the controller handles
-    them.
+    """In a worker, accept one interrupt, and leave SIGTERM and SIGHUP to the controller, which also receives them.
 
     Programs that a worker starts inherit ignored signals, but not empty handlers.
     """
@@ -128,7 +127,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @contextlib.contextmanager
 def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iterator[None]:
-    """Set a handler for all signals that have the handler `before`, and restore their handlers afterwards."""
+    """Set a handler for those signals of `before` that have the handler given there, and restore it afterwards."""
     ours: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
         ours = [each for each, usual in before.items() if signal.getsignal(each) == usual or _is_ours(each)]

@@ -1,7 +1,7 @@
 """Find a suite's folder, and the ids and features in its files, without importing the files.
 
-Collecting a suite takes seconds, which is too long for shell completion. This module therefore searches the files' text
-for the two calls that define ids and features. A test compares the result with a collection.
+Collecting a suite takes seconds, which is too long for shell completion. So this module searches the files for the two
+calls that define ids and features. A test compares the result with a collection.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _FEATURE = re.compile(r'\bFeature\(\s*"([^"]+)"')
 
 def place_of(suite: str = SUITE) -> Path:
     """Return the folder of a suite, which is given as a package or a path. Raises `UsageError`."""
-    if suite != SUITE and is_there(suite):  # "conformance" is never a folder here; ./conformance is
+    if suite != SUITE and is_there(suite):  # "conformance" is always the package, and ./conformance a folder
         return Path(suite).resolve()
     if all(part.isidentifier() for part in suite.split(".")):
         with contextlib.suppress(ModuleNotFoundError, ValueError):

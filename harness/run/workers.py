@@ -1,8 +1,8 @@
 """Choose the number of processes of a run, up to the limits of the machine: as many as make the run shorter.
 
-Scenarios mostly wait for components to process changes or for probes to time out, so two workers per CPU are
-useful. The full suite took 110 s with two workers on two CPUs, 68 s with four, and 67 s with six. Each worker
-needs time to load and collect the suite, and memory for its clusters.
+Scenarios mostly wait for components to process changes or for probes to time out, so two workers per CPU are useful. On
+two CPUs, the full suite took 110 s with two workers, 68 s with four, and 67 s with six. Each worker needs time to load
+and collect the suite, and memory for its clusters.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _MEMORY = Path("/proc/meminfo")
 class Machine:
     """The number of CPUs, and bytes of free memory."""
 
-    processors: int
+    cpus: int
     memory: int
 
 
@@ -35,9 +35,10 @@ def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
     """
     folders = list(_folders(groups, own))
     quotas = [quota for folder in folders if (quota := _quota(folder))]
-    free = [room for folder in folders if (room := _room(folder)) is not None]
-    processors = min([len(os.sched_getaffinity(0)), *map(math.ceil, quotas)])
-    return Machine(max(1, processors), max(0, min([_available(), *free])))
+    free = [left for folder in folders if (left := _free(folder)) is not None]
+    cpus = min([len(os.sched_getaffinity(0)), *map(math.ceil, quotas)])
+    available = _figures(_MEMORY).get("MemAvailable:", 0) * 1024
+    return Machine(max(1, cpus), max(0, min([available, *free])))
 
 
 def _folders(groups: Path, own: Path) -> Iterator[Path]:
@@ -58,16 +59,12 @@ def _quota(folder: Path) -> float | None:
     return None
 
 
-def _room(folder: Path) -> int | None:
+def _free(folder: Path) -> int | None:
     """Return the free bytes up to the group's limit, including reclaimable caches, or None without a limit."""
     with contextlib.suppress(ValueError):
         droppable = _figures(folder / "memory.stat").get("inactive_file", 0)
         return int(_text(folder / "memory.max")) - int(_text(folder / "memory.current")) + droppable
     return None
-
-
-def _available() -> int:
-    return _figures(_MEMORY).get("MemAvailable:", 0) * 1024
 
 
 def _figures(file: Path) -> dict[str, int]:
@@ -98,28 +95,28 @@ def count_workers(settings: Settings, seconds: Mapping[str, float], machine: Mac
         return 0
     most, megabytes = _bound(settings, machine)
     most = max(0, min(most, machine.memory // (megabytes * MEGABYTE)))
-    number: int = min((0, *range(2, most + 1)), key=lambda each: predicted(each, seconds, machine.processors))
+    number: int = min((0, *range(2, most + 1)), key=lambda each: predicted(each, seconds, machine.cpus))
     return number
 
 
-def predicted(workers: int, seconds: Mapping[str, float], processors: int) -> float:
+def predicted(workers: int, seconds: Mapping[str, float], cpus: int) -> float:
     if not workers:
         return LOADING + sum(seconds.values())
-    loading = LOADING * math.ceil(workers / processors)
+    loading = LOADING * math.ceil(workers / cpus)
     return STARTING + loading + max(*seconds.values(), sum(seconds.values()) / workers)
 
 
 def usual(seconds: Mapping[str, float]) -> float:
-    """Return the median, which stands in for unknown durations."""
+    """Return the median, which replaces unknown durations."""
     return median(seconds.values()) if seconds else 1.0
 
 
 def _bound(settings: Settings, machine: Machine) -> tuple[int, int]:
-    """Return the most workers for a machine or a cluster, and the megabytes of each."""
+    """Return the maximum number of workers for a machine or a cluster, and the megabytes of each."""
     if settings.backend == "kubeconfig":  # more would burden a shared cluster
         return 4, 200
     if settings.backend == "kind":  # its nodes share the CPUs of this machine
         return 2, 200
     if not settings.judges_reference or settings.components.real:  # each node of each worker runs real components
-        return max(2, machine.processors), 1000
-    return 2 * machine.processors, 300
+        return max(2, machine.cpus), 1000
+    return 2 * machine.cpus, 300

@@ -1,1 +1,1 @@
-"""Variation of everything that a requirement's sentence does not mention: axes, a run's draws, and their effects."""
+"""Variation of everything that a requirement's sentence does not mention: axes, random values, and their effects."""

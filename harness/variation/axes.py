@@ -1,6 +1,6 @@
-"""The axes of variation: everything that a requirement's sentence does not mention, with the values to draw from.
+"""The axes of variation: everything that a requirement's sentence does not mention, with the values to choose from.
 
-A correct implementation behaves the same with every drawn value. The first value of each axis is the plain value, which
+A correct implementation behaves the same with every value. The first value of each axis is the plain value, which
 leaves a scenario as it is written.
 """
 
@@ -37,9 +37,7 @@ QUERIES = "queries"
 BESIDE = "beside"
 BYSTANDERS = "bystanders"
 
-
 Value = tuple[str, str]
-
 
 AXES: Mapping[str, Mapping[str, str]] = {
     NAMES: {
@@ -48,15 +46,15 @@ AXES: Mapping[str, Mapping[str, str]] = {
     },
     SLICES: {
         "one": "one EndpointSlice holds all endpoints",
-        "several": "endpoints stand in three EndpointSlices",
+        "several": "endpoints are in three EndpointSlices",
         "each": "each endpoint has its own EndpointSlice",
-        "overlapping": "endpoints stand in two EndpointSlices",
+        "overlapping": "endpoints are in two EndpointSlices",
         "empty": "the Service also has an EndpointSlice without endpoints",
     },
     ORDER: {"written": "endpoints are in the order of the scenario", "reversed": "endpoints are in reverse order"},
     PORTS: {
         "written": "the Service has the ports of the scenario",
-        "more": "the Service has further ports, one of them with the same number and another protocol",
+        "more": "the Service has additional ports, one of them with the same number and another protocol",
         "twelve": "the Service has twelve ports",
     },
     OWNER: {
@@ -85,12 +83,12 @@ AXES: Mapping[str, Mapping[str, str]] = {
     },
     ADDRESSES: {
         "one": "endpoints have one address and a nodeName",
-        "several": "endpoints have further addresses, which have no meaning",
+        "several": "endpoints have additional addresses, which have no meaning",
         "nowhere": "endpoints have no nodeName, if the Service has no policy, hints or keys",
     },
     EXTRAS: {
-        "none": "objects have no further fields",
-        "metadata": "objects have further labels and annotations, and endpoints have a hostname and a targetRef",
+        "none": "objects have no additional fields",
+        "metadata": "objects have additional labels and annotations, and endpoints have a hostname and a targetRef",
         "newer": "EndpointSlices have an owner, an application protocol, and a field of a newer API",
     },
     NEIGHBOURS: {
@@ -163,12 +161,12 @@ AXES: Mapping[str, Mapping[str, str]] = {
         "nothing": "the Service has the pods and the EndpointSlices of the scenario",
         "pods": "the Service also has pods that are not ready",
         "slices": "the Service also has EndpointSlices that the controller does not manage",
-        "deleted": "somebody deletes the controller's EndpointSlices, and changes the labels of the Service",
+        "deleted": "another client deletes the controller's EndpointSlices, and changes the labels of the Service",
     },
     BYSTANDERS: {
         "none": "all other nodes count",
-        "control-plane": "control plane nodes exist, some without zone or CPU",
-        "unready": "nodes exist whose readiness is False or Unknown, some without zone or CPU",
+        "control-plane": "control plane nodes exist, some without a zone or CPU",
+        "unready": "nodes exist whose readiness is False or Unknown, some without a zone or CPU",
     },
 }
 """The axes by name, in a fixed order. Each value has its meaning, as a completion of "fails when …" in a report."""
@@ -180,7 +178,7 @@ def plain(axis: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The drawn value of each axis, if it is not the plain value."""
+    """The random value of each axis, unless it is the plain value."""
 
     drawn: tuple[tuple[str, str], ...] = ()
 
@@ -188,7 +186,7 @@ class Draw:
         return dict(self.drawn).get(axis, plain(axis))
 
     def __str__(self) -> str:
-        """Return the text that `parse_draw` reads: "names=cloud,slices=each", or "plain"."""
+        """Return the string that `parse_draw` reads: "names=cloud,slices=each", or "plain"."""
         return ",".join(f"{axis}={value}" for axis, value in self.drawn) or "plain"
 
     def without(self, *axes: str) -> "Draw":
@@ -197,7 +195,7 @@ class Draw:
 
     @property
     def meanings(self) -> list[str]:
-        """Return the meanings of the drawn values, as completions of "fails when …"."""
+        """Return the meanings of the random values, as completions of "fails when …"."""
         return [AXES[axis][value] for axis, value in self.drawn]
 
 
@@ -211,7 +209,7 @@ SHARES: Mapping[Value, float] = {
     (HISTORY, "busy"): 0.1,
     (NODES, "bare"): 0.5,
 }
-"""The shares of expensive values among the values of their axes, if the share is not 1. They never prevent coverage."""
+"""The relative frequencies of expensive values on their axes, by default 1. They never prevent coverage."""
 
 _MOST: Mapping[Value, int] = {
     (SLICES, "each"): 2,
@@ -228,14 +226,11 @@ _MOST: Mapping[Value, int] = {
     (HISTORY, "changed"): 8,
     (HISTORY, "busy"): 1,
 }
-"""The number of Services or slices of a scenario that a value varies, where each one costs requests or many rules.
-
-Some scenarios have a hundred Services, or write each slice many times.
-"""
+"""The maximum number of Services or slices of a scenario that have a value, if it costs requests or many rules."""
 
 
 def within_limits(draw: Draw, number: int) -> Draw:
-    """Return the draw of the Service or slice of a scenario with this number, counted from 1."""
+    """Return the draw of the Service or slice of a scenario with this number, starting from 1."""
     return draw.without(*(axis for axis, value in draw.drawn if _MOST.get((axis, value), number) < number))
 
 
@@ -258,6 +253,6 @@ def parse_draw(text: str) -> Draw:
 
 
 def when_it_fails(fails_with: str) -> str:
-    """Return a sentence with the drawn values that a failure needs, or "" if it needs none."""
+    """Return a sentence with the random values that a failure needs, or "" if it needs none."""
     draw = parse_draw(fails_with or "plain")
     return f"Fails only when {', and '.join(draw.meanings)} ({draw})." if draw.drawn else ""

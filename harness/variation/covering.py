@@ -1,7 +1,7 @@
-"""Draw values for all requirements of a run. Every pair of values occurs, and the seed determines the result.
+"""Choose values for all requirements of a run. Every pair of values occurs, and the seed determines the result.
 
 The draws of a profile form a covering array over its requirements. Each value of each axis occurs with each feature,
-and each pair of values of two axes occurs in some requirement, unless the requirements fix these axes or refuse these
+and each pair of values of two axes occurs in some requirement, unless the requirements fix these axes or exclude these
 values. Expensive values occur no more often than that.
 """
 
@@ -26,7 +26,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The data about a requirement that the algorithm uses. `fixed` are axes, or single values ("client=endpoint")."""
+    """The data about a requirement that the algorithm uses. `fixed` has axes, and single values ("client=endpoint")."""
 
     id: str
     profile: str
@@ -78,7 +78,6 @@ def _values(subject: Subject, axis: str, seed: int) -> list[str]:
 
 
 def _regardless(values: list[str], _row: Row) -> list[str]:
-    """Return the possible values of an axis, which are the same for every row."""
     return values
 
 
@@ -108,8 +107,8 @@ class RowBuilder:
     ) -> dict[str, Any]:
         """Return a row with the values of `begin`, and one for each other axis. The order of axes breaks ties.
 
-        `axes` maps an axis to a function that returns the possible values of the row so far. A further pass chooses
-        each value again.
+        `axes` maps an axis to a function that returns the possible values for the row so far. Each additional pass
+        chooses all values again.
         """
         row = dict(begin)
         for name, possible in [each for each in axes if each[0] not in begin] * passes:

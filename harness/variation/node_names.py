@@ -1,4 +1,4 @@
-"""Names of nodes and zones that differ from those in scenarios, and that careless components may confuse."""
+"""Names for nodes and zones other than those in scenarios. Careless components may confuse these names."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The effects of drawn values on the objects that a scenario writes: Services, slices, and labels of pods and nodes."""
+"""The effects of a draw on the objects that a scenario writes: Services, slices, and labels of pods and nodes."""
 
 import hashlib
 from collections import Counter
@@ -12,11 +12,10 @@ from harness.variation import axes
 from harness.variation.axes import Draw
 
 _PARTS = {"several": 3, "each": 12}  # maximum number of slices
-PORT_NAME = "drawn-web"  # name of a Service's only port if more ports are drawn: Services with several ports need names
+PORT_NAME = "drawn-web"  # name of a Service's only port if it gets more, because several ports need names
 
 MORE_PORTS = (Port(8443, "TCP", "drawn-tls", 8099), Port(8443, "UDP", "drawn-quic", 8099))
-"""Further ports of a Service, on which no pod listens."""
-
+"""Additional ports of a Service, on which no pod listens."""
 
 TWELVE = tuple(Port(7000 + number, "TCP", f"drawn-{number}", 8099) for number in range(1, 10))
 """Ports that make twelve together with the port of a scenario, its twin, and one of `MORE_PORTS`."""
@@ -25,7 +24,7 @@ _MOST, _MOST_HINTS = 1000, 8  # the limits of the API for endpoints of a slice a
 
 _UNREADY = {"unready": 4, "many": 130}
 _FURTHER = {"IPv4": "198.51.100.{}", "IPv6": "2001:db8:1::{:x}"}
-"""Addresses of endpoints that must never receive a packet. They are documentation addresses, which no node routes."""
+"""Addresses of endpoints that must never receive a packet. No node routes these documentation addresses."""
 
 _PLACE = ("nodeName", "zone", "hints")
 _NOT_READY = {"ready": False, "serving": False, "terminating": False}
@@ -36,7 +35,7 @@ def usual_ports(draw: Draw) -> tuple[Port, ...]:
 
 
 def ports(draw: Draw, written: Sequence[Port]) -> tuple[Port, ...]:
-    """Return the ports of a Service: those of the scenario with names, and any drawn additional ports."""
+    """Return the ports of a Service: those of the scenario with names, and additional ports according to the draw."""
     if draw[axes.PORTS] == "written" or len(written) != 1:
         return tuple(written)
     only = replace(written[0], name=written[0].name or PORT_NAME)
@@ -71,9 +70,9 @@ def _defaults(spec: Mapping[str, Any]) -> Object:
 def needs_nodes(service: Object) -> bool:
     """Return whether the answers of a Service, or of a Service with this patch, can depend on nodes of endpoints."""
     spec, annotations = service.get("spec") or {}, (service.get("metadata") or {}).get("annotations") or {}
-    policies = {spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy")}
-    asked = spec.get("trafficDistribution") or spec.get("topologyKeys") or any("topology" in key for key in annotations)
-    return bool("Local" in policies or asked)
+    local = "Local" in (spec.get("internalTrafficPolicy"), spec.get("externalTrafficPolicy"))
+    topology = spec.get("trafficDistribution") or spec.get("topologyKeys")
+    return bool(local or topology or any("topology" in key for key in annotations))
 
 
 def slices(
@@ -129,15 +128,14 @@ def _endpoint(draw: Draw, endpoint: Object, family: str) -> Object:
             made["addresses"] = [*made["addresses"], _FURTHER[family].format(251), _FURTHER[family].format(252)]
         case "nowhere":
             made.pop("nodeName", None)
-    conditions = made.get("conditions") or {}
-    if conditions == {"ready": True}:
+    if made.get("conditions") == {"ready": True}:
         match draw[axes.CONDITIONS]:
             case "all":
                 made["conditions"] = {"ready": True, "serving": True, "terminating": False}
             case "none":
                 made["conditions"] = {}
     if draw[axes.EXTRAS] == "metadata":
-        number = _number(made)
+        number = int.from_bytes(hashlib.sha256(_address(made).encode()).digest()[:4])  # depends only on the address
         made.setdefault("hostname", f"pod-{number}")
         made.setdefault("targetRef", {"kind": "Pod", "name": f"pod-{number}", "namespace": "elsewhere"})
     return made
@@ -161,9 +159,8 @@ def _with_newer_fields(obj: Object, owner: Object | None) -> Object:
     ports = [{"appProtocol": "example.com/drawn", **port} for port in obj["ports"]]
     metadata = dict(obj["metadata"])
     if owner is not None:
-        uid = owner["metadata"]["uid"]
-        reference = {"apiVersion": "v1", "kind": owner["kind"], "name": owner["metadata"]["name"], "uid": uid}
-        metadata["ownerReferences"] = [reference]
+        named = {key: owner["metadata"][key] for key in ("name", "uid")}
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": owner["kind"], **named}]
     return {**obj, "metadata": metadata, "ports": ports, "drawnField": {"weight": 1}}
 
 
@@ -191,9 +188,9 @@ def _places(endpoints: Sequence[Object], before: Mapping[str, Object | None]) ->
     known = {_address(each): name for name, obj in before.items() if obj for each in obj["endpoints"]}
     places = {_address(each): known[_address(each)] for each in endpoints if _address(each) in known}
     used = Counter(places.values())
-    for address in [_address(each) for each in endpoints]:
+    for address in map(_address, endpoints):
         if address not in places:
-            places[address] = min(before, key=lambda name: used[name])
+            places[address] = min(before, key=used.__getitem__)
             used[places[address]] += 1
     return places
 
@@ -202,20 +199,15 @@ def _address(endpoint: Mapping[str, Any]) -> str:
     return str(endpoint["addresses"][0])
 
 
-def _number(endpoint: Mapping[str, Any]) -> int:
-    """Return a number that depends only on the address of an endpoint."""
-    return int.from_bytes(hashlib.sha256(_address(endpoint).encode()).digest()[:4])
-
-
 @dataclass(slots=True)
 class LabelVariation:
-    """Labels and selectors in the drawn form. One value of each key may be written as an empty value."""
+    """Variation of labels and selectors. For each key, one value may be replaced with an empty value."""
 
     draw: Draw
     _empty: dict[str, str] = field(default_factory=dict)
 
     def of(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return these labels, or this selector, in the drawn form. `None` removes a label."""
+        """Return these labels, or this selector, with their variation. `None` removes a label."""
         if self.draw[axes.LABELS] != "empty":
             return dict(labels)
         return {
@@ -224,7 +216,6 @@ class LabelVariation:
         }
 
     def before(self, labels: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Return the labels that an object has before these, if labels are drawn to change. Otherwise {}."""
-        return {
-            key: "before" for key, value in labels.items() if value is not None and self.draw[axes.LABELS] == "changed"
-        }
+        """Return the labels that an object has before these, or {} if the draw does not change labels."""
+        changed = self.draw[axes.LABELS] == "changed"
+        return {key: "before" for key, value in labels.items() if changed and value is not None}

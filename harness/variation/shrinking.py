@@ -6,19 +6,14 @@ from harness.variation.axes import PLAIN, Draw
 
 
 def shrunk(draw: Draw, fails: Callable[[Draw], bool | None]) -> Draw | None:
-    """Return the smallest draw with which `fails` is true, or None if a repetition could not tell."""
+    """Return the smallest draw with which `fails` is true, or None if a repetition is inconclusive."""
     single = [Draw((each,)) for each in draw.drawn] if len(draw.drawn) > 1 else []
     for each in (PLAIN, *single):
-        found = fails(each)
-        if found is None:
-            return None
-        if found:
-            return each
+        if (found := fails(each)) or found is None:
+            return each if found else None
     smallest = draw
     for axis, _ in draw.drawn if len(draw.drawn) > 2 else ():
-        found = fails(smallest.without(axis))
-        if found is None:
+        if (found := fails(smallest.without(axis))) is None:
             return None
-        if found:
-            smallest = smallest.without(axis)
+        smallest = smallest.without(axis) if found else smallest
     return smallest

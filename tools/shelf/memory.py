@@ -56,7 +56,7 @@ class _New(NamedTuple):
 
 def _looked_at(new: Sequence[_New], catalogue: Callable[[], Sequence[Requirement]]) -> list[Entry]:
     """Return the entries of reports. They are computed in parallel by one process per CPU."""
-    processes = min(len(new), this_machine().processors)
+    processes = min(len(new), this_machine().cpus)
     if processes < 2:
         return [each.entry(catalogue) for each in new]
     # Forked processes share this process's catalogue, or the function that reads it.

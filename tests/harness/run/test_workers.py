@@ -99,5 +99,5 @@ def test_limits_apply_without_the_path_in_the_container(tmp_path: Path) -> None:
 
 def test_every_usable_processor_counts_without_limits(tmp_path: Path) -> None:
     found = groups(tmp_path, "0::/\n", cpu_DOT_max="max 100000\n", memory_DOT_max="max\n")
-    assert found.processors == len(os.sched_getaffinity(0))
+    assert found.cpus == len(os.sched_getaffinity(0))
     assert found.memory > 0
