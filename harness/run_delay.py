@@ -32,10 +32,9 @@ _RUNNABLE, _STOPPED = "R", "T"  # states of a thread
 
 
 def time_left(limit: float, passed: float, lost: float, most: float) -> tuple[float, bool]:
-    """Return the seconds that a time limit leaves, and whether the programs could run for the whole limit.
+    """Return the seconds left of a time limit, and whether the programs could run for the whole limit.
 
-    Of the seconds that have passed, those count in which the programs could run. The wait ends at `most` times the
-    limit in any case.
+    Only the seconds in which the programs could run count, but the wait ends at `most` times the limit.
     """
     return min(limit + lost, limit * most) - passed, passed - lost >= limit
 
@@ -119,10 +118,7 @@ def _children(process: Path) -> Iterator[Path]:
 
 
 def threads_of(process: Path) -> Iterator[tuple[str, ThreadTimes]]:
-    """Yield the number, state and times of each thread of a process. Threads that exit are skipped.
-
-    Yields nothing on a kernel without `CONFIG_SCHED_INFO`.
-    """
+    """Yield number, state and times of a process's threads, or nothing on a kernel without `CONFIG_SCHED_INFO`."""
     with contextlib.suppress(OSError):
         for thread in os.listdir(process / "task"):  # noqa: PTH208  as in `family`
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -1,8 +1,7 @@
 """Watch the threads of an embedded cluster, and end the run if a thread ends unexpectedly.
 
-The API server, controllers, proxies and the probe loop are threads of this process. If a thread ended without notice,
-later scenarios would blame the judged component. Threads of the judged component are not watched here, because a
-requirement fails when they end.
+The API server, controllers, proxies and the probe loop are threads of this process. If one ended unnoticed, later
+scenarios would blame the judged component. A requirement fails when threads of the judged component itself end.
 """
 
 import contextlib

@@ -55,10 +55,7 @@ _NOT_OBSERVED = {
 
 
 def conclude(judgements: Sequence[Judgement], phase: str) -> Judgement | None:
-    """Return the verdict on a phase (setup, call or teardown) from its judgements, or None if there are no judgements.
-
-    The message is a single line, as in reports.
-    """
+    """Return the verdict on a phase (setup, call or teardown) with a one-line message, or None without judgements."""
     if not judgements:
         return None
     decisive = _decisive(judgements)

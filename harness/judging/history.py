@@ -107,10 +107,7 @@ class History:
     def window(
         self, test: str, expectation: Expectation, rates: Rates = DEFAULT_RATES, *, of: tuple[str, str] = ("", "")
     ) -> "Window":
-        """Start a measuring window of a test, in which every observation counts.
-
-        `of` is the name of the Service that clients use, and the kind of address.
-        """
+        """Start a measuring window. `of` is the name of the Service that clients use, and the kind of address."""
         with self._lock:
             self._windows += 1
             number = self._windows
@@ -152,10 +149,7 @@ class History:
         ended_by: Judgement | None = None,
         **facts: Any,
     ) -> None:
-        """Record the verdict that reports show for a phase of a test (setup, call or teardown), and its cause.
-
-        `ended_by` is the judgement that ended the phase, if any.
-        """
+        """Record the verdict on a phase (setup, call or teardown) and its cause. `ended_by` is what ended the phase."""
         why = cause(self._judged, verdict, ended_by)
         self._judged.clear()
         self.write("verdict", test=test, phase=phase, verdict=verdict, message=message, cause=why, **facts)
@@ -177,10 +171,7 @@ class History:
 
 
 class Window:
-    """A measuring window. It counts, records and judges observations.
-
-    `plans` contains the number of probes of each client, with error rates.
-    """
+    """A measuring window, which counts, records and judges observations. `plans` has each client's sample plan."""
 
     def __init__(self, history: History, number: int, expectation: Expectation, rates: Rates) -> None:
         self._history = history
@@ -196,10 +187,7 @@ class Window:
         self._count(client, observations, Tally.of(observations))
 
     def observe_flow(self, client: str, samples: Sequence[Timed]) -> list[Timed]:
-        """Count the observations of a client's steady traffic, and record all request times. Once per client.
-
-        Returns the requests with their times as recorded.
-        """
+        """Count the observations of a client's steady traffic, once per client. Return the requests as recorded."""
         flow = as_json.flow(samples)
         samples = as_json.read_flow(flow)
         observations = [observation for _, observation in samples]
@@ -277,10 +265,7 @@ class Parts:
         self._parts: dict[Path, _Part] = {}
 
     def new(self, paths: Iterable[Path]) -> list[dict[str, Any]]:
-        """Return the records that were added to these files since the last call, in each file's order.
-
-        Raises `UsageError` if earlier lines of a file were changed.
-        """
+        """Return the new records of these files, in each file's order. Raises `UsageError` if earlier lines changed."""
         return [record for path in sorted(paths) for record in self._parts.setdefault(path, _Part(path)).new()]
 
     def recorded(self) -> Recorded:
@@ -335,10 +320,7 @@ def read_parts(paths: Iterable[Path]) -> Recorded:
 
 
 def merge(parts: Recorded, out: Path, closing: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Write the parts of a run as one history with new digests.
-
-    `closing` contains the last records, which state facts about the whole run. They get the time of the last part.
-    """
+    """Write the parts of a run as one history. `closing` has the last records, with facts about the whole run."""
     entries = parts.records
     began = {key: entries[0][key] if entries else 0 for key in ("mono", "wall")}
     ended = {key: entries[-1][key] if entries else 0 for key in ("mono", "wall")}

@@ -48,10 +48,7 @@ def packed(content: bytes) -> bytes:
 
 
 def sealed(body: bytes, before: bytes) -> tuple[bytes, bytes]:
-    """Return a line without its newline, and the digest of the line.
-
-    `body` is a JSON object without its closing brace. `before` is the digest of the previous line.
-    """
+    """Return a line without its newline, and its digest. `body` is a JSON object without its closing brace."""
     digest = hashlib.sha256(before + body).hexdigest().encode()
     return body + _BEFORE + digest + _AFTER, digest
 

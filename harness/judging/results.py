@@ -1,7 +1,4 @@
-"""The results of requirements, which all reports show.
-
-A requirement may have several cases (a parametrized test). Its verdict is the worst verdict of its cases.
-"""
+"""The results of requirements. The verdict on a requirement is the worst verdict of its cases (parametrized tests)."""
 
 import dataclasses
 import enum

@@ -76,10 +76,9 @@ LAXEST = Rates(leak=0.5)  # the most lenient error rates that a window of the su
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan:
-    """The number of probes for the check of one client, and its error rates.
+    """The number of one client's probes, and its error rates.
 
-    `false_alarm` and `miss` are upper bounds of the probabilities that a correct proxy fails and that a faulty one
-    passes.
+    `false_alarm` and `miss` are the maximum probabilities that a correct proxy fails, and that a faulty proxy passes.
     """
 
     kind: str
@@ -119,10 +118,7 @@ def samples_for_members(count: int, miss: float) -> int:
 
 
 def unseen_bound(count: int, samples: int) -> float:
-    """Return an upper bound for the probability that `samples` probes miss one of `count` equally likely endpoints.
-
-    This is the union bound: each endpoint is missed with probability (1 - 1/count) ** samples.
-    """
+    """Return the union bound of the probability that `samples` probes miss one of `count` equally likely endpoints."""
     return min(1.0, count * (1 - 1 / count) ** samples)
 
 

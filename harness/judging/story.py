@@ -1,7 +1,4 @@
-"""The events of a scenario as read from the history: changes, waits for components, windows and steady traffic.
-
-Reports show the events. They have no influence on verdicts.
-"""
+"""The events of a scenario as read from the history, for reports. They have no influence on verdicts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

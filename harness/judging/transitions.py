@@ -20,8 +20,7 @@ from harness.model.times import milliseconds
 class Phase:
     """A change with a known expectation: its time, and the pods that may answer before it and after it.
 
-    `before` is None if no window states these pods. `former` lists pods that no client may reach any more. All times
-    are monotonic seconds.
+    `before` is None if it is unknown. `former` has pods that no client may reach any more. Times are monotonic seconds.
     """
 
     kind: str

@@ -1,8 +1,7 @@
 """Derives a verdict from observations. The functions are pure, so a recorded run can be judged again.
 
 Most expectations are sets of pods, not shares of traffic. A client passes when every answer came from an allowed pod
-and every expected pod answered. An unknown outcome is neither correct nor wrong: it makes the verdict inconclusive,
-unless another observation is wrong.
+and every expected pod answered. An unknown outcome makes the verdict inconclusive, unless another outcome is wrong.
 """
 
 import enum
@@ -120,8 +119,7 @@ Expectation = Mapping[str, Expected]  # the expectation for each client
 class Tally:
     """The counts of one client: answers by pod, silence, refusals, and unknown outcomes by reason.
 
-    `gap_ms` is the longest time without a correct answer, if it was measured. `refused_by` counts refusals by the error
-    that the client's kernel reported.
+    `gap_ms` is the longest time without a correct answer, if measured. `refused_by` counts refusals by error name.
     """
 
     pods: Counter[str] = field(default_factory=Counter)
@@ -180,10 +178,7 @@ class Judgement:
 
 
 def plan(expected: Expected, rates: Rates = DEFAULT_RATES, *, clients: int = 1) -> SamplePlan:
-    """Return the plan of one client's probes. `clients` is the number of clients that would see the same faults.
-
-    Raises `ValueError` for an empty set.
-    """
+    """Return the plan of a client's probes, if `clients` see the same faults. Raises `ValueError` for an empty set."""
     if isinstance(expected, TimedOut | Refused | NoAnswer):
         return every_probe("silence", rates, clients=clients)
     if isinstance(expected, AnyOf):

@@ -56,10 +56,7 @@ def once(probe: Probe) -> Callable[[], list[Probe]]:
 
 @dataclass(slots=True, eq=False)
 class Control:
-    """Sends rounds of control probes for missing answers until `conclude` or `end`.
-
-    `missing` is called every `EVERY` seconds, and returns the probes that need control probes.
-    """
+    """Sends control probes for the probes that `missing` returns every `EVERY` seconds, until `conclude` or `end`."""
 
     targets: ControlTargets | None
     reactor: Reactor

@@ -61,10 +61,7 @@ def bound(
     address: str = "",
     options: Iterable[SocketOption] = (),
 ) -> socket.socket:
-    """Return a non-blocking socket on this port, by default on all addresses. A TCP socket also listens.
-
-    Raises `OSError`, including for an invalid port.
-    """
+    """Return a non-blocking (and, for TCP, listening) socket. Raises `OSError`, including for an invalid port."""
     if not 0 <= port <= 65535:
         raise OSError(errno.EINVAL, f"address {port}: invalid port")
     tcp, six = protocol == "TCP", family == "IPv6"

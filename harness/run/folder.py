@@ -49,10 +49,7 @@ class OutputFolder:
         self._before = ""  # the former target of `latest`
 
     def prepare(self) -> None:
-        """Create the folder, remove the results of an earlier run, and check that the folder is writable.
-
-        Raises `UsageError` if another run is writing to the folder.
-        """
+        """Create or clear the folder, and check that it is writable. Raises `UsageError` if another run is using it."""
         with _writing(self.path):
             self._made = [each for each in (self.path, *self.path.parents) if not each.exists()]
             self.path.mkdir(parents=True, exist_ok=True)

@@ -154,7 +154,7 @@ def select(
     features: Sequence[str] = (),
     profiles: Sequence[str] = (),
 ) -> list[Requirement]:
-    """Return the requirements with these ids, levels, features and profiles. An empty filter selects all.
+    """Return the requirements that match all filters. An empty filter matches all.
 
     Raises `UsageError` for an unknown name, and `NothingSelectedError` if the result is empty.
     """

@@ -1,8 +1,4 @@
-"""Check whether a machine or a cluster satisfies the prerequisites of a run.
-
-The checks in this module are about the judged program: that it is installed, and that the machine satisfies the
-requirements of its recipe.
-"""
+"""Check the prerequisites of a run, such as the judged program and the requirements of its recipe."""
 
 import shutil
 from collections.abc import Iterator

@@ -2,8 +2,7 @@
 
 A quick run finds a developer's most likely mistakes after each change. Each requirement lists the mutants that it
 finds, and has an expected duration. The algorithm repeatedly adds the requirement with the most new mutants per second
-until no other requirement fits. All machines run the same requirements, so that a different verdict means a different
-implementation.
+until no other requirement fits. The choice is the same on all machines, so that results can be compared.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,10 +45,7 @@ class Quick:
 
 
 def choose(asked: Iterable[Requirement], seconds: Mapping[str, float], settings: Settings) -> Quick:
-    """Choose among the requirements of a run. Requirements without expected seconds get the median.
-
-    Raises `UsageError` if there are requirements but none can be chosen.
-    """
+    """Choose among the requirements of a run. Raises `UsageError` if there are some but none can be chosen."""
     kills = {each.id: frozenset(each.kills) for each in asked}
     unknown = usual(seconds)
     takes = {each: max(_LEAST, seconds.get(each, unknown)) for each in kills}

@@ -112,10 +112,7 @@ def _too_expensive(each: Requirement, needs: Mapping[str, Needs], seconds: Mappi
 
 
 def fixed(requirement: Requirement) -> set[str]:
-    """Return the axes and values ("client=endpoint") that do not vary for a requirement.
-
-    A sentence about connections is about TCP, because UDP has no connections. A basic check fixes its own address.
-    """
+    """Return the axes and values ("client=endpoint") that do not vary. A sentence about connections excludes UDP."""
     names_tcp = {axes.PROTOCOL} if re.search(r"\bconnections?\b", requirement.sentence) else set()
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
     names_address = {axes.ADDRESS} if requirement.answers or "cluster IP" in requirement.sentence else set()

@@ -1,7 +1,4 @@
-"""A run on a real cluster. The controller of the run checks the cluster, holds its Lease, and cleans up.
-
-Workers receive the findings as JSON, and run in parallel in separate namespaces.
-"""
+"""A run on a real cluster. The controller of the run checks the cluster, holds its Lease, and cleans up."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Handle Ctrl-C, SIGTERM and SIGHUP (a closed terminal) in the same way, without interrupting the cleanup.
 
-The first signal prints a line immediately, and raises `KeyboardInterrupt`. Signals during the cleanup only print a
-line. Signals are ignored while Python exits.
+The first signal prints a line and raises `KeyboardInterrupt`. Signals during the cleanup only print a line, and signals
+during the exit of Python are ignored.
 """
 
 import contextlib
@@ -79,10 +79,7 @@ def told() -> bool:
 
 @contextlib.contextmanager
 def as_interrupts(*, alone: bool = False) -> Iterator[None]:
-    """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`, as Ctrl-C does.
-
-    `alone` means that the process ends after the block.
-    """
+    """During the block, the first SIGTERM or SIGHUP raises `KeyboardInterrupt`. `alone`: the process ends with it."""
     global _alone  # noqa: PLW0603  one per process, like signal handlers
     _alone = alone
 
@@ -144,10 +141,7 @@ def _is_ours(number: signal.Signals) -> bool:
 
 
 def _leave_terminals() -> None:
-    """Redirect descriptors of a closed terminal to /dev/null, because every write to it would raise an error.
-
-    `isatty` does not recognise a closed terminal.
-    """
+    """Redirect descriptors of a closed terminal, which `isatty` does not detect, to /dev/null. Writes would fail."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for each in list(Path("/proc/self/fd").iterdir()):
         with contextlib.suppress(OSError):

@@ -29,10 +29,7 @@ class Machine:
 
 
 def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
-    """Return the resources that this process may use now, within the limits of its control groups.
-
-    A container of a CI system often has two of 64 CPUs, while `os.cpu_count` returns 64.
-    """
+    """Return the resources that this process may use, within its control groups, as in the container of a CI system."""
     folders = list(_folders(groups, own))
     quotas = [quota for folder in folders if (quota := _quota(folder))]
     free = [left for folder in folders if (left := _free(folder)) is not None]
@@ -42,10 +39,7 @@ def this_machine(groups: Path = _GROUPS, own: Path = _OWN) -> Machine:
 
 
 def _folders(groups: Path, own: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control group (version 2) and of its parents.
-
-    In a container the path that the kernel reports may not exist. The container's own group is then the root.
-    """
+    """Yield the folders of this process's control group (v2) and its parents, or the root in a container."""
     path = next((line[3:] for line in _text(own).splitlines() if line.startswith("0::")), "")
     place = groups / path.lstrip("/")
     yield from (folder for folder in (place, *place.parents) if folder.is_relative_to(groups) and folder.is_dir())
@@ -87,10 +81,7 @@ MEGABYTE = 1024 * 1024
 
 
 def count_workers(settings: Settings, seconds: Mapping[str, float], machine: Machine) -> int:
-    """Return the smallest number of workers with the shortest run, for requirements of the given durations.
-
-    0 means only this process, even if the durations are unknown.
-    """
+    """Return the smallest number of workers with the shortest run, or 0 if this process should run all tests."""
     if not seconds:
         return 0
     most, megabytes = _bound(settings, machine)

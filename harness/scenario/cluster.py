@@ -261,8 +261,8 @@ class Cluster(ComponentOperations, Observations):
     ) -> list[Pod]:
         """Run one pod with an echo server on each of these nodes. The first pod on a node gets the node's name.
 
-        With `tells_port`, the answer includes the name of the port (`at_port`). With `host_network`, each node runs one
-        server that uses the node's address.
+        With `tells_port`, answers include the name of the port (`at_port`). With `host_network`, each server uses the
+        node's address.
         """
         if len(container_ports) > _FEW_PORTS or tells_port:
             self.backend.need(Ability.MANY_PORTS)
@@ -315,10 +315,7 @@ class Cluster(ComponentOperations, Observations):
         restart_policy: str = "Always",
         container_ports: Sequence[tuple[str, int, str]] = (("http", 8080, "TCP"),),
     ) -> None:
-        """Create a pod that exists in the API only, with addresses of its node, for scenarios without traffic.
-
-        The node need not exist, which simulates a pod whose Node has been deleted.
-        """
+        """Create a pod that exists in the API only, with addresses of its node. The node need not exist."""
         self._unrelated.with_pods(node, labels)
         wanted = self.pod_variation.wanted(
             WantedPod(name, node, labels, tuple(container_ports), ready, restart_policy=restart_policy), runs=False
@@ -370,8 +367,7 @@ class Cluster(ComponentOperations, Observations):
     ) -> None:
         """Write one slice per IP family with these endpoints, or replace the Service's slices with the same `name`.
 
-        Raises `UsageError` for hints that the Service does not request, unless `unasked` is true, which is for
-        scenarios that test such hints.
+        Unless `unasked`, raises `UsageError` for hints that the Service does not request.
         """
         if not unasked:
             refuse_unrequested_hints(service.name, service.requested_hints, endpoints)
@@ -410,10 +406,7 @@ class Cluster(ComponentOperations, Observations):
         return sorted(self._controller_inputs.without_own(found), key=lambda each: str(each["metadata"]["name"]))
 
     def disturb(self, service: Service) -> bool:
-        """Delete a controller's slices of a Service, and change a label of the Service, if the draw asks for it.
-
-        Return whether this happened, which it does at most once.
-        """
+        """Delete a controller's slices of a Service and change a label, if the draw asks. Return whether it did."""
         if not service.selector or not self._controller_inputs.is_to_disturb(service.name):
             return False
         self._begin("delete slices of service", service=service.name)
@@ -489,8 +482,7 @@ def virtual_addresses(
 def set_addresses(cluster: Cluster, service: Service, kinds: Collection[AddressKind]) -> None:
     """Set one address per node of each of these kinds on a live Service, and remove addresses of other kinds.
 
-    The kinds are "external-ip" and, for a LoadBalancer, "load-balancer". A Service always gets the same addresses.
-    Raises `RefusedError`.
+    The kinds are "external-ip" and, for a LoadBalancer, "load-balancer". Raises `RefusedError`.
     """
     new = [kind for kind in kinds if not service.addresses(kind)]
     service.virtual = {**service.virtual, **virtual_addresses(cluster.backend, new, cluster.next_number())}

@@ -35,8 +35,7 @@ def wait_for_value(
 ) -> V:
     """Call `look` until the value is as expected or the time is up. Return the last value, which the caller compares.
 
-    `every` and exceptions of `look` have the same meaning as in `last_value`. `kept` is the time in seconds for which
-    caches may still return an old value.
+    `look` and `every` are those of `last_value`. `kept` is for how many seconds caches may return an old value.
     """
     cluster.backend.restored.await_pods()  # exclude the time that kubelets need
     begin = wrong_at = time.monotonic()

@@ -123,7 +123,7 @@ def _is_malformed(error: Exception) -> bool:
 
 
 def _asked_in_time(ask: Callable[[], dns.message.Message]) -> dns.message.Message:
-    """Return the answer to a query. Query again if it is malformed, or if the programs could not run meanwhile.
+    """Return the answer to a query, which is repeated after a malformed answer, or if the programs could not run.
 
     Raises `dns.exception.Timeout` or `StarvedError`.
     """
@@ -184,8 +184,7 @@ def expect_dns_pods(
     """Expect DNS to return exactly these pods to each client for a Service's name, as A, AAAA or SRV records.
 
     Queries are sent over each IP family of the DNS server. SRV records are compared by their targets' addresses. If no
-    pods are expected, both NXDOMAIN and an answer without records are correct. Raises `AssertionError` with the
-    expected and the observed table.
+    pods are expected, both NXDOMAIN and an empty answer are correct. Raises `AssertionError` with both tables.
     """
     pods: list[Pod] = [each for some in expected.values() for each in some]
     names = {address: each.name for each in pods for address in each.addresses.values()}
@@ -316,10 +315,7 @@ def locator_of(cluster: Cluster, pod: str) -> Object | None:
 
 
 def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
-    """Expect exactly these PodLocators in the scenario's namespace, by name. `ips` is a sorted list of addresses.
-
-    Raises `AssertionError`.
-    """
+    """Expect exactly these PodLocators, by name. `ips` is a sorted list of addresses. Raises `AssertionError`."""
     cluster.backend.part(ServesDns).dns()
     fields = sorted({field for each in expected.values() for field in each})
 

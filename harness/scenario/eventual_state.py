@@ -179,10 +179,7 @@ def conditions_of(cluster: Cluster, service: Service) -> dict[str, Object]:
 
 
 def expect_condition(cluster: Cluster, service: Service, kind: str, status: str | None) -> Object:
-    """Expect a Service condition to become "True", "False", "Unknown" or absent (`None`). Return the condition.
-
-    Raises `AssertionError`.
-    """
+    """Expect and return a Service condition with this status, or None for no condition. Raises `AssertionError`."""
     expect_eventually(
         cluster,
         f"condition {kind} of service {service.name}",

@@ -211,10 +211,7 @@ def expect_conditions(
 
 @contextlib.contextmanager
 def expect_unchanged(cluster: Cluster, *services: Service) -> Iterator[None]:
-    """Expect the controller not to write any slice of these Services during the block.
-
-    Raises `AssertionError` with the resource versions.
-    """
+    """Expect no writes to slices of these Services during the block. Raises `AssertionError` with the versions."""
     cluster.settle()
     before = _versions(cluster, services)
     yield

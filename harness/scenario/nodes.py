@@ -110,8 +110,7 @@ class Nodes:
     def report(self, name: str, *, cpu_milli: int | None = None, ready: Readiness | None = None) -> None:
         """Report a node's readiness, or a new allocatable CPU (0 means unknown), as the kubelet would.
 
-        The node lifecycle controller reports the readiness "Unknown" if a kubelet is silent. Controllers may ignore a
-        change of only the CPU (see `resize`).
+        Readiness is "Unknown" if the kubelet is silent. Controllers may ignore a change of only the CPU (see `resize`).
         """
         self._need(Ability.REPORT_NODES)
         self._begin("report of node", node=name, cpu_milli=cpu_milli, ready=ready)
@@ -162,10 +161,7 @@ class Nodes:
         self._backend.part(NodePower, nodes=[name]).stop_node(name)
 
     def start(self, name: str) -> None:
-        """Power a node on again, and wait until its pods are ready. Their addresses may change.
-
-        Raises `UsageError` for a node that is not powered off.
-        """
+        """Power a node on again, and wait until its pods are ready. Raises `UsageError` if it is not powered off."""
         if name not in self._stopped:
             raise UsageError(f"node {name} is not powered off")
         self._begin("start node", node=name)

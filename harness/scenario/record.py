@@ -97,10 +97,7 @@ class Observations:
     def expect_equal(
         self, what: str, *, expected: Any, observed: Any, explanation: str = "", unknown: str = ""
     ) -> None:
-        """Compare two JSON values, and record both. `unknown` is the reason if nothing could be observed.
-
-        Raises `AssertionError`, or `InconclusiveError` if `unknown` is not empty.
-        """
+        """Compare two JSON values. Raises `AssertionError`, or `InconclusiveError` if `unknown` states a reason."""
         judgement = self.history.compare(self.record.test, what, expected=expected, observed=observed, unknown=unknown)
         self._raise_unless_passed(judgement, what, observed, explanation)
 

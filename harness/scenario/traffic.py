@@ -96,10 +96,7 @@ def expect_traffic(
 
 
 def expect_prompt_change(cluster: Cluster, service: Service, expected: Traffic, *, seconds: float) -> None:
-    """Expect a few probes along each path to have the expected outcome within `seconds`, before the time scale.
-
-    Raises `AssertionError`.
-    """
+    """Expect the outcome of a few probes within `seconds`, before the time scale. Raises `AssertionError`."""
     target = service_address(cluster, service)
     begin = time.monotonic()
     with RUN_DELAY.watched():
@@ -149,19 +146,13 @@ def _long_connection(cluster: Cluster, paths: Sequence[Path]) -> Iterator[None]:
 
 
 def expect_even_shares(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect each client to reach exactly these pods, equally often (bounds: `statistics.even_shares`).
-
-    Raises `AssertionError` with the grid, or `InconclusiveError`.
-    """
+    """Expect each client to reach exactly these pods, equally often. Raises `AssertionError` or `InconclusiveError`."""
     target, paths = _answered(cluster, service, {who: EqualShares(names(pods)) for who, pods in expected.items()})
     measure(cluster, f"{target}, shares", paths, in_flight=MANY_IN_FLIGHT)
 
 
 def expect_all_under_load(cluster: Cluster, service: Service, expected: Mapping[ClientRef, AbstractSet[Pod]]) -> None:
-    """Expect clients that send concurrently, and keep connections open, to reach exactly these pods.
-
-    Raises `AssertionError` with the grid, or `InconclusiveError`.
-    """
+    """Expect clients with many open connections to reach exactly these pods. Raises as `expect_even_shares` does."""
     _under_load(cluster, service, {who: names(pods) for who, pods in expected.items()})
 
 

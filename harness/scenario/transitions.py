@@ -56,10 +56,7 @@ class BlockTraffic:
     _needed: int
 
     def wait_for_samples(self, count: int = 0) -> None:
-        """Wait until each client has sent `count` more probes, by default as many as the error rates need.
-
-        Raises `InconclusiveError` if the machine is too slow.
-        """
+        """Wait for `count` more probes per client, or as many as error rates need. Raises `InconclusiveError`."""
         asked = self._recording.asked
         wanted = asked + (count or self._needed) * self._clients
         eventually(

@@ -23,8 +23,7 @@ RuleName = tuple[str, str, int]
 class Followed:
     """A probe that was repeated with tracing on a node: all outcomes, and the trace of the last one.
 
-    `rules` are in the order of their chains, `connection` is the conntrack entry, and `missing` lists evidence that is
-    not available.
+    `rules` are in the order of their chains. `connection` is the conntrack entry. `missing` lists unavailable evidence.
     """
 
     seen: Sequence[Observation] = ()

@@ -1,7 +1,6 @@
 """The axes of variation: everything that a requirement's sentence does not mention, with the values to choose from.
 
-A correct implementation behaves the same with every value. The first value of each axis is the plain value, which
-leaves a scenario as it is written.
+A correct implementation behaves the same with every value. The first value of each axis leaves a scenario unchanged.
 """
 
 from collections.abc import Mapping

@@ -107,8 +107,7 @@ class RowBuilder:
     ) -> dict[str, Any]:
         """Return a row with the values of `begin`, and one for each other axis. The order of axes breaks ties.
 
-        `axes` maps an axis to a function that returns the possible values for the row so far. Each additional pass
-        chooses all values again.
+        `axes` maps an axis to a function from the row so far to possible values. Each extra pass chooses values again.
         """
         row = dict(begin)
         for name, possible in [each for each in axes if each[0] not in begin] * passes:
