@@ -46,6 +46,7 @@ from harness.scenario.dns_answers import (
     expect_dns_pods,
     expect_locators,
     locator_of,
+    resolvers,
 )
 from harness.scenario.eventual_state import (
     conditions_of,
@@ -69,7 +70,6 @@ from harness.scenario.hints import (
     expect_writes,
     written_endpoints,
 )
-from harness.scenario.resolvers import resolvers
 from harness.scenario.service import AddressKind, Service, at_port, endpoint, placeless, same_node, same_zone
 from harness.scenario.service_address import ClientRef, Expected, Traffic
 from harness.scenario.traffic import (

@@ -26,24 +26,20 @@ class Outcome(enum.StrEnum):
 
 DECISIVE = frozenset({Outcome.FAILURE, Outcome.INCONCLUSIVE})  # outcomes that prevent a run from passing
 
-_UNMET: Mapping[Level, Mapping[Verdict, Outcome]] = {
-    Level.MUST: {Verdict.FAILED: Outcome.FAILURE, Verdict.INCONCLUSIVE: Outcome.INCONCLUSIVE},
-    Level.SHOULD: {Verdict.FAILED: Outcome.WARNING, Verdict.INCONCLUSIVE: Outcome.WARNING},
-    Level.MAY: {Verdict.FAILED: Outcome.NOTE, Verdict.INCONCLUSIVE: Outcome.NOTE},
-}
-
 
 def outcome(verdict: str, level: str, *, never_began: bool = False) -> Outcome:
     """Return the outcome for a verdict. A requirement that never began is inconclusive at any level."""
-    match Verdict(verdict):
-        case Verdict.PASSED:
+    match Verdict(verdict), Level(level):
+        case Verdict.PASSED, _:
             return Outcome.MET
-        case Verdict.SKIPPED:
+        case Verdict.SKIPPED, _:
             return Outcome.NOT_RUN
-        case Verdict.INCONCLUSIVE if never_began:
+        case Verdict.INCONCLUSIVE, each if never_began or each is Level.MUST:
             return Outcome.INCONCLUSIVE
-        case unmet:
-            return _UNMET[Level(level)][unmet]
+        case _, Level.MUST:
+            return Outcome.FAILURE
+        case _, each:
+            return Outcome.WARNING if each is Level.SHOULD else Outcome.NOTE
 
 
 _SEVERITY = [Verdict.PASSED, Verdict.SKIPPED, Verdict.INCONCLUSIVE, Verdict.FAILED]

@@ -79,13 +79,6 @@ class SkipReason(enum.StrEnum):
     UNAVAILABLE = "unavailable"  # the backend cannot do what the scenario needs
 
 
-def combine(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the first of failed, inconclusive, passed and skipped that occurs, or inconclusive without verdicts."""
-    found = set(verdicts)
-    order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED, Verdict.SKIPPED)
-    return next((verdict for verdict in order if verdict in found), Verdict.INCONCLUSIVE)
-
-
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
     """Silence or refusals, but no answers. This is for requirements that do not specify how a connection fails."""
@@ -241,7 +234,9 @@ def judge(expectation: Expectation, tallies: Mapping[str, Tally], planned: Mappi
     if strangers := sorted(tallies.keys() - expectation.keys()):
         raise ValueError(f"there is no expectation for clients {', '.join(strangers)}")
     pods, clients = _clients(expectation, tallies, planned)
-    verdict = combine(client.verdict for client in clients)
+    found = {client.verdict for client in clients}
+    order = (Verdict.FAILED, Verdict.INCONCLUSIVE, Verdict.PASSED)
+    verdict = next((each for each in order if each in found), Verdict.INCONCLUSIVE)
     known = sum(client.known for client in clients)
     reasons = [reason for client in clients if client.verdict is verdict for reason in client.reasons(verdict)]
     if verdict is Verdict.PASSED:

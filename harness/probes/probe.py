@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 from harness.errors import HarnessError
@@ -99,22 +100,14 @@ def without_answer(limit: float, passed: float, lost: float) -> Observation | fl
 class Answers:
     def __init__(self) -> None:
         self.identities: set[str] = set()
-        self._known: dict[bytes, Observation] = {}
+        self.read = lru_cache(10_000)(self._read)
 
     def expect(self, identity: str) -> None:
         """Expect answers from this identity. Answers from identities that were never expected are `Unknown`."""
         self.identities.add(identity)
-        self._known.clear()
+        self.read.cache_clear()
 
-    def read(self, line: bytes) -> Observation:
-        known = self._known.get(line)
-        if known is None:
-            if len(self._known) > 10_000:
-                self._known.clear()
-            known = self._known[line] = self._judge(line)
-        return known
-
-    def _judge(self, line: bytes) -> Observation:
+    def _read(self, line: bytes) -> Observation:
         found = _ANSWER.fullmatch(line.decode("ascii", "replace"))
         if found is None:
             return Unknown(f"an unknown server answered: {line[:60]!r}")

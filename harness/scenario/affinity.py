@@ -24,7 +24,7 @@ SPREAD = 24  # number of clients; all of them miss one of two endpoints only onc
 def expect_affinity(
     cluster: Cluster, service: Service, allowed: Mapping[ClientRef, AbstractSet[Pod]], **address: Any
 ) -> dict[ClientRef, Pod]:
-    """Expect each client to reach only one of its allowed pods, and return it. Raises `AssertionError` with the grid."""
+    """Expect each client to reach only one allowed pod, which is returned. Raises `AssertionError` with the grid."""
     cluster.settle()
     kept = {who: _first(cluster, service, who, pods, address) for who, pods in allowed.items()}
     expect_traffic(cluster, service, {who: {pod} for who, pod in kept.items()}, **address)

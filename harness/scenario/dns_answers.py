@@ -6,13 +6,20 @@ correct answer, the server is queried several more times, and every answer must 
 Caches may return an old record until its time to live has expired. So a check waits until earlier answers have expired.
 """
 
+import io
+import secrets
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import cycle, islice
+from pathlib import Path
 from typing import Any
 
+import dns.edns
 import dns.exception
 import dns.flags
 import dns.message
@@ -20,6 +27,7 @@ import dns.query
 import dns.rcode
 import dns.rdata
 import dns.rdatatype
+import dns.resolver
 
 from harness.api.client import RefusedError
 from harness.backends.protocols import ServesDns, Sockets
@@ -28,6 +36,7 @@ from harness.errors import InconclusiveError, StarvedError
 from harness.eventually import MOST, could_not_run
 from harness.model.manifests import Object
 from harness.model.workloads import Client, Pod
+from harness.netns.process import run
 from harness.probes.reactor import starved
 from harness.run_delay import RUN_DELAY
 from harness.scenario.cluster import Cluster
@@ -44,6 +53,9 @@ LONGEST_KEPT = 60  # seconds; no check waits longer for an old answer to expire
 EXISTS, ABSENT = "NOERROR", "NXDOMAIN"
 _SHOWN = 20  # maximum number of pods and Services whose answers are in the evidence
 _SILENT, _MALFORMED = "no answer", "malformed answer"
+
+_NSSWITCH = "/etc/nsswitch.conf"
+_GETADDRINFO = "import socket, sys; [print(each[4][0]) for each in socket.getaddrinfo(sys.argv[1], 80)]"
 
 DnsClient = Client | Pod
 
@@ -337,3 +349,55 @@ def expect_locators(cluster: Cluster, expected: Mapping[str, Object]) -> None:
 
 def addresses_of(pods: Sequence[Pod]) -> list[str]:
     return sorted(address for pod in pods for address in pod.addresses.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """A DNS resolver. `resolve` returns the sorted addresses of a name, as resolved in a client's netns."""
+
+    name: str
+    resolve: Callable[[Cluster, DnsClient, str], list[str]]
+
+
+def resolvers() -> list[Resolver]:
+    """Return the DNS resolvers of this machine. Each parses the pod's resolv.conf with different code.
+
+    The C library sends A and AAAA queries in parallel, from one socket and without EDNS. dnspython sends the queries
+    one after the other, with EDNS and a cookie. So does dig, if it is installed.
+    """
+    everywhere = [Resolver("the C library", _c_library), Resolver("dnspython", _dnspython)]
+    return everywhere + ([Resolver("dig", _dig)] if shutil.which("dig") else [])
+
+
+def _c_library(cluster: Cluster, client: DnsClient, name: str) -> list[str]:
+    return _program(cluster, client, sys.executable, "-I", "-S", "-c", _GETADDRINFO, name)
+
+
+def _dig(cluster: Cluster, client: DnsClient, name: str) -> list[str]:
+    return _program(cluster, client, "dig", "+short", "+search", name, "A", name, "AAAA")
+
+
+def _program(cluster: Cluster, client: DnsClient, *command: str) -> list[str]:
+    files = {"/etc/resolv.conf": resolv_conf(cluster)}
+    if Path(_NSSWITCH).exists():  # without it, the C library uses DNS
+        files[_NSSWITCH] = "hosts: dns\n"
+    try:
+        output = run(cluster.backend.part(Sockets).namespace_of(client), command, files=files).stdout
+    except subprocess.TimeoutExpired:  # the C library repeats unanswered queries
+        return []
+    return sorted(set(output.split()))
+
+
+def _dnspython(cluster: Cluster, client: DnsClient, name: str) -> list[str]:
+    resolver = dns.resolver.Resolver(io.StringIO(resolv_conf(cluster)))
+    resolver.use_edns(0, payload=PAYLOAD, options=[dns.edns.CookieOption(secrets.token_bytes(8), b"")])
+    resolver.flags = dns.flags.RD | dns.flags.AD
+    found: set[str] = set()
+    with cluster.backend.part(Sockets).namespace_of(client).entered():
+        for kind in ("A", "AAAA"):
+            try:
+                answer = resolver.resolve(name, kind, search=True, raise_on_no_answer=False, lifetime=PATIENCE)
+            except (OSError, dns.exception.DNSException):
+                continue
+            found.update(record.to_text() for record in answer)
+    return sorted(found)

@@ -16,7 +16,6 @@ from harness.judging.verdict import (
     Judgement,
     Tally,
     Verdict,
-    combine,
     is_wrong,
     judge,
     plan,
@@ -166,14 +165,6 @@ def test_refusals_are_equal_and_show_their_error() -> None:
     assert judged(REFUSED, *seen).verdict is PASSED
     message = judged(TIMED_OUT, *seen).message
     assert message == "a1 was refused (EHOSTUNREACH) in 284 of 284 probes, where silence is expected"
-
-
-def test_verdicts_combine_by_rank() -> None:
-    assert combine([PASSED, INCONCLUSIVE, FAILED, SKIPPED]) is FAILED
-    assert combine([PASSED, INCONCLUSIVE, SKIPPED]) is INCONCLUSIVE
-    assert combine([SKIPPED, PASSED]) is PASSED
-    assert combine([SKIPPED]) is SKIPPED
-    assert combine([]) is INCONCLUSIVE
 
 
 ROUNDS, RATES = 2000, Rates(leak=0.1, miss=0.02, chances=1)

@@ -125,7 +125,7 @@ def test_srv_target_is_queried_if_the_answer_lacks_it(cluster: Cluster) -> None:
     (a1,) = cluster.run_servers(on=["a1"])
     cluster.publish(service, [endpoint(a1, extra={"hostname": "db-0"})])
     expect_dns_pods(cluster, service, {a1: {a1}}, kind="SRV")
-    lacking = replace(ask_dns(cluster, a1, dns_name_of(service), "SRV"), further=())
+    lacking = replace(ask_dns(cluster, a1, dns_name_of(service), "SRV"), additional=())
     assert told._answered_pods(cluster, a1, lacking, {a1.addresses["IPv4"]: "a1"}) == ["a1"]
     cluster.delete_pod(a1)
 

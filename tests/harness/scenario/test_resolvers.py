@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.scenario.resolvers import resolvers
+from harness.scenario.dns_answers import resolvers
 
 
 @pytest.mark.parametrize("dig", [True, False])
