@@ -32,7 +32,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,7 +43,7 @@ from harness.judging import comparison, history_file
 from harness.judging import history_format as as_json
 from harness.judging.comparison import Relation
 from harness.judging.conclusion import cause
-from harness.judging.statistics import DEFAULT_RATES, Rates
+from harness.judging.statistics import DEFAULT_RATES, Rates, SamplePlan
 from harness.judging.timeline import Change, Timed, longest_gap
 from harness.judging.verdict import Expectation, Judgement, Tally, Verdict, is_wrong, judge, plans
 from harness.model.outcomes import Observation
@@ -111,7 +111,7 @@ class History:
         with self._lock:
             self._windows += 1
             number = self._windows
-        window = Window(self, number, expectation, rates)
+        window = Window(self, number, expectation, plans(expectation, rates))
         expected = {client: as_json.expected(each) for client, each in expectation.items()}
         more = {"of": of} if any(of) else {}
         self.write("window", window=number, test=test, expectation=expected, rates=as_json.rates(rates), **more)
@@ -170,17 +170,17 @@ class History:
         self.close()
 
 
+@dataclass(eq=False, slots=True)
 class Window:
     """A measuring window, which counts, records and judges observations. `plans` has each client's sample plan."""
 
-    def __init__(self, history: History, number: int, expectation: Expectation, rates: Rates) -> None:
-        self._history = history
-        self._number = number
-        self._expectation = expectation
-        self.plans = plans(expectation, rates)
-        self.tallies: dict[str, Tally] = {}
-        self.first_wrong: dict[str, Observation] = {}  # by client
-        self.opened = time.time()  # Unix time
+    _history: History
+    _number: int
+    _expectation: Expectation
+    plans: Mapping[str, SamplePlan]
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    first_wrong: dict[str, Observation] = field(default_factory=dict)  # by client
+    opened: float = field(default_factory=time.time)
 
     def observe(self, client: str, observations: Sequence[Observation]) -> None:
         """Count observations of a client. This method may be called several times per client."""

@@ -71,7 +71,6 @@ def _fact(name: str, value: Any) -> str:
 
 
 def _endpoint(endpoint: Mapping[str, Any]) -> str:
-    """Return an endpoint's address, hints, and unusual conditions."""
     hints = endpoint.get("hints") or {}
     kinds = (("zone", hints.get("forZones")), ("node", hints.get("forNodes")))
     hinted = [f"{kind} {'+'.join(each['name'] for each in names)}" for kind, names in kinds if names]

@@ -139,21 +139,6 @@ def requirement(
         raise UsageError(f"requirement {id}: must_if is for a SHOULD, and names an extended feature")
     if instead_of and as_ != "released":
         raise UsageError(f"requirement {id}: instead_of is for a requirement with as_='released'")
-    return pytest.mark.requirement(
-        Requirement(
-            id,
-            sentence,
-            level,
-            ordered,
-            source,
-            as_,
-            instead_of,
-            tuple(sorted(kills)),
-            unless.name if unless else "",
-            since,
-            last,
-            tuple(sorted(fixes)),
-            tuple(sorted(answers)),
-            must_if,
-        )
-    )
+    others: dict[str, Any] = {"unless": unless.name if unless else "", "since": since, "last": last, "must_if": must_if}
+    others |= {"kills": tuple(sorted(kills)), "fixed": tuple(sorted(fixes)), "answers": tuple(sorted(answers))}
+    return pytest.mark.requirement(Requirement(id, sentence, level, ordered, source, as_, instead_of, **others))

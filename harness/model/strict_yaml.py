@@ -164,6 +164,5 @@ class _Reader:
 
 
 def _of_json(event: Any, *kinds: str) -> None:
-    """Reject tags of values that JSON lacks."""
     if event.tag is not None and event.tag not in ("!", *(_PREFIX + each for each in kinds)):
         raise _RefusedError(f"tag {event.tag[:50]!r} is not supported", event.start_mark)

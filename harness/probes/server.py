@@ -116,8 +116,6 @@ class _Part:
 
 
 class _Listener(_Part):
-    """A listening TCP socket, and the connections that it accepted."""
-
     def __init__(self, sock: socket.socket, identity: str, reactor: Reactor) -> None:
         super().__init__(sock, reactor)
         self._identity = identity.encode()

@@ -7,7 +7,7 @@ Reports list these requirements, except those that options exclude, which are on
 import fnmatch
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import NothingSelectedError, UsageError
@@ -49,27 +49,13 @@ class Plan:
         found = {feature.name: feature for each in self.requirements.values() for feature in each.named}
         return [found[name] for name in sorted(found)]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "requirements": [asdict(each) for each in self.requirements.values()],
-            "cases": [asdict(case) for case in self.cases],
-            "error": self.error,
-            "quick": asdict(self.quick) if self.quick else None,
-            "seconds": self.seconds,
-            "draws": self.draws,
-        }
-
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Plan":
-        requirements = map(_requirement, values["requirements"])
-        return cls(
-            {each.id: each for each in requirements},
-            [Case(**case) for case in values["cases"]],
-            values["error"],
-            Quick(**values["quick"]) if values["quick"] else None,
-            values["seconds"],
-            values["draws"],
-        )
+        """Read a plan that `asdict` converted to JSON."""
+        requirements = {name: _requirement(each) for name, each in values["requirements"].items()}
+        quick = Quick(**values["quick"]) if values["quick"] else None
+        cases = [Case(**case) for case in values["cases"]]
+        return cls(**{**values, "requirements": requirements, "cases": cases, "quick": quick})
 
 
 def _requirement(values: Mapping[str, Any]) -> Requirement:

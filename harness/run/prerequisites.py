@@ -101,7 +101,6 @@ def _proxy(settings: Settings) -> Iterator[str | Finding]:
 
 
 def _recipe(name: str, recipe: Recipe) -> list[Finding]:
-    """Check that all programs of a recipe are installed, and that the machine satisfies its other requirements."""
     found = [_program(recipe, each.command[0]) for each in (*recipe.cluster_programs, *recipe.programs)]
     missing = program_requirements.missing(recipe.needs)
     return found + [
@@ -119,7 +118,6 @@ def _program(recipe: Recipe, command: str) -> Finding:
 
 
 def _kind(settings: Settings) -> Iterator[str | Finding]:
-    """Check the kind command, the container engine, the resources for the nodes, and the files of a recipe."""
     from harness.backends.kind import checks, config  # noqa: PLC0415  only for --backend kind
 
     mode = config.WITHOUT_PROXY if settings.proxy.file else settings.mode
@@ -136,7 +134,6 @@ def _kind(settings: Settings) -> Iterator[str | Finding]:
 
 
 def _installed(tools: "Tools", recipe: Recipe) -> Iterator[Finding]:
-    """Check that the engine has the images of a recipe, and that the recipe's install command exists."""
     from harness.backends.kind.installer import images_of, require_images  # noqa: PLC0415
 
     assert recipe.installation is not None

@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,7 +97,7 @@ class Run:
         """Set the plan. A worker also stores it for the controller. All workers have the same plan."""
         self.plan = plan
         if self.worker:
-            self.folder.leave_part("plan", plan.to_json())
+            self.folder.leave_part("plan", asdict(plan))
 
     def known_plan(self) -> Plan | None:
         """Return the plan, or None before this process or a worker has collected the tests."""

@@ -62,7 +62,6 @@ def _free(folder: Path) -> int | None:
 
 
 def _figures(file: Path) -> dict[str, int]:
-    """Return the numbers by name from a kernel file with lines of the form `name number …`."""
     return {words[0]: int(words[1]) for line in _text(file).splitlines() if len(words := line.split()) > 1}
 
 

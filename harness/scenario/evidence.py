@@ -80,7 +80,6 @@ def _explained(cluster: Cluster) -> str:
 
 
 def _pod_names(cluster: Cluster, record: Record) -> dict[str, str]:
-    """Return the names of all pods that ran or that exist in the API, by address."""
     found = dict(record.pod_names)
     with contextlib.suppress(RefusedError, InconclusiveError):
         for pod in cluster.api.list("pods", cluster.namespace):

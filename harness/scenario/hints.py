@@ -284,9 +284,7 @@ def _read(endpoint: Object, slice_name: str) -> WrittenEndpoint:
     zones, nodes = (tuple(each.get("name") or "" for each in hints.get(key) or ()) for key in ("forZones", "forNodes"))
     return WrittenEndpoint(
         pod=target.get("name") or ",".join(endpoint["addresses"]),
-        ready=conditions.get("ready"),
-        serving=conditions.get("serving"),
-        terminating=conditions.get("terminating"),
+        **{each: conditions.get(each) for each in ("ready", "serving", "terminating")},
         zone=endpoint.get("zone"),
         node=endpoint.get("nodeName"),
         hints=Hints(zones, nodes) if zones or nodes else None,

@@ -169,7 +169,6 @@ class Nodes:
         self._stopped.discard(name)
 
     def _begin(self, what: str, **facts: Any) -> None:
-        """Record the next change, after components have processed all earlier changes of other resources."""
         self._backend.begin_to_write("nodes")
         self._history.change(what, **facts)
 

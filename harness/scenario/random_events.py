@@ -132,7 +132,6 @@ class RandomEvents:
             control.start_component(component, release, nodes)
 
     def _create_again(self, service: Service) -> None:
-        """Create a Service as it was, after components have processed its slices."""
         self.backend.settle()
         self.history.change("create service again", service=service.name)
         api, name, status = self.backend.api, service.name, service.object.get("status") or {}
@@ -184,6 +183,5 @@ class RandomEvents:
 
 
 def _as_new(obj: Object) -> Object:
-    """Return an object without the metadata that API servers set."""
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_FIELDS}
     return {**obj, "metadata": metadata}

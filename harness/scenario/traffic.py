@@ -218,7 +218,6 @@ def expect_no_overload(
 
 
 def _report(cluster: Cluster, load: Counter[str], zones: Mapping[str, AbstractSet[Pod]]) -> None:
-    """Record the connections per endpoint for each zone, and the excess over equal shares in percent."""
     perfect = load.total() / sum(map(len, zones.values()))
     by_zone = {zone: sum(load[pod.name] for pod in pods) / len(pods) for zone, pods in sorted(zones.items())}
     observed = {zone: round(each, 1) for zone, each in by_zone.items()}

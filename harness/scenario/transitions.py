@@ -111,7 +111,6 @@ def expect_no_loss(
 
 
 def _first_losses(paths: Sequence[Path], seen: Mapping[str, Sequence[Timed]]) -> Iterator[Seen]:
-    """Yield each client's first probe without a correct answer, and the client's longest gap."""
     for path in paths:
         samples = seen[path.label]
         wrong = [(at, each) for at, each in samples if verdict.is_wrong(each, path.expected)]

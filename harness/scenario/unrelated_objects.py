@@ -187,7 +187,6 @@ def _decoy(**conditions: Any) -> Endpoint:
 
 
 def _decoy_service(name: str, ports: Sequence[Port], families: Sequence[str]) -> tuple[Object, Object]:
-    """Return a Service with other policies, and a slice whose only endpoint never answers."""
     service = manifests.service(name, ports=ports, internalTrafficPolicy="Local", ipFamilies=list(families[:1]))
     return service, manifests.endpoint_slice(f"{name}-earlier", name, [_decoy()], family=families[0], ports=ports)
 

@@ -89,8 +89,6 @@ def _numbered(steps: Iterator[list[str]]) -> Iterator[str]:
 
 
 class _Walk:
-    """Walks through the trace, and tracks how each rule changes the packet."""
-
     def __init__(self, followed: Followed, rules: Rules, client: str, node: str, names: Mapping[str, str]) -> None:
         self._followed, self._rules = followed, rules
         self._client, self._node, self._names = client, node, names

@@ -66,7 +66,6 @@ def _draws_of_profile(subjects: Sequence[Subject], seed: int) -> dict[str, Draw]
 
 
 def _axes_of(subject: Subject, seed: int) -> list[tuple[str, Callable[[Row], Iterable[str]]]]:
-    """Return the axes and values of a requirement, in an order that depends on the seed."""
     free = [axis for axis in AXES if axis not in subject.fixed]
     free.sort(key=lambda axis: _shuffled(seed, subject.id, axis))
     return [(axis, partial(_regardless, _values(subject, axis, seed))) for axis in free]
