@@ -252,7 +252,8 @@ def _text(what: str, expected: Any, observed: Any) -> str:
     for pattern, text in _SUBJECTS.items():
         if found := re.search(pattern, what):
             return text.format(*found.groups())
-    return f"{_without_names(what)}: another value than expected"
+    subject = re.sub(r"\S*\d\S*", "…", what.partition(", ")[0])  # without names
+    return f"{subject}: another value than expected"
 
 
 _SUBJECTS = {
@@ -292,8 +293,3 @@ _WRONG_HINTS = "EndpointSlices have hints for wrong zones or nodes"
 
 def _is_hint(value: object) -> bool:
     return bool(value) and value not in ("no hints", "Hints(zones=(), nodes=())")
-
-
-def _without_names(what: str) -> str:
-    """Return the subject of a comparison without numbers, and without the part after the first comma."""
-    return re.sub(r"\S*\d\S*", "…", what.partition(", ")[0])

@@ -70,7 +70,6 @@ class Rates:
 
 
 DEFAULT_RATES = Rates()
-
 LAXEST = Rates(leak=0.5)  # the most lenient error rates that a window of the suite may have
 
 

@@ -282,7 +282,9 @@ class _Client:
         self.known = tally.known
         self.needed = planned.samples
         self.allowed = pods_of(expected)
-        self.bounds = self._share_bounds(planned.miss)
+        self.bounds = 0, self.known  # of a pod's count; with enough observations, those of an equal share
+        if isinstance(expected, EqualShares) and self.known >= self.needed:
+            self.bounds = share_bounds(self.known, len(self.allowed), planned.miss)
         self.cells = [*((pod, self._pod(pod)) for pod in pods), *self._others()]
         self.verdict = self._verdict([cell.mark for _, cell in self.cells])
 
@@ -308,11 +310,6 @@ class _Client:
         if not found and self.known < self.needed:
             found = [f"{self.name} has {self.known} observations, and the stated error rates need {self.needed}"]
         return found
-
-    def _share_bounds(self, miss: float) -> tuple[int, int]:
-        if isinstance(self.expected, EqualShares) and self.known >= self.needed:
-            return share_bounds(self.known, len(self.allowed), miss)
-        return 0, self.known
 
     def _pod(self, pod: str) -> Cell:
         count = self.tally.pods[pod]

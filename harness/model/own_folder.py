@@ -16,7 +16,10 @@ class OwnFolder:
     def __init__(self, prefix: str, place: Path | None = None) -> None:
         """Create a folder whose name starts with `prefix` in `place`, and remove those of dead processes."""
         place = place or Path(tempfile.gettempdir())
-        _sweep(place, prefix)
+        for each in place.glob(f"{prefix}*"):
+            with contextlib.suppress(PermissionError):  # another user's folder
+                if (each / _ALIVE).exists() and not in_use(each):
+                    shutil.rmtree(each, ignore_errors=True)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         scratch = self.path / f".{_ALIVE}"
         self._alive = scratch.open("w")
@@ -32,13 +35,6 @@ class OwnFolder:
     def close(self) -> None:
         self._alive.close()
         shutil.rmtree(self.path, ignore_errors=True)
-
-
-def _sweep(place: Path, prefix: str) -> None:
-    for each in place.glob(f"{prefix}*"):
-        with contextlib.suppress(PermissionError):  # another user's folder
-            if (each / _ALIVE).exists() and not in_use(each):
-                shutil.rmtree(each, ignore_errors=True)
 
 
 def in_use(folder: Path) -> bool:

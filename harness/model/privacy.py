@@ -21,7 +21,8 @@ _IN_URL = re.compile(f"://{_USER}@")
 @functools.cache
 def _pattern() -> tuple[re.Pattern[str], tuple[str, ...]]:
     """Return a pattern that matches private data, and the literal words in this pattern."""
-    secrets = [value for name, value in os.environ.items() if SOUNDS_SECRET.search(name) and _is_long(value)]
+    named = [value for name, value in os.environ.items() if SOUNDS_SECRET.search(name)]
+    secrets = [each for each in named if len(each) >= (1.5 * _SHORTEST if each.isalpha() else _SHORTEST)]
     in_json = [json.dumps(each)[1:-1] for each in secrets]
     in_xml = [escape(each, {'"': "&quot;"}) for each in secrets]
     words = sorted({*secrets, *in_json, *in_xml}, key=len, reverse=True)
@@ -32,10 +33,6 @@ def _pattern() -> tuple[re.Pattern[str], tuple[str, ...]]:
     bearer = r"(?ai:(?<=bearer )|(?<=basic ))[\w.~+/=-]{16,}"
     pattern = re.compile(f"(?P<home>{folder})|{known}|{in_url}|{bearer}")
     return pattern, (*words, *([home] if len(home) > 1 else []))
-
-
-def _is_long(value: str) -> bool:
-    return len(value) >= (1.5 * _SHORTEST if value.isalpha() else _SHORTEST)
 
 
 def private(text: str) -> str:

@@ -29,14 +29,11 @@ def as_yaml(objects: Sequence[Mapping[str, Any]], what: str) -> str:
 
     sizes = accumulate(len(orjson.dumps(each)) for each in objects)
     count = sum(size <= LONGEST for size in sizes)
-    few = objects[:count]
-    shown = [without_secrets({**each, "metadata": _without_managed_fields(each["metadata"])}) for each in few]
+    shown = [without_secrets(each) for each in objects[:count]]
+    for each in shown:
+        each["metadata"].pop("managedFields", None)
     more = f"# {len(objects) - count:,} more {what} are left out\n" if count < len(objects) else ""
     return (yaml.safe_dump_all(shown, sort_keys=False) if shown else "" if more else f"# there are no {what}\n") + more
-
-
-def _without_managed_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in metadata.items() if name != "managedFields"}
 
 
 def as_table(rows: Sequence[Sequence[str]], *, between: str = "  ") -> str:

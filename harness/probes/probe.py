@@ -259,7 +259,11 @@ class Attempt:
         except OSError as error:
             self._finish(from_error(error, self.probe))
             return
-        outcome = self._of_stream(data) if self.probe.protocol == "TCP" else self._of_datagram(data)
+        if self.probe.protocol == "TCP":
+            outcome = self._of_stream(data)
+        else:
+            nonce, _, line = data.partition(b" ")
+            outcome = self.answers.read(line) if nonce == self._buffer else None
         if outcome is not None:
             self._finish(outcome)
 
@@ -293,7 +297,3 @@ class Attempt:
             return Unknown(f"the server closed the connection without sending its name, after {line[:60]!r}")
         self._buffer = line
         return None
-
-    def _of_datagram(self, data: bytes) -> Observation | None:
-        nonce, _, line = data.partition(b" ")
-        return self.answers.read(line) if nonce == self._buffer else None

@@ -27,7 +27,6 @@ from harness.errors import HarnessError, InconclusiveError
 T = TypeVar("T")
 
 LATE = 0.05  # seconds of delay of a timer after which the loop itself is late, and all timers move by the delay
-
 _HUNG = 60.0  # seconds after the time limit of a command at which the loop itself counts as hung
 
 _STARVED = {errno.EADDRNOTAVAIL, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.api.client import Api, Object, RefusedError
+from harness.api.client import Api, RefusedError
 from harness.api.kubeconfig import find
-from harness.api.names import Names
 from harness.backends.any_cluster import target
 from harness.backends.containers.reachability import choose
 from harness.checks import program_requirements
@@ -56,15 +55,12 @@ def examine_cluster(settings: Settings) -> list[Finding]:
         except (RefusedError, InconclusiveError, DistrustError) as error:
             return [*found, replace(unknown(f"cannot be checked: {errors.of(error)}"), name="zones and nodes")]
         names = target.match_nodes(settings.topology, nodes)
-        return found + examine(NODES, _of_nodes(server, settings, nodes, names))
+        equal = target.are_equal(settings.topology, names, nodes)
+        offered = target.abilities(disruptive=settings.allow_disruptive, equal_nodes=equal)
+        offered |= choose("", nodes, names.nodes).abilities
+        return found + examine(NODES, Nodes(server, settings.topology, nodes, names.nodes, offered))
     finally:
         api.close()
-
-
-def _of_nodes(server: Server, settings: Settings, nodes: list[Object], names: Names) -> Nodes:
-    equal = target.are_equal(settings.topology, names, nodes)
-    offered = target.abilities(disruptive=settings.allow_disruptive, equal_nodes=equal)
-    return Nodes(server, settings.topology, nodes, names.nodes, offered | choose("", nodes, names.nodes).abilities)
 
 
 def _version(reached: ReachedServer) -> Finding:

@@ -15,9 +15,7 @@ from harness.run.workers import Machine, count_workers, predicted, usual
 from harness.settings.settings import Settings
 
 BUDGET = 30.0  # the maximum predicted time of a quick run on two CPUs, in seconds after its workers start
-
 TWO_CPUS = Machine(2, 8 * 1024**3)
-
 _LEAST = 0.01  # the minimum seconds of a requirement, because the tables have two decimals
 
 

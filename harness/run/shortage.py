@@ -46,11 +46,7 @@ def _message(error: BaseException) -> str:
         return _NO_PROCESSES
     if not isinstance(error, OSError):
         return ""
-    if error.errno == errno.EAGAIN and _is_of_fork(error):
+    at = extract_tb(error.__traceback__)[-1:]
+    if error.errno == errno.EAGAIN and any("fork" in f"{each.name} {each.line}" for each in at):  # not of a socket
         return _NO_PROCESSES
     return _MESSAGES.get(error.errno or 0, "")
-
-
-def _is_of_fork(error: OSError) -> bool:
-    """Return whether the start of a process raised this error. A socket that is not ready has the same errno."""
-    return any("fork" in f"{last.name} {last.line}" for last in extract_tb(error.__traceback__)[-1:])

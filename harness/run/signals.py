@@ -127,17 +127,14 @@ def _handled(before: Mapping[signal.Signals, object], handler: _Handler) -> Iter
     """Set a handler for those signals of `before` that have the handler given there, and restore it afterwards."""
     ours: list[signal.Signals] = []
     if threading.current_thread() is threading.main_thread():
-        ours = [each for each, usual in before.items() if signal.getsignal(each) == usual or _is_ours(each)]
+        handlers = [(each, usual, signal.getsignal(each)) for each, usual in before.items()]
+        ours = [each for each, usual, now in handlers if now == usual or getattr(now, "__module__", "") == __name__]
     former = {each: signal.signal(each, handler) for each in ours}
     try:
         yield
     finally:
         for each, was in () if _over else former.items():
             signal.signal(each, was)
-
-
-def _is_ours(number: signal.Signals) -> bool:
-    return getattr(signal.getsignal(number), "__module__", "") == __name__
 
 
 def _leave_terminals() -> None:

@@ -73,9 +73,7 @@ def _text(file: Path) -> str:
 
 
 LOADING = 3.5  # CPU seconds that each process needs to load and collect the suite
-
 STARTING = 2.0  # seconds to start the workers, independent of their number
-
 MEGABYTE = 1024 * 1024
 
 

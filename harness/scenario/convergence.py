@@ -20,7 +20,6 @@ from harness.scenario.record import SeenValue
 V = TypeVar("V")
 
 STAYS = 0.5  # seconds, before the time scale, for which a value must stay unchanged after all components have settled
-
 QUIET = 0.1  # seconds, before the time scale, without a change by the scenario before `recheck` reads values
 
 

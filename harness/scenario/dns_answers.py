@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -365,24 +366,18 @@ def resolvers() -> list[Resolver]:
     The C library sends A and AAAA queries in parallel, from one socket and without EDNS. dnspython sends the queries
     one after the other, with EDNS and a cookie. So does dig, if it is installed.
     """
-    everywhere = [Resolver("the C library", _c_library), Resolver("dnspython", _dnspython)]
-    return everywhere + ([Resolver("dig", _dig)] if shutil.which("dig") else [])
+    c_library = partial(_program, lambda name: [sys.executable, "-I", "-S", "-c", _GETADDRINFO, name])
+    dig = partial(_program, lambda name: ["dig", "+short", "+search", name, "A", name, "AAAA"])
+    everywhere = [Resolver("the C library", c_library), Resolver("dnspython", _dnspython)]
+    return everywhere + ([Resolver("dig", dig)] if shutil.which("dig") else [])
 
 
-def _c_library(cluster: Cluster, client: DnsClient, name: str) -> list[str]:
-    return _program(cluster, client, sys.executable, "-I", "-S", "-c", _GETADDRINFO, name)
-
-
-def _dig(cluster: Cluster, client: DnsClient, name: str) -> list[str]:
-    return _program(cluster, client, "dig", "+short", "+search", name, "A", name, "AAAA")
-
-
-def _program(cluster: Cluster, client: DnsClient, *command: str) -> list[str]:
+def _program(command: Callable[[str], list[str]], cluster: Cluster, client: DnsClient, name: str) -> list[str]:
     files = {"/etc/resolv.conf": resolv_conf(cluster)}
     if Path(_NSSWITCH).exists():  # without it, the C library uses DNS
         files[_NSSWITCH] = "hosts: dns\n"
     try:
-        output = run(cluster.backend.part(Sockets).namespace_of(client), command, files=files).stdout
+        output = run(cluster.backend.part(Sockets).namespace_of(client), command(name), files=files).stdout
     except subprocess.TimeoutExpired:  # the C library repeats unanswered queries
         return []
     return sorted(set(output.split()))

@@ -34,7 +34,6 @@ MANY_IN_FLIGHT = 256  # maximum number of unanswered probes for load tests and v
 FIRST_ROUND = 4  # probes per client in a round of polling
 SECOND_ROUND = 28  # probes after an expected first round, which may have missed unexpected endpoints
 FEW = 4  # maximum number of pods for which a second round reaches all pods
-
 OUTCOMES = {TimedOut: "got no answer", Refused: "was refused", Unknown: "got an inconclusive answer"}
 
 

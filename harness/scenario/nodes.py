@@ -183,8 +183,10 @@ class Nodes:
             if name in self._made:
                 continue
             part_of(self._backend.restored, NodeControl).restore_node(name, before)
-            if name in self._reported:
-                self._report_again(name, {key: before["status"].get(key) for key in _REPORTED})
+            if name in self._reported:  # briefly not ready, so that controllers notice (see `resize`)
+                status = {key: before["status"].get(key) for key in _REPORTED}
+                self._report(name, {**status, **_status(None, False)})
+                self._report(name, status)
         self._before.clear()
         self._reported.clear()
         for name in sorted(self._made):
@@ -198,11 +200,6 @@ class Nodes:
         if name not in self._before:
             self._before[name] = self._api.get("nodes", "", name)
         return self._before[name]
-
-    def _report_again(self, name: str, before: Mapping[str, Any]) -> None:
-        """Restore a reported status, and make controllers notice it (see `resize`)."""
-        self._report(name, {**before, **_status(None, False)})
-        self._report(name, before)
 
     def _report(self, name: str, status: Mapping[str, Any]) -> None:
         self._api.patch("nodes", "", name, {"status": dict(status)}, subresource="status")

@@ -16,7 +16,6 @@ from harness.variation.objects import LabelVariation
 FORMER = ("former-1", "former-2")  # names of pods that had the labels of a scenario's pod, and lost them
 
 _NAMES = {"TCP": "drawn-tcp", "UDP": "drawn-udp"}  # names of target ports by protocol
-
 _FIRST_NUMBER, _NUMBERS = 8091, 3  # of target ports
 _MOST = 2  # pods whose labels change; a scenario may have hundreds
 

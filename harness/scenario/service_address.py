@@ -49,7 +49,10 @@ class ServiceAddress:
         return self.service.virtual[self.to, node][self.family], self.port.port
 
     def path(self, who: ClientRef, expected: verdict.Expected) -> Path:
-        return self._path(who, self._random_client(who) if isinstance(who, str) else who, expected)
+        if not isinstance(who, str):
+            return self._path(who, who, expected)
+        on_node = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "node"
+        return self._path(who, node_client(who) if on_node else pod_client(who), expected)
 
     def paths(self, traffic: Traffic) -> list[Path]:
         """Return the path of each client. If the draw asks for it, a client is an expected endpoint on its node.
@@ -85,10 +88,6 @@ class ServiceAddress:
             expected=expected,
             of=(self.service.name, self.to),
         )
-
-    def _random_client(self, node: str) -> Client:
-        on_node = self.to == "cluster-ip" and self.cluster.draw[axes.CLIENT] == "node"
-        return node_client(node) if on_node else pod_client(node)
 
     def __str__(self) -> str:
         return f"{self.port.protocol} to the {self.to} of {self.service.name}, {self.family}"

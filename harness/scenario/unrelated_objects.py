@@ -126,7 +126,9 @@ class UnrelatedObjects:
         if not spec.get("ports") or spec.get("type") == "ExternalName":
             return
         ports = [Port(int(each["port"]), each.get("protocol", "TCP"), each.get("name", "")) for each in spec["ports"]]
-        service, of_service = _decoy_service(name, ports, families)
+        policy, family = "Local", families[0]  # with another policy, and an endpoint that never answers
+        service = manifests.service(name, ports=ports, internalTrafficPolicy=policy, ipFamilies=[family])
+        of_service = manifests.endpoint_slice(f"{name}-earlier", name, [_decoy()], family=family, ports=ports)
         if draw[axes.HISTORY] == "remade":
             api = self.backend.api
             api.create("services", self.namespace, service)
@@ -184,11 +186,6 @@ class UnrelatedObjects:
 
 def _decoy(**conditions: Any) -> Endpoint:
     return Endpoint(_DECOYS, **conditions)
-
-
-def _decoy_service(name: str, ports: Sequence[Port], families: Sequence[str]) -> tuple[Object, Object]:
-    service = manifests.service(name, ports=ports, internalTrafficPolicy="Local", ipFamilies=list(families[:1]))
-    return service, manifests.endpoint_slice(f"{name}-earlier", name, [_decoy()], family=families[0], ports=ports)
 
 
 class UnrelatedControllerInputs:

@@ -18,7 +18,6 @@ from harness.tracing.path import Followed
 from harness.tracing.tracer import Take, rules_in, tracing
 
 MOST = 50  # maximum number of repetitions of a probe
-
 SECONDS = 0.8  # time limit for all repetitions
 
 SILENCE = 0.2

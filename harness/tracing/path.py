@@ -4,6 +4,7 @@ Combines the kernel's trace (`messages`) with the rules that tools print (`rules
 up a missing key are listed too, because such a rule may be the faulty one.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -57,7 +58,9 @@ def path(followed: Followed, rules: Rules, *, client: str, node: str, names: Map
     """Return the lines of the list. `names` maps addresses to pods. The list is empty if no probe was repeated."""
     if not followed.seen:
         return []
-    return list(_numbered(_Walk(followed, rules, client, node, names).steps()))
+    steps = enumerate(_Walk(followed, rules, client, node, names).steps(), 1)
+    lines = ([f"{number:3}. {first}", *(_INDENT + each for each in more)] for number, (first, *more) in steps)
+    return list(itertools.chain.from_iterable(lines))
 
 
 def at_node(followed: Followed) -> list[Frame]:
@@ -80,12 +83,6 @@ def wire(followed: Followed, names: Mapping[str, str]) -> list[str]:
 def _flags(frame: Frame) -> str:
     about = f"about {frame.concerns}" if frame.concerns is not frame.packet else ""
     return "".join(f" {each}" for each in (frame.packet.flags, about) if each)
-
-
-def _numbered(steps: Iterator[list[str]]) -> Iterator[str]:
-    for number, (first, *more) in enumerate(steps, 1):
-        yield f"{number:3}. {first}"
-        yield from (_INDENT + each for each in more)
 
 
 class _Walk:
