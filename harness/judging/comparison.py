@@ -58,10 +58,8 @@ def _unmet_bounds(bounds: Any, observed: Any) -> str:
     def fits(value: float) -> bool:
         return bool(fewest <= value) and (most is None or bool(value <= most))
 
-    if not isinstance(observed, dict):
-        beyond = "" if fits(observed) else f"{observed:g}"
-    else:
-        beyond = ", ".join(f"{name} {value:g}" for name, value in sorted(observed.items()) if not fits(value))
+    values = sorted(observed.items()) if isinstance(observed, dict) else [("", observed)]
+    beyond = ", ".join(f"{name} {value:g}".lstrip() for name, value in values if not fits(value))
     return f"expected {_range(fewest, most)}, observed {beyond}" if beyond else ""
 
 

@@ -155,7 +155,10 @@ class Judge:
                     raise ValueError(f"{seconds} s")
                 self.judged.seconds[key] = self.judged.seconds.get(key, 0.0) + seconds
                 self.judged.starts.setdefault(key, float(record.get("start", 0.0)))
-                self._keep(key, worker)
+                if key in self.judged.cases:
+                    worker.story.give_titles(self.judged.cases[key].stated.observed)
+                    self.judged.stories[key] = worker.story
+                worker.story = Story()
             case "shrunk":
                 self.judged.fails_with[record["test"], record["parameters"]] = str(parse_draw(record["draw"]))
             case "steps":
@@ -209,12 +212,6 @@ class Judge:
             if asked != counted or not _has_gap(samples, counted.gap_ms):
                 of = f"{record['client']} in window {record['window']}"
                 self.judged.contradictions.append(f"the counts of {of} differ from those of its requests")
-
-    def _keep(self, key: Key, worker: _Worker) -> None:
-        if key in self.judged.cases:
-            worker.story.give_titles(self.judged.cases[key].stated.observed)
-            self.judged.stories[key] = worker.story
-        worker.story = Story()
 
     def _add_verdict(self, record: Mapping[str, Any], worker: _Worker) -> None:
         why = Cause(record["cause"])

@@ -53,7 +53,11 @@ class OutputFolder:
         with _writing(self.path):
             self._made = [each for each in (self.path, *self.path.parents) if not each.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
-            self._refuse_foreign()
+            if (present := self._present()) and not (self.path / MARK).exists():
+                raise DistrustError(
+                    f"{self.path} has {present[0].name}, which is not from an earlier run and would be overwritten. "
+                    "Choose another folder with --output-dir."
+                )
             self._take()
             self._clear()
             self.parts.mkdir()
@@ -61,14 +65,6 @@ class OutputFolder:
         latest = self.path.parent / "latest"
         self._before = latest.readlink().name if latest.is_symlink() and latest.exists() else ""
         self._link_latest(self.path.name)
-
-    def _refuse_foreign(self) -> None:
-        present = self._present()
-        if present and not (self.path / MARK).exists():
-            raise DistrustError(
-                f"{self.path} has {present[0].name}, which is not from an earlier run and would be overwritten. "
-                "Choose another folder with --output-dir."
-            )
 
     def _take(self) -> None:
         """Lock the mark file. The kernel releases the lock when this process ends."""

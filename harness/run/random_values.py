@@ -63,8 +63,6 @@ _FIXED_ON_REAL_CLUSTERS = (
 )
 
 _LONG = 3.0  # seconds of a case
-_NODE_PORT, _BOTH = "NodePort", "IPv6NodePorts"  # features: node ports, and node ports in both families
-
 _RESTARTS = {*RESTART.values(), Ability.CHANGE_RELEASE}
 
 TYPICAL = 1.5  # the estimated seconds of a requirement of which only the id is known
@@ -87,20 +85,18 @@ def draws_of(
         only = parse_draw(settings.draw)
         return {each.id: str(only.without(*fixed(each))) for each in known}
     missing = {"=".join(value) for value in unavailable(known, settings)}
-    one_family = any(each.name == _BOTH and not claimed(each, settings) for one in known for each in one.named)
-    subjects = [
-        Subject(
-            each.id,
-            each.profile,
-            {feature.name for feature in each.features},
-            fixed(each)
-            | missing
-            | _of_node_ports(each, one_family=one_family)
-            | _slow(each, settings)
-            | _too_expensive(each, needs or {}, seconds or {}),
-        )
-        for each in known
-    ]
+    one_family = any(
+        each.name == "IPv6NodePorts" and not claimed(each, settings) for one in known for each in one.named
+    )
+    subjects = []
+    for each in known:
+        features = {feature.name for feature in each.features}
+        not_varied = fixed(each) | missing | _too_expensive(each, needs or {}, seconds or {})
+        if one_family and "NodePort" in features:
+            not_varied.add(f"{axes.FAMILY}=second")
+        if not settings.judges_reference and zlib.crc32(each.id.encode()) % _SELDOM:  # real programs take seconds
+            not_varied.add(axes.COMPONENTS)
+        subjects.append(Subject(each.id, each.profile, features, not_varied))
     return {requirement_id: str(draw) for requirement_id, draw in draws(subjects, settings.seed).items()}
 
 
@@ -117,18 +113,6 @@ def fixed(requirement: Requirement) -> set[str]:
     others = {value for own in _OWN.values() for value in own} - {*_OWN.get(requirement.profile, ())}
     names_address = {axes.ADDRESS} if requirement.answers or "cluster IP" in requirement.sentence else set()
     return {*requirement.fixed, *_INERT.get(requirement.profile, ()), *names_tcp, *names_address, *others}
-
-
-def _slow(requirement: Requirement, settings: Settings) -> set[str]:
-    """Return the axes that vary only for some requirements, because they take seconds with this implementation."""
-    seldom = zlib.crc32(requirement.id.encode()) % _SELDOM
-    return {axes.COMPONENTS} if seldom and not settings.judges_reference else set()
-
-
-def _of_node_ports(requirement: Requirement, *, one_family: bool) -> set[str]:
-    """Return the value that node ports cannot have if the implementation serves them in one family only."""
-    has_node_ports = any(each.name == _NODE_PORT for each in requirement.features)
-    return {f"{axes.FAMILY}=second"} if one_family and has_node_ports else set()
 
 
 def unavailable(requirements: Iterable[Requirement], settings: Settings) -> frozenset[Value]:

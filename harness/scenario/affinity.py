@@ -8,7 +8,6 @@ from typing import Any
 from harness.backends.protocols import Probing
 from harness.errors import InconclusiveError
 from harness.eventually import eventually
-from harness.model.manifests import Port
 from harness.model.outcomes import Observation, Unknown
 from harness.model.workloads import Pod
 from harness.scenario.cluster import Cluster
@@ -60,7 +59,7 @@ def answering_pods(
 def clients_that_moved(
     cluster: Cluster, service: Service, clients: Sequence[ClientRef], kept: Pod, *, asked: float, **address: Any
 ) -> set[str]:
-    """Send probes for longer than a timeout of one second. Returns the clients that reach a pod not in `kept`.
+    """Send probes for longer than a timeout of one second. Return the clients that reach a pod other than `kept`.
 
     `asked` is the start of the clients' first probes (monotonic seconds). Raises `InconclusiveError` on a slow machine.
     """
@@ -109,9 +108,7 @@ def expect_all_seen(cluster: Cluster, service: Service, seen: Mapping[ClientRef,
     )
 
 
-def _ask(
-    cluster: Cluster, service: Service, clients: Sequence[ClientRef], *, port: Port | None = None, **address: Any
-) -> list[Observation]:
-    target = service_address(cluster, service, port=port, **address)
+def _ask(cluster: Cluster, service: Service, clients: Sequence[ClientRef], **address: Any) -> list[Observation]:
+    target = service_address(cluster, service, **address)
     probes = [target.path(who, frozenset({"any"})).probes(1)[0] for who in clients]
     return [named(cluster, each) for each in cluster.backend.part(Probing).probe(probes)]

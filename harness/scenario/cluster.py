@@ -191,7 +191,8 @@ class Cluster(ComponentOperations, Observations):
         if ingress := service.addresses("load-balancer"):
             self.set_ingress(service, ingress)
         service.requested_hints = requested_hints(wanted)
-        self._events.after_service(service)
+        if not selector:
+            self._events.without_slices.add(name)
         self._controller_inputs.accompany_service(service.object)
         return service
 

@@ -15,7 +15,7 @@ from functools import partial
 from harness.api.client import RefusedError
 from harness.backends.explanation import explained
 from harness.errors import InconclusiveError
-from harness.judging.verdict import pods_of
+from harness.judging.verdict import Verdict, pods_of
 from harness.model.abilities import Ability
 from harness.model.outcomes import Observation, Reached
 from harness.model.texts import as_yaml, gathered, paragraphs, with_names
@@ -94,8 +94,9 @@ def _paths(
     """Yield the packet path and capture of each failed window, by file name. `files` are those gathered before."""
     until = time.monotonic() + SECONDS
     used: Counter[str] = Counter()
-    for window, judgement, paths in list(record.failed_windows()):
-        unmet = [each for each in paths if each.label in judgement.unmet]
+    for _, window, paths in list(record.windows):
+        judgement = window.judgement()
+        unmet = [each for each in paths if judgement.verdict is Verdict.FAILED and each.label in judgement.unmet]
         seen = [each for each in unmet if each.label in window.first_wrong]
         for each in (seen or unmet)[:1]:
             wrong = _WrongPacket(each, window.first_wrong.get(each.label), judgement.message, window.opened)

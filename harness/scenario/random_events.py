@@ -65,11 +65,6 @@ class RandomEvents:
             return True
         return False
 
-    def after_service(self, service: Service) -> None:
-        """Remember a new Service if the scenario writes its slices."""
-        if not service.selector:
-            self.without_slices.add(service.name)
-
     @contextlib.contextmanager
     def first_slices(self, service: Service, *, observed: bool) -> Iterator[None]:
         """Perform the random events around this block, which writes slices of a Service."""

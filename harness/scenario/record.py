@@ -1,7 +1,7 @@
 """The record of one scenario, with all its observations and measurements. Expectations append to the record."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,13 +46,6 @@ class Record:
     def has_observed(self) -> bool:
         """True if the scenario has observed an answer or an expected value."""
         return bool(self.answered or self.sightings)
-
-    def failed_windows(self) -> Iterator[tuple[Window, Judgement, Sequence[Path]]]:
-        """Yield the failed windows, in order, with their judgements and paths."""
-        for _, window, paths in self.windows:
-            judgement = window.judgement()
-            if judgement.verdict is Verdict.FAILED:
-                yield window, judgement, paths
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan of the probes, the counts of each window, and the numbers. Empty entries are omitted."""
