@@ -19,7 +19,7 @@ from harness.run_delay import RUN_DELAY, program_text, time_left
 T = TypeVar("T")
 V = TypeVar("V")
 
-FAR = 30.0  # default time limit for components that declare no limit, in seconds before the time scale is applied
+FAR = 30.0  # default time limit if the implementation claims none, in seconds before the time scale
 
 MOST, MOST_IF_STOPPED = 10, 2
 """The numbers by which a limit is multiplied at most: if programs wait for a CPU, and if a program is stopped."""

@@ -287,7 +287,7 @@ class NetnsBackend(NetnsPods, NetnsProbing, EveryAbility):
         assert self._dns is not None, "dns() comes first"
         pod = self._dns[1]
         probe = Probe(self.namespace_of(client), "UDP", by_family(pod)[family], manifests.TARGET_PORT)
-        return self._loop.beside(probe, self._control_targets.of_pod("of the DNS server", pod))
+        return self._loop.controlled(probe, self._control_targets.of_pod("of the DNS server", pod))
 
     def kubeconfig(self) -> dict[str, Any]:
         return self.control_plane.kubeconfig()

@@ -12,7 +12,7 @@ from harness.judging.exit_codes import MEANINGS, ExitCode
 from harness.model.escaping import for_terminal
 from harness.model.neutral_output import neutral_streams
 from harness.run.shortage import why_it_cannot_continue
-from harness.run.signals import as_interrupts, told
+from harness.run.signals import as_interrupts, interrupt_was_reported
 
 EXIT_CODES = "\b\nExit codes:\n" + "\n".join(f"  {int(code):>2}  {meaning}" for code, meaning in MEANINGS.items())
 
@@ -46,7 +46,7 @@ class Front(click.Group):
         except click.exceptions.Exit as error:
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt):
-            if not told():
+            if not interrupt_was_reported():
                 tell("interrupted")
             sys.exit(ExitCode.INTERRUPTED)
         except Exception as error:  # noqa: BLE001  a bug must not have the exit code of an unmet requirement

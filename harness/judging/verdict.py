@@ -54,7 +54,7 @@ class Row:
 
 
 def render(pods: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return the grid as text. Columns for other outcomes than pods appear only if one of their counts is not 0."""
+    """Return the grid as text. Columns of outcomes without an answer appear only if they have a count above 0."""
     others = dict.fromkeys(column for row in rows for column in row.cells if column not in pods)
     columns = [*pods, *(each for each in others if any(row.cells[each].count for row in rows))]
     table = [["client", "expected", *columns]]

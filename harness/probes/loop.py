@@ -217,7 +217,7 @@ class Loop:
         self._reactor.call(lambda: recording.begin(interval))
         return recording
 
-    def beside(self, probe: Probe, targets: ControlTargets) -> ControlledBlock:
+    def controlled(self, probe: Probe, targets: ControlTargets) -> ControlledBlock:
         """Return a context manager that sends control probes from this probe's client during the block."""
         return ControlledBlock(probe, targets=targets, reactor=self._reactor)
 

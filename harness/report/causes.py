@@ -191,7 +191,7 @@ def _cause(candidate: _Candidate, results: Sequence[Result]) -> Cause:
         tuple(name for name, _ in found),
         tuple(level for _, level in found),
         rerun,
-        str(drawn) if drawn.drawn else "",
+        str(drawn) if drawn.values else "",
     )
 
 

@@ -18,7 +18,7 @@ from types import FrameType
 _USUAL = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
 _alone = False  # whether the process ends with its command
 _over = False  # whether the process is about to exit and ignores signals
-_told = False  # whether a line about an interrupt was printed
+_reported = False  # whether a line about an interrupt was printed
 _LOST_SECONDS = 10.0  # after this time, another signal raises again, because an interrupt in a destructor is lost
 
 
@@ -48,10 +48,10 @@ class Signals:
         raise KeyboardInterrupt
 
     def _say(self, text: str) -> None:
-        global _told  # noqa: PLW0603  one per process, like signal handlers
+        global _reported  # noqa: PLW0603  one per process, like signal handlers
         with contextlib.suppress(OSError):
             os.write(self._said, f"\n{text}\n".encode())
-            _told = True
+            _reported = True
 
     @contextlib.contextmanager
     def heard(self) -> Iterator[None]:
@@ -72,9 +72,9 @@ class Signals:
                 signal.signal(each, signal.SIG_IGN)  # Python resets handlers at its end, but not ignored signals
 
 
-def told() -> bool:
+def interrupt_was_reported() -> bool:
     """Return whether a line about an interrupt was printed."""
-    return _told
+    return _reported
 
 
 @contextlib.contextmanager

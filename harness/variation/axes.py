@@ -179,23 +179,23 @@ def plain(axis: str) -> str:
 class Draw:
     """The random value of each axis, unless it is the plain value."""
 
-    drawn: tuple[tuple[str, str], ...] = ()
+    values: tuple[tuple[str, str], ...] = ()
 
     def __getitem__(self, axis: str) -> str:
-        return dict(self.drawn).get(axis, plain(axis))
+        return dict(self.values).get(axis, plain(axis))
 
     def __str__(self) -> str:
         """Return the string that `parse_draw` reads: "names=cloud,slices=each", or "plain"."""
-        return ",".join(f"{axis}={value}" for axis, value in self.drawn) or "plain"
+        return ",".join(f"{axis}={value}" for axis, value in self.values) or "plain"
 
     def without(self, *axes: str) -> "Draw":
         """Return this draw with plain values on these axes, or instead of these values ("client=endpoint")."""
-        return Draw(tuple(each for each in self.drawn if not {each[0], "=".join(each)} & set(axes)))
+        return Draw(tuple(each for each in self.values if not {each[0], "=".join(each)} & set(axes)))
 
     @property
     def meanings(self) -> list[str]:
         """Return the meanings of the random values, as completions of "fails when …"."""
-        return [AXES[axis][value] for axis, value in self.drawn]
+        return [AXES[axis][value] for axis, value in self.values]
 
 
 PLAIN = Draw()
@@ -230,7 +230,7 @@ _MOST: Mapping[Value, int] = {
 
 def within_limits(draw: Draw, number: int) -> Draw:
     """Return the draw of the Service or slice of a scenario with this number, starting from 1."""
-    return draw.without(*(axis for axis, value in draw.drawn if _MOST.get((axis, value), number) < number))
+    return draw.without(*(axis for axis, value in draw.values if _MOST.get((axis, value), number) < number))
 
 
 def draw_of(values: Mapping[str, str]) -> Draw:
@@ -254,4 +254,4 @@ def parse_draw(text: str) -> Draw:
 def when_it_fails(fails_with: str) -> str:
     """Return a sentence with the random values that a failure needs, or "" if it needs none."""
     draw = parse_draw(fails_with or "plain")
-    return f"Fails only when {', and '.join(draw.meanings)} ({draw})." if draw.drawn else ""
+    return f"Fails only when {', and '.join(draw.meanings)} ({draw})." if draw.values else ""

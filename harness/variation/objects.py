@@ -90,16 +90,16 @@ def slices(
     """
     family, endpoints = obj["addressType"], [*obj["endpoints"]]
     endpoints += _unready(endpoints, family, min(_UNREADY.get(draw[axes.ENDPOINTS], 0), _MOST - len(endpoints)))
-    drawn = _with_metadata(draw, {**obj, "endpoints": [_endpoint(draw, each, family) for each in endpoints]})
+    made = _with_metadata(draw, {**obj, "endpoints": [_endpoint(draw, each, family) for each in endpoints]})
     if more:  # ports of a Service with several ports have names
-        drawn["ports"] = [{**port, "name": port["name"] or own[0].name} for port in drawn["ports"]]
+        made["ports"] = [{**port, "name": port["name"] or own[0].name} for port in made["ports"]]
     if draw[axes.PORTS] != "written":
-        drawn["ports"] += [each.slice_manifest() for each in more]
+        made["ports"] += [each.slice_manifest() for each in more]
     if draw[axes.EXTRAS] == "newer":
-        drawn = _with_newer_fields(drawn, owner)
+        made = _with_newer_fields(made, owner)
     if draw[axes.ORDER] == "reversed":
-        drawn["endpoints"] = drawn["endpoints"][::-1]
-    return _split(draw, drawn, before)
+        made["endpoints"] = made["endpoints"][::-1]
+    return _split(draw, made, before)
 
 
 def _unready(endpoints: Sequence[Object], family: str, count: int) -> list[Object]:

@@ -99,7 +99,7 @@ def test_values_without_effect_in_a_profile_are_never_drawn() -> None:
     found = draws_of(catalogue(), resolve({"backend": "netns"}, environment={}))
     drawn = {each.profile: set[tuple[str, str]]() for each in catalogue()}
     for each in catalogue():
-        drawn[each.profile] |= set(parse_draw(found[each.id]).drawn)
+        drawn[each.profile] |= set(parse_draw(found[each.id]).values)
     assert {("arrival", "slices"), ("nodes", "late"), ("client", "endpoint")} <= drawn[Profile.SERVICE_PROXY]
     assert not {("arrival", "slices"), ("nodes", "late"), ("client", "endpoint")} & drawn[Profile.CLUSTER]
     assert {("components", "restarted"), ("nodes", "remade")} <= drawn[Profile.ENDPOINTSLICE_CONTROLLER]
@@ -139,7 +139,7 @@ def test_values_of_unclaimed_features_are_never_drawn(feature: str, value: tuple
     known = catalogue()
     for exempt in ([], [feature]):
         settings = resolve({"backend": "netns", "exempt-features": exempt}, environment={})
-        drawn = {each for text in draws_of(known, settings).values() for each in parse_draw(text).drawn}
+        drawn = {each for text in draws_of(known, settings).values() for each in parse_draw(text).values}
         assert (value in drawn) is not bool(exempt)
 
 

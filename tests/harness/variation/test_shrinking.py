@@ -17,7 +17,7 @@ def smallest(needed: Iterable[str], tries: int = 100) -> tuple[Draw | None, int]
         if len(asked) == tries:
             return None
         asked.append(draw)
-        return {axis for axis, _ in draw.drawn} >= set(needed)
+        return {axis for axis, _ in draw.values} >= set(needed)
 
     return shrunk(DRAW, fails), len(asked)
 
@@ -30,7 +30,7 @@ def test_failure_without_drawn_values_takes_one_try() -> None:
 def test_single_value_is_found(axis: str) -> None:
     found, tries = smallest([axis])
     assert found is not None
-    assert [name for name, _ in found.drawn] == [axis]
+    assert [name for name, _ in found.values] == [axis]
     assert tries <= 5
 
 
