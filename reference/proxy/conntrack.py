@@ -20,7 +20,7 @@ from reference.proxy import uapi
 from reference.proxy.decision import Family
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.flows import ONLY_UDP, Flow, end, matching, read_flow, untranslated
-from reference.proxy.netlink import KernelError, answers, attributes, nested, pack
+from reference.proxy.netlink import KernelError, NetlinkSocket, attributes, nested
 from reference.proxy.ruleset import Endpoint, ServiceAddress, Stale
 
 MOST_FILTERS = 3
@@ -38,16 +38,11 @@ Allowed = Mapping[ServiceAddress, Iterable[Endpoint] | None]
 Endpoints = Callable[[ServiceAddress], frozenset[Endpoint] | None]
 
 
-class Conntrack:
-    """One netlink socket to conntrack, in the network namespace of the thread that creates it. Any thread may use it.
-
-    The methods raise `KernelError`.
-    """
+class Conntrack(NetlinkSocket):
+    """A netlink socket to conntrack. The methods raise `KernelError`."""
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, uapi.NETLINK_NETFILTER)
-        self._socket.bind((0, 0))
-        self._sequence = 0
+        super().__init__(uapi.NFNL_SUBSYS_CTNETLINK)
         self._can_filter = True
 
     def forget(self, family: Family, stale: Sequence[Stale], endpoints: Endpoints, *, awaited: bool = True) -> None:
@@ -116,9 +111,6 @@ class Conntrack:
                 if flow is not None:  # unfiltered, or a kernel before 5.8, which ignores filters
                     yield family, flow
 
-    def close(self) -> None:
-        self._socket.close()
-
     def _delete(self, family: Family, flow: Flow) -> None:
         try:
             self._request(uapi.IPCTNL_MSG_CT_DELETE, family, nested(uapi.CTA_TUPLE_ORIG, flow.key))
@@ -131,24 +123,9 @@ class Conntrack:
             pass
 
     def _ask(self, kind: int, flags: int, family: Family | None, body: bytes) -> Iterator[memoryview]:
-        """Send one request, and yield the bodies of its replies. In version 1, `family` restricts deletions."""
-        self._sequence += 1
-        body = struct.pack(">BBH", NFPROTO[family] if family else socket.AF_UNSPEC, 1, 0) + body
-        self._socket.send(
-            pack(uapi.NFNL_SUBSYS_CTNETLINK << 8 | kind, uapi.NLM_F_REQUEST | flags, self._sequence, body)
-        )
-        while True:
-            for answer, sequence, content in answers(memoryview(self._socket.recv(256 << 10))):
-                if sequence != self._sequence:
-                    continue
-                if answer == uapi.NLMSG_DONE:
-                    return
-                if answer == uapi.NLMSG_ERROR:
-                    (code,) = struct.unpack_from("=i", content)
-                    if code:
-                        raise KernelError("conntrack entry", -code)
-                    return
-                yield content
+        """Send one request in version 1 of the protocol, in which `family` restricts deletions."""
+        protocol = NFPROTO[family] if family else socket.AF_UNSPEC
+        return self.request(kind, flags, struct.pack(">BBH", protocol, 1, 0) + body)
 
 
 def _sent(family: Family, service: ServiceAddress) -> bytes:

@@ -1,4 +1,4 @@
-"""Netlink messages packed by hand, and a socket that commits them to nftables.
+"""Netlink messages packed by hand, and sockets that send them to netfilter.
 
 With thousands of map elements, packing takes most of the time, and a bytes template is 300 times as fast as message
 classes. The kernel processes a batch during `send`. When `send` returns, the batch is committed or the errors are
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from reference.proxy import uapi
-from reference.proxy.uapi import NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR
+from reference.proxy.uapi import NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR
 
 WANTED_SEND_BUFFER = 64 << 20
 SO_SNDBUFFORCE = 32  # asm-generic/socket.h
@@ -68,21 +68,51 @@ class KernelError(Exception):
         self.errno = number
 
 
-class NftSocket:
-    """One netlink socket to nftables, in the network namespace of the thread that creates it. Any thread may use it.
+class NetlinkSocket:
+    """A socket to one subsystem of netfilter, in the network namespace of the thread that creates it.
 
-    The socket stays open while it is needed, because closing a socket after deletions waits for the kernel (12 to 20
-    ms). Raises `OSError` if netlink is forbidden.
+    Any thread may use it. Raises `OSError` if netlink is forbidden.
+    """
+
+    def __init__(self, subsystem: int) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, uapi.NETLINK_NETFILTER)
+        self._socket.bind((0, 0))
+        self._subsystem = subsystem << 8
+        self._sequence = 0
+
+    def request(self, kind: int, flags: int, body: bytes) -> Iterator[memoryview]:
+        """Send one request, and yield the bodies of its replies up to the end of a dump. Raises `KernelError`."""
+        self._sequence += 1
+        self._socket.send(pack(self._subsystem | kind, NLM_F_REQUEST | flags, self._sequence, body))
+        while True:
+            for reply, sequence, content in replies(memoryview(self._socket.recv(256 << 10))):
+                if sequence != self._sequence:
+                    continue
+                if reply == NLMSG_DONE:
+                    return
+                if reply == NLMSG_ERROR:  # an acknowledgement has the code 0
+                    (code,) = _code.unpack_from(content)
+                    if code:
+                        raise KernelError("netlink request", -code)
+                    return
+                yield content
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class NftSocket(NetlinkSocket):
+    """A socket to nftables.
+
+    It stays open while it is needed, because closing a socket after deletions waits for the kernel (12 to 20 ms).
     """
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, uapi.NETLINK_NETFILTER)
-        self._socket.bind((0, 0))
+        super().__init__(uapi.NFNL_SUBSYS_NFTABLES)
         self._socket.setsockopt(uapi.SOL_NETLINK, uapi.NETLINK_CAP_ACK, 1)
         self._socket.setsockopt(uapi.SOL_NETLINK, uapi.NETLINK_EXT_ACK, 1)
         self.limit = _grow_send_buffer(self._socket)
-        self._sequence = 0
-        self._answer = bytearray(64 << 10)
+        self._reply = bytearray(64 << 10)
 
     def commit(self, messages: Sequence[Message]) -> None:
         """Commit one transaction. Raises `KernelError` with the first object that was refused."""
@@ -91,8 +121,8 @@ class NftSocket:
         sequence = first
         for message in messages:
             sequence += 1
-            kind = uapi.NFNL_SUBSYS_NFTABLES << 8 | message.kind
-            parts.append(pack(kind, NLM_F_REQUEST | message.flags, sequence, message.body))
+            flags = NLM_F_REQUEST | message.flags
+            parts.append(pack(self._subsystem | message.kind, flags, sequence, message.body))
         sequence += 1
         parts.append(pack(uapi.NFNL_MSG_BATCH_END, NLM_F_REQUEST, sequence, _BATCH_BODY))
         self._sequence = sequence
@@ -122,42 +152,25 @@ class NftSocket:
 
     def exists(self, kind: int, body: bytes) -> bool:
         """Return whether an object exists. Raises `KernelError`."""
-        self._sequence += 1
-        self._socket.send(pack(uapi.NFNL_SUBSYS_NFTABLES << 8 | kind, NLM_F_REQUEST, self._sequence, body))
-        sequence = -1
-        while sequence != self._sequence:
-            length = self._socket.recv_into(self._answer, 0, socket.MSG_DONTWAIT)
-            _, answer, _, sequence, _ = _header.unpack_from(self._answer)
-        if answer != NLMSG_ERROR:
-            return True
-        if _code.unpack_from(self._answer, _header.size)[0] == -errno.ENOENT:
-            return False
-        raise _first_error(memoryview(self._answer)[:length], self._sequence, ()) or KernelError("object", errno.EIO)
+        return bool(self._found(kind, uapi.NLM_F_ACK, body))
 
     def dump(self, kind: int, body: bytes) -> list[bytes]:
         """Return the bodies of all objects of a kind, or [] if their table does not exist. Raises `KernelError`."""
-        self._sequence += 1
-        self._socket.send(pack(uapi.NFNL_SUBSYS_NFTABLES << 8 | kind, NLM_F_REQUEST | NLM_F_DUMP, self._sequence, body))
-        found: list[bytes] = []
-        while True:
-            for answer, _, content in answers(memoryview(self._socket.recv(1 << 18))):
-                if answer == NLMSG_DONE:
-                    return found
-                if answer == NLMSG_ERROR:
-                    (code,) = _code.unpack_from(content)
-                    if code == -errno.ENOENT:
-                        return []
-                    raise KernelError("dump", -code)
-                found.append(bytes(content))
+        return self._found(kind, uapi.NLM_F_DUMP, body)
 
-    def close(self) -> None:
-        self._socket.close()
+    def _found(self, kind: int, flags: int, body: bytes) -> list[bytes]:
+        try:
+            return [bytes(each) for each in self.request(kind, flags, body)]
+        except KernelError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return []
 
     def _raise_errors(self, first: int, messages: Sequence[Message]) -> None:
         refused: KernelError | None = None
         while True:
             try:
-                length = self._socket.recv_into(self._answer, 0, socket.MSG_DONTWAIT)
+                length = self._socket.recv_into(self._reply, 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
             except OSError as error:
@@ -165,7 +178,7 @@ class NftSocket:
                 if error.errno == errno.ENOBUFS:  # so many errors that they did not fit: the first ones come next
                     continue
                 break
-            refused = refused or _first_error(memoryview(self._answer)[:length], first, messages)
+            refused = refused or _first_error(memoryview(self._reply)[:length], first, messages)
         if refused is not None:
             raise refused
 
@@ -187,7 +200,7 @@ def pack(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
     return _header.pack(_header.size + len(body), kind, flags, sequence, 0) + body
 
 
-def answers(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+def replies(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
     """Yield the messages in a received datagram as kind, sequence number and body."""
     while len(view) >= _header.size:
         length, kind, _flags, sequence, _pid = _header.unpack_from(view)
@@ -196,7 +209,7 @@ def answers(view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
 
 
 def _first_error(view: memoryview, first: int, messages: Sequence[Message]) -> KernelError | None:
-    for kind, sequence, body in answers(view):
+    for kind, sequence, body in replies(view):
         (code,) = _code.unpack_from(body)
         if kind != NLMSG_ERROR or code == 0:
             continue
