@@ -236,13 +236,15 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
         else:
             mode, hints = _mode(port, ready, place, behaviour)
             cluster = _cluster_list(ready, terminating, mode, place)
-    local = _local_list(ready, terminating, place.node) if internal_local or external_local else None
 
-    to_cluster_ip = _under_local_policy("internalTrafficPolicy", local) if internal_local else cluster
+    def local_list(policy: str) -> Action:
+        return _local_list(policy, ready, terminating, place.node)
+
+    to_cluster_ip = local_list("internalTrafficPolicy") if internal_local else cluster
     assert to_cluster_ip is not None, "a service uses the Cluster list, or the Local list"
     if not port.externally_accessible:
         return Decision(mode, hints, to_cluster_ip)
-    outside = _under_local_policy("externalTrafficPolicy", local) if external_local else cluster
+    outside = local_list("externalTrafficPolicy") if external_local else cluster
     return Decision(mode, hints, to_cluster_ip, outside=outside, inside=cluster)
 
 
@@ -332,35 +334,21 @@ def _cluster_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], mo
         return Forward(tuple(terminating), f"no endpoint is ready; terminating, but still serving: {len(terminating)}")
     match mode:
         case "PreferSameNode":
-            chosen = tuple(each for each in ready if place.node in each.node_hints)
-            return Forward(
-                chosen, f"ready endpoints that are hinted for node {place.node}: {len(chosen)} of {len(ready)}"
-            )
+            chosen, where = tuple(each for each in ready if place.node in each.node_hints), f"node {place.node}"
         case "PreferSameZone":
-            chosen = tuple(each for each in ready if place.zone in each.zone_hints)
-            return Forward(
-                chosen, f"ready endpoints that are hinted for zone {place.zone}: {len(chosen)} of {len(ready)}"
-            )
+            chosen, where = tuple(each for each in ready if place.zone in each.zone_hints), f"zone {place.zone}"
         case _:
-            return Forward(
-                tuple(ready), f"all {len(ready)} ready endpoints" if len(ready) > 1 else "the one ready endpoint"
-            )
+            reason = f"all {len(ready)} ready endpoints" if len(ready) > 1 else "the one ready endpoint"
+            return Forward(tuple(ready), reason)
+    return Forward(chosen, f"ready endpoints that are hinted for {where}: {len(chosen)} of {len(ready)}")
 
 
-def _local_list(ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
+def _local_list(policy: str, ready: Sequence[Endpoint], terminating: Sequence[Endpoint], node: str) -> Action:
     """Return the endpoints on this node. Call this only if the Service has a usable endpoint on some node."""
     if chosen := tuple(each for each in ready if each.node == node):
-        return Forward(chosen, f"ready endpoints on node {node}: {len(chosen)}")
+        return Forward(chosen, f"{policy} Local: ready endpoints on node {node}: {len(chosen)}", local=True)
     if chosen := tuple(each for each in terminating if each.node == node):
-        return Forward(chosen, f"none is ready on node {node}; terminating there, but still serving: {len(chosen)}")
-    return Drop(f"no usable endpoint on node {node}, {len(ready) or len(terminating)} elsewhere")
-
-
-def _under_local_policy(policy: str, local: Action | None) -> Action:
-    match local:
-        case Forward(endpoints, reason):
-            return Forward(endpoints, f"{policy} Local: {reason}", local=True)
-        case Drop(reason):
-            return Drop(f"{policy} Local: {reason}")
-        case Reject() | None:
-            raise AssertionError("a Local list forwards or drops")
+        reason = f"none is ready on node {node}; terminating there, but still serving: {len(chosen)}"
+        return Forward(chosen, f"{policy} Local: {reason}", local=True)
+    others = len(ready) or len(terminating)
+    return Drop(f"{policy} Local: no usable endpoint on node {node}, {others} elsewhere")
