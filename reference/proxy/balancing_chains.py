@@ -63,18 +63,17 @@ def _accept_from(family: Family, cidr: str) -> Rule:
     if not network.prefixlen:
         return Rule("accept", accept)
     whole = network.prefixlen == network.max_prefixlen
-    masked = b"" if whole else nft.mask_bytes(register, network.netmask.packed)
+    netmask = network.netmask.packed
+    masked = b"" if whole else nft.mask_bytes(register, netmask, bytes(len(netmask)))
     matched = load_source(family, register) + masked + nft.compare(register, network.network_address.packed)
     what = str(network.network_address) if whole else cidr
     return Rule(f"{FAMILY_WORD[family]} saddr {what} accept", matched + accept)
 
 
 def _select(mark: Mark) -> Rule:
-    word, register = f"numgen random mod {mark.endpoints}", nft.FIRST_REGISTER
+    offset, register = f" offset {mark.first}" if mark.first else "", nft.FIRST_REGISTER
     number = nft.random_number(mark.endpoints, mark.first, register)
-    return Rule(
-        f"meta mark set {word}" + (f" offset {mark.first}" if mark.first else ""), number + nft.set_mark(register)
-    )
+    return Rule(f"meta mark set numgen random mod {mark.endpoints}{offset}", number + nft.set_mark(register))
 
 
 def _translate(family: Family) -> Rule:

@@ -115,23 +115,26 @@ def set_specs(family: Family) -> tuple[SetSpec, ...]:
 @cache
 def fixed_chains(family: Family) -> tuple[Chain, ...]:
     """Return the chains that always exist. Each chain comes after the chains that it jumps to."""
+    to_masquerading = Rule(
+        "ct status dnat goto masquerading", _if_translated() + nft.verdict(Verdict.GOTO, "masquerading")
+    )
     return (
         Chain("drop-chain", (Rule("drop", nft.verdict(Verdict.DROP)),)),
         Chain("reject-chain", _reject(family)),
         Chain("masquerading", _masquerading(family)),
         Chain(
             "prerouting",
-            (*_from_outside(family), _by_service(family)),
+            (*_from_outside(family), _by_map(family, "services")),
             Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -100, "dstnat"),
         ),
-        Chain("output", (_by_service(family),), Hook(uapi.NF_INET_LOCAL_OUT, "output", -100, "-100")),
+        Chain("output", (_by_map(family, "services"),), Hook(uapi.NF_INET_LOCAL_OUT, "output", -100, "-100")),
         Chain(
             "ranges-prerouting",
             (_by_ranges(family),),
             Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -110, "dstnat - 10"),
         ),
         Chain("ranges-output", (_by_ranges(family),), Hook(uapi.NF_INET_LOCAL_OUT, "output", -110, "-110")),
-        Chain("postrouting", (_if_translated(),), Hook(uapi.NF_INET_POST_ROUTING, "postrouting", 100, "srcnat")),
+        Chain("postrouting", (to_masquerading,), Hook(uapi.NF_INET_POST_ROUTING, "postrouting", 100, "srcnat")),
         Chain("input", (_tag(family),), Hook(uapi.NF_INET_LOCAL_IN, "input", 100, "100")),
         Chain("prerouting-udp", _awaited(), Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -150, "mangle", "filter")),
         Chain("output-udp", _awaited(), Hook(uapi.NF_INET_LOCAL_OUT, "output", -150, "mangle", "filter")),
@@ -154,15 +157,13 @@ def service_registers(family: Family) -> tuple[int, int, int, int]:
 
 
 def load_source(family: Family, register: int) -> bytes:
-    return nft.load_payload(
-        uapi.NFT_PAYLOAD_NETWORK_HEADER, 12 if family == "IPv4" else 8, address_length(family), register
-    )
+    offset = 12 if family == "IPv4" else 8
+    return nft.load_payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset, address_length(family), register)
 
 
 def load_destination(family: Family, register: int) -> bytes:
-    return nft.load_payload(
-        uapi.NFT_PAYLOAD_NETWORK_HEADER, 16 if family == "IPv4" else 24, address_length(family), register
-    )
+    offset = 16 if family == "IPv4" else 24
+    return nft.load_payload(uapi.NFT_PAYLOAD_NETWORK_HEADER, offset, address_length(family), register)
 
 
 def load_service_address(family: Family, first: int = nft.FIRST_REGISTER) -> bytes:
@@ -186,10 +187,6 @@ def _by_map(family: Family, name: str) -> Rule:
         + nft.load_meta(uapi.NFT_META_MARK, first)
         + nft.lookup("actions", first, into=0),
     )
-
-
-def _by_service(family: Family) -> Rule:
-    return _by_map(family, "services")
 
 
 def _by_ranges(family: Family) -> Rule:
@@ -222,35 +219,25 @@ def _from_outside(family: Family) -> tuple[Rule, ...]:
     )
 
 
-def _if_translated() -> Rule:
-    first = nft.FIRST_REGISTER
-    return Rule(
-        "ct status dnat goto masquerading",
-        nft.load_connection_status(first)
-        + nft.mask(first, uapi.IPS_DST_NAT)
-        + nft.compare(first, bytes(4), equal=False)
-        + nft.verdict(Verdict.GOTO, "masquerading"),
-    )
+def _if_translated() -> bytes:
+    status = nft.load_connection(uapi.NFT_CT_STATUS, nft.FIRST_REGISTER)
+    translated = nft.mask(nft.FIRST_REGISTER, uapi.IPS_DST_NAT)
+    return status + translated + nft.compare(nft.FIRST_REGISTER, bytes(4), equal=False)
 
 
 def _reject(family: Family) -> tuple[Rule, ...]:
     first = nft.FIRST_REGISTER
     tcp = nft.load_meta(uapi.NFT_META_L4PROTO, first) + nft.compare(first, b"\x06")
+    unreachable = uapi.ICMP_PORT_UNREACH if family == "IPv4" else uapi.ICMPV6_PORT_UNREACH
     return (
-        Rule("reject with tcp reset", tcp + nft.reject_with_reset()),
-        Rule("reject", nft.reject_with_icmp(family)),
+        Rule("reject with tcp reset", tcp + nft.reject(uapi.NFT_REJECT_TCP_RST)),
+        Rule("reject", nft.reject(uapi.NFT_REJECT_ICMP_UNREACH, unreachable)),
     )
 
 
 def _udp_translated() -> bytes:
-    first = nft.FIRST_REGISTER
-    return (
-        nft.load_meta(uapi.NFT_META_L4PROTO, first)
-        + nft.compare(first, bytes([flows.UDP]))
-        + nft.load_connection_status(first)
-        + nft.mask(first, uapi.IPS_DST_NAT)
-        + nft.compare(first, bytes(4), equal=False)
-    )
+    udp = nft.load_meta(uapi.NFT_META_L4PROTO, nft.FIRST_REGISTER)
+    return udp + nft.compare(nft.FIRST_REGISTER, bytes([flows.UDP])) + _if_translated()
 
 
 def _tag(family: Family) -> Rule:
@@ -260,9 +247,8 @@ def _tag(family: Family) -> Rule:
     fourth, into = third + 1, third + 2
     numbers = f"mod {flows.TAGS} seed {flows.TAG_SEED:#x} offset {flows.AWAITED}"
     return Rule(
-        f"ct status dnat ct mark set jhash ct original {ip} daddr . {ip} daddr . udp dport . ct original "
-        f"proto-dst {numbers} "
-        "add @tags { ct mark }",
+        f"ct status dnat ct mark set jhash ct original {ip} daddr . {ip} daddr . udp dport . ct original proto-dst "
+        f"{numbers} add @tags {{ ct mark }}",
         _udp_translated()
         + nft.load_connection(_ORIGINAL_DESTINATION[family], first, original=True)
         + load_destination(family, second)
@@ -304,7 +290,6 @@ def _masquerading(family: Family) -> tuple[Rule, ...]:
     """
     ip, first, second = FAMILY_WORD[family], nft.FIRST_REGISTER, second_field(family)
     source = load_source(family, first)
-    kept = struct.pack("=I", LOCAL_LIST)
     return (
         _tag(family),
         Rule(
@@ -316,12 +301,9 @@ def _masquerading(family: Family) -> tuple[Rule, ...]:
             f"meta mark & {LOCAL_LIST:#010x} == {LOCAL_LIST:#010x} return",
             nft.load_meta(uapi.NFT_META_MARK, first)
             + nft.mask(first, LOCAL_LIST)
-            + nft.compare(first, kept)
+            + nft.compare(first, struct.pack("=I", LOCAL_LIST))
             + nft.verdict(Verdict.RETURN),
         ),
-        Rule(
-            f"{ip} saddr @pods masquerade fully-random",
-            source + nft.lookup("pods", first) + nft.masquerade(),
-        ),
+        Rule(f"{ip} saddr @pods masquerade fully-random", source + nft.lookup("pods", first) + nft.masquerade()),
         Rule("masquerade fully-random", nft.masquerade()),
     )

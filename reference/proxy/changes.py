@@ -30,7 +30,7 @@ from reference.proxy.ruleset import (
 class MarkElement(NamedTuple):
     """An element of the map `services` or `external`."""
 
-    set_name: MapName
+    name: MapName
     service: ServiceAddress
     mark: int
 
@@ -42,10 +42,6 @@ class EndpointElement(NamedTuple):
     slot: int
     endpoint: Endpoint
 
-    @property
-    def set_name(self) -> str:
-        return "endpoints"
-
 
 class IdentityElement(NamedTuple):
     """An element of the map `identities`."""
@@ -54,19 +50,11 @@ class IdentityElement(NamedTuple):
     slot: int
     identity: int
 
-    @property
-    def set_name(self) -> str:
-        return "identities"
-
 
 class HairpinElement(NamedTuple):
     """An element of the set `hairpin`."""
 
     address: str
-
-    @property
-    def set_name(self) -> str:
-        return "hairpin"
 
 
 class RangesElement(NamedTuple):
@@ -74,10 +62,6 @@ class RangesElement(NamedTuple):
 
     service: ServiceAddress
     ranges: SourceRanges
-
-    @property
-    def set_name(self) -> str:
-        return "ranges"
 
 
 Element = MarkElement | EndpointElement | IdentityElement | HairpinElement | RangesElement

@@ -48,24 +48,27 @@ class Packer:
         self._hairpin_heads = _heads(by_name["hairpin"])
         self._last: tuple[ServiceAddress | None, bytes] = None, b""
 
-    def pack(self, element: Element) -> bytes:
-        """Pack one element. This uses type tests because pattern matching would take longer than the packing."""
+    def pack(self, element: Element) -> tuple[str, bytes]:
+        """Return the name of the element's set or map, and the packed element.
+
+        This uses type tests because pattern matching would take longer than the packing.
+        """
         if isinstance(element, EndpointElement):
             service, slot, (address, port) = element
             head, between = self._endpoint_heads
             to = socket.inet_pton(self._family, address)
-            return b"".join((head, self.service(service), _mark(slot), between, to, _port(port)))
+            return "endpoints", b"".join((head, self.service(service), _mark(slot), between, to, _port(port)))
         if isinstance(element, MarkElement):
             head, between = self._mark_heads
-            return b"".join((head, self.service(element.service), between, _mark(element.mark)))
+            return element.name, b"".join((head, self.service(element.service), between, _mark(element.mark)))
         if isinstance(element, IdentityElement):
             head, between = self._identity_heads
-            service = element.service
-            return b"".join((head, self.service(service), _mark(element.slot), between, _mark(element.identity)))
+            service, slot, identity = element
+            return "identities", b"".join((head, self.service(service), _mark(slot), between, _mark(identity)))
         if isinstance(element, RangesElement):
-            return _goto_element(self.service(element.service), ranges_name(element.ranges))
+            return "ranges", _goto_element(self.service(element.service), ranges_name(element.ranges))
         packed = socket.inet_pton(self._family, element.address)
-        return self._hairpin_heads[0] + packed + packed
+        return "hairpin", self._hairpin_heads[0] + packed + packed
 
     def endpoints(self, service: ServiceAddress, first: int, endpoints: Iterable[Endpoint]) -> list[bytes]:
         """Pack the elements of the map `endpoints` for one service address, with slots that begin at `first`.

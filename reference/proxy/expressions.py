@@ -12,8 +12,6 @@ from reference.proxy.netlink import attribute, nested, number, text
 FIRST_REGISTER = uapi.NFT_REG32_00
 NFPROTO = {"IPv4": uapi.NFPROTO_IPV4, "IPv6": uapi.NFPROTO_IPV6}
 
-_PORT_UNREACHABLE = {"IPv4": uapi.ICMP_PORT_UNREACH, "IPv6": uapi.ICMPV6_PORT_UNREACH}
-
 
 class Verdict(IntEnum):
     """The verdicts that can end a rule."""
@@ -48,10 +46,6 @@ def set_mark(register: int) -> bytes:
     return expression("meta", number(uapi.NFTA_META_KEY, uapi.NFT_META_MARK), number(uapi.NFTA_META_SREG, register))
 
 
-def load_connection_status(register: int) -> bytes:
-    return load_connection(uapi.NFT_CT_STATUS, register)
-
-
 def load_connection(key: int, register: int, *, original: bool = False) -> bytes:
     """Load a property of the packet's connection. With `original`, load it for the original direction."""
     direction = attribute(uapi.NFTA_CT_DIRECTION, b"\0") if original else b""
@@ -78,30 +72,19 @@ def hash_of(register: int, length: int, *, below: int, seed: int, first: int, in
 
 def mask(register: int, bits: int, *, flip: int = 0) -> bytes:
     """Clear all bits of a register except `bits`, and then invert the bits in `flip`."""
-    return expression(
-        "bitwise",
-        number(uapi.NFTA_BITWISE_SREG, register),
-        number(uapi.NFTA_BITWISE_DREG, register),
-        number(uapi.NFTA_BITWISE_LEN, 4),
-        nested(uapi.NFTA_BITWISE_MASK, _word(bits)),
-        nested(uapi.NFTA_BITWISE_XOR, _word(flip)),
-    )
+    return mask_bytes(register, *(struct.pack("=I", each & 0xFFFFFFFF) for each in (bits, flip)))
 
 
-def mask_bytes(register: int, bits: bytes) -> bytes:
-    """Clear all bits except `bits` in the bytes that begin at `register`."""
+def mask_bytes(register: int, bits: bytes, flip: bytes) -> bytes:
+    """Do the same with the bytes that begin at `register`. Both arguments have the same length."""
     return expression(
         "bitwise",
         number(uapi.NFTA_BITWISE_SREG, register),
         number(uapi.NFTA_BITWISE_DREG, register),
         number(uapi.NFTA_BITWISE_LEN, len(bits)),
         nested(uapi.NFTA_BITWISE_MASK, attribute(uapi.NFTA_DATA_VALUE, bits)),
-        nested(uapi.NFTA_BITWISE_XOR, attribute(uapi.NFTA_DATA_VALUE, bytes(len(bits)))),
+        nested(uapi.NFTA_BITWISE_XOR, attribute(uapi.NFTA_DATA_VALUE, flip)),
     )
-
-
-def _word(value: int) -> bytes:
-    return attribute(uapi.NFTA_DATA_VALUE, struct.pack("=I", value & 0xFFFFFFFF))
 
 
 def compare(register: int, value: bytes, *, equal: bool = True) -> bytes:
@@ -133,26 +116,17 @@ def add(name: str, register: int) -> bytes:
 def update(name: str, register: int, data: int, seconds: int) -> bytes:
     """Add the key and the data in two registers to a map, for `seconds`. The data of an existing key is not changed."""
     timeout = attribute(uapi.NFTA_DYNSET_TIMEOUT, struct.pack(">Q", seconds * 1_000))
-    return _change(name, register, uapi.NFT_DYNSET_OP_UPDATE, _data(data), timeout)
+    return _change(name, register, uapi.NFT_DYNSET_OP_UPDATE, number(uapi.NFTA_DYNSET_SREG_DATA, data), timeout)
 
 
 def remove(name: str, register: int, data: int) -> bytes:
     """Delete the key in a register from a map. The kernel requires a register with data too (seen on Linux 6.18)."""
-    return _change(name, register, uapi.NFT_DYNSET_OP_DELETE, _data(data))
-
-
-def _data(register: int) -> bytes:
-    return number(uapi.NFTA_DYNSET_SREG_DATA, register)
+    return _change(name, register, uapi.NFT_DYNSET_OP_DELETE, number(uapi.NFTA_DYNSET_SREG_DATA, data))
 
 
 def _change(name: str, register: int, operation: int, *more: bytes) -> bytes:
-    return expression(
-        "dynset",
-        text(uapi.NFTA_DYNSET_SET_NAME, name),
-        number(uapi.NFTA_DYNSET_OP, operation),
-        number(uapi.NFTA_DYNSET_SREG_KEY, register),
-        *more,
-    )
+    key = number(uapi.NFTA_DYNSET_OP, operation) + number(uapi.NFTA_DYNSET_SREG_KEY, register)
+    return expression("dynset", text(uapi.NFTA_DYNSET_SET_NAME, name), key, *more)
 
 
 def random_number(below: int, first: int, register: int) -> bytes:
@@ -182,15 +156,7 @@ def masquerade() -> bytes:
     return expression("masq", number(uapi.NFTA_MASQ_FLAGS, uapi.NF_NAT_RANGE_PROTO_RANDOM_FULLY))
 
 
-def reject_with_reset() -> bytes:
-    return _reject(uapi.NFT_REJECT_TCP_RST, 0)
-
-
-def reject_with_icmp(family: str) -> bytes:
-    return _reject(uapi.NFT_REJECT_ICMP_UNREACH, _PORT_UNREACHABLE[family])
-
-
-def _reject(kind: int, code: int) -> bytes:
+def reject(kind: int, code: int = 0) -> bytes:
     icmp_code = attribute(uapi.NFTA_REJECT_ICMP_CODE, bytes([code]))
     return expression("reject", number(uapi.NFTA_REJECT_TYPE, kind), icmp_code)
 

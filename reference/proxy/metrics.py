@@ -97,23 +97,18 @@ class Metrics:
         """Yield the metrics of changes. As in kube-proxy, an event counts for both IP families."""
         for resource, word in _CHANGES.items():
             name, seen = f"kubeproxy_sync_proxy_rules_{word}_changes", self.seen[resource]
-            waiting = GaugeMetricFamily(
-                f"{name}_pending", f"Changes of {resource} not yet in the kernel", None, self._labels
-            )
-            total = CounterMetricFamily(f"{name}_total", f"Changes of {resource}", None, self._labels)
+            text, labels = f"Changes of {resource}", self._labels
+            waiting = GaugeMetricFamily(f"{name}_pending", f"{text} not yet in the kernel", labels=labels)
+            total = CounterMetricFamily(f"{name}_total", text, labels=labels)
             for values, _ in self._series():
                 waiting.add_metric(values, seen - self.done[resource])
                 total.add_metric(values, seen)
             yield from (waiting, total)
 
     def _no_local_endpoints(self) -> Metric:
-        name, text = (
-            "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
-            "Services whose traffic this node drops",
-        )
-        metric = GaugeMetricFamily(
-            name, f"{text}, because it has no local endpoint", None, ["traffic_policy", *self._labels]
-        )
+        name = "kubeproxy_sync_proxy_rules_no_local_endpoints_total"
+        text = "Services whose traffic this node drops, because it has no local endpoint"
+        metric = GaugeMetricFamily(name, text, labels=["traffic_policy", *self._labels])
         counts = self._no_local()
         for labels, families in self._series():
             for policy in POLICIES:

@@ -40,21 +40,16 @@ _length = struct.Struct("=HH").pack
 ChainEdit = Callable[[Family, Chain], Chain]
 
 
-def as_it_is(_: Family, chain: Chain) -> Chain:
-    """Return the chain unchanged. This is the default edit."""
-    return chain
-
-
 class Messages:
     """Builds the messages for one table."""
 
-    def __init__(self, family: Family, table: str = TABLE, edit: ChainEdit = as_it_is) -> None:
+    def __init__(self, family: Family, table: str = TABLE, edit: ChainEdit | None = None) -> None:
         self.family = family
         self._edit = edit
         self.name = table
-        self._start = struct.pack(">BBH", NFPROTO[family], 0, 0) + text(uapi.NFTA_TABLE_NAME, table)
+        self.table = struct.pack(">BBH", NFPROTO[family], 0, 0) + text(uapi.NFTA_TABLE_NAME, table)
         self._packer = Packer(family, set_specs(family))
-        self._lists = {spec.name: self._start + text(uapi.NFTA_SET_NAME, spec.name) for spec in set_specs(family)}
+        self._lists = {spec.name: self.table + text(uapi.NFTA_SET_NAME, spec.name) for spec in set_specs(family)}
         self._elements_of = {spec.name: self._say(f"elements of {spec.name}") for spec in set_specs(family)}
 
     @property
@@ -70,17 +65,14 @@ class Messages:
         """Delete elements of the set `tags`. The elements must exist."""
         return self._in_messages(uapi.NFT_MSG_DELSETELEM, "tags", [pack_tag(each) for each in tags])
 
-    @property
-    def table(self) -> bytes:
-        return self._start
-
     def replace_table(self) -> list[Message]:
         """Replace the table, if it exists, with an empty table."""
-        return [self._create_table(), *self.delete_table(), self._create_table()]
+        create = Message(uapi.NFT_MSG_NEWTABLE, uapi.NLM_F_CREATE, self.table, self._say("table"))
+        return [create, *self.delete_table(), create]
 
     def delete_table(self) -> list[Message]:
         """Delete the table. The table must exist."""
-        return [Message(uapi.NFT_MSG_DELTABLE, 0, self._start, self._say("table"))]
+        return [Message(uapi.NFT_MSG_DELTABLE, 0, self.table, self._say("table"))]
 
     def skeleton(self, pods: Iterable[str], own: Iterable[str]) -> Iterator[Message]:
         """Create sets, chains and rules, and the elements that do not come from Services."""
@@ -89,8 +81,7 @@ class Messages:
         yield self._elements(uapi.NFT_MSG_NEWSETELEM, "own", pack_intervals(own, self.family))
         for chain in fixed_chains(self.family):
             yield from self._chain(chain)
-        fixed = pack_action(DROP) + pack_action(REJECT)
-        yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", fixed)
+        yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", pack_action(DROP) + pack_action(REJECT))
 
     def action(self, mark: int) -> Iterator[Message]:
         """Create the chain of a mark and its element in the map `actions`."""
@@ -129,8 +120,8 @@ class Messages:
     def _in_lists(self, kind: int, wanted: Iterable[Element]) -> Iterator[Message]:
         packed: defaultdict[str, list[bytes]] = defaultdict(list)
         pack = self._packer.pack
-        for element in wanted:
-            packed[element.set_name].append(pack(element))
+        for name, element in map(pack, wanted):
+            packed[name].append(element)
         for name, parts in packed.items():
             yield from self._in_messages(kind, name, parts)
 
@@ -145,12 +136,8 @@ class Messages:
         return Message(kind, flags, self._of_elements(name, packed), self._elements_of[name])
 
     def _of_elements(self, name: str, packed: bytes) -> bytes:
-        return b"".join(
-            (self._lists[name], _length(4 + len(packed), uapi.NFTA_SET_ELEM_LIST_ELEMENTS | uapi.NLA_F_NESTED), packed)
-        )
-
-    def _create_table(self) -> Message:
-        return Message(uapi.NFT_MSG_NEWTABLE, uapi.NLM_F_CREATE, self._start, self._say("table"))
+        head = _length(4 + len(packed), uapi.NFTA_SET_ELEM_LIST_ELEMENTS | uapi.NLA_F_NESTED)
+        return b"".join((self._lists[name], head, packed))
 
     def _set(self, index: int, spec: SetSpec) -> Message:
         body = [
@@ -168,25 +155,24 @@ class Messages:
         return Message(uapi.NFT_MSG_NEWSET, uapi.NLM_F_CREATE, b"".join(body), self._say(f"set {spec.name}"))
 
     def _chain(self, chain: Chain) -> Iterator[Message]:
-        chain = self._edit(self.family, chain)
-        what, body = self._say(f"chain {chain.name}"), self._start + text(uapi.NFTA_CHAIN_NAME, chain.name)
+        chain = chain if self._edit is None else self._edit(self.family, chain)
+        what, body = self._say(f"chain {chain.name}"), self.table + text(uapi.NFTA_CHAIN_NAME, chain.name)
         if hook := chain.hook:
             place = number(uapi.NFTA_HOOK_HOOKNUM, hook.number) + number(uapi.NFTA_HOOK_PRIORITY, hook.priority)
             body += text(uapi.NFTA_CHAIN_TYPE, hook.type) + nested(uapi.NFTA_CHAIN_HOOK, place)
         yield Message(uapi.NFT_MSG_NEWCHAIN, uapi.NLM_F_CREATE, body, what)
         for rule in chain.rules:
             expressions = nested(uapi.NFTA_RULE_EXPRESSIONS, rule.expressions)
-            body = self._start + text(uapi.NFTA_RULE_CHAIN, chain.name) + expressions
-            yield Message(
-                uapi.NFT_MSG_NEWRULE, uapi.NLM_F_CREATE | uapi.NLM_F_APPEND, body, f"rule {rule.text!r} in {what}"
-            )
+            body = self.table + text(uapi.NFTA_RULE_CHAIN, chain.name) + expressions
+            flags = uapi.NLM_F_CREATE | uapi.NLM_F_APPEND
+            yield Message(uapi.NFT_MSG_NEWRULE, flags, body, f"rule {rule.text!r} in {what}")
 
     def _say(self, what: str) -> str:
         return f"{what} of {self.family} {self.name}"
 
 
 @cache
-def messages(family: Family, table: str = TABLE, edit: ChainEdit = as_it_is) -> Messages:
+def messages(family: Family, table: str = TABLE, edit: ChainEdit | None = None) -> Messages:
     """Return the message builder for a table. All nodes share it."""
     return Messages(family, table, edit)
 
@@ -194,7 +180,7 @@ def messages(family: Family, table: str = TABLE, edit: ChainEdit = as_it_is) -> 
 class KernelTable:
     """The table `trafficdist` of one IP family, in the netns of a socket. All methods raise `KernelError`."""
 
-    def __init__(self, nft: NftSocket, family: Family, *, edit: ChainEdit = as_it_is) -> None:
+    def __init__(self, nft: NftSocket, family: Family, *, edit: ChainEdit | None = None) -> None:
         self._nft = nft
         self.family = family
         self._messages = messages(family, edit=edit)

@@ -103,11 +103,6 @@ def is_excluded(obj: Object) -> bool:
     return bool(labels) and not NOT_FOR_THIS_PROXY.isdisjoint(labels)
 
 
-def _annotation_key(behaviour: Behaviour) -> str | None:
-    """Return the only topology annotation of a release, or None if the release supports two."""
-    return DEPRECATED_ANNOTATION if behaviour.annotation == "auto" else None
-
-
 def service_ports(service: Object, behaviour: Behaviour = NEWEST) -> dict[Family, list[ServicePort]]:
     """Return the ports of a Service by IP family; none if it is headless, ExternalName or handled by another proxy."""
     spec = service["spec"]
@@ -147,7 +142,7 @@ def _service_port(service: Object, port: Mapping[str, Any], family: Family, beha
         external_ips=of_family((behaviour.external_ips and spec.get("externalIPs")) or (), family),
         internal_local=spec.get("internalTrafficPolicy") == "Local",
         external_local=spec.get("externalTrafficPolicy") == "Local",
-        topology_annotation=_topology_annotation(metadata.get("annotations") or {}, _annotation_key(behaviour)),
+        topology_annotation=_topology_annotation(metadata.get("annotations") or {}, behaviour),
         affinity_seconds=_affinity_seconds(spec),
         topology_keys=topology_keys(service),
         source_ranges=_source_ranges(spec, family),
@@ -177,10 +172,10 @@ def _load_balancer_ips(service: Object) -> list[str]:
     return [each["ip"] for each in ingress if each.get("ip") and each.get("ipMode") != "Proxy"]
 
 
-def _topology_annotation(annotations: Mapping[str, str], only: str | None) -> str:
-    if only is not None:
-        return annotations.get(only, "")
-    return annotations.get(DEPRECATED_ANNOTATION, annotations.get(ANNOTATION, ""))
+def _topology_annotation(annotations: Mapping[str, str], behaviour: Behaviour) -> str:
+    """Return the topology annotation. Releases that require the value Auto know only the deprecated key."""
+    newer = "" if behaviour.annotation == "auto" else annotations.get(ANNOTATION, "")
+    return annotations.get(DEPRECATED_ANNOTATION, newer)
 
 
 def read_slice(obj: Object) -> Slice | None:
