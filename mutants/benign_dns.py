@@ -51,7 +51,7 @@ def _dns_hides_hard_keys_from_strangers(about: Any, kind: str, service: Service,
 @_finds("dns-in-another-order", "Records come in reverse order.", "CoreDNS with loadbalance, which shuffles them")
 def _dns_in_another_order(about: Any, kind: str, service: Service, client: Labels | None) -> Found | None:
     found = find(about, kind, service, client)
-    return found and Found(found.records[::-1], found.further[::-1])
+    return found and Found(found.records[::-1], found.additional[::-1])
 
 
 @_finds("dns-says-no-more-than-asked", "SRV answers come without the addresses of their targets.",

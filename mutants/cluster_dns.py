@@ -13,14 +13,11 @@ import dns.message
 import dns.name
 
 from mutants.mutant import WRITTEN, Mutant
-from reference.client import Object, key_of
+from reference.client import Key, Object, key_of
 from reference.dns import DnsServer
 from reference.dns.index import ClusterIndex
-from reference.dns.names import OfPort, SchemaVersion, Subject
-from reference.dns.objects import Origin
-from reference.dns.records import NO_DATA, Alias, Found, Service, Target, find
+from reference.dns.records import NO_DATA, Alias, Found, OfPort, SchemaVersion, Service, Subject, Target, find
 from reference.dns.resolver import Resolver
-from reference.dns.zone import Zone
 from reference.features import Features
 from reference.objects.topology_keys import ANY, Labels
 
@@ -192,8 +189,8 @@ class _DnsReadsLocationsOnce(ClusterIndex):
         labels = super().labels_at(address)
         return None if labels is None else self._first.setdefault(address, labels)
 
-    def _labels_of(self, origin: Origin) -> Labels | None:
-        return self.labels_at(origin.address)
+    def _labels_of(self, pod: Key | None, address: str) -> Labels | None:
+        return self.labels_at(address)
 
 
 @_knows("dns-knows-clients-by-one-address", "A client is known only by the first address in its PodLocator.")
@@ -289,14 +286,8 @@ _dns("dns-ignores-topology-keys", "Clients get all endpoints, whatever the topol
 _dns("dns-is-kept-for-a-day", "Records have a TTL of one day.", ttl=86400)
 
 
-class _WithoutVersion(Zone):
-    def subject(self, name: dns.name.Name) -> Subject | None:
-        found = super().subject(name)
-        return None if isinstance(found, SchemaVersion) else found
-
-
 @_answers("dns-tells-no-version", "The DNS server has no record for the schema version.")
 class _DnsHasNoVersion(Resolver):
-    def __init__(self, index: ClusterIndex, *, zone: str = "cluster.local", ttl: int = 5, **options: Any) -> None:
-        super().__init__(index, zone=zone, ttl=ttl, **options)
-        self._zone = _WithoutVersion(index, zone, ttl)
+    def _subject(self, name: dns.name.Name) -> Subject | None:
+        found = super()._subject(name)
+        return None if isinstance(found, SchemaVersion) else found

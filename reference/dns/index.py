@@ -4,11 +4,10 @@ An index has no locks, so only one thread may use it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from reference.client import Event, Key, Object, key_of
-from reference.dns.objects import Origin, read_endpoints, read_locator, read_service, service_key, topology_keys
-from reference.dns.records import Endpoint, Family, Service
+from reference.dns.objects import read_endpoints, read_locator, read_service, service_key, topology_keys
+from reference.dns.records import Service
 from reference.objects.topology_keys import Labels
 
 
@@ -48,15 +47,13 @@ class ClusterIndex:
         """Return a Service with its endpoints and the labels of their nodes; None if the Service does not exist."""
         if (obj := self._services.get(key)) is None:
             return None
-        by_family: dict[Family, list[Endpoint]] = {}
-        for family, origin, endpoint in read_endpoints(self._slices.get(key, {}).values()):
-            by_family.setdefault(family, []).append(replace(endpoint, labels=self._labels_of(origin) or frozenset()))
-        return read_service(obj, self._topology_keys(obj), by_family)
+        endpoints = read_endpoints(self._slices.get(key, {}).values(), self._labels_of)
+        return read_service(obj, self._topology_keys(obj), endpoints)
 
-    def _labels_of(self, origin: Origin) -> Labels | None:
-        if origin.pod is not None and origin.pod in self._locators:
-            return self._locators[origin.pod][1]
-        return self.labels_at(origin.address)
+    def _labels_of(self, pod: Key | None, address: str) -> Labels | None:
+        if pod is not None and pod in self._locators:
+            return self._locators[pod][1]
+        return self.labels_at(address)
 
     def _topology_keys(self, service: Object) -> tuple[str, ...]:
         return topology_keys(service) if self.topology else ()

@@ -54,8 +54,8 @@ class Body:
     size: int = 0
     authority: bytes = b""
     authorities: int = 0
-    further: bytes = b""
-    furthers: int = 0
+    additional: bytes = b""
+    additionals: int = 0
 
 
 def read(packet: bytes, *, largest: int) -> Query | bytes | None:
@@ -97,28 +97,28 @@ def refuse(query: Query) -> bytes:
 
 def reply(query: Query, body: Body, *, over_tcp: bool) -> bytes:
     """Return the answer without its id. If not all records fit, send some of them and set the TC bit (RFC 2181, 9)."""
-    room = 65535 if over_tcp else query.limit
+    limit = 65535 if over_tcp else query.limit
     needed = 2 + len(query.head) + len(query.tail) + len(body.authority)
-    if needed + len(body.answers) + len(body.further) <= room:
-        return _answer(query, body, further=True)
-    if needed + len(body.answers) <= room:  # additional records may be left out without TC
+    if needed + len(body.answers) + len(body.additional) <= limit:
+        return _answer(query, body, additional=True)
+    if needed + len(body.answers) <= limit:  # additional records may be left out without TC
         return _answer(query, body)
-    return _answer(query, body, shown=(room - needed) // body.size if body.size else 0)
+    return _answer(query, body, shown=(limit - needed) // body.size if body.size else 0)
 
 
 def _answer(
-    query: Query, body: Body, *, further: bool = False, authoritative: bool = True, shown: int | None = None
+    query: Query, body: Body, *, additional: bool = False, authoritative: bool = True, shown: int | None = None
 ) -> bytes:
     flags, questions, _, _, edns = struct.unpack_from("!HHHHH", query.head)
     flags |= body.rcode | (dns.flags.AA if authoritative else 0) | (0 if shown is None else dns.flags.TC)
     count = body.count if shown is None else shown
-    furthers = body.furthers if further else 0
+    additionals = body.additionals if additional else 0
     answers = body.answers if shown is None else b""
     if body.size and count:  # start with a random address, because clients use the first
         begin = random.randrange(body.count) * body.size  # noqa: S311  to spread load, not to keep a secret
         answers = (body.answers * 2)[begin : begin + count * body.size]
-    head = struct.pack("!HHHHH", flags, questions, count, body.authorities, furthers + edns) + query.head[10:]
-    return head + answers + body.authority + (body.further if further else b"") + query.tail
+    head = struct.pack("!HHHHH", flags, questions, count, body.authorities, additionals + edns) + query.head[10:]
+    return head + answers + body.authority + (body.additional if additional else b"") + query.tail
 
 
 def write(
@@ -128,12 +128,12 @@ def write(
     *,
     rcode: dns.rcode.Rcode = dns.rcode.NOERROR,
     authority: Iterable[dns.rrset.RRset] = (),
-    further: Iterable[dns.rrset.RRset] = (),
+    additional: Iterable[dns.rrset.RRset] = (),
 ) -> Body:
     renderer = dns.renderer.Renderer(0)
     renderer.add_question(name, kind)
     ends = [renderer.output.tell()]
-    for section, rrsets in ((1, answers), (2, authority), (3, further)):
+    for section, rrsets in ((1, answers), (2, authority), (3, additional)):
         for each in rrsets:
             renderer.add_rrset(section, each, want_shuffle=False)
         ends.append(renderer.output.tell())
@@ -156,13 +156,15 @@ def _own_address(ip: str, ttl: int) -> bytes:
 
 
 def addresses(name: dns.name.Name, ttl: int, ips: Iterable[str]) -> list[dns.rrset.RRset]:
-    of_both: tuple[list[dns.rdata.Rdata], list[dns.rdata.Rdata]] = ([], [])
+    found: dict[dns.rdatatype.RdataType, list[dns.rdata.Rdata]] = {}
     for ip in ips:
-        if ":" in ip:
-            of_both[1].append(dns.rdtypes.IN.AAAA.AAAA(dns.rdataclass.IN, dns.rdatatype.AAAA, ip))
-        else:
-            of_both[0].append(dns.rdtypes.IN.A.A(dns.rdataclass.IN, dns.rdatatype.A, ip))
-    return [dns.rrset.from_rdata_list(name, ttl, each) for each in of_both if each]
+        record = rdata(dns.rdtypes.IN.AAAA.AAAA if ":" in ip else dns.rdtypes.IN.A.A, ip)
+        found.setdefault(record.rdtype, []).append(record)
+    return [dns.rrset.from_rdata_list(name, ttl, each) for each in found.values()]
+
+
+def rdata(kind: type[dns.rdata.Rdata], *fields: object) -> dns.rdata.Rdata:
+    return kind(dns.rdataclass.IN, dns.rdatatype.from_text(kind.__name__), *fields)
 
 
 def _bare(packet: bytes, rcode: int) -> bytes:

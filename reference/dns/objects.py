@@ -1,8 +1,7 @@
 """Reads the data that DNS needs from Services, EndpointSlices and PodLocators."""
 
 import ipaddress
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from reference.client import Key, Object
@@ -11,14 +10,6 @@ from reference.objects.endpoints import is_ready
 from reference.objects.topology_keys import Labels
 
 SERVICE_LABEL = "kubernetes.io/service-name"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The pod and the address of an endpoint. The DNS server uses them to find the endpoint's node."""
-
-    pod: Key | None
-    address: str
 
 
 @lru_cache(maxsize=65536)
@@ -56,12 +47,17 @@ def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family,
     return Service(False, (), ports, {_family(each): each for each in ips})
 
 
-def read_endpoints(slices: Iterable[Object]) -> Iterable[tuple[Family, Origin, Endpoint]]:
-    """Yield the ready endpoints of slices without the labels of their nodes, once for each address."""
+def read_endpoints(
+    slices: Iterable[Object], labels_of: Callable[[Key | None, str], Labels | None]
+) -> dict[Family, list[Endpoint]]:
+    """Return the ready endpoints of slices, once for each address.
+
+    `labels_of` returns the labels of an endpoint's node for the endpoint's pod, if any, and address.
+    """
+    found: dict[Family, list[Endpoint]] = {}
     seen: set[str] = set()
     for each in slices:
-        family: Family | None = next((family for family in FAMILIES if each["addressType"] == family), None)
-        if family is None:
+        if each["addressType"] not in FAMILIES:
             continue
         ports = tuple(
             Port(port.get("name") or "", (port.get("protocol") or "TCP").lower(), port["port"])
@@ -72,11 +68,9 @@ def read_endpoints(slices: Iterable[Object]) -> Iterable[tuple[Family, Origin, E
             address = canonical(endpoint["addresses"][0])
             if is_ready(endpoint) and address not in seen:
                 seen.add(address)
-                yield (
-                    family,
-                    Origin(_pod(endpoint, each), address),
-                    Endpoint(address, _host(endpoint), ports, frozenset()),
-                )
+                labels = labels_of(_pod(endpoint, each), address) or frozenset()
+                found.setdefault(each["addressType"], []).append(Endpoint(address, _host(endpoint), ports, labels))
+    return found
 
 
 def read_locator(locator: Object) -> tuple[tuple[str, ...], Labels | None]:

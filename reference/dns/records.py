@@ -1,19 +1,94 @@
-"""The records for a name of a Service: addresses, ports with their targets, or another name. Pure functions.
+"""The names in the cluster's zone, and the records for a name of a Service. Pure functions.
+
+A name refers to a Service, one of its ports, or one of its endpoints, whether or not it exists:
+
+    web.shop.svc                  a Service, or all endpoints of a headless one
+    _http._tcp.web.shop.svc       one of its ports
+    a1.web.shop.svc               one endpoint of a headless Service, by its hostname or by its address with dashes
 
 Records depend on the client in only one case: for a headless Service, the client's node selects the endpoints (KEP-536,
 DNS server changes). The name of a single endpoint has the same records for every client.
+
+Source: Kubernetes, DNS-Based Service Discovery, version 1.1.0.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from reference.dns.names import OfEndpoint, OfPort, OfService
+from reference.client import Key
 from reference.objects.topology_keys import Labels, first_match
 
 Family = Literal["IPv4", "IPv6"]
 FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
 _FAMILY_OF: Mapping[str, Family] = {"A": "IPv4", "AAAA": "IPv6"}
+
+
+@dataclass(frozen=True, slots=True)
+class Apex:
+    """The root of the zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """The name `dns-version`, whose record contains the version of the specification."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A name without records of its own, but with names below it: `svc` (""), or a Kubernetes namespace."""
+
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfService:
+    """A Service."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class OfPort:
+    """A named port of a Service. If `port` is "", all ports of a protocol."""
+
+    key: Key
+    port: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfEndpoint:
+    """An endpoint of a headless Service."""
+
+    key: Key
+    hostname: str
+
+
+Subject = Apex | SchemaVersion | Branch | OfService | OfPort | OfEndpoint
+
+
+def subject(labels: Sequence[str]) -> Subject | None:
+    """Parse a name, or return None if it cannot exist. `labels` are the DNS labels before the zone, in lower case."""
+    found: Subject | None = None
+    match tuple(labels):
+        case ():
+            found = Apex()
+        case ("dns-version",):
+            found = SchemaVersion()
+        case ("svc",):
+            found = Branch("")
+        case (namespace, "svc"):
+            found = Branch(namespace)
+        case (name, namespace, "svc"):
+            found = OfService((namespace, name))
+        case (first, name, namespace, "svc") if first.startswith("_"):
+            found = OfPort((namespace, name), "", first[1:])
+        case (first, name, namespace, "svc"):
+            found = OfEndpoint((namespace, name), first)
+        case (port, protocol, name, namespace, "svc") if port.startswith("_") and protocol.startswith("_"):
+            found = OfPort((namespace, name), port[1:], protocol[1:])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +160,10 @@ def select(keys: Sequence[str], client: Labels | None, endpoints: Sequence[Endpo
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The records for a name, if any have the wanted type. `further` has the addresses of SRV targets, by host."""
+    """The records for a name, if any have the wanted type. `additional` has the addresses of SRV targets, by host."""
 
     records: tuple[Record, ...] = ()
-    further: tuple[tuple[str, Address], ...] = ()
+    additional: tuple[tuple[str, str], ...] = ()
 
 
 NO_DATA = Found()
@@ -97,7 +172,7 @@ NO_DATA = Found()
 def find(about: OfService | OfPort | OfEndpoint, wanted: str, service: Service, client: Labels | None) -> Found | None:
     """Return the records of type `wanted` ("A", "AAAA", "SRV", …). Return None if the name does not exist."""
     if service.headless and not any((service.endpoints or {}).values()):
-        return None  # the specification's answer where nobody is told of anything, not where nothing is near to one
+        return None  # the specification's answer if no client gets an endpoint, not if one client gets none
     if service.alias:
         return Found((Alias(service.alias),)) if isinstance(about, OfService) else None
     match about:
@@ -136,13 +211,13 @@ def _targets(service: Service, port: str, protocol: str, client: Labels | None) 
         return None
     if not service.headless:
         here = tuple(Target(each.number, "") for each in service.ports if _fits(each, port, protocol))
-        return Found(here, tuple(("", Address(each)) for each in (service.cluster_ips or {}).values()))
+        return Found(here, tuple(("", each) for each in (service.cluster_ips or {}).values()))
     near = [each for family in FAMILIES for each in _selected(service, family, client)]
     targets = [
         (Target(each.number, one.hostname), one) for one in near for each in one.ports if _fits(each, port, protocol)
     ]
-    further = {(one.hostname, Address(one.address)): None for _, one in targets}
-    return Found(tuple({target: None for target, _ in targets}), tuple(further))
+    additional = {(one.hostname, one.address): None for _, one in targets}
+    return Found(tuple({target: None for target, _ in targets}), tuple(additional))
 
 
 def _all_ports(service: Service) -> Iterator[Port]:
@@ -157,12 +232,8 @@ def _fits(port: Port, name: str, protocol: str) -> bool:
 
 
 def _endpoint(service: Service, hostname: str, wanted: str) -> Found | None:
-    every = [
-        (family, each)
-        for family in FAMILIES
-        for each in (service.endpoints or {}).get(family, ())
-        if each.hostname == hostname
-    ]
-    if not every:
+    of_family = (service.endpoints or {}).items()
+    found = [(family, each) for family, endpoints in of_family for each in endpoints if each.hostname == hostname]
+    if not found:
         return None
-    return Found(tuple(Address(each.address) for family, each in every if family == _FAMILY_OF.get(wanted)))
+    return Found(tuple(Address(each.address) for family, each in found if family == _FAMILY_OF.get(wanted)))

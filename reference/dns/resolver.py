@@ -1,11 +1,41 @@
-"""Converts a query packet from a client address to an answer packet, without using sockets, threads or clocks."""
+"""Converts a query packet from a client address to an answer packet, without using sockets, threads or clocks.
+
+The answers contain the records of the cluster's zone in DNS form: the records for each name, and the SOA record.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import dns.name
+import dns.rcode
+import dns.rdata
+import dns.rdatatype
+import dns.rdtypes.ANY.CNAME
+import dns.rdtypes.ANY.SOA
+import dns.rdtypes.ANY.TXT
+import dns.rdtypes.IN.SRV
+import dns.rrset
 
 from reference.client import Event
 from reference.dns import messages
 from reference.dns.index import ClusterIndex
-from reference.dns.messages import Query
-from reference.dns.records import find
-from reference.dns.zone import Find, Zone
+from reference.dns.messages import Body, Query, rdata
+from reference.dns.records import Address, Alias, Apex, Branch, Found, SchemaVersion, Subject, Target, find, subject
+from reference.objects.topology_keys import Labels
+
+SCHEMA_VERSION = b"1.1.0"  # of Kubernetes' DNS-Based Service Discovery
+PRIORITY, WEIGHT = 0, 100
+
+Find = Callable[..., Found | None]
+RRsets = list[dns.rrset.RRset]
+
+
+class _Records(NamedTuple):
+    """The records for a name with additional records, or the addresses of the name itself in one family."""
+
+    answers: RRsets
+    additional: Sequence[dns.rrset.RRset] = ()
+    ips: Sequence[str] = ()
 
 
 class Resolver:
@@ -22,8 +52,10 @@ class Resolver:
     ) -> None:
         """`ttl` is in seconds and applies to records and negative answers. `largest` is the largest UDP datagram."""
         self._index = index
-        self._zone = Zone(index, zone, ttl, find)
+        self._zone = dns.name.from_text(zone)
+        self._ttl = ttl
         self._largest = largest
+        self._find = find
 
     def apply(self, event: Event) -> None:
         """Read a change of the cluster; later answers include it."""
@@ -35,7 +67,80 @@ class Resolver:
         if not isinstance(query, Query):
             return query
         name = query.name.canonicalize()
-        if not name.is_subdomain(self._zone.name):
+        if not name.is_subdomain(self._zone):
             return packet[:2] + messages.refuse(query)
-        body = self._zone.body(name, query.type, self._index.labels_at(client))
+        body = self._body(name, query.type, self._index.labels_at(client))
         return packet[:2] + messages.reply(query, body, over_tcp=over_tcp)
+
+    def _subject(self, name: dns.name.Name) -> Subject | None:
+        """Parse a name in the zone. The name is in lower case."""
+        return subject([each.decode("latin-1") for each in name.relativize(self._zone).labels])
+
+    def _body(self, name: dns.name.Name, kind: dns.rdatatype.RdataType, where: Labels | None) -> Body:
+        """Return the answer to a question, for a client on a node with these labels (None: unknown)."""
+        about = self._subject(name)
+        kinds = (dns.rdatatype.A, dns.rdatatype.AAAA) if kind == dns.rdatatype.ANY else (kind,)  # RFC 8482, 4.1
+        for each in kinds:
+            found = self._records(name, each, about, where)
+            if found is None:
+                return messages.write(name, kind, [], rcode=dns.rcode.NXDOMAIN, authority=[self._soa()])
+            if found.ips:
+                return messages.write_addresses(found.ips, self._ttl)
+            if found.answers:
+                return messages.write(name, kind, found.answers, additional=found.additional)
+        return messages.write(name, kind, [], authority=[self._soa()])
+
+    def _records(
+        self, name: dns.name.Name, kind: dns.rdatatype.RdataType, about: Subject | None, where: Labels | None
+    ) -> _Records | None:
+        """Return the records for a name; None if the name does not exist."""
+        match about:
+            case None:
+                return None
+            case Apex():
+                return _Records([self._soa()] if kind == dns.rdatatype.SOA else [])
+            case SchemaVersion():
+                return _Records([self._schema_version(name)] if kind == dns.rdatatype.TXT else [])
+            case Branch():
+                return _Records([]) if self._index.has_namespace(about.namespace) else None
+        namespace, service_name = (each.encode("latin-1") for each in about.key)
+        service = self._index.service(about.key)
+        found = None if service is None else self._find(about, dns.rdatatype.to_text(kind), service, where)
+        if found is None:
+            return None
+        base = dns.name.Name((service_name, namespace, b"svc")).concatenate(self._zone)
+        ips = [each.ip for each in found.records if isinstance(each, Address)]
+        return _Records(self._answers(name, base, found), self._additional(base, found), ips)
+
+    def _answers(self, name: dns.name.Name, base: dns.name.Name, found: Found) -> RRsets:
+        targets = [_srv(each, base) for each in found.records if isinstance(each, Target)]
+        aliases = [
+            rdata(dns.rdtypes.ANY.CNAME.CNAME, dns.name.from_text(each.name))
+            for each in found.records
+            if isinstance(each, Alias)
+        ]
+        return [dns.rrset.from_rdata_list(name, self._ttl, each) for each in (targets, aliases) if each]
+
+    def _additional(self, base: dns.name.Name, found: Found) -> RRsets:
+        by_host: dict[str, list[str]] = {}
+        for host, ip in found.additional:
+            by_host.setdefault(host, []).append(ip)
+        hosts = ((_below(base, host), ips) for host, ips in by_host.items())
+        return [each for name, ips in hosts for each in messages.addresses(name, self._ttl, ips)]
+
+    def _soa(self) -> dns.rrset.RRset:
+        """Return the SOA record. Its last number is the TTL of negative answers (RFC 2308, 5)."""
+        server, mailbox = dns.name.from_text("ns.dns", self._zone), dns.name.from_text("hostmaster", self._zone)
+        numbers: Sequence[int] = (1, 7200, 1800, 86400, self._ttl)
+        return dns.rrset.from_rdata(self._zone, self._ttl, rdata(dns.rdtypes.ANY.SOA.SOA, server, mailbox, *numbers))
+
+    def _schema_version(self, name: dns.name.Name) -> dns.rrset.RRset:
+        return dns.rrset.from_rdata(name, self._ttl, rdata(dns.rdtypes.ANY.TXT.TXT, [SCHEMA_VERSION]))
+
+
+def _srv(target: Target, base: dns.name.Name) -> dns.rdata.Rdata:
+    return rdata(dns.rdtypes.IN.SRV.SRV, PRIORITY, WEIGHT, target.port, _below(base, target.host))
+
+
+def _below(base: dns.name.Name, host: str) -> dns.name.Name:
+    return dns.name.Name((host.encode("latin-1"),)).concatenate(base) if host else base

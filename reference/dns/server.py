@@ -16,14 +16,13 @@ from reference.client import Client, Event, Subscription
 from reference.dns.index import ClusterIndex
 from reference.dns.resolver import Resolver
 from reference.features import Features
-from reference.serving.ending import end
+from reference.serving import end
 
 RESOURCES = ("services", "endpointslices")
 POD_LOCATORS = "podlocators"  # give the location of clients, for topologyKeys
 _AT_ONCE = 64  # maximum number of datagrams from one socket before other sockets are served
 _MOST_DATAGRAM = 65535
 _log = logging.getLogger(__name__)
-
 
 IDLE_SECONDS = 10.0
 """The maximum time in seconds that a connection may be idle, or that a client may leave an answer unread."""

@@ -1,6 +1,6 @@
 """The HTTP server for health and metrics of components, and histograms for metrics that are updated often."""
 
 from reference.serving.histogram import Histogram
-from reference.serving.http import Handler, Response, Serving, not_found, plain
+from reference.serving.http import Handler, Response, Serving, end, not_found, plain
 
-__all__ = ["Handler", "Histogram", "Response", "Serving", "not_found", "plain"]
+__all__ = ["Handler", "Histogram", "Response", "Serving", "end", "not_found", "plain"]

@@ -11,12 +11,10 @@ import contextlib
 import logging
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Self
-
-from reference.serving.ending import end
 
 Response = tuple[int, Mapping[str, str], bytes]
 """Status code, headers and body. Content-Length and Connection are added."""
@@ -128,6 +126,18 @@ class Serving:
         finally:
             writer.transport.abort()
             self._connections.discard(task)
+
+
+async def end(servers: Iterable[asyncio.Server], connections: Collection[asyncio.Task[None]]) -> None:
+    """Close servers, and wait for their connections to end. Each task is in `connections` while it runs."""
+    for server in servers:
+        server.close()
+    await asyncio.sleep(0)  # a connection that was just accepted gets its task
+    tasks = list(connections)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)  # now the sockets are closed
 
 
 def _answer(head: bytes, handler: Handler) -> bytes:
