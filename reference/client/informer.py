@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from reference.client.client import Client, Event, Object, Subscription
+from reference.client.client import Client, Event, Key, Object, Subscription, key_of
 
-Key = tuple[str, str, str]
 Sink = Callable[[Event], None]
+_Key = tuple[str, Key]  # with the resource
 
 
 class Informer:
@@ -92,8 +92,10 @@ class _Watch:
         self._informer = informer
         self._resources = resources
         self._sink = sink
-        self._known: dict[Key, Object] = {}
-        self._listed: dict[Key, Object] | None = {}  # the objects of a list in progress; None once the list is complete
+        self._known: dict[_Key, Object] = {}
+        self._listed: (
+            dict[_Key, Object] | None
+        ) = {}  # the objects of a list in progress; None once the list is complete
         self._subscription: Subscription | None = None
 
     def close(self) -> None:
@@ -113,7 +115,7 @@ class _Watch:
         if event.type == "SYNCED":
             self._finish_list(event)
             return
-        key = _key(event)
+        key = event.resource, key_of(event.object)
         if self._listed is not None:
             self._listed[key] = event.object
             self._send_if_new(key, event)
@@ -124,7 +126,7 @@ class _Watch:
             self._known[key] = event.object
         self._sink(event)
 
-    def _send_if_new(self, key: Key, event: Event) -> None:
+    def _send_if_new(self, key: _Key, event: Event) -> None:
         before = self._known.get(key)
         self._known[key] = event.object
         if before is None:
@@ -137,8 +139,3 @@ class _Watch:
             self._sink(Event("DELETED", key[0], self._known.pop(key)))
         self._listed = None
         self._sink(event)
-
-
-def _key(event: Event) -> Key:
-    metadata = event.object["metadata"]
-    return event.resource, metadata.get("namespace") or "", metadata["name"]

@@ -87,7 +87,7 @@ class RemoteClient:
         with self._lock:
             names = list(self._reflectors)
         try:
-            return all(self._knows(name, self._list(name)) for name in names)
+            return all(self._knows(name, self._ask("GET", _path(name, ""))) for name in names)
         except ConnectionRefusedError:
             return True
         except (OSError, http.client.HTTPException, ApiError):
@@ -162,9 +162,6 @@ class RemoteClient:
             if not each.complete and all(self._reflectors[name].complete for name in each.resources):
                 each.complete = True
                 each.sink(Event("SYNCED", "", {}))
-
-    def _list(self, resource: str) -> Object:
-        return self._ask("GET", _path(resource, ""))
 
     def _ask(self, method: str, path: str, body: Object | None = None) -> Object:
         with self._requests:
