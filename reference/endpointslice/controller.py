@@ -13,12 +13,12 @@ from reference.client import ApiError, Client, Event, Key, delete_if_there, key_
 from reference.controller import Controller, is_retriable
 from reference.endpointslice.allocation import rules
 from reference.endpointslice.cpu_services import CpuServices
-from reference.endpointslice.desired import Memo
+from reference.endpointslice.endpoints import Memo
 from reference.endpointslice.index import ClusterIndex
 from reference.endpointslice.metrics import Metrics
 from reference.endpointslice.node_level import NodeLevel
 from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_deleted_service, plan_service
-from reference.endpointslice.recorder import Recorder
+from reference.endpointslice.recorder import Notice, record
 from reference.endpointslice.status import StatusKeeper
 from reference.features import Features
 from reference.heuristics import Heuristic, installed_heuristics
@@ -74,7 +74,6 @@ class EndpointSliceController(Controller):
             "endpointslice-controller", client, self._index, ("leases", *resources) if conditions else resources
         )
         self._memos: dict[Key, Memo] = {}
-        self._recorder = Recorder(client)
         self._metrics = Metrics(self._features)
         self.registry.register(self._metrics)
         self._status = status(client, self._index, self._features, self._heuristics) if conditions else None
@@ -161,7 +160,7 @@ class EndpointSliceController(Controller):
         self._apply(key[0], plan)
         self._metrics.applied(plan)
         for notice in self._cpu_services.note(key, plan, first_look=first_look):
-            self._recorder.cpu_hints(service, notice)
+            record(self._client, service, notice)
         if plan.failure:
             raise SyncError(plan.failure, topic=plan.failure, retriable=False)
 
@@ -202,4 +201,5 @@ class EndpointSliceController(Controller):
         if service is None or self._reported.get(key) == failure.topic:
             return
         self._reported[key] = failure.topic
-        self._recorder.sync_failed(service, str(failure))
+        message = f"Error updating Endpoint Slices for Service {key[0]}/{key[1]}: {failure}"
+        record(self._client, service, Notice("Warning", "FailedToUpdateEndpointSlices", message))

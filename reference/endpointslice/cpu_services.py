@@ -12,17 +12,10 @@ from reference.endpointslice.allocation import Rules
 from reference.endpointslice.cpu_hints import CpuOutcome, may_change
 from reference.endpointslice.endpoints import AddressType
 from reference.endpointslice.plan import Plan
+from reference.endpointslice.recorder import Notice
 from reference.endpointslice.zones import Refusal, ZoneShares
 
 _ENABLED = "Enabled"
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """A notice to the users of a Service: hints by CPU are enabled, or are disabled for a reason."""
-
-    enabled: bool
-    message: str
 
 
 @dataclass(slots=True)
@@ -53,7 +46,7 @@ class CpuServices:
             known = self._services[key] = _Service()
         known.outcomes = outcomes
         notices = [
-            Notice(enabled=False, message=f"Topology Aware Hints has been disabled, addressType: {family}")
+            _notice(family, enabled=False, message="Topology Aware Hints has been disabled")
             for family, reported in known.reported.items()
             if reported == _ENABLED and family not in outcomes
         ]
@@ -61,8 +54,8 @@ class CpuServices:
             before = known.reported.get(family, _ENABLED if first_look and outcome.had_hints else "")
             known.reported[family] = _ENABLED if outcome.refusal is None else outcome.refusal.why
             if known.reported[family] != before:
-                said = outcome.refusal.message if outcome.refusal else "Topology Aware Hints has been enabled"
-                notices.append(Notice(outcome.refusal is None, f"{said}, addressType: {family}"))
+                message = outcome.refusal.message if outcome.refusal else "Topology Aware Hints has been enabled"
+                notices.append(_notice(family, enabled=outcome.refusal is None, message=message))
         if not outcomes:
             del self._services[key]
         return notices
@@ -75,3 +68,10 @@ class CpuServices:
         for key, service in self._services.items():
             if any(may_change(outcome, shares, self._rules) for outcome in service.outcomes.values()):
                 yield key
+
+
+def _notice(family: AddressType, *, enabled: bool, message: str) -> Notice:
+    message += f", addressType: {family}"
+    if enabled:
+        return Notice("Normal", "TopologyAwareHintsEnabled", message)
+    return Notice("Warning", "TopologyAwareHintsDisabled", message)

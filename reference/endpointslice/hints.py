@@ -1,16 +1,23 @@
-"""The mechanism that determines the topology hints of a Service, and the hints of an endpoint.
+"""The mechanism that determines the topology hints of a Service, and the hints that it sets.
 
 There are four cases: the annotation of KEP-2433 (a heuristic over the CPUs of all zones), `trafficDistribution` of
 KEP-4444 and KEP-3015 (each endpoint is hinted for its own zone and node), a plug-in that the field selects, or no
-mechanism. The annotation takes precedence over the field. For heuristics see `hinters`.
+mechanism. The annotation takes precedence over the field.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from reference.client import Object
+from reference.endpointslice.allocation import rules
+from reference.endpointslice.cpu_hints import CpuOutcome, hint_by_cpu
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
+from reference.endpointslice.packing import Draft
+from reference.endpointslice.plugin_hints import Broken, NodeView, hint_by_plugin
+from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
+from reference.heuristics.heuristic import Heuristic
 from reference.objects.endpoints import is_ready
 
 
@@ -53,6 +60,12 @@ class NoHints:
 
 Mechanism = CpuHeuristic | SamePlace | Plugin | NoHints
 
+Outcome = CpuOutcome | Broken | None
+"""The outcome of a heuristic over a whole address family, or None if there is no such heuristic."""
+
+Hinter = Callable[[Sequence[Draft], Sequence[Object]], Outcome]
+"""Sets hints on the drafts of one address family and returns the outcome. The second argument is the stored slices."""
+
 
 def mechanism(service: Object, features: Features, heuristics: Collection[str] = ()) -> Mechanism:
     """Return the mechanism that determines the hints of `service` in a controller with `features`.
@@ -86,6 +99,33 @@ def topology_annotation(service: Object, features: Features) -> tuple[str, str |
     annotations = service["metadata"].get("annotations") or {}
     key = TOPOLOGY_MODE if features.at_least(27) and TOPOLOGY_AWARE_HINTS not in annotations else TOPOLOGY_AWARE_HINTS
     return key, annotations.get(key) if features.at_least(21) else None
+
+
+def hinter(
+    decided_by: Mechanism,
+    *,
+    features: Features,
+    nodes: Mapping[str, Object],
+    zones: ZoneTable | None,
+    heuristics: Mapping[str, Heuristic],
+) -> Hinter:
+    """Return a function that sets hints by the mechanism `decided_by`. `zones` is a table for `nodes`, if available."""
+    match decided_by:
+        case CpuHeuristic():
+            shares = (zones or ZoneTable(features, nodes)).shares
+            return lambda drafts, existing: hint_by_cpu(drafts, existing, shares, rules(features))
+        case Plugin(value=value):
+            view = NodeView(nodes)
+            return lambda drafts, _: hint_by_plugin(drafts, value, heuristics, view)
+        case SamePlace() | NoHints():
+            return lambda drafts, _: _hint_each(drafts, decided_by)
+        case _:
+            assert_never(decided_by)
+
+
+def _hint_each(drafts: Sequence[Draft], decided_by: SamePlace | NoHints) -> None:
+    for draft in drafts:
+        draft.set_hints([endpoint_hints(each, decided_by) for each in draft.endpoints])
 
 
 def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object | None:

@@ -41,7 +41,7 @@ class Metrics(Collector):
         self._changes: Counter[str] = Counter()
         self._syncs: Counter[str] = Counter()
         self._sizes: dict[Key, tuple[int, int, int]] = {}  # endpoints, slices, slices that would do
-        self._totals = (0, 0, 0)
+        self._totals: tuple[int, ...] = (0, 0, 0)
         self._distribution: dict[Key, str] = {}
         self._services: Counter[str] = Counter()
 
@@ -84,25 +84,24 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics of the release. Metrics without a value are left out, as in Kubernetes."""
-        yield _histogram("endpoints_added_per_sync", "Number of endpoints added on each Service sync", self._added)
-        yield _histogram(
-            "endpoints_removed_per_sync", "Number of endpoints removed on each Service sync", self._removed
-        )
+        for name, histogram in (("added", self._added), ("removed", self._removed)):
+            text = f"Number of endpoints {name} on each Service sync"
+            yield _histograms(f"endpoints_{name}_per_sync", text, {(): histogram})
         endpoints, slices, ideal = self._totals
         yield GaugeMetricFamily(_PREFIX + "endpoints_desired", "Number of endpoints desired", endpoints)
         yield GaugeMetricFamily(_PREFIX + "num_endpoint_slices", "Number of EndpointSlices", slices)
-        said = "Number of EndpointSlices that would exist with perfect endpoint allocation"
-        yield GaugeMetricFamily(_PREFIX + "desired_endpoint_slices", said, ideal)
+        text = "Number of EndpointSlices that would exist with perfect endpoint allocation"
+        yield GaugeMetricFamily(_PREFIX + "desired_endpoint_slices", text, ideal)
         changes = "changes_total" if self._features.at_least(38) else "changes"
         yield _counter(changes, "Number of EndpointSlice changes", "operation", self._changes)
         if self._features.at_least(21):
-            said = "Number of EndpointSlices changed on each Service sync"
-            yield _histograms("endpointslices_changed_per_sync", said, dict(self._changed))
+            text = "Number of EndpointSlices changed on each Service sync"
+            yield _histograms("endpointslices_changed_per_sync", text, dict(self._changed))
             yield _counter("syncs", "Number of EndpointSlice syncs", "result", self._syncs)
         if self._features.at_least(30):
-            said = "Number of Services using some specific trafficDistribution"
+            text = "Number of Services using some specific trafficDistribution"
             name = _PREFIX + "services_count_by_traffic_distribution"
-            family = GaugeMetricFamily(name, said, labels=["traffic_distribution"])
+            family = GaugeMetricFamily(name, text, labels=["traffic_distribution"])
             for value, count in sorted(dict(self._services).items()):
                 family.add_metric([value], count)
             yield family
@@ -111,12 +110,8 @@ class Metrics(Collector):
         before = self._sizes.get(key, (0, 0, 0))
         if size != before:
             self._sizes[key] = size
-            totals = self._totals
-            self._totals = (
-                totals[0] + size[0] - before[0],
-                totals[1] + size[1] - before[1],
-                totals[2] + size[2] - before[2],
-            )
+            changes = zip(self._totals, size, before, strict=True)
+            self._totals = tuple(total + new - old for total, new, old in changes)
 
     def _distribute(self, key: Key, value: str) -> None:
         """Count the Service under `value`, or remove it if "". A value that is no longer used remains with count 0."""
@@ -132,27 +127,21 @@ class Metrics(Collector):
 
     def _counted_as(self, mechanism: Mechanism) -> str:
         """Return the label value. Releases with one known value also counted unknown values; later releases do not."""
-        match mechanism:
-            case SamePlace(value=value):
-                return value
-            case Plugin():
-                return IMPLEMENTATION_SPECIFIC
-            case NoHints(unknown=value) if value and not self._features.at_least(33):
-                return IMPLEMENTATION_SPECIFIC if self._features.enabled("ServiceTrafficDistribution") else ""
-            case _:
-                return ""
+        if isinstance(mechanism, NoHints) and mechanism.unknown and not self._features.at_least(33):
+            return IMPLEMENTATION_SPECIFIC if self._features.enabled("ServiceTrafficDistribution") else ""
+        return _value(mechanism)
 
     def _change_labels(self, mechanism: Mechanism) -> _Labels:
         topology = ("topology", "Auto" if isinstance(mechanism, CpuHeuristic) else "Disabled")
         if not self._features.at_least(30):
             return (topology,)
-        match mechanism:
-            case SamePlace(value=value):
-                return topology, ("traffic_distribution", value)
-            case Plugin():
-                return topology, ("traffic_distribution", IMPLEMENTATION_SPECIFIC)
-            case _:
-                return topology, ("traffic_distribution", "")
+        return topology, ("traffic_distribution", _value(mechanism))
+
+
+def _value(mechanism: Mechanism) -> str:
+    if isinstance(mechanism, Plugin):
+        return IMPLEMENTATION_SPECIFIC
+    return mechanism.value if isinstance(mechanism, SamePlace) else ""
 
 
 class _CounterAsNamed(str):
@@ -167,22 +156,18 @@ class _CounterAsNamed(str):
         return super().__hash__()
 
 
-def _counter(name: str, said: str, label: str, counts: Mapping[str, int]) -> Metric:
-    metric = Metric(_PREFIX + name, said, "counter")
+def _counter(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:
+    metric = Metric(_PREFIX + name, text, "counter")
     metric.type = _CounterAsNamed("counter")
     for value, count in sorted(dict(counts).items()):
         metric.add_sample(_PREFIX + name, {label: value}, count)
     return metric
 
 
-def _histogram(name: str, said: str, histogram: Histogram) -> Metric:
-    return _histograms(name, said, {(): histogram})
-
-
-def _histograms(name: str, said: str, histograms: Mapping[_Labels, Histogram]) -> Metric:
+def _histograms(name: str, text: str, histograms: Mapping[_Labels, Histogram]) -> Metric:
     """All `histograms` have the same labels."""
     names = next(([label for label, _ in labels] for labels in histograms), [])
-    family = HistogramMetricFamily(_PREFIX + name, said, labels=names)
+    family = HistogramMetricFamily(_PREFIX + name, text, labels=names)
     for labels, histogram in sorted(histograms.items()):
         histogram.add_to(family, [value for _, value in labels])
     return family

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from reference.client import Object
-from reference.endpointslice.hinters import Hinter, Outcome
-from reference.endpointslice.hints import topology_annotation
+from reference.endpointslice.hints import Hinter, Outcome, topology_annotation
 from reference.endpointslice.packing import Draft
 from reference.features import Features
 

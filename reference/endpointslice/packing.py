@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reference.client import Object
-from reference.endpointslice.desired import PortGroup
-from reference.endpointslice.endpoints import Identity, identity
+from reference.endpointslice.endpoints import Identity, PortGroup, identity
 
 
 @dataclass(slots=True)

@@ -9,10 +9,16 @@ from dataclasses import dataclass, field
 
 from reference.client import Object
 from reference.endpointslice.cpu_hints import CpuOutcome
-from reference.endpointslice.desired import Desired, LeftOut, Memo, desired_endpoints
-from reference.endpointslice.endpoints import AddressType, address_types, port_key
-from reference.endpointslice.hinters import hinter
-from reference.endpointslice.hints import Mechanism, NoHints, Plugin, mechanism
+from reference.endpointslice.endpoints import (
+    AddressType,
+    Desired,
+    LeftOut,
+    Memo,
+    address_types,
+    desired_endpoints,
+    port_key,
+)
+from reference.endpointslice.hints import Mechanism, NoHints, Plugin, hinter, mechanism
 from reference.endpointslice.labels import slice_labels
 from reference.endpointslice.node_level import GATE, NodeHints, NodeLevel
 from reference.endpointslice.packing import Draft, Packed, pack
@@ -146,12 +152,18 @@ def plan_service(
         outcome = hint(packed.drafts, present)
         _reuse(packed)
         _ensure_one(packed, labels)
-        families[address_type] = _family(packed, desired, max_endpoints, outcome)
+        families[address_type] = Family(
+            slices=tuple(draft.endpoints for draft in packed.drafts),
+            ideal_slices=max(1, sum(-(-len(group.endpoints) // max_endpoints) for group in desired.groups.values())),
+            added=packed.added,
+            removed=packed.removed,
+            changed_slices=len(packed.spare) + sum(draft.changed for draft in packed.drafts),
+            outcome=outcome,
+        )
         delete += packed.spare
-        create += [_new(service, address_type, labels, draft) for draft in packed.drafts if draft.base is None]
-        update += [
-            _rewritten(draft.base, labels, draft) for draft in packed.drafts if draft.base is not None and draft.changed
-        ]
+        changed = [draft for draft in packed.drafts if draft.changed]
+        create += [_new(service, address_type, labels, draft) for draft in changed if draft.base is None]
+        update += [_rewritten(draft.base, labels, draft) for draft in changed if draft.base is not None]
     delete += [each for slices in owned.values() for each in slices]
     if "deletionTimestamp" in service["metadata"]:
         create = []
@@ -224,17 +236,6 @@ def _pack_family(desired: Desired, existing: Sequence[Object], labels: Mapping[s
         packed.removed += part.removed
     packed.spare += [each for slices in by_ports.values() for each in slices]
     return packed
-
-
-def _family(packed: Packed, desired: Desired, max_endpoints: int, outcome: CpuOutcome | Broken | None) -> Family:
-    return Family(
-        slices=tuple(draft.endpoints for draft in packed.drafts),
-        ideal_slices=max(1, sum(-(-len(group.endpoints) // max_endpoints) for group in desired.groups.values())),
-        added=packed.added,
-        removed=packed.removed,
-        changed_slices=len(packed.spare) + sum(draft.changed for draft in packed.drafts),
-        outcome=outcome,
-    )
 
 
 def _reuse(packed: Packed) -> None:

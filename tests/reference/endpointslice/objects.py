@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reference.client import Object
-from reference.endpointslice.desired import Memo
+from reference.endpointslice.endpoints import Memo
 from reference.endpointslice.plan import Plan, plan_service
 from reference.features import Features, parse_version
 from reference.heuristics import Heuristic

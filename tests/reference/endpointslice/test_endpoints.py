@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reference.client import Object
-from reference.endpointslice.desired import LeftOut
+from reference.endpointslice.endpoints import LeftOut
 from reference.endpointslice.endpoints import (
     address_types,
     endpoint_ports,

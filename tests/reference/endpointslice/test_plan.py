@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reference.client import Object
-from reference.endpointslice.desired import Memo
+from reference.endpointslice.endpoints import Memo
 from reference.endpointslice.plan import plan_deleted_service
 from tests.reference.endpointslice.objects import (
     addresses,
