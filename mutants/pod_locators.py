@@ -8,7 +8,7 @@ from mutants.clients import Wrapped
 from mutants.mutant import WRITTEN, Mutant
 from reference.client import Client, Event, Key, Object, key_of
 from reference.pod_locator import PodLocatorController
-from reference.pod_locator.index import Locations
+from reference.pod_locator.controller import Locations
 from reference.pod_locator.location import says
 
 KNOWN = ("kubernetes.io/hostname", "topology.kubernetes.io/region", "topology.kubernetes.io/zone")

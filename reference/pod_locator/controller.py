@@ -1,11 +1,93 @@
-"""The PodLocator controller: maintains a PodLocator for each pod (KEP-536, New PodLocator controller)."""
+"""The PodLocator controller: maintains a PodLocator for each pod (KEP-536, New PodLocator controller).
 
-from reference.client import Client, Key, Object, delete_if_there
+KEP-536 requires little churn. Most events are irrelevant, because a pod's conditions change often, and a node reports
+its status every few seconds. An event is ignored if it changes no relevant field.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+from reference.client import Client, Event, Key, Object, delete_if_there, key_of
 from reference.controller import Controller
-from reference.pod_locator.index import Locations
-from reference.pod_locator.location import says
+from reference.pod_locator.location import addresses, labels, location, node_name, says
 
 RESOURCE = "podlocators"
+
+
+class Locations:
+    """Pods, Nodes and PodLocators, indexed to find the locators that an event affects. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Key, Object] = {}
+        self._nodes: dict[str, Object] = {}
+        self._locators: dict[Key, Object] = {}
+        self._by_node: dict[str, set[Key]] = {}
+        self._deleted: set[str] = set()  # uids of locators deleted here, whose DELETED event is still to come
+        self._take: Mapping[str, Callable[[Object, bool], Collection[Key]]] = {
+            "pods": self._take_pod,
+            "nodes": self._take_node,
+            "podlocators": self._take_locator,
+        }
+
+    def apply(self, event: Event) -> Collection[Key]:
+        """Read one event, other than SYNCED. Return the locators that may need a change."""
+        return self._take[event.resource](event.object, event.type == "DELETED")
+
+    def keys(self) -> Collection[Key]:
+        return {**self._pods, **self._locators}
+
+    def wanted(self, key: Key) -> Object | None:
+        """Return the content that the locator should have, or None if the pod does not exist."""
+        pod = self._pods.get(key)
+        return None if pod is None else location(pod, self._nodes.get(node_name(pod)))
+
+    def locator(self, key: Key) -> Object | None:
+        """Return the locator, including writes by this controller whose event has not arrived."""
+        return self._locators.get(key)
+
+    def written(self, locator: Object) -> None:
+        """Record the result of a write by this controller, so that its event does not count as a change."""
+        self._locators[key_of(locator)] = locator
+
+    def deleted(self, locator: Object) -> None:
+        """Record a delete by this controller."""
+        self._deleted.add(locator["metadata"]["uid"])
+        self._locators.pop(key_of(locator), None)
+
+    def _take_pod(self, pod: Object, gone: bool) -> Collection[Key]:
+        key, old = key_of(pod), self._pods.pop(key_of(pod), None)
+        if not gone:
+            self._pods[key] = pod
+        if old is not None and not gone and _place(old) == _place(pod):
+            return ()
+        if old is not None:
+            self._by_node[node_name(old)].discard(key)
+        if not gone:
+            self._by_node.setdefault(node_name(pod), set()).add(key)
+        return (key,)
+
+    def _take_node(self, node: Object, gone: bool) -> Collection[Key]:
+        name = node["metadata"]["name"]
+        old = self._nodes.pop(name, None)
+        if not gone:
+            self._nodes[name] = node
+        if old is not None and not gone and labels(old) == labels(node):
+            return ()
+        return self._by_node.get(name, ())
+
+    def _take_locator(self, locator: Object, gone: bool) -> Collection[Key]:
+        """Handle a write of another client, or an event of this controller's own writes, which may be outdated."""
+        key, known = key_of(locator), self._locators.get(key_of(locator))
+        if locator["metadata"]["uid"] in self._deleted:
+            if gone:
+                self._deleted.discard(locator["metadata"]["uid"])
+            return ()
+        if known is not None and _revision(locator) < _revision(known) + (not gone):
+            return ()
+        if gone:
+            self._locators.pop(key, None)
+        else:
+            self._locators[key] = locator
+        return () if known is not None and not gone and says(known) == says(locator) else (key,)
 
 
 class PodLocatorController(Controller):
@@ -30,3 +112,12 @@ class PodLocatorController(Controller):
     def _delete(self, key: Key, existing: Object) -> None:
         delete_if_there(self._client, RESOURCE, key)
         self._locations.deleted(existing)
+
+
+def _place(pod: Object) -> tuple[object, ...]:
+    """Return the parts of a pod that its locator depends on."""
+    return node_name(pod), addresses(pod), pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+
+
+def _revision(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])

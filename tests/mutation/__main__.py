@@ -50,7 +50,7 @@ MODULES = (
         for name in ("hints", "cpu_hints", "plan", "endpoints", "conditions", "controller", "zones", "allocation")
     ),
     *(f"reference.apiserver.kinds.{name}" for name in ("service_validation", "service_update", "endpointslices")),
-    *(f"reference.pod_locator.{name}" for name in ("location", "index", "controller")),
+    *(f"reference.pod_locator.{name}" for name in ("location", "controller")),
     *(f"reference.dns.{name}" for name in ("records", "resolver")),
 )
 """The modules that are mutated by default: pure logic and controllers."""

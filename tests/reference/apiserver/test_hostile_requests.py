@@ -23,7 +23,7 @@ from reference.apiserver.http_request import HttpRequest
 from reference.apiserver.server import HttpServer
 from reference.client import Event
 from reference.endpointslice.index import ClusterIndex
-from reference.pod_locator.index import Locations
+from reference.pod_locator.controller import Locations
 from tests.reference.apiserver.hostile import SOUND, Sent, requests
 from tests.reference.endpointslice.live import Live
 from tests.reference.limited_users import Users
