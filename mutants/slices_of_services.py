@@ -14,9 +14,9 @@ from mutants.wrong_plans import Nodes, PlanFaults, Pods, without
 from reference.client import Client, Event, Key, Object, key_of
 from reference.endpointslice import EndpointSliceController
 from reference.endpointslice.endpoints import is_ready
+from reference.endpointslice.index import SliceIndex
 from reference.endpointslice.labels import MANAGED_BY
 from reference.endpointslice.plan import MAX_ENDPOINTS_PER_SLICE, Plan, plan_service
-from reference.endpointslice.slices import SliceIndex
 
 MUTANTS: list[Mutant] = []
 

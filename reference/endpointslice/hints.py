@@ -14,10 +14,10 @@ from reference.endpointslice.allocation import rules
 from reference.endpointslice.cpu_hints import CpuOutcome, hint_by_cpu
 from reference.endpointslice.labels import TOPOLOGY_AWARE_HINTS, TOPOLOGY_MODE
 from reference.endpointslice.packing import Draft
-from reference.endpointslice.plugin_hints import Broken, NodeView, hint_by_plugin
+from reference.endpointslice.plugin_hints import NodeView, hint_by_plugin
 from reference.endpointslice.zones import ZoneTable
 from reference.features import Features
-from reference.heuristics.heuristic import Heuristic
+from reference.heuristics.heuristic import Heuristic, HeuristicError
 from reference.objects.endpoints import is_ready
 
 
@@ -60,7 +60,7 @@ class NoHints:
 
 Mechanism = CpuHeuristic | SamePlace | Plugin | NoHints
 
-Outcome = CpuOutcome | Broken | None
+Outcome = CpuOutcome | HeuristicError | None
 """The outcome of a heuristic over a whole address family, or None if there is no such heuristic."""
 
 Hinter = Callable[[Sequence[Draft], Sequence[Object]], Outcome]

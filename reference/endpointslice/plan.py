@@ -18,14 +18,13 @@ from reference.endpointslice.endpoints import (
     desired_endpoints,
     port_key,
 )
-from reference.endpointslice.hints import Mechanism, NoHints, Plugin, hinter, mechanism
+from reference.endpointslice.hints import Mechanism, NoHints, Outcome, Plugin, hinter, mechanism
 from reference.endpointslice.labels import slice_labels
 from reference.endpointslice.node_level import GATE, NodeHints, NodeLevel
 from reference.endpointslice.packing import Draft, Packed, pack
-from reference.endpointslice.plugin_hints import Broken
 from reference.endpointslice.zones import Refusal, ZoneTable
 from reference.features import Features
-from reference.heuristics.heuristic import Heuristic
+from reference.heuristics.heuristic import Heuristic, HeuristicError
 
 MAX_ENDPOINTS_PER_SLICE = 100
 
@@ -43,13 +42,15 @@ class Family:
     added: int
     removed: int
     changed_slices: int
-    outcome: CpuOutcome | Broken | None
+    outcome: Outcome
 
     @property
     def refusal(self) -> str:
         """The reason why a heuristic gave no hints, as a sentence. It is empty if there are hints or no heuristic."""
         match self.outcome:
-            case Broken(message) | CpuOutcome(refusal=Refusal(message=message)):
+            case HeuristicError() as error:
+                return str(error)
+            case CpuOutcome(refusal=Refusal(message=message)):
                 return message
             case _:
                 return ""
@@ -86,7 +87,7 @@ class Plan:
     @property
     def failure(self) -> str:
         """Return a sentence about the requests of the Service that were not fulfilled, or "" if all were fulfilled."""
-        broken = (each.outcome.message for each in self.families.values() if isinstance(each.outcome, Broken))
+        broken = (each.refusal for each in self.families.values() if isinstance(each.outcome, HeuristicError))
         return "; ".join([*dict.fromkeys(broken), *([self._describe_missing()] if self.missing_nodes else [])])
 
     @property

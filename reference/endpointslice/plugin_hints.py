@@ -7,7 +7,6 @@ as invalid, because the API server would refuse the whole slice (`k8s.io/kuberne
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from reference.client import Object
 from reference.endpointslice.labels import node_zone
@@ -40,17 +39,13 @@ class NodeView(Mapping[str, Node]):
         return len(self._nodes)
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """The reason why a heuristic gave no hints. The message contains the name of the heuristic."""
-
-    message: str
-
-
 def hint_by_plugin(
     drafts: Sequence[Draft], value: str, heuristics: Mapping[str, Heuristic], nodes: Mapping[str, Node]
-) -> Broken | None:
-    """Set the hints from the heuristic `value` on the endpoints of all `drafts` of one address family."""
+) -> HeuristicError | None:
+    """Set the hints from the heuristic `value` on the endpoints of all `drafts` of one address family.
+
+    Returns the error of a heuristic that gave no hints.
+    """
     known = [_known(endpoint) for draft in drafts for endpoint in draft.endpoints]
     ready = [each for each in known if each is not None]
     try:
@@ -58,7 +53,7 @@ def hint_by_plugin(
     except HeuristicError as error:
         for draft in drafts:
             draft.set_hints([None] * len(draft.endpoints))
-        return Broken(str(error))
+        return error
     wanted = iter([None if each is None else answer.get(each) for each in known])
     for draft in drafts:
         draft.set_hints([next(wanted) for _ in draft.endpoints])

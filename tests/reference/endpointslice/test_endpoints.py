@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from reference.client import Object
-from reference.endpointslice.endpoints import LeftOut
 from reference.endpointslice.endpoints import (
+    LeftOut,
     address_types,
     endpoint_ports,
     pod_addresses,

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.client import Object
-from reference.endpointslice.endpoints import Memo, desired_endpoints
-from reference.endpointslice.endpoints import address_types, identity, port_key
+from reference.endpointslice.endpoints import Memo, address_types, desired_endpoints, identity, port_key
 from reference.endpointslice.hints import endpoint_hints, mechanism
 from reference.features import Features
 from tests.reference.endpointslice.objects import (

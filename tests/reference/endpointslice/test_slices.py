@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reference.client import Event, EventType, Object
-from reference.endpointslice.slices import SliceIndex
+from reference.endpointslice.index import SliceIndex
 from tests.reference.endpointslice.objects import make_service, slices_for
 
 WEB = ("default", "web")
