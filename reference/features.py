@@ -36,6 +36,12 @@ class Gate:
     on_request: bool = False
     off_by_default: int | None = None
 
+    def exists(self, minor: int) -> bool:
+        return self.introduced <= minor and (self.removed is None or minor < self.removed)
+
+    def can_be_set(self, minor: int) -> bool:
+        return self.exists(minor) or (self.on_request and self.introduced <= minor)
+
 
 GATES: Mapping[str, Gate] = {
     "ServiceTopology": Gate(17, removed=22, on_request=True),
@@ -81,13 +87,13 @@ class Features:
         minor = self.version[1]
         for name, value in self.gates.items():
             gate = GATES.get(name)
-            if gate is None or not _can_be_set(gate, minor):
+            if gate is None or not gate.can_be_set(minor):
                 raise ValueError(
                     f"feature gate {name!r} does not exist in Kubernetes 1.{minor}: it has {_known(minor)}"
                 )
             if gate.locked is not None and minor >= gate.locked and not value:
                 raise ValueError(f"feature gate {name} is locked on since Kubernetes 1.{gate.locked}")
-        given_up = (name for name in self.gates if not _exists(GATES[name], minor))
+        given_up = (name for name in self.gates if not GATES[name].exists(minor))
         object.__setattr__(self, "asked_for", frozenset(given_up))
 
     def enabled(self, name: str) -> bool:
@@ -97,7 +103,7 @@ class Features:
         gate, minor = GATES[name], self.version[1]
         if gate.locked is not None and minor >= gate.locked:
             return True
-        if not _exists(gate, minor) or gate.on_by_default is None:
+        if not gate.exists(minor) or gate.on_by_default is None:
             return False
         return gate.on_by_default <= minor < (gate.off_by_default or minor + 1)
 
@@ -106,16 +112,8 @@ class Features:
         return self.version >= (1, minor)
 
 
-def _exists(gate: Gate, minor: int) -> bool:
-    return gate.introduced <= minor and (gate.removed is None or minor < gate.removed)
-
-
-def _can_be_set(gate: Gate, minor: int) -> bool:
-    return _exists(gate, minor) or (gate.on_request and gate.introduced <= minor)
-
-
 def _known(minor: int) -> str:
     """List the gates of a release, and the gates that can be requested."""
-    known = sorted(name for name, gate in GATES.items() if _exists(gate, minor))
-    asked = sorted(name for name, gate in GATES.items() if not _exists(gate, minor) and _can_be_set(gate, minor))
+    known = sorted(name for name, gate in GATES.items() if gate.exists(minor))
+    asked = sorted(name for name, gate in GATES.items() if gate.can_be_set(minor) and name not in known)
     return "; on request ".join(", ".join(names) for names in (known, asked) if names)
