@@ -252,9 +252,9 @@ class _KnowsAllSlices(_RemembersObjects):
         found = []
         for read in self.slices_of(port):
             if (read.family != own) is family:
-                for key, every in read.ports.items():
+                for key in read.numbers:
                     if (key == mine) is family:
-                        found += [each.zone_hints for each in every if each.ready]
+                        found += [each.zone_hints for each in read.endpoints(key) if each.ready]
         return found
 
     def slices_of(self, port: ServicePort) -> list[Slice]:

@@ -220,7 +220,8 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
     """
     known = _distinct(endpoints, place.node)
     ready = [each for each in known if each.ready]
-    terminating = _terminating(known) if behaviour.terminating_fallback else []
+    terminating = [each for each in known if each.terminating and each.serving and not each.ready]
+    terminating = terminating if behaviour.terminating_fallback else []
     if not ready and not terminating:
         return _reject_all(port, known)
 
@@ -258,10 +259,6 @@ def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
         return endpoints
     endpoints.sort(key=lambda each: (each.ready, not each.terminating, each.serving, each.node == node))
     return list({each[:2]: each for each in endpoints}.values())  # the last of each address and port
-
-
-def _terminating(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
-    return [each for each in endpoints if each.terminating and each.serving and not each.ready]
 
 
 def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:

@@ -93,10 +93,8 @@ class Kernel:
             self._forget(family, stale, awaited=True)
 
     def _load(self, family: Family, kernel: KernelTable) -> None:
-        table = self._state.tables[family]
-        table.forget_changes()
-        ruleset = self._state.ruleset(family, self._pods(family))
-        kernel.load(ruleset)
+        self._state.tables[family].forget_changes()
+        kernel.load(self._state.ruleset(family, self._pods(family)))
 
     def _apply(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]

@@ -6,7 +6,6 @@ in Kubernetes 1.33. In earlier releases, one series covers both IP families.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -14,12 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from reference.features import Features
 from reference.proxy.decision import Family
 from reference.proxy.health import Health
+from reference.proxy.state import FAMILIES, Dropped
 from reference.serving import Histogram, Response, not_found, plain
-
-Policy = Literal["internal", "external"]
-NoLocal = Mapping[tuple[Family, Policy], int]
-FAMILIES: tuple[Family, ...] = ("IPv4", "IPv6")
-POLICIES: tuple[Policy, ...] = ("internal", "external")
 
 BOUNDS = tuple(0.001 * 2**step for step in range(15))
 """Upper bounds of the buckets for synchronisation times, in seconds, as in kube-proxy."""
@@ -30,7 +25,7 @@ _CHANGES = {"endpointslices": "endpoint", "services": "service"}
 class Metrics:
     """The counters of one proxy. It is a collector in its own `registry`. Times are in seconds since 1970."""
 
-    def __init__(self, features: Features, health: Health, no_local: Callable[[], NoLocal]) -> None:
+    def __init__(self, features: Features, health: Health, no_local: Callable[[], Mapping[Dropped, int]]) -> None:
         self.seen = dict.fromkeys(("services", "endpointslices", "nodes", "podlocators", ""), 0)
         self.done = dict(self.seen)
         self.durations: dict[Family, Histogram] = {family: Histogram(BOUNDS) for family in FAMILIES}
@@ -111,8 +106,8 @@ class Metrics:
         metric = GaugeMetricFamily(name, text, labels=["traffic_policy", *self._labels])
         counts = self._no_local()
         for labels, families in self._series():
-            for policy in POLICIES:
-                metric.add_metric([policy, *labels], max(counts[each, policy] for each in families))
+            metric.add_metric(["internal", *labels], max(counts[each, "internal"] for each in families))
+            metric.add_metric(["external", *labels], max(counts[each, "external"] for each in families))
         return metric
 
     def _probes(self) -> Iterator[Metric]:

@@ -8,20 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 
-from reference.proxy import uapi
+from reference.proxy import elements, uapi
 from reference.proxy.balancing_chains import action_chain, ranges_chain
 from reference.proxy.base_rules import MARK, TABLE, Chain, SetSpec, fixed_chains, set_specs
 from reference.proxy.changes import Changes, Element, HairpinElement, MarkElement, RangesElement, forwarding
 from reference.proxy.decision import Family
-from reference.proxy.elements import (
-    MOST_BYTES,
-    Packer,
-    pack_action,
-    pack_intervals,
-    pack_tag,
-    read_clients,
-    read_elements,
-)
 from reference.proxy.expressions import NFPROTO
 from reference.proxy.netlink import Message, NftSocket, attribute, nested, number, text
 from reference.proxy.ruleset import DROP, REJECT, Ruleset, SourceRanges, Sticky, first_index, mark, marks
@@ -48,7 +39,7 @@ class Messages:
         self._edit = edit
         self.name = table
         self.table = struct.pack(">BBH", NFPROTO[family], 0, 0) + text(uapi.NFTA_TABLE_NAME, table)
-        self._packer = Packer(family, set_specs(family))
+        self._packer = elements.Packer(family, set_specs(family))
         self._lists = {spec.name: self.table + text(uapi.NFTA_SET_NAME, spec.name) for spec in set_specs(family)}
         self._elements_of = {spec.name: self._say(f"elements of {spec.name}") for spec in set_specs(family)}
 
@@ -59,11 +50,11 @@ class Messages:
 
     def tag(self, tag: int) -> bytes:
         """Return the body of a message about one element of the set `tags`."""
-        return self._of_elements("tags", pack_tag(tag))
+        return self._of_elements("tags", elements.pack_tag(tag))
 
     def delete_tags(self, tags: Iterable[int]) -> Iterator[Message]:
         """Delete elements of the set `tags`. The elements must exist."""
-        return self._in_messages(uapi.NFT_MSG_DELSETELEM, "tags", [pack_tag(each) for each in tags])
+        return self._in_messages(uapi.NFT_MSG_DELSETELEM, "tags", [elements.pack_tag(each) for each in tags])
 
     def replace_table(self) -> list[Message]:
         """Replace the table, if it exists, with an empty table."""
@@ -77,16 +68,18 @@ class Messages:
     def skeleton(self, pods: Iterable[str], own: Iterable[str]) -> Iterator[Message]:
         """Create sets, chains and rules, and the elements that do not come from Services."""
         yield from (self._set(index, spec) for index, spec in enumerate(set_specs(self.family), 1))
-        yield self._elements(uapi.NFT_MSG_NEWSETELEM, "pods", pack_intervals(pods, self.family))
-        yield self._elements(uapi.NFT_MSG_NEWSETELEM, "own", pack_intervals(own, self.family))
+        yield self._elements(uapi.NFT_MSG_NEWSETELEM, "pods", elements.pack_intervals(pods, self.family))
+        yield self._elements(uapi.NFT_MSG_NEWSETELEM, "own", elements.pack_intervals(own, self.family))
         for chain in fixed_chains(self.family):
             yield from self._chain(chain)
-        yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", pack_action(DROP) + pack_action(REJECT))
+        yield self._elements(
+            uapi.NFT_MSG_NEWSETELEM, "actions", elements.pack_action(DROP) + elements.pack_action(REJECT)
+        )
 
     def action(self, mark: int) -> Iterator[Message]:
         """Create the chain of a mark and its element in the map `actions`."""
         yield from self._chain(action_chain(self.family, mark))
-        yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", pack_action(mark))
+        yield self._elements(uapi.NFT_MSG_NEWSETELEM, "actions", elements.pack_action(mark))
 
     def ranges(self, ranges: SourceRanges) -> Iterator[Message]:
         yield from self._chain(ranges_chain(self.family, ranges))
@@ -127,7 +120,7 @@ class Messages:
 
     def _in_messages(self, kind: int, name: str, packed: Sequence[bytes]) -> Iterator[Message]:
         """Split elements into messages. All elements of a set have equal length, so the first one is measured."""
-        most = MOST_BYTES // len(packed[0]) if packed else 1
+        most = elements.MOST_BYTES // len(packed[0]) if packed else 1
         for first in range(0, len(packed), most):
             yield self._elements(kind, name, b"".join(packed[first : first + most]))
 
@@ -198,7 +191,7 @@ class KernelTable:
         """
         sticky = any(isinstance(action, Sticky) for _, _, action in actions(ruleset))
         dump = partial(self._nft.dump, uapi.NFT_MSG_GETSETELEM, self._messages.clients)
-        clients = read_clients(read_elements(dump), self.family) if sticky else []
+        clients = elements.read_clients(elements.read_elements(dump), self.family) if sticky else []
         parts = self._nft.split(_whole(self._messages, ruleset, clients))
         staged = self._nft.exists(uapi.NFT_MSG_GETTABLE, self._messages.table)
         if staged:

@@ -62,10 +62,6 @@ class Slice:
         """Return the addresses of ready endpoints on a node. Raises `KeyError` for an endpoint without address."""
         return {each["addresses"][0] for each in self.raw if each.get("nodeName") == node and is_ready(each)}
 
-    @property
-    def ports(self) -> dict[PortName, list[Endpoint]]:
-        return {port: self.endpoints(port) for port in self.numbers}
-
 
 @dataclass(frozen=True, slots=True)
 class Node:

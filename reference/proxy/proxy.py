@@ -177,7 +177,8 @@ class ServiceProxy:
             self._listeners.serve(HEALTH_PORT, self._health.answer)
             self._listeners.serve(METRICS_PORT, self._metrics.answer)
         while True:
-            events = self._take(self._patience(waiting))
+            patience = self._kernel.patience()
+            events = self._take(RETRY_SECONDS if patience is None and waiting else patience)
             if None in events:
                 self._forget_later(math.inf)
                 return
@@ -188,11 +189,6 @@ class ServiceProxy:
                     waiting = not self._write()
                 self._worked += len(events)
             self._forget_later(time.monotonic())
-
-    def _patience(self, waiting: bool) -> float | None:
-        """Return the maximum time to wait for events, in seconds."""
-        patience = self._kernel.patience()
-        return RETRY_SECONDS if patience is None and waiting else patience
 
     def _take(self, seconds: float | None) -> list[Event | None]:
         """Take all events from the queue. Wait at most `seconds` for the first event."""

@@ -139,13 +139,9 @@ def _local_addresses(decision: Decision, node: str) -> frozenset[str]:
 
     An endpoint without nodeName may be on any node.
     """
-    local = []
-    seen: list[Action | None] = []
-    for action in (decision.cluster_ip, decision.outside, decision.inside):
-        if isinstance(action, Forward) and not any(action is each for each in seen):
-            local += [each.address for each in action.endpoints if each.node in (node, "")]
-        seen.append(action)
-    return frozenset(local)
+    actions = {id(each): each for each in (decision.cluster_ip, decision.outside, decision.inside)}.values()
+    endpoints = [each for action in actions if isinstance(action, Forward) for each in action.endpoints]
+    return frozenset([each.address for each in endpoints if each.node in (node, "")])
 
 
 def _external_addresses(port: ServicePort, node_addresses: Sequence[str]) -> Iterable[ServiceAddress]:

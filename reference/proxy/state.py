@@ -12,21 +12,11 @@ from typing import Any, Final, Literal
 
 from reference.client import Object
 from reference.objects.topology_keys import Labels
+from reference.proxy import objects
 from reference.proxy.decision import Behaviour, Decision, Drop, Endpoint, Family, Place, Protocol, ServicePort, decide
 from reference.proxy.node_labels import NONE as NO_LABELS
 from reference.proxy.node_labels import LocatorLabels, NodeLabels
-from reference.proxy.objects import (
-    UNREADABLE,
-    Node,
-    Slice,
-    family_of,
-    health_check_port,
-    of_family,
-    read_node,
-    read_slice,
-    service_ports,
-    topology_keys,
-)
+from reference.proxy.objects import UNREADABLE, Node, Slice
 from reference.proxy.ruleset import NOTHING, Entries, Ruleset, render
 from reference.proxy.table import Table
 
@@ -127,7 +117,7 @@ class State:
     def ruleset(self, family: Family, pods: tuple[str, ...]) -> Ruleset:
         """Return the rules of one IP family."""
         own = (*self._node.pod_cidrs, *(f"{each}/{32 if family == 'IPv4' else 128}" for each in self._node.addresses))
-        return self.tables[family].ruleset(pods, tuple(each for each in own if family_of(each) == family))
+        return self.tables[family].ruleset(pods, tuple(each for each in own if objects.family_of(each) == family))
 
     def decisions(self) -> dict[str, Decision]:
         """Return all decisions by service port and IP family. Services whose slices cannot be read are left out."""
@@ -161,7 +151,7 @@ class State:
     def _receive_slice(self, obj: Object, *, deleted: bool) -> None:
         metadata = obj["metadata"]
         name = (metadata["namespace"], metadata["name"])
-        read = None if deleted else read_slice(obj)
+        read = None if deleted else objects.read_slice(obj)
         before = self._service_of.pop(name, None)
         if before is not None and (read is None or before != read.service):
             self._service(before).slices.pop(name[1], None)
@@ -171,12 +161,12 @@ class State:
 
     def _receive_service(self, obj: Object, *, deleted: bool) -> None:
         metadata = obj["metadata"]
-        ports = {} if deleted else service_ports(obj, self._behaviour)
+        ports = {} if deleted else objects.service_ports(obj, self._behaviour)
         service = self._service((metadata["namespace"], metadata["name"]))
         service.ports = ports
-        service.health_port = health_check_port(obj) if ports else 0
+        service.health_port = objects.health_check_port(obj) if ports else 0
         self._keyed.pop((metadata["namespace"], metadata["name"]), None)
-        if ports and self._behaviour.topology_keys and (keys := topology_keys(obj)):
+        if ports and self._behaviour.topology_keys and (keys := objects.topology_keys(obj)):
             self._keyed[metadata["namespace"], metadata["name"]] = frozenset(keys)
 
     def _receive_node(self, obj: Object, *, deleted: bool) -> None:
@@ -185,10 +175,10 @@ class State:
             self._receive_labels(obj, deleted=deleted)
         if deleted or obj["metadata"]["name"] != self._node.place.node:
             return
-        before, node = self._node, read_node(obj)
+        before, node = self._node, objects.read_node(obj)
         if node == before:
             return
-        addresses = {family: of_family(node.addresses, family) for family in FAMILIES}
+        addresses = {family: objects.of_family(node.addresses, family) for family in FAMILIES}
         self._node, self._node_addresses = node, addresses
         self._changed.update(dict.fromkeys(self._services))
         if (before.addresses, before.pod_cidrs) != (self._node.addresses, self._node.pod_cidrs):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from reference.features import Features
 from reference.proxy.health import Health
-from reference.proxy.metrics import Metrics, NoLocal
+from reference.proxy.metrics import Metrics
+from reference.proxy.state import Dropped
 
-NONE: NoLocal = Counter()
+NONE: Mapping[Dropped, int] = Counter()
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
-def made(version: int = 34, no_local: NoLocal = NONE) -> Metrics:
+def made(version: int = 34, no_local: Mapping[Dropped, int] = NONE) -> Metrics:
     features = Features((1, version))
     return Metrics(features, Health(features), lambda: no_local)
 

@@ -33,7 +33,7 @@ def slice_of(*endpoints: Object, **fields: Any) -> Object:
 def only_endpoint(obj: Object) -> Endpoint:
     read = read_slice(slice_of(obj))
     assert read is not None
-    (endpoint,) = read.ports["", "TCP"]
+    (endpoint,) = read.endpoints(("", "TCP"))
     return endpoint
 
 
@@ -121,7 +121,7 @@ def test_each_port_of_a_slice_has_the_endpoints_with_its_number() -> None:
     read = read_slice(slice_of({"addresses": ["10.244.1.2"]}, ports=ports))
 
     assert read is not None
-    assert {key: [each.port for each in found] for key, found in read.ports.items()} == {
+    assert {key: [each.port for each in read.endpoints(key)] for key in read.numbers} == {
         ("a", "TCP"): [1],
         ("b", "UDP"): [2],
     }
