@@ -86,7 +86,7 @@ class Informer:
 
 
 class _Watch:
-    """One subscription. It survives a change of the server and remembers the objects that its sink has received."""
+    """A subscription that survives a change of the server. It stores the objects that its sink has received."""
 
     def __init__(self, informer: Informer, resources: tuple[str, ...], sink: Sink) -> None:
         self._informer = informer

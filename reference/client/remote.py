@@ -22,10 +22,9 @@ from reference.client.client import ApiError, Event, EventType, Key, Object, key
 
 _GROUPS = {"endpointslices": "/apis/discovery.k8s.io/v1", "leases": "/apis/coordination.k8s.io/v1"}
 _CLUSTER_SCOPED = frozenset({"nodes", "namespaces"})
-_PATIENCE = 10.0  # seconds for an answer
+_TIMEOUT = 10.0  # seconds for a response
 _WATCH_SECONDS = 3600
 _PAUSE = 0.05  # seconds before a list after a failure
-_TYPES: Mapping[str, EventType] = {"ADDED": "ADDED", "MODIFIED": "MODIFIED", "DELETED": "DELETED"}
 
 Sink = Callable[[Event], None]
 
@@ -36,9 +35,10 @@ class RemoteClient:
     def __init__(self, kubeconfig: Mapping[str, Any]) -> None:
         """Use the first cluster and user of a kubeconfig that has a token and an inline CA certificate."""
         cluster = kubeconfig["clusters"][0]["cluster"]
-        self._token = kubeconfig["users"][0]["user"]["token"]
-        place = urlsplit(cluster["server"])
-        self._address = place.hostname or "", place.port or 443
+        token = kubeconfig["users"][0]["user"]["token"]
+        self.headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "User-Agent": "trafficdist"}
+        url = urlsplit(cluster["server"])
+        self._address = url.hostname or "", url.port or 443
         ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self._tls = ssl.create_default_context(cadata=ca)
         self._requests = threading.Lock()  # one at a time, on one connection
@@ -94,11 +94,11 @@ class RemoteClient:
             return False
 
     def _knows(self, resource: str, listed: Object) -> bool:
-        there = {key_of(each): _revision(each) for each in listed.get("items") or ()}
+        current = {key_of(each): _revision(each) for each in listed.get("items") or ()}
         with self._lock:
             reflector = self._reflectors[resource]
             known = {key: _revision(each) for key, each in reflector.known.items()}
-        return reflector.complete and there == known
+        return reflector.complete and current == known
 
     def close(self) -> None:
         """End all watches and their threads. Idempotent."""
@@ -112,15 +112,11 @@ class RemoteClient:
         """The threads that watch, one for each resource, from the first subscription to `close`."""
         return tuple(each.thread for each in list(self._reflectors.values()))
 
-    def connect(self, *, timeout: float | None) -> http.client.HTTPSConnection:
-        connection = http.client.HTTPSConnection(*self._address, timeout=_PATIENCE, context=self._tls)
+    def connect(self) -> http.client.HTTPSConnection:
+        connection = http.client.HTTPSConnection(*self._address, timeout=_TIMEOUT, context=self._tls)
         connection.connect()
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.sock.settimeout(timeout)
         return connection
-
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "User-Agent": "trafficdist"}
 
     def changed(self, resource: str, event: EventType, obj: Object) -> None:
         """Send an event to the subscribers of a resource. The caller holds the lock."""
@@ -154,7 +150,7 @@ class RemoteClient:
     def _reflector(self, resource: str) -> "_Reflector":
         if resource not in self._reflectors:
             self._reflectors[resource] = _Reflector(self, resource)
-            self._reflectors[resource].start()
+            self._reflectors[resource].thread.start()
         return self._reflectors[resource]
 
     def _send_if_complete(self) -> None:
@@ -166,25 +162,25 @@ class RemoteClient:
     def _ask(self, method: str, path: str, body: Object | None = None) -> Object:
         with self._requests:
             try:
-                code, answer = self._exchange(method, path, body)
+                code, content = self._exchange(method, path, body)
             except (OSError, http.client.HTTPException):
-                self._hang_up()  # the server may have ended an idle connection: once more, on a new one
-                code, answer = self._exchange(method, path, body)
+                self._hang_up()  # the server may have closed an idle connection, so retry on a new one
+                code, content = self._exchange(method, path, body)
         if code >= 400:
-            raise ApiError(answer)
-        return answer
+            raise ApiError(content)
+        return content
 
     def _exchange(self, method: str, path: str, body: Object | None) -> tuple[int, Object]:
         if self._connection is None:
-            self._connection = self.connect(timeout=_PATIENCE)
-        headers = {**self.headers(), "Content-Type": "application/json"}
+            self._connection = self.connect()
+        headers = {**self.headers, "Content-Type": "application/json"}
         self._connection.request(method, path, None if body is None else orjson.dumps(body), headers)
-        answer = self._connection.getresponse()
-        text = answer.read()
+        response = self._connection.getresponse()
+        content = response.read()
         try:
-            return answer.status, orjson.loads(text)
+            return response.status, orjson.loads(content)
         except orjson.JSONDecodeError:
-            return answer.status, {"code": answer.status, "message": text[:200].decode(errors="replace")}
+            return response.status, {"code": response.status, "message": content[:200].decode(errors="replace")}
 
     def _hang_up(self) -> None:
         if self._connection is not None:
@@ -218,9 +214,6 @@ class _Reflector:
     def __post_init__(self) -> None:
         self.thread = threading.Thread(target=self._run, name=f"watch-{self.resource}", daemon=True)
 
-    def start(self) -> None:
-        self.thread.start()
-
     def stop(self) -> None:
         """End the watch by shutting down its connection."""
         self._stopping.set()
@@ -238,7 +231,7 @@ class _Reflector:
                 self._stopping.wait(_PAUSE)
 
     def _follow(self) -> None:
-        connection = self._connection = self.client.connect(timeout=_PATIENCE)
+        connection = self._connection = self.client.connect()
         try:
             if not self._revision:
                 self._load(connection)
@@ -249,29 +242,29 @@ class _Reflector:
             connection.close()
 
     def _load(self, connection: http.client.HTTPSConnection) -> None:
-        connection.request("GET", _path(self.resource, ""), headers=self.client.headers())
-        answer = connection.getresponse()
-        listed = orjson.loads(answer.read())
-        if answer.status != 200:
-            raise OSError(f"list of {self.resource}: {answer.status}")
+        connection.request("GET", _path(self.resource, ""), headers=self.client.headers)
+        response = connection.getresponse()
+        listed = orjson.loads(response.read())
+        if response.status != 200:
+            raise OSError(f"list of {self.resource}: {response.status}")
         self.client.listed(self, {key_of(each): each for each in listed["items"] or ()})
         self._revision = listed["metadata"]["resourceVersion"]
 
     def _watch(self, connection: http.client.HTTPSConnection) -> bool:
         query = f"?watch=true&allowWatchBookmarks=true&timeoutSeconds={_WATCH_SECONDS}&resourceVersion={self._revision}"
-        connection.request("GET", _path(self.resource, "") + query, headers=self.client.headers())
-        answer = connection.getresponse()
-        if answer.status != 200:
+        connection.request("GET", _path(self.resource, "") + query, headers=self.client.headers)
+        response = connection.getresponse()
+        if response.status != 200:
             self._revision = ""
-            raise OSError(f"watch of {self.resource}: {answer.status}")
-        while line := answer.readline():
+            raise OSError(f"watch of {self.resource}: {response.status}")
+        while line := response.readline():
             event = orjson.loads(line)
             if event["type"] == "ERROR":
-                self._revision = ""  # too old: start with a list
+                self._revision = ""  # too old: list again
                 raise OSError(f"watch of {self.resource}: {event['object'].get('message')}")
             self._revision = _revision(event["object"])
-            if event["type"] in _TYPES:
-                self.client.watched(self, _TYPES[event["type"]], event["object"])
+            if event["type"] != "BOOKMARK":
+                self.client.watched(self, event["type"], event["object"])
         return False
 
 

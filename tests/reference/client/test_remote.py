@@ -114,7 +114,7 @@ def test_watch_continues_after_a_refused_list(api: ApiServer, server: HttpServer
     client.subscribe(["services"], events.put)
     eventually(lambda: any(each.code == 401 for each in server.requests()) or None, describe="a refusal")
     (thread,) = client.threads
-    client._token = server.token
+    client.headers["Authorization"] = f"Bearer {server.token}"
     assert _next(events) == ("SYNCED", "")
     assert thread.is_alive()
     client.close()
