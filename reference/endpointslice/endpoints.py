@@ -110,9 +110,9 @@ def pod_addresses(pod: Object, address_type: AddressType) -> list[str]:
     status = pod["status"]
     addresses = []
     for pod_ip in status.get("podIPs") or ({"ip": status.get("podIP", "")},):
-        family, text = _canonical(pod_ip["ip"])
+        family, address = _canonical(pod_ip["ip"])
         if family == address_type:
-            addresses.append(text)
+            addresses.append(address)
     return addresses
 
 
@@ -164,7 +164,7 @@ def _serving_containers(pod: Object) -> Iterable[Object]:
 
 @lru_cache(maxsize=65536)
 def _canonical(text: str) -> tuple[str, str]:
-    """Return the family and the canonical text, or ("", "") if invalid. Old clients wrote IPv4 with leading zeros."""
+    """Return the family and the canonical form, or ("", "") if invalid. Old clients wrote IPv4 with leading zeros."""
     if "." in text and ":" not in text:
         text = ".".join(part.lstrip("0") or "0" for part in text.split("."))
     try:
@@ -228,23 +228,18 @@ class Memo:
     service: Object | None = None
     results: dict[AddressType, dict[str, _Result]] = field(default_factory=dict)
 
-    def take(self, service: Object, address_type: AddressType) -> dict[str, _Result]:
-        """Return the results of the last sync by pod name, or no results if the Service has changed."""
+    def renew(self, service: Object, address_type: AddressType) -> tuple[dict[str, _Result], dict[str, _Result]]:
+        """Return the results of the last sync by pod name, and an empty dict for the results of this sync.
+
+        There are no old results if the Service has changed, except in its status.
+        """
         if self.service is not service:
-            if self.service is None or not _same_to_endpoints(self.service, service):
+            if self.service is not None and self.service["spec"] != service["spec"]:
                 self.results.clear()
             self.service = service
-        return self.results.get(address_type, {})
-
-    def renew(self, address_type: AddressType) -> dict[str, _Result]:
-        """Return an empty dict for the results of this sync."""
+        before = self.results.get(address_type, {})
         results = self.results[address_type] = {}
-        return results
-
-
-def _same_to_endpoints(one: Object, other: Object) -> bool:
-    """Return whether two versions of a Service yield the same endpoints. The status of a Service is ignored."""
-    return bool(one["spec"] == other["spec"] and one["metadata"]["name"] == other["metadata"]["name"])
+        return before, results
 
 
 def desired_endpoints(
@@ -260,7 +255,7 @@ def desired_endpoints(
     an endpoint without a zone. A port set stays in the result even if none of its pods has an address in this family.
     """
     memo = Memo() if memo is None else memo
-    before, results = memo.take(service, address_type), memo.renew(address_type)
+    before, results = memo.renew(service, address_type)
     read_pod = _reader(service, address_type)
     desired = Desired()
     for pod in pods:
@@ -290,13 +285,15 @@ def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str
     """Return a function from pod and zone to result. Ports without named targets are resolved only once."""
     publish = bool(service["spec"].get("publishNotReadyAddresses"))
     named = any(isinstance(port.get("targetPort"), str) for port in service["spec"].get("ports") or ())
-    common = _keyed([] if named else endpoint_ports(service, {}))
+    common = [] if named else endpoint_ports(service, {})
+    common_key = port_key(common)
 
     def read_pod(pod: Object, where: str | None) -> _Result:
         why = _why_absent(pod)
         if why is not None:
             return _Result(pod, where, LeftOut(pod["metadata"]["name"], why))
-        key, ports = _keyed(endpoint_ports(service, pod)) if named else common
+        ports = endpoint_ports(service, pod) if named else common
+        key = port_key(ports) if named else common_key
         if where is None and not publish:
             missing = LeftOut(pod["metadata"]["name"], "NodeNotFound", pod["spec"].get("nodeName", ""))
             return _Result(pod, where, missing, key, ports)
@@ -307,10 +304,6 @@ def _reader(service: Object, address_type: AddressType) -> Callable[[Object, str
         return _Result(pod, where, None, key, ports, endpoint, identity(endpoint))
 
     return read_pod
-
-
-def _keyed(ports: list[Object]) -> tuple[PortKey, list[Object]]:
-    return port_key(ports), ports
 
 
 def _why_absent(pod: Object) -> Why | None:

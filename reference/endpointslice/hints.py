@@ -130,12 +130,8 @@ def _hint_each(drafts: Sequence[Draft], decided_by: SamePlace | NoHints) -> None
 
 def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object | None:
     """Return the hints that `endpoint` should have, or None. Only ready endpoints have hints."""
-    if isinstance(decided_by, SamePlace) and is_ready(endpoint):
-        return _own_place(endpoint, decided_by)
-    return None
-
-
-def _own_place(endpoint: Object, decided_by: SamePlace) -> Object | None:
+    if not isinstance(decided_by, SamePlace) or not is_ready(endpoint):
+        return None
     hints: Object = {}
     zone = endpoint.get("zone")
     if zone is not None or decided_by.names_unknown_zone:

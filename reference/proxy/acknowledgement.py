@@ -45,7 +45,8 @@ class Acknowledgement:
     def worked_on(self, event: Event) -> None:
         """Record an event whose changes will be in the kernel next. Slices that lose their hints are included."""
         metadata = event.object.get("metadata") or {}
-        self._revision = max(self._revision, _number(metadata.get("resourceVersion")))
+        version = metadata.get("resourceVersion") or ""
+        self._revision = max(self._revision, int(version) if version.isdecimal() else 0)
         if event.resource != "endpointslices":
             return
         name = metadata.get("namespace", ""), metadata.get("name", "")
@@ -94,7 +95,3 @@ class Acknowledgement:
                 raise
         metadata = {"name": name, "namespace": NAMESPACE}
         return self._client.create("leases", NAMESPACE, {"metadata": metadata, "spec": {"holderIdentity": self._node}})
-
-
-def _number(version: str | None) -> int:
-    return int(version) if version and version.isdecimal() else 0
