@@ -21,9 +21,7 @@ Reading = Literal["kep", "released"]
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The minor versions in which a gate was added, was first on by default, was locked, was removed, and went off.
-
-    `off_by_default` is the version from which a gate that was on is off again, because its behaviour is given up.
+    """The minor versions in which a gate was added, enabled by default, locked, removed, and disabled by default again.
 
     If `on_request`, the gate can also be set after its removal and then enables its behaviour in any release since it
     was added. This makes it possible to combine a KEP with later releases.
@@ -81,23 +79,22 @@ class Features:
     gates: Mapping[str, bool] = field(default_factory=dict)
     follows: Reading = "kep"
     asked_for: frozenset[str] = field(init=False, repr=False, compare=False)
-    """Gates that were set although this release does not have them."""
+    """The gates that are set although this release does not have them."""
 
     def __post_init__(self) -> None:
         minor = self.version[1]
         for name, value in self.gates.items():
             gate = GATES.get(name)
             if gate is None or not gate.can_be_set(minor):
-                raise ValueError(
-                    f"feature gate {name!r} does not exist in Kubernetes 1.{minor}: it has {_known(minor)}"
-                )
+                message = f"feature gate {name!r} does not exist in Kubernetes 1.{minor}"
+                raise ValueError(f"{message}: it has {_known(minor)}")
             if gate.locked is not None and minor >= gate.locked and not value:
-                raise ValueError(f"feature gate {name} is locked on since Kubernetes 1.{gate.locked}")
-        given_up = (name for name in self.gates if not GATES[name].exists(minor))
-        object.__setattr__(self, "asked_for", frozenset(given_up))
+                raise ValueError(f"feature gate {name} is locked to true since Kubernetes 1.{gate.locked}")
+        absent = frozenset(name for name in self.gates if not GATES[name].exists(minor))
+        object.__setattr__(self, "asked_for", absent)
 
     def enabled(self, name: str) -> bool:
-        """Return whether the behaviour of gate `name` is on: through the gate itself, by default, or permanently."""
+        """Return whether the behaviour of gate `name` is enabled: explicitly, by default, or permanently."""
         if name in self.gates:
             return self.gates[name]
         gate, minor = GATES[name], self.version[1]
@@ -113,7 +110,6 @@ class Features:
 
 
 def _known(minor: int) -> str:
-    """List the gates of a release, and the gates that can be requested."""
     known = sorted(name for name, gate in GATES.items() if gate.exists(minor))
-    asked = sorted(name for name, gate in GATES.items() if gate.can_be_set(minor) and name not in known)
-    return "; on request ".join(", ".join(names) for names in (known, asked) if names)
+    on_request = sorted(name for name, gate in GATES.items() if gate.can_be_set(minor) and name not in known)
+    return "; on request ".join(", ".join(names) for names in (known, on_request) if names)

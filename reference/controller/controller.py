@@ -14,8 +14,8 @@ from typing import Protocol
 from reference.client import ApiError, Client, Event, Key, Subscription
 from reference.controller.work_queue import WorkQueue, is_retriable
 
-CHANGE_DELAY = 0.01  # seconds; so that two controllers that disagree do not keep a machine busy
-FIRST_REST = 0.01  # seconds; doubled with every further failure of `work`
+CHANGE_DELAY = 0.01  # seconds; limits the load if two controllers overwrite each other's objects
+FIRST_REST = 0.01  # seconds; doubled with every additional failure in a row
 LONGEST_REST = 10.0
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Index(Protocol):
 
 
 class Controller:
-    """Syncs one key after the other in its own thread, when all queued events have been read.
+    """Syncs one key at a time in its own thread, when all queued events have been read.
 
     Call `start` once and `stop` at the end, from one thread. Any thread may call `synced`.
 
@@ -40,7 +40,7 @@ class Controller:
     """
 
     def __init__(self, name: str, client: Client, index: Index, resources: Sequence[str]) -> None:
-        """`name` is the name of the thread. The last of the watched `resources` is the one that it writes."""
+        """`name` is the name of the thread. The controller watches all `resources` and writes the last one."""
         self._client = client
         self._state = index
         self._resources = resources
@@ -89,13 +89,12 @@ class Controller:
         return self._has_state and self._taken_in >= delivered and self._has_settled()
 
     def _has_settled(self) -> bool:
-        """Return whether all events that were read are processed."""
         return all(queue.is_idle for queue in self._queues)
 
     def _take_in(self, event: Event) -> None:
         """Queue the keys that an event affects."""
         if event.type == "SYNCED":
-            for key in self._state.keys():  # noqa: SIM118  no mapping
+            for key in self._state.keys():  # noqa: SIM118  not a mapping
                 self._work.add(key)
         else:
             self._queue(event)
@@ -127,7 +126,7 @@ class Controller:
             self._work.done(key)
 
     def _sync(self, key: Key) -> None:
-        """Write what the state of a key demands. Raises `ApiError`, `OSError`."""
+        """Write the objects that the state of a key requires. Raises `ApiError` or `OSError`."""
         raise NotImplementedError
 
     def _deliver(self, event: Event) -> None:
@@ -180,6 +179,6 @@ class Controller:
             metadata = event.object.get("metadata") or {}
             name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
             logger.exception("%s: %s %s cannot be read and is skipped", self._thread.name, event.resource, name)
-        if event.type == "SYNCED":  # also when an API server is available again
+        if event.type == "SYNCED":  # again after each reconnection to an API server
             self._has_state = True
         self._taken_in += 1

@@ -7,7 +7,7 @@ import heapq
 
 from reference.client import ApiError, Key
 
-FIRST_RETRY = 0.005  # seconds; doubled with every further failure
+FIRST_RETRY = 0.005  # seconds; doubled with every additional failure
 FIRST_PERMANENT_RETRY = 1.0
 LONGEST_RETRY = 100.0
 RETRIES = 15
@@ -79,9 +79,9 @@ class WorkQueue:
     def retry(self, key: Key, now: float, *, retriable: bool) -> None:
         """Retry failed work on `key` later, at most 15 times in a row.
 
-        Retriable failures (a conflict, an unreachable server) can disappear by themselves. They are retried soon, and
-        the queue is not idle until then. Other failures need a change of another object, and the event of that change
-        adds the key again. They are retried late, as in Kubernetes, and the queue counts as idle.
+        Retriable failures (a conflict, an unreachable server) can disappear without other changes. They are retried
+        soon, and the queue is not idle until then. Other failures need a change of another object, and the event of
+        that change adds the key again. They are retried late, as in Kubernetes, and the queue counts as idle.
         """
         failures = self._failures.get(key, 0)
         if failures >= RETRIES:

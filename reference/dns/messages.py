@@ -63,7 +63,7 @@ def read(packet: bytes, *, largest: int) -> Query | bytes | None:
 
     `largest` is the largest UDP datagram that this server sends and accepts.
     """
-    if len(packet) < _HEADER.size or packet[2] & 0x80:  # an answer must not be answered, or two servers would loop
+    if len(packet) < _HEADER.size or packet[2] & 0x80:  # two servers that answer answers would never stop
         return None
     try:
         query = dns.message.from_wire(packet, ignore_trailing=True)
@@ -114,8 +114,8 @@ def _answer(
     count = body.count if shown is None else shown
     additionals = body.additionals if additional else 0
     answers = body.answers if shown is None else b""
-    if body.size and count:  # start with a random address, because clients use the first
-        begin = random.randrange(body.count) * body.size  # noqa: S311  to spread load, not to keep a secret
+    if body.size and count:  # start at a random address, because clients use the first one
+        begin = random.randrange(body.count) * body.size  # noqa: S311  for load balancing, not for security
         answers = (body.answers * 2)[begin : begin + count * body.size]
     head = struct.pack("!HHHHH", flags, questions, count, body.authorities, additionals + edns) + query.head[10:]
     return head + answers + body.authority + (body.additional if additional else b"") + query.tail

@@ -112,7 +112,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The data of a Service that DNS needs: endpoints by family if it is headless, otherwise cluster IPs and ports."""
+    """The part of a Service that DNS needs: endpoints by family if it is headless, otherwise cluster IPs and ports."""
 
     headless: bool
     keys: tuple[str, ...]
@@ -212,12 +212,10 @@ def _targets(service: Service, port: str, protocol: str, client: Labels | None) 
     if not service.headless:
         here = tuple(Target(each.number, "") for each in service.ports if _fits(each, port, protocol))
         return Found(here, tuple(("", each) for each in (service.cluster_ips or {}).values()))
-    near = [each for family in FAMILIES for each in _selected(service, family, client)]
-    targets = [
-        (Target(each.number, one.hostname), one) for one in near for each in one.ports if _fits(each, port, protocol)
-    ]
-    additional = {(one.hostname, one.address): None for _, one in targets}
-    return Found(tuple({target: None for target, _ in targets}), tuple(additional))
+    selected = [each for family in FAMILIES for each in _selected(service, family, client)]
+    found = [(each, one) for each in selected for one in each.ports if _fits(one, port, protocol)]
+    targets = dict.fromkeys(Target(one.number, each.hostname) for each, one in found)
+    return Found(tuple(targets), tuple(dict.fromkeys((each.hostname, each.address) for each, _ in found)))
 
 
 def _all_ports(service: Service) -> Iterator[Port]:

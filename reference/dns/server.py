@@ -47,7 +47,7 @@ class DnsServer:
         ttl: int = 5,
         resolver: Callable[..., Resolver] = Resolver,
     ) -> None:
-        """With the gate ServiceTopology in `features`, `topologyKeys` are used. `ttl` of all records is in seconds."""
+        """Use `topologyKeys` if `features` enables the ServiceTopology gate. `ttl` of all records is in seconds."""
         topology = (features or Features(gates={"ServiceTopology": True})).enabled("ServiceTopology")
         self._client = client
         self._resources = (*RESOURCES, POD_LOCATORS) if topology else RESOURCES
@@ -57,15 +57,15 @@ class DnsServer:
         self._taken_in = 0
         self._has_state = False
         self._loop: asyncio.AbstractEventLoop  # of the thread, from `start` on
-        self._sockets: SimpleQueue[socket.socket] = SimpleQueue()  # to listen on, once there is something to say
+        self._sockets: SimpleQueue[socket.socket] = SimpleQueue()  # to listen on, once the initial state has been read
         self._datagrams: list[socket.socket] = []
         self._servers: list[asyncio.Task[asyncio.Server]] = []
-        self._connections: dict[asyncio.Task[None], None] = {}  # the one that is idle for the longest time comes first
+        self._connections: dict[asyncio.Task[None], None] = {}  # the longest idle connection first
         self._subscription: Subscription | None = None
         self._thread = threading.Thread(target=self._run, name="dns", daemon=True)
 
     def start(self) -> None:
-        """Start to watch, and return immediately. Queries wait until the initial state has been read."""
+        """Start watching, and return immediately. Queries wait until the initial state has been read."""
         self._loop = asyncio.new_event_loop()
         self._thread.start()
         self._subscription = self._client.subscribe(self._resources, self._deliver)
@@ -111,7 +111,7 @@ class DnsServer:
         """Queue an event. Runs in the writer's thread while the store is locked, so the count is exact."""
         self._delivered += 1
         self._events.put(event)
-        if self._delivered - self._taken_in == 1 or event.type == "SYNCED":  # else the thread is called already
+        if self._delivered - self._taken_in == 1 or event.type == "SYNCED":  # otherwise a call is already scheduled
             self._loop.call_soon_threadsafe(self._take_in_events)
 
     def _run(self) -> None:
@@ -138,8 +138,9 @@ class DnsServer:
     def _apply(self, event: Event) -> None:
         try:
             self._resolver.apply(event)
-        except Exception:  # noqa: BLE001 - one odd object must not end the answers about all others
-            _log.exception("%s %s is not understood", event.resource, event.object.get("metadata", {}).get("name"))
+        except Exception:  # noqa: BLE001 - a malformed object must not affect answers about other objects
+            name = event.object.get("metadata", {}).get("name")
+            _log.exception("%s %s cannot be read and is skipped", event.resource, name)
 
     def _receive(self, sock: socket.socket) -> None:
         """Answer queued datagrams, up to a fixed number."""
@@ -147,20 +148,20 @@ class DnsServer:
         for _ in range(_AT_ONCE):
             try:
                 packet, sender = receive(_MOST_DATAGRAM)
-            except OSError:  # no more of them, or an ICMP error for one that was sent
+            except OSError:  # there are no more datagrams, or an answer caused an ICMP error
                 return
             reply = answer(packet, sender[0])
             if reply is not None:
                 try:
                     send(reply, sender)
-                except OSError as error:  # a full buffer or no route back: as if the network had lost it
+                except OSError as error:  # a full buffer, or no route to the client; clients expect lost datagrams
                     _log.debug("no answer to %s: %s", sender[0], error)
 
     def _answer(self, packet: bytes, client: str, *, over_tcp: bool = False) -> bytes | None:
         try:
             return self._resolver.answer(packet, client.removeprefix("::ffff:"), over_tcp=over_tcp)
-        except Exception:  # noqa: BLE001 - nor one odd query
-            _log.exception("no answer to %s", client)
+        except Exception:  # noqa: BLE001 - the server continues
+            _log.exception("cannot answer a query from %s", client)
             return None
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -183,7 +184,7 @@ class DnsServer:
                     if answer is not None:
                         writer.write(_LENGTH.pack(len(answer)) + answer)
                         await writer.drain()
-        except (OSError, EOFError):  # it is idle, or has ended
+        except (OSError, EOFError):  # the client is idle, or has disconnected
             pass
         finally:
             writer.transport.abort()

@@ -22,8 +22,8 @@ Response = tuple[int, Mapping[str, str], bytes]
 Handler = Callable[[str], Response]
 """Answers a request for a path. The path does not include the query."""
 
-PATIENCE_SECONDS = 5.0
-"""The time in seconds that a client has to send its request and to read the response."""
+TIMEOUT_SECONDS = 5.0
+"""The time in seconds that a client has to send its request, and again to read the response."""
 
 MOST_HEAD_BYTES = 16 << 10
 
@@ -45,7 +45,7 @@ class Serving:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop  # of the thread, from `start` on
-        self._early: dict[socket.socket, Handler] = {}  # sockets that came before
+        self._early: dict[socket.socket, Handler] = {}  # sockets that were added before `start`
         self._servers: dict[socket.socket, asyncio.Server] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self.thread = threading.Thread(target=self._run, name="serving", daemon=True)
@@ -106,20 +106,19 @@ class Serving:
         self._servers.pop(listener).close()
 
     async def _serve(self, handler: Handler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request."""
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 try:
                     head = await reader.readuntil(b"\r\n\r\n")
                 except asyncio.LimitOverrunError:
                     head = b""
             writer.write(_answer(head, handler))
             writer.write_eof()
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while await reader.read(MOST_HEAD_BYTES):  # all must be read, or the client loses the answer
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                while await reader.read(MOST_HEAD_BYTES):  # unread bytes would reset the connection
                     pass
         except (OSError, EOFError):  # the client is too slow, or has disconnected
             pass
@@ -132,12 +131,12 @@ async def end(servers: Iterable[asyncio.Server], connections: Collection[asyncio
     """Close servers, and wait for their connections to end. Each task is in `connections` while it runs."""
     for server in servers:
         server.close()
-    await asyncio.sleep(0)  # a connection that was just accepted gets its task
+    await asyncio.sleep(0)  # connections that were just accepted get their tasks
     tasks = list(connections)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.sleep(0)  # now the sockets are closed
+    await asyncio.sleep(0)  # closes the sockets
 
 
 def _answer(head: bytes, handler: Handler) -> bytes:
@@ -154,7 +153,7 @@ def _answer(head: bytes, handler: Handler) -> bytes:
     try:
         return _encoded(handler(path), with_body=with_body)
     except Exception:  # noqa: BLE001 - the client receives an error, and the server continues
-        _log.exception("no answer to %s", path)
+        _log.exception("the handler of %s failed", path)
         return _encoded(plain(500, "the handler of this path failed\n"), with_body=with_body)
 
 

@@ -82,7 +82,7 @@ def test_removed_gate_is_available_on_request() -> None:
             release("1.32", PreferSameTrafficDistribution=True),
             "does not exist in Kubernetes 1.32: it has NFTablesProxyMode, Proxy",
         ),
-        (release("1.33", ServiceTrafficDistribution=False), "is locked on since Kubernetes 1.33"),
+        (release("1.33", ServiceTrafficDistribution=False), "is locked to true since Kubernetes 1.33"),
     ],
 )
 def test_unknown_release_is_refused_with_the_known_ones(wrong: Release, said: str) -> None:

@@ -356,7 +356,7 @@ def test_malformed_objects_are_reported_and_do_not_affect_others(
     with caplog.at_level(logging.ERROR):
         cluster.server._deliver(type("E", (), {"type": "ADDED", "resource": "services", "object": {}})())
         assert cluster.addresses() == ["10.0.0.1"]
-    assert "is not understood" in caplog.text
+    assert "cannot be read and is skipped" in caplog.text
 
 
 def test_server_can_be_stopped_without_having_been_started() -> None:
