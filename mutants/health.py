@@ -50,7 +50,7 @@ class _ChecksOnce(State):
 class _ClosesMovedPort(State):
     """The state of a proxy that closes a port that moves to another Service, although the other Service has it now."""
 
-    def _has_gone_on(self, health_port: int, name: Name) -> bool:
+    def _was_taken_over(self, health_port: int, name: Name) -> bool:
         return False
 
 

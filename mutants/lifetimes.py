@@ -114,7 +114,7 @@ _register(
 class _KeepsHealthPorts(State):
     """Closes no health check node port."""
 
-    def _has_gone_on(self, health_port: int, name: Name) -> bool:
+    def _was_taken_over(self, health_port: int, name: Name) -> bool:
         return True
 
 

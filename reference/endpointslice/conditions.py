@@ -2,8 +2,8 @@
 
 Source: KEP-4444, Status Reporting, which proposes the conditions as an expansion. No release writes them. `Accepted`
 means that the value is known and used. `Programmed` means that the stored slices contain the hints for the value.
-`Honored` means that the proxies of all nodes have these hints in the kernel. Conditions with a domain prefix (of
-others) are kept.
+`Honored` means that the proxies of all nodes have these hints in the kernel. Conditions of other writers, which have a
+domain prefix, are kept.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -69,7 +69,7 @@ class EndpointSliceController(Controller):
         self._plan_service = plan
         self._index = ClusterIndex(self._features)
         resources = ("services", "pods", "nodes", "endpointslices")
-        conditions = conditions and self._features.enabled("ServiceTrafficDistribution")  # older ones lack them
+        conditions = conditions and self._features.enabled("ServiceTrafficDistribution")  # older releases lack them
         super().__init__(
             "endpointslice-controller", client, self._index, ("leases", *resources) if conditions else resources
         )
@@ -81,8 +81,8 @@ class EndpointSliceController(Controller):
             self._queues.append(self._status.work)
         self._cpu_services = CpuServices(rules(self._features))
         self._counting_nodes: set[Key] = set()
-        self._judged_nodes = (0, 0)  # the versions of the nodes for which all Services were looked at
-        self._reported: dict[Key, str] = {}  # topic of the last failure that an Event was written for
+        self._judged_nodes = (0, 0)  # the versions of the nodes at the last check of all Services
+        self._reported: dict[Key, str] = {}  # the topic of the last failure with an Event
 
     def _has_settled(self) -> bool:
         # The order matters: nodes queue Services, and syncs queue conditions.

@@ -72,17 +72,17 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
 
     `heuristics` contains the field values of plug-ins. Values without a domain are ignored.
     """
-    annotation, asked = topology_annotation(service, features)
-    if asked in {"Auto", "auto"}:
+    annotation, requested = topology_annotation(service, features)
+    if requested in {"Auto", "auto"}:
         return _by_annotation(annotation, features)
     value = service["spec"].get("trafficDistribution")
     if value is None:
-        return NoHints("neither trafficDistribution nor a topology annotation asks for hints")
+        return NoHints("neither trafficDistribution nor a topology annotation requests hints")
     if "/" in value and _takes_plugins(features) and value in heuristics:
         return Plugin(value, f"trafficDistribution is {value}, an installed heuristic")
     if not _is_known(value, features):
-        said = f"trafficDistribution {value} means nothing to this controller ({_describe(features)})"
-        return NoHints(said, unknown=value)
+        reason = f"trafficDistribution {value} is unknown to this controller ({_describe(features)})"
+        return NoHints(reason, unknown=value)
     return SamePlace(
         value,
         nodes=value == "PreferSameNode",
@@ -142,9 +142,9 @@ def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object 
 
 
 def _by_annotation(annotation: str, features: Features) -> Mechanism:
-    """Even with the gate off, the annotation overrides trafficDistribution, as in releases that have both."""
+    """Even if the gate is disabled, the annotation overrides trafficDistribution, as in releases that have both."""
     if not features.enabled("TopologyAwareHints"):
-        return NoHints(f"annotation {annotation} is Auto, but feature gate TopologyAwareHints is off")
+        return NoHints(f"annotation {annotation} is Auto, but the TopologyAwareHints gate is disabled")
     return CpuHeuristic(annotation, f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")
 
 
@@ -163,7 +163,7 @@ def _is_known(value: str, features: Features) -> bool:
 
 def _describe(features: Features) -> str:
     states = (
-        f"{gate} {'on' if features.enabled(gate) else 'off'}"
+        f"{gate} {'enabled' if features.enabled(gate) else 'disabled'}"
         for gate in ("ServiceTrafficDistribution", "PreferSameTrafficDistribution")
     )
     return f"Kubernetes {features.version[0]}.{features.version[1]}, " + ", ".join(states)

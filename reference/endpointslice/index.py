@@ -29,7 +29,7 @@ class SliceIndex:
     def __init__(self) -> None:
         self._slices: dict[Key, Object] = {}
         self._by_service: dict[Key, dict[str, Object]] = {}
-        self._deleted: set[str] = set()  # uids deleted here, whose DELETED event is still to come
+        self._deleted: set[str] = set()  # uids deleted by this controller, whose DELETED event has not arrived
 
     def of(self, service: Key) -> Iterable[Object]:
         return tuple(self._by_service.get(service, {}).values())
@@ -102,7 +102,7 @@ class ClusterIndex:
         self.nodes: dict[str, Object] = {}
         self.slices = SliceIndex()
         self.zones = ZoneTable(features or Features())
-        self.nodes_version = 0  # grows when a node comes, goes, or has other labels
+        self.nodes_version = 0  # increases when a node is added, removed or relabelled
         self._pods: dict[Key, Object] = {}
         self._members: dict[Key, dict[Key, Object]] = {}  # by Service
         self._services_of: dict[Key, set[Key]] = {}  # by pod
@@ -133,7 +133,7 @@ class ClusterIndex:
         old = self.services.pop(key, None)
         if service is not None:
             self.services[key] = service
-        if old is not None and service is not None and _says(old) == _says(service):
+        if old is not None and service is not None and _relevant_parts(old) == _relevant_parts(service):
             return ()
         if _selector(old) != _selector(service):
             self._forget_members(key)
@@ -215,7 +215,7 @@ def _selector(service: Object | None) -> Mapping[str, str]:
     return service["spec"]["selector"] if service is not None and selects_pods(service) else {}
 
 
-def _says(service: Object) -> tuple[object, ...]:
+def _relevant_parts(service: Object) -> tuple[object, ...]:
     """Return the parts of a Service that slices depend on. The status is not included."""
     metadata = service["metadata"]
     parts = ("uid", "deletionTimestamp", "labels", "annotations")

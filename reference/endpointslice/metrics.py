@@ -40,7 +40,7 @@ class Metrics(Collector):
         self._changed: dict[_Labels, Histogram] = {}
         self._changes: Counter[str] = Counter()
         self._syncs: Counter[str] = Counter()
-        self._sizes: dict[Key, tuple[int, int, int]] = {}  # endpoints, slices, slices that would do
+        self._sizes: dict[Key, tuple[int, int, int]] = {}  # endpoints, slices, ideal number of slices
         self._totals: tuple[int, ...] = (0, 0, 0)
         self._distribution: dict[Key, str] = {}
         self._services: Counter[str] = Counter()

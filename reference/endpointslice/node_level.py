@@ -1,8 +1,8 @@
-"""Node-level topology of the KEP-3015 text of 2022: the Services that it applies to, and its node hints.
+"""Node-level topology of KEP-3015 (2022): the Services that it applies to, and its node hints.
 
-No release implements that text. It compares several approaches to choosing Services: Services opt in, the controller
-decides, or a combination. All approaches are implemented, and the controller's configuration selects one. Node hints
-are added to the hints of the mechanism (see `hints`), so they have no effect on nodes without an endpoint.
+No release implements that version of the KEP. It compares several approaches to choosing Services: Services opt in, the
+controller decides, or a combination. All approaches are implemented, and the controller's configuration selects one.
+Node hints are added to the hints of the mechanism (see `hints`), so they have no effect on nodes without an endpoint.
 """
 
 import re
@@ -40,7 +40,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class NodeLevel:
-    """The way a controller chooses Services (KEP-3015 of 2022, Choosing Services to Apply Node-Level Topology To).
+    """How a controller chooses Services (KEP-3015, 2022: Choosing Services to Apply Node-Level Topology To).
 
     `manual` chooses Services whose topology annotation is `Node`. `automatic` chooses Services whose endpoints meet all
     criteria. `opt-in` also checks the criteria, but only for Services with the annotation, and `opt-out` only for
@@ -64,17 +64,17 @@ class NodeLevel:
         wrong = len(numbers) + criteria.count("daemonset") != len(criteria) or len(numbers) > 1
         if approach not in get_args(Approach) or wrong or (colon and approach == "manual"):
             raise ValueError(
-                f"node-level topology {text!r}: want manual, automatic, opt-in or opt-out; all but the first can be "
-                "followed by criteria, as in automatic:missing=10%,daemonset"
+                f"node-level topology {text!r}: expected manual, automatic, opt-in or opt-out; all but the first can "
+                "be followed by criteria, as in automatic:missing=10%,daemonset"
             )
         if not colon:
-            return cls(approach)  # type: ignore[arg-type]  # looked up just now
+            return cls(approach)  # type: ignore[arg-type]  # checked above
         missing = Missing(int(numbers[0][1]), bool(numbers[0][2])) if numbers else None
         return cls(approach, missing, "daemonset" in criteria)  # type: ignore[arg-type]
 
 
 class NodeHints:
-    """Node hints for one Service in one sync. `said` collects the reasons as sentences."""
+    """Node hints for one Service in one sync. `reasons` collects the reasons as sentences."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class NodeHints:
         pods: Sequence[Object],
         nodes: Mapping[str, Object],
     ) -> None:
-        self.said: list[str] = []
+        self.reasons: list[str] = []
         self._config = config
         self._excluded = _excluded(service, features, config)
         self._nodes = nodes
@@ -116,8 +116,8 @@ class NodeHints:
     def _are_due(self, endpoints: Sequence[Object]) -> bool:
         refusal = self._refusal(endpoints)
         if endpoints:
-            found = refusal or f"endpoints are for their nodes ({self._config.approach})"
-            self.said.append(f"node-level topology: {found}")
+            reason = refusal or f"endpoints are hinted for their nodes ({self._config.approach})"
+            self.reasons.append(f"node-level topology: {reason}")
         return not refusal
 
     def _refusal(self, endpoints: Sequence[Object]) -> str:

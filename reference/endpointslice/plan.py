@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def failure(self) -> str:
-        """Return a sentence about the requests of the Service that were not fulfilled, or "" if all were fulfilled."""
+        """Return a message about what the Service requests but does not get, or "" if it gets everything."""
         broken = (each.refusal for each in self.families.values() if isinstance(each.outcome, HeuristicError))
         return "; ".join([*dict.fromkeys(broken), *([self._describe_missing()] if self.missing_nodes else [])])
 
@@ -175,7 +175,7 @@ def plan_service(
         tuple(left_out),
         decided_by,
         families,
-        node_level=() if node_hints is None else tuple(dict.fromkeys(node_hints.said)),
+        node_level=() if node_hints is None else tuple(dict.fromkeys(node_hints.reasons)),
         counts_nodes=isinstance(decided_by, Plugin) or (node_hints is not None and node_hints.counts_nodes),
     )
 

@@ -25,7 +25,7 @@ from reference.objects.timestamps import timestamp
 
 BATCH_SECONDS = 0.02
 _ATTEMPTS = 5
-_NOT_OURS = "the Service has no selector, so somebody else writes its slices"
+_NOT_OURS = "the Service has no selector, so another client writes its slices"
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ class StatusKeeper:
         self._heuristics = heuristics
         self._acknowledgements = _Acknowledgements()
         self._failures: dict[Key, str] = {}
-        self._followed: dict[Key, bool] = {}  # whether all nodes are known to honor it
-        self._had_value: dict[Key, str] = {}  # the resource version with which it had one
+        self._followed: dict[Key, bool] = {}  # whether all nodes are known to honor the hints
+        self._had_value: dict[Key, str] = {}  # the last resource version with a value of the field
         self.work = WorkQueue()
 
     def take_in(self, event: Event) -> None:
@@ -108,7 +108,7 @@ class StatusKeeper:
                 break
             service = self._read(key)
         else:
-            raise OSError("another client changes the Service all the time")
+            raise OSError("another client keeps changing the Service")
         if not wanted:
             self._forget(key)
 

@@ -30,7 +30,7 @@ _FACTORS = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why there are no hints: a machine-readable value in `why`, a text with numbers in `message`."""
+    """The reason why there are no hints: a machine-readable value in `why`, and a message for users."""
 
     why: Why
     message: str

@@ -1,7 +1,7 @@
 """The Lease with which a node's proxy acknowledges changes: its name and content.
 
-Proxies write the Lease and controllers read it, possibly in different versions, so its form must stay compatible. Other
-proxies may also write it. KEP-4444, Status Reporting, requires that users are informed; this project chose the form.
+Proxies write the Lease and controllers read it, possibly in different versions, so its format must stay compatible.
+Other proxies may also write it. KEP-4444, Status Reporting, requires that users are informed, but defines no format.
 """
 
 import hashlib
@@ -34,8 +34,8 @@ def node_of(lease: Object) -> str:
 
 def revision_of(lease: Object) -> int | None:
     """Return the resource version that a Lease acknowledges, or None if it is missing or not a number."""
-    text = str((lease["metadata"].get("annotations") or {}).get(ANNOTATION, ""))
-    return int(text) if text.isdecimal() else None
+    version = str((lease["metadata"].get("annotations") or {}).get(ANNOTATION, ""))
+    return int(version) if version.isdecimal() else None
 
 
 def with_revision(lease: Object, revision: int) -> Object:

@@ -21,7 +21,7 @@ class Locations:
         self._nodes: dict[str, Object] = {}
         self._locators: dict[Key, Object] = {}
         self._by_node: dict[str, set[Key]] = {}
-        self._deleted: set[str] = set()  # uids of locators deleted here, whose DELETED event is still to come
+        self._deleted: set[str] = set()  # uids deleted by this controller, whose DELETED event has not arrived
         self._take: Mapping[str, Callable[[Object, bool], Collection[Key]]] = {
             "pods": self._take_pod,
             "nodes": self._take_node,

@@ -124,7 +124,7 @@ def fixed_chains(family: Family) -> tuple[Chain, ...]:
         Chain("masquerading", _masquerading(family)),
         Chain(
             "prerouting",
-            (*_from_outside(family), _by_map(family, "services")),
+            (*_from_external_clients(family), _by_map(family, "services")),
             Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -100, "dstnat"),
         ),
         Chain("output", (_by_map(family, "services"),), Hook(uapi.NF_INET_LOCAL_OUT, "output", -100, "-100")),
@@ -198,11 +198,11 @@ def _by_ranges(family: Family) -> Rule:
     )
 
 
-def _from_outside(family: Family) -> tuple[Rule, ...]:
-    """Handle traffic from outside the cluster, and from pods on other nodes to this node's addresses (node ports).
+def _from_external_clients(family: Family) -> tuple[Rule, ...]:
+    """Handle external traffic, and traffic from pods on other nodes to this node's addresses (node ports).
 
-    By core/v1 ServiceSpec.externalTrafficPolicy, all in-cluster clients get Cluster semantics at external IPs
-    and load balancer IPs, but not at node ports: traffic to a node without endpoints is dropped.
+    By core/v1 ServiceSpec.externalTrafficPolicy, all in-cluster clients get Cluster semantics for external IPs and load
+    balancer IPs, but not for node ports: traffic to a node without endpoints is dropped.
     """
     rule, first, ip = _by_map(family, "external"), nft.FIRST_REGISTER, FAMILY_WORD[family]
     source = load_source(family, first)

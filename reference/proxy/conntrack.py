@@ -63,7 +63,7 @@ class Conntrack(NetlinkSocket):
             except KernelError as error:
                 if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}:
                     raise
-                self._can_filter = False  # before 6.8 a deletion needs the whole tuple
+                self._can_filter = False  # before Linux 6.8, a deletion needs the whole tuple
             else:
                 return
         wrong = {(_sent(family, each.service), end(family, *each.endpoint)) for each in stale}
@@ -83,10 +83,11 @@ class Conntrack(NetlinkSocket):
         }
         stay: list[tuple[Family, Flow]] = []
         for family, flow in list(self.flows(list(allowed))):
-            right = packed.get(flow.sent, () if flow.tag else None)  # a tag without a Service: it was deleted unseen
-            if right is None:
+            # A connection with a tag had a Service, which may have been deleted while no proxy was running.
+            expected = packed.get(flow.sent, () if flow.tag else None)
+            if expected is None:
                 continue
-            if flow.answered in right:
+            if flow.answered in expected:
                 stay.append((family, flow))
             else:
                 self._delete(family, flow)
@@ -115,7 +116,7 @@ class Conntrack(NetlinkSocket):
         try:
             self._request(uapi.IPCTNL_MSG_CT_DELETE, family, nested(uapi.CTA_TUPLE_ORIG, flow.key))
         except KernelError as error:
-            if error.errno != errno.ENOENT:  # else it has ended by itself
+            if error.errno != errno.ENOENT:  # the connection has already ended
                 raise
 
     def _request(self, kind: int, family: Family, body: bytes) -> None:
@@ -140,5 +141,5 @@ def _packed(family: Family, service: ServiceAddress, allowed: Iterable[Endpoint]
 
 
 def _still(stale: Stale, now: frozenset[Endpoint] | None) -> bool:
-    """Return whether a connection still has a wrong endpoint. Its endpoint may have returned to the Service."""
+    """Return whether a connection still has a wrong endpoint. The endpoint may be part of the Service again."""
     return now is not None if stale.untranslated else stale.endpoint not in (now or ())

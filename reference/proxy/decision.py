@@ -8,18 +8,19 @@ policy is never filtered by hints (KEP-2086).
 `spec.trafficDistribution` and an endpoint's own zone and node do not influence the mode; only hints do. The node of an
 endpoint is used only for the Local lists.
 
-With the gate ServiceTopology, topology keys (KEP-536) replace hints on Services that have such keys. The order is:
+If the ServiceTopology gate is enabled, topology keys (KEP-536) replace hints on Services that have such keys. The order
+is:
 
-1. Traffic policy Local: traffic goes to the Local list, which neither keys nor hints filter. KEP-536 forbids keys
-   together with externalTrafficPolicy Local. The later internalTrafficPolicy is treated in the same way.
+1. The traffic policy `Local`: traffic goes to the Local list, which neither keys nor hints filter. KEP-536 forbids keys
+   together with externalTrafficPolicy `Local`. The later internalTrafficPolicy is treated in the same way.
 2. Topology keys: they are a requirement, so connections fail if no key matches. All endpoints of the first matching key
    are used equally ("we will randomly pick one by default").
 3. Hints: they are a preference. Hints and trafficDistribution are ignored on a Service with topology keys.
 
 An endpoint that is terminating but still serving matches a key only if no ready endpoint matches any key.
 
-The KEPs do not state this order explicitly; it is our interpretation. While the gate was on, released kube-proxy used
-only topology keys. It ignored internalTrafficPolicy and hints, also for Services without keys.
+The KEPs do not state this order explicitly; it is our interpretation. While the gate was enabled, released kube-proxy
+used only topology keys. It ignored internalTrafficPolicy and hints, even for Services without keys.
 """
 
 from collections.abc import Iterable, Sequence
@@ -45,7 +46,7 @@ class Endpoint(NamedTuple):
     node: str = ""
     zone_hints: frozenset[str] = frozenset()
     node_hints: frozenset[str] = frozenset()
-    labels: Labels = frozenset()  # of its node; only where the Service has topology keys
+    labels: Labels = frozenset()  # of its node; only if the Service has topology keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class ServicePort:
 
     @property
     def addresses(self) -> str:
-        """The addresses of the service port by kind, as text."""
+        """The addresses of the service port by kind, as a string."""
         kinds = (
             ("cluster IP", self.cluster_ips),
             ("node port", (str(self.node_port),) if self.node_port else ()),
@@ -122,7 +123,7 @@ class Behaviour:
     def of(cls, features: Features) -> "Behaviour":
         """Return the behaviour of a version and its gates (KEP-2433 up to 1.29, and KEP-4444 once its gate is enabled).
 
-        Node hints are the same in the KEP-3015 texts of 2022 and 2025.
+        Node hints are the same in the versions of KEP-3015 from 2022 and 2025.
         """
         annotation: Literal["unused", "any", "auto"] = "any" if features.at_least(27) else "auto"
         keys = features.enabled("ServiceTopology")
@@ -147,7 +148,7 @@ NEWEST = Behaviour.of(Features())
 class Forward:
     """Each new connection goes to a random one of these endpoints. Never empty.
 
-    If `local` is true, a traffic policy Local applies, and all endpoints are on this node.
+    If `local` is true, the traffic policy `Local` applies, and all endpoints are on this node.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -177,8 +178,8 @@ class Decision:
     """The actions of a node for one service port.
 
     `cluster_ip` is for traffic to the cluster IP. `outside` and `inside` are for traffic to the node port, load
-    balancer IPs and external IPs: `outside` from clients outside the cluster, `inside` from pods and this node. Both
-    fields are None if there are no such addresses. For node ports, pods on other nodes count as outside.
+    balancer IPs and external IPs: `outside` from external clients, `inside` from pods and this node. Both fields are
+    None if there are no such addresses. For node ports, pods on other nodes count as external clients.
     """
 
     mode: Mode
@@ -198,8 +199,8 @@ class Decision:
         """The decision as sentences."""
         lines = [f"cluster IP: {describe(self.cluster_ip)}"]
         if self.outside is not None and self.inside is not None:
-            lines.append(f"external addresses, from outside: {describe(self.outside)}")
-            lines.append(f"external addresses, from inside: {describe(self.inside)}")
+            lines.append(f"external addresses, from external clients: {describe(self.outside)}")
+            lines.append(f"external addresses, from in-cluster clients: {describe(self.inside)}")
         return (self.hints, *lines)
 
 
@@ -250,9 +251,9 @@ def decide(port: ServicePort, endpoints: Iterable[Endpoint], place: Place, behav
 
 
 def _distinct(endpoints: Iterable[Endpoint], node: str) -> Sequence[Endpoint]:
-    """Return one endpoint for each address and port: a ready one, else one that stays, that serves, on this node.
+    """Return one endpoint for each address and port. Prefer ready, then not terminating, then serving, then local ones.
 
-    A network may give the address of a pod that terminates to a new pod while the slices still have both.
+    A network may assign the address of a terminating pod to a new pod while the slices still have both.
     """
     endpoints = list(endpoints)
     if len({each.address for each in endpoints}) == len(endpoints):
@@ -271,7 +272,7 @@ def _reject_all(port: ServicePort, known: Sequence[Endpoint]) -> Decision:
 def _mode(port: ServicePort, ready: Sequence[Endpoint], place: Place, behaviour: Behaviour) -> tuple[Mode, str]:
     """Choose the mode from the hints of the ready endpoints. Return the mode and the reason for it."""
     if not ready or behaviour.keys_alone:
-        return "", f"hints not used: {'gate ServiceTopology is on' if ready else 'no endpoint is ready'}"
+        return "", f"hints not used: {'the ServiceTopology gate is enabled' if ready else 'no endpoint is ready'}"
     set_aside = []
     if behaviour.node_hints:
         why = _why_not("node", ready, [each.node_hints for each in ready], place.node)
@@ -293,7 +294,7 @@ def _hints_refused(port: ServicePort, place: Place, behaviour: Behaviour) -> str
     value = port.topology_annotation
     wanted = ("auto", "Auto")
     if not behaviour.zone_hints:
-        return "hints not used: gate TopologyAwareHints is off"
+        return "hints not used: the TopologyAwareHints gate is disabled"
     if behaviour.annotation == "auto" and value not in wanted:
         return f"hints not used: topology annotation is {value!r}, not Auto"
     if behaviour.annotation == "any" and value in {"", "disabled", "Disabled"}:

@@ -140,8 +140,8 @@ def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:
 
     Elements in the format of another version are left out. If several elements have equal keys, the most recently used
     one is returned: a packet that arrives while a table is replaced does not see the old element and adds a new one
-    (seen on Linux 6.18). A rule may extend the life of an element beyond the element's own timeout. The remaining time
-    is limited to the timeout, because the kernel would otherwise refuse the element.
+    (seen on Linux 6.18). A rule may extend the lifetime of an element beyond the element's own timeout. The timeout is
+    then increased, because the kernel would otherwise refuse the element.
     """
     client, mark = (2 * 4 if family == "IPv4" else 2 * 16) + 8, 4
     found: dict[bytes, tuple[bytes, bytes]] = {}
@@ -174,7 +174,7 @@ def pack_intervals(cidrs: Iterable[str], family: Family) -> bytes:
     packed = []
     for network in merged:
         packed.append(_bound(network.network_address.packed))
-        if set(network.broadcast_address.packed) != {0xFF}:  # else there is no address after it
+        if set(network.broadcast_address.packed) != {0xFF}:  # otherwise there is no address after it
             packed.append(_bound((network.broadcast_address + 1).packed, end=True))
     return b"".join(packed)
 

@@ -65,7 +65,7 @@ def end(family: Family, address: str, port: int) -> bytes:
     return socket.inet_pton(_SOCKET_FAMILY[family], address) + port.to_bytes(2, "big")
 
 
-@lru_cache(maxsize=1 << 14)  # a stale pair is looked for twice
+@lru_cache(maxsize=1 << 14)  # each stale pair is looked up twice
 def tag(family: Family, service: ServiceAddress, endpoint: Endpoint) -> int:
     """Return the tag that the rules put into the mark of a connection from `service` to `endpoint`."""
     sent, goes = (socket.inet_pton(_SOCKET_FAMILY[family], each) for each in (service.address, endpoint[0]))

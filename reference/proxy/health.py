@@ -62,7 +62,7 @@ class Health:
         return since is None or self._clock() - since < TIMEOUT_SECONDS
 
     def answer(self, path: str) -> Response:
-        """Answer /healthz, and from 1.28 on /livez: 200 or 503, with a JSON body like that of kube-proxy."""
+        """Answer /healthz, and since 1.28 /livez: 200 or 503, with a JSON body like that of kube-proxy."""
         if path == "/healthz":
             return self._answer("healthz", eligible=self._eligible)
         if path == "/livez" and self._knows_livez:

@@ -17,13 +17,14 @@ from reference.proxy.objects import family_of
 from reference.proxy.ruleset import Ruleset, Stale
 from reference.proxy.state import FAMILIES, State
 
-SECOND_LOOK = 0.1
-"""UDP connections to an endpoint that left are deleted at once, except those whose answer may be on its way. These are
-deleted after this many seconds, in any case. So are connections older than their Service, which have no tag: they were
-never served, and one dump finds them all."""
+SECOND_CHECK = 0.1
+"""The number of seconds between the two deletions of UDP connections to an endpoint that has left.
 
-TOGETHER = 0.01
-"""The maximum delay of a second check, in seconds, so that one search serves several second checks."""
+The first deletion keeps connections that await a reply. The second one deletes them, and also the connections that are
+older than their Service. These have no tag, because no rule translated them, and one dump finds all of them."""
+
+BATCH = 0.01
+"""The maximum delay of a second deletion, in seconds, so that one search serves several of them."""
 
 
 class Kernel:
@@ -46,18 +47,18 @@ class Kernel:
         self._left: dict[tuple[Family, Stale], float] = {}
         self._older: dict[Family, set[int]] = {family: set() for family in FAMILIES}
 
-    def write(self, *, anew: bool) -> None:
-        """Update both IP families by changes only, or by a full load if `anew` is true."""
+    def write(self, *, reload: bool) -> None:
+        """Update both IP families by changes only, or by a full load if `reload` is true."""
         for family, kernel in self._kernel.items():
             begin = time.perf_counter()
             try:
-                self._load(family, kernel) if anew else self._apply(family, kernel)
+                self._load(family, kernel) if reload else self._apply(family, kernel)
             except (KernelError, OSError):
                 self._metrics.failures[family] += 1
                 raise
             self._metrics.durations[family].observe(time.perf_counter() - begin)
             self._metrics.last_synced[family] = time.time()
-        if anew:
+        if reload:
             self._forget_wrong()
 
     def delete(self) -> None:
@@ -75,18 +76,18 @@ class Kernel:
         return [self._state.ruleset(family, self._pods(family)) for family in FAMILIES]
 
     def patience(self) -> float | None:
-        """Return the number of seconds until `forget_later` has work, or None if no work is scheduled."""
-        return max(0.0, self._later[0][0] + SECOND_LOOK + TOGETHER - time.monotonic()) if self._later else None
+        """Return the number of seconds until the next second deletion, or None if none is scheduled."""
+        return max(0.0, self._later[0][0] + SECOND_CHECK + BATCH - time.monotonic()) if self._later else None
 
     def forget_later(self, now: float) -> None:
-        """Run all second checks that are due in one search."""
-        if not self._later or self._later[0][0] + SECOND_LOOK + TOGETHER > now:
+        """Run all second deletions that are due in one search."""
+        if not self._later or self._later[0][0] + SECOND_CHECK + BATCH > now:
             return
         due: dict[Family, list[Stale]] = defaultdict(list)
-        while self._later and self._later[0][0] + SECOND_LOOK <= now:
+        while self._later and self._later[0][0] + SECOND_CHECK <= now:
             left, family, every = self._later.popleft()
             for each in every:
-                if self._left.get((family, each)) == left:  # else it has left again since
+                if self._left.get((family, each)) == left:  # otherwise it has left again since then
                     del self._left[family, each]
                     due[family].append(each)
         for family, stale in due.items():
@@ -101,7 +102,7 @@ class Kernel:
         for changes in table.take_changes(kernel.most_elements):
             if changes:
                 kernel.apply(changes)
-            if stale := list(dict.fromkeys(changes.stale)):  # both maps of a service may have the same
+            if stale := list(dict.fromkeys(changes.stale)):  # both maps of a service may contain the same endpoint
                 self._forget(family, stale, awaited=False)
                 left = time.monotonic()
                 self._left.update(dict.fromkeys(((family, each) for each in stale), left))
@@ -113,15 +114,15 @@ class Kernel:
             return
         endpoints, kernel, older = self._state.tables[family].endpoints, self._kernel[family], self._older[family]
         tags = {each: flows.tag(family, *each) for each in stale if not each.untranslated}
-        noted = {each for each, tag in tags.items() if kernel.noted(tag)}
-        found = [each for each, tag in tags.items() if each in noted or tag in older]
+        recorded = {each for each, tag in tags.items() if kernel.has_tag(tag)}
+        found = [each for each, tag in tags.items() if each in recorded or tag in older]
         if awaited:
             found += [each for each in stale if each.untranslated]
         self._conntrack.forget(family, found, endpoints, awaited=awaited)
         if awaited:
             gone = {each for each in tags if each.endpoint not in (endpoints(each.service) or ())}
             older.difference_update(tags[each] for each in gone)
-            kernel.forget_tags({tags[each] for each in noted & gone})
+            kernel.forget_tags({tags[each] for each in recorded & gone})
 
     def _forget_wrong(self) -> None:
         """Check all UDP connections after a full load, because the new rules have not recorded any of them yet."""

@@ -61,7 +61,7 @@ class Message(NamedTuple):
 
 
 class KernelError(Exception):
-    """The kernel refused a transaction and changed nothing. The text contains the object and the reason."""
+    """The kernel refused a transaction and changed nothing. The message contains the object and the reason."""
 
     def __init__(self, what: str, number: int, detail: str = "") -> None:
         super().__init__(f"{what}: {os.strerror(number)}" + (f" ({detail})" if detail else ""))
@@ -175,7 +175,7 @@ class NftSocket(NetlinkSocket):
                 break
             except OSError as error:
                 refused = refused or KernelError("transaction", error.errno or errno.EIO)
-                if error.errno == errno.ENOBUFS:  # so many errors that they did not fit: the first ones come next
+                if error.errno == errno.ENOBUFS:  # too many errors for the buffer; the first ones follow
                     continue
                 break
             refused = refused or _first_error(memoryview(self._reply)[:length], first, messages)

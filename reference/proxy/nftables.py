@@ -41,7 +41,7 @@ class Messages:
         self.table = struct.pack(">BBH", NFPROTO[family], 0, 0) + text(uapi.NFTA_TABLE_NAME, table)
         self._packer = elements.Packer(family, set_specs(family))
         self._lists = {spec.name: self.table + text(uapi.NFTA_SET_NAME, spec.name) for spec in set_specs(family)}
-        self._elements_of = {spec.name: self._say(f"elements of {spec.name}") for spec in set_specs(family)}
+        self._elements_of = {spec.name: self._describe(f"elements of {spec.name}") for spec in set_specs(family)}
 
     @property
     def clients(self) -> bytes:
@@ -58,12 +58,12 @@ class Messages:
 
     def replace_table(self) -> list[Message]:
         """Replace the table, if it exists, with an empty table."""
-        create = Message(uapi.NFT_MSG_NEWTABLE, uapi.NLM_F_CREATE, self.table, self._say("table"))
+        create = Message(uapi.NFT_MSG_NEWTABLE, uapi.NLM_F_CREATE, self.table, self._describe("table"))
         return [create, *self.delete_table(), create]
 
     def delete_table(self) -> list[Message]:
         """Delete the table. The table must exist."""
-        return [Message(uapi.NFT_MSG_DELTABLE, 0, self.table, self._say("table"))]
+        return [Message(uapi.NFT_MSG_DELTABLE, 0, self.table, self._describe("table"))]
 
     def skeleton(self, pods: Iterable[str], own: Iterable[str]) -> Iterator[Message]:
         """Create sets, chains and rules, and the elements that do not come from Services."""
@@ -145,11 +145,11 @@ class Messages:
         if spec.size:
             body.append(nested(uapi.NFTA_SET_DESC, number(uapi.NFTA_SET_DESC_SIZE, spec.size)))
         body += [number(uapi.NFTA_SET_ID, index), attribute(uapi.NFTA_SET_USERDATA, _user_data(spec))]
-        return Message(uapi.NFT_MSG_NEWSET, uapi.NLM_F_CREATE, b"".join(body), self._say(f"set {spec.name}"))
+        return Message(uapi.NFT_MSG_NEWSET, uapi.NLM_F_CREATE, b"".join(body), self._describe(f"set {spec.name}"))
 
     def _chain(self, chain: Chain) -> Iterator[Message]:
         chain = chain if self._edit is None else self._edit(self.family, chain)
-        what, body = self._say(f"chain {chain.name}"), self.table + text(uapi.NFTA_CHAIN_NAME, chain.name)
+        what, body = self._describe(f"chain {chain.name}"), self.table + text(uapi.NFTA_CHAIN_NAME, chain.name)
         if hook := chain.hook:
             place = number(uapi.NFTA_HOOK_HOOKNUM, hook.number) + number(uapi.NFTA_HOOK_PRIORITY, hook.priority)
             body += text(uapi.NFTA_CHAIN_TYPE, hook.type) + nested(uapi.NFTA_CHAIN_HOOK, place)
@@ -160,7 +160,7 @@ class Messages:
             flags = uapi.NLM_F_CREATE | uapi.NLM_F_APPEND
             yield Message(uapi.NFT_MSG_NEWRULE, flags, body, f"rule {rule.text!r} in {what}")
 
-    def _say(self, what: str) -> str:
+    def _describe(self, what: str) -> str:
         return f"{what} of {self.family} {self.name}"
 
 
@@ -215,7 +215,7 @@ class KernelTable:
         if changes.later_delete:
             self._nft.commit_all(build.delete(changes.later_delete))
 
-    def noted(self, tag: int) -> bool:
+    def has_tag(self, tag: int) -> bool:
         """Return whether the rules have recorded this tag since the table was loaded."""
         return self._nft.exists(uapi.NFT_MSG_GETSETELEM, self._messages.tag(tag))
 

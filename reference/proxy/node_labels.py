@@ -20,7 +20,7 @@ class NodeLabels:
 
     def __init__(self) -> None:
         self._known: dict[str, Mapping[str, str]] = {}
-        self._asked: dict[str, Labels] = {}
+        self._sets: dict[str, Labels] = {}
 
     def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
         """Read a Node. Return the keys whose values changed. Most updates change no label."""
@@ -31,14 +31,14 @@ class NodeLabels:
             self._known[name] = after
         if before == after:
             return frozenset()
-        self._asked.pop(name, None)
+        self._sets.pop(name, None)
         return {key for key, _ in before.items() ^ after.items()}
 
     def of_node(self, name: str) -> Labels:
         """Return the labels of a node, or an empty set if the node does not exist."""
-        found = self._asked.get(name)
+        found = self._sets.get(name)
         if found is None:
-            found = self._asked[name] = frozenset(self._known.get(name, {}).items())
+            found = self._sets[name] = frozenset(self._known.get(name, {}).items())
         return found
 
     def of_endpoint(self, endpoint: Mapping[str, Any]) -> Labels:
@@ -58,7 +58,7 @@ class LocatorLabels(NodeLabels):
         super().__init__()
         self._own = own
         self._located: dict[Pod, tuple[Labels, tuple[str, ...]]] = {}
-        self._pods_at: dict[str, dict[Pod, None]] = {}  # several, where pods share the address of their node
+        self._pods_at: dict[str, dict[Pod, None]] = {}  # several if pods share the address of their node
 
     def receive(self, node: Object, *, deleted: bool = False) -> AbstractSet[str]:
         """Read the proxy's own Node. Other Nodes are ignored."""

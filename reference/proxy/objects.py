@@ -78,7 +78,7 @@ def family_of(address: str) -> Family:
 
 
 def canonical(address: str) -> str:
-    """Return an IP address in the text form that the kernel uses. Raises `ValueError`."""
+    """Return an IP address in the form that the kernel uses. Raises `ValueError`."""
     try:
         if ":" in address:
             return socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, address))

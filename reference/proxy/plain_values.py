@@ -19,7 +19,7 @@ _PORT = ServicePort("default", "web", "", "TCP", 80, 30080, ("10.96.0.1",), ("19
 def answering(decide: Callable[..., Decision] = decide) -> Callable[[Any], Answer]:
     """Return a function that answers for one client and one address, by the decisions of a function like `decide`.
 
-    One decision answers for many clients and addresses in turn, so the answers for the last endpoints are kept.
+    One decision has the answers for many clients and addresses, so the answers for the last endpoints are cached.
     """
     known: Any = None
     read: list[Endpoint] = []

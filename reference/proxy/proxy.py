@@ -91,7 +91,7 @@ class ServiceProxy:
         self._thread.start()
 
     def start(self) -> None:
-        """Start to watch. Call this once. The initial state is queued first, so that two threads do not compete."""
+        """Start watching. Call this once. The initial state is queued first, so that two threads do not compete."""
         if self._own_serving is not None:
             self._own_serving.start()
         if self._acknowledgement is not None:
@@ -166,7 +166,7 @@ class ServiceProxy:
             self._follow()
         except Exception as error:
             self._must_load = True
-            self._fail("the proxy stops because of an internal error", error)
+            self._fail("the proxy stops after an internal error", error)
             raise
         finally:
             self._listeners.close()
@@ -224,7 +224,7 @@ class ServiceProxy:
             while self._state.unreadable:
                 (namespace, name), error = self._state.unreadable.popitem()
                 self._fail(f"cannot read the slices of {namespace}/{name}", error)
-            self._kernel.write(anew=self._must_load)
+            self._kernel.write(reload=self._must_load)
         except (KernelError, OSError) as error:
             self._must_load = True
             self._fail("the kernel refused the rules, so all rules are loaded again", error)

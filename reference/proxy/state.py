@@ -29,7 +29,7 @@ PortKey = tuple[str, str, str, Protocol, Family]
 """The owner of table entries: namespace, service, port name, protocol and IP family."""
 
 Dropped = tuple[Family, Literal["internal", "external"]]
-"""Traffic that a policy Local drops on this node: its IP family and its direction."""
+"""Traffic that the traffic policy `Local` drops on this node: its IP family and its direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class State:
     """The objects that one node's proxy has received, and its tables. Not thread-safe.
 
     `unreadable` contains the Services whose slices could not be read; their rules stay unchanged. `dropped` counts the
-    Services that have usable endpoints, but none that a policy Local allows on this node. `health_checks` contains the
-    changed health check node ports; a removed port has the value None.
+    Services that have usable endpoints, but none on this node, which the traffic policy `Local` requires.
+    `health_checks` contains the changed health check node ports; a removed port has the value None.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class State:
             case "nodes":
                 self._receive_node(obj, deleted=deleted)
             case "podlocators" if isinstance(self._labels, LocatorLabels):
-                self._decide_anew(self._labels.receive_locator(obj, deleted=deleted))
+                self._decide_again(self._labels.receive_locator(obj, deleted=deleted))
 
     def compute(self) -> bool:
         """Update the tables. Return True if the base rules have changed, so that all rules must be reloaded."""
@@ -190,14 +190,14 @@ class State:
             return
         if not deleted and node["metadata"]["name"] == self._node.place.node:
             self._own_labels = self._labels.of_node(self._node.place.node)
-        self._decide_anew(changed)
+        self._decide_again(changed)
 
-    def _decide_anew(self, changed: AbstractSet[str]) -> None:
+    def _decide_again(self, changed: AbstractSet[str]) -> None:
         """Make the decisions of Services with these topology keys again."""
         self._changed.update(dict.fromkeys(name for name, keys in self._keyed.items() if keys & changed))
 
     def _compute_service(self, name: Name, service: _Service) -> None:
-        decided = dict(self._decided(name, service))  # all, before anything changes: if one fails, nothing does
+        decided = dict(self._decided(name, service))  # if one decision fails, no table changes
         for key, (port, decision) in decided.items():
             addresses = self._node_addresses[key[-1]]
             self.tables[key[-1]].put(key, self._render(port, decision, self._node.place.node, addresses))
@@ -236,12 +236,12 @@ class State:
         service.checked = (service.health_port, LocalEndpoints(*name, counts)) if service.health_port else None
         if service.checked == before:
             return
-        if before is not None and not self._has_gone_on(before[0], name):
+        if before is not None and not self._was_taken_over(before[0], name):
             self.health_checks[before[0]] = None
         if service.checked is not None:
             self.health_checks[service.health_port] = service.checked[1]
 
-    def _has_gone_on(self, health_port: int, name: Name) -> bool:
+    def _was_taken_over(self, health_port: int, name: Name) -> bool:
         """Return whether another Service now has the health check node port that the Service `name` had."""
         taken = self.health_checks.get(health_port)
         return taken is not None and (taken.namespace, taken.name) != name

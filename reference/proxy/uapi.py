@@ -24,13 +24,13 @@ NFT_MSG_NEWCHAIN, NFT_MSG_NEWRULE, NFT_MSG_NEWSET = 3, 6, 9
 NFT_MSG_NEWSETELEM, NFT_MSG_GETSETELEM, NFT_MSG_DELSETELEM = 12, 13, 14
 
 # nf_tables.h: tables, chains, rules
-NFTA_TABLE_NAME = 1  # and of the table in messages about chains, rules, sets and elements
+NFTA_TABLE_NAME = 1  # also the name of the table in messages about chains, rules, sets and elements
 NFTA_CHAIN_NAME, NFTA_CHAIN_HOOK, NFTA_CHAIN_TYPE = 3, 4, 7
 NFTA_HOOK_HOOKNUM, NFTA_HOOK_PRIORITY = 1, 2
 NFTA_RULE_CHAIN, NFTA_RULE_EXPRESSIONS = 2, 4
 
 # nf_tables.h: sets and maps, and their elements
-NFTA_SET_NAME, NFTA_SET_FLAGS = 2, 3  # the name also in messages about elements
+NFTA_SET_NAME, NFTA_SET_FLAGS = 2, 3  # also the name of the set in messages about elements
 NFTA_SET_KEY_TYPE, NFTA_SET_KEY_LEN, NFTA_SET_DATA_TYPE, NFTA_SET_DATA_LEN = 4, 5, 6, 7
 NFTA_SET_DESC, NFTA_SET_ID, NFTA_SET_USERDATA = 9, 10, 13
 NFTA_SET_DESC_SIZE = 1

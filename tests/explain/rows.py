@@ -281,7 +281,7 @@ ROWS = {
     "gate off": Row(
         "gate-off",
         objects(service({OLD_KEY: "auto"}, asks=""), of_slice(*unhinted("a1", "b1", "c1")), version="v1.23.4"),
-        "feature gate TopologyAwareHints is off",
+        "the TopologyAwareHints gate is disabled",
         "1.24",
         crossing=ALL,
     ),
@@ -310,14 +310,14 @@ ROWS = {
     "a value that is too new": Row(
         "value-unknown-to-the-controller",
         objects(service(asks="PreferSameNode"), of_slice(*unhinted("a1", "b1", "c1")), version="v1.32.0"),
-        "PreferSameNode means nothing to this controller",
+        "PreferSameNode is unknown to this controller",
         "PreferClose",
         crossing=ALL,
     ),
     "a value that is none": Row(
         "value-unknown-to-the-controller",
         objects(service(asks="Nearby"), of_slice(*unhinted("a1", "b1", "c1"))),
-        "Nearby means nothing",
+        "Nearby is unknown",
         crossing=ALL,
     ),
     "a worker without a zone": Row(
@@ -589,7 +589,7 @@ ROWS = {
         ),
         "feature gate PreferSameTrafficDistribution is off in kube-controller-manager, as its metrics show",
         "start kube-controller-manager with --feature-gates=PreferSameTrafficDistribution=true",
-        evidence="PreferSameZone means nothing to this controller",
+        evidence="PreferSameZone is unknown to this controller",
         crossing=ALL,
     ),
     "a gate that the API server has off": Row(

@@ -59,7 +59,7 @@ RIGHT = {
     "two-pods-one-address": Right(
         "reuse",
         f"connections leave their zone from 1 of the 2 nodes {NODES_UNREAD}: "
-        "neither trafficDistribution nor a topology annotation asks for hints",
+        "neither trafficDistribution nor a topology annotation requests hints",
         causes=("info asks-for-nothing", "info address-of-two-endpoints"),
         remedy='kubectl -n default patch service reuse -p \'{"spec":{"trafficDistribution":"PreferSameZone"}}\'; '
         "kubectl -n default patch endpointslice reuse-1 --type=json -p "

@@ -59,7 +59,7 @@ def test_reference_controller_selects_services_as_configured() -> None:
     assert node_level_of(release(node_level="automatic:missing=1")) == NodeLevel(
         "automatic", Missing(1), daemon_set=False
     )
-    with pytest.raises(UsageError, match="want manual, automatic, opt-in or opt-out"):
+    with pytest.raises(UsageError, match="expected manual, automatic, opt-in or opt-out"):
         node_level_of(release(node_level="always"))
 
 

@@ -169,8 +169,8 @@ def test_reason_names_the_annotation_that_decides() -> None:
 def test_reason_names_value_release_and_gates_when_the_value_is_unknown() -> None:
     planned = plan(make_service(trafficDistribution="PreferSameNode"), features=release("1.33"))
     assert planned.reasons[0] == (
-        "trafficDistribution PreferSameNode means nothing to this controller "
-        "(Kubernetes 1.33, ServiceTrafficDistribution on, PreferSameTrafficDistribution off)"
+        "trafficDistribution PreferSameNode is unknown to this controller "
+        "(Kubernetes 1.33, ServiceTrafficDistribution enabled, PreferSameTrafficDistribution disabled)"
     )
 
 

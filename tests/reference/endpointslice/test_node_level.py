@@ -193,7 +193,7 @@ def test_configuration_is_read(text: str, meant: NodeLevel) -> None:
     "text", ["", "auto", "automatic:", "automatic:missing", "automatic:missing=1,missing=2", "manual:daemonset"]
 )
 def test_malformed_configuration_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="want manual, automatic, opt-in or opt-out"):
+    with pytest.raises(ValueError, match="expected manual, automatic, opt-in or opt-out"):
         NodeLevel.parse(text)
 
 

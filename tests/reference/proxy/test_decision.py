@@ -260,8 +260,9 @@ def test_reasons_state_the_deciding_rule(specs: str, place: Place, expected: str
 def test_reason_of_a_drop_names_policy_and_node() -> None:
     reasons = decided("2@b1", replace(NODE_PORT, external_local=True)).reasons
 
-    assert "external addresses, from outside: drop (externalTrafficPolicy Local: no usable endpoint on node a1" in (
-        "\n".join(reasons)
+    assert (
+        "external addresses, from external clients: drop (externalTrafficPolicy Local: no usable endpoint on node a1"
+        in ("\n".join(reasons))
     )
 
 

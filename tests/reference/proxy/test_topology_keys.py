@@ -118,7 +118,7 @@ def test_released_proxy_ignores_policies_and_hints_while_the_gate_is_on() -> Non
     assert (shown(keyed.cluster_ip), shown(keyed.outside)) == ("a1 a2", "a1 a2")
     plain = decided("", "a1 a2 b1", local, released)
     assert (plain.mode, shown(plain.cluster_ip)) == ("", "a1 a2 b1")
-    assert plain.hints == "hints not used: gate ServiceTopology is on"
+    assert plain.hints == "hints not used: the ServiceTopology gate is enabled"
     off = Behaviour.of(Features(follows="released"))
     assert shown(decided("zone", "a1 a2 b1", local, off).cluster_ip) == "a1"
 
