@@ -1,7 +1,7 @@
 """The base of controllers: one thread that reads all queued events before it processes objects.
 
-Events go into an unbounded queue, so a writer never waits for a controller. The thread reads all queued events before
-it processes the next object, so an object that changes five times in a burst is processed once.
+Events go into an unbounded queue, so a writer never waits for a controller. An object that changes five times in a
+burst is processed once.
 """
 
 import logging

@@ -1,7 +1,4 @@
-"""The cluster state that the DNS server has received: Services, their slices, and the nodes of pods.
-
-An index has no locks, so only one thread may use it.
-"""
+"""The cluster state that the DNS server has received."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +9,7 @@ from reference.objects.topology_keys import Labels
 
 
 class ClusterIndex:
-    """Services, their endpoints, and the nodes of pods. `topologyKeys` are used if `topology` is true."""
+    """Services, their endpoints, and the nodes of pods. Not thread-safe. With `topology`, `topologyKeys` are used."""
 
     def __init__(self, *, topology: bool = True) -> None:
         self.topology = topology

@@ -148,14 +148,16 @@ class Alias:
 Record = Address | Target | Alias
 
 
-def select(keys: Sequence[str], client: Labels | None, endpoints: Sequence[Endpoint]) -> Sequence[Endpoint]:
-    """Return the endpoints for a client on a node with these labels, in their order. The result may be empty.
+def select(service: Service, family: Family, client: Labels | None) -> Sequence[Endpoint]:
+    """Return the endpoints of one family for a client on a node with these labels, in their order. It may be empty.
 
-    If the client's node is unknown (None) or the Service has no keys, all endpoints are returned.
+    If the client's node is unknown (None) or the Service has no keys, all endpoints are returned. As in a proxy, the
+    keys are applied to each address family separately.
     """
-    if not keys or client is None:
+    endpoints = (service.endpoints or {}).get(family, ())
+    if not service.keys or client is None:
         return endpoints
-    return first_match(keys, client, endpoints, lambda each: each.labels)[1]
+    return first_match(service.keys, client, endpoints, lambda each: each.labels)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +194,9 @@ def _addresses(service: Service, wanted: str, client: Labels | None) -> list[str
     if family is None:
         return []
     if service.headless:
-        return [each.address for each in _selected(service, family, client)]
+        return [each.address for each in select(service, family, client)]
     ip = (service.cluster_ips or {}).get(family)
     return [ip] if ip else []
-
-
-def _selected(service: Service, family: Family, client: Labels | None) -> Sequence[Endpoint]:
-    """Select endpoints separately for each address family, like a proxy."""
-    return select(service.keys, client, (service.endpoints or {}).get(family, ()))
 
 
 def _targets(service: Service, port: str, protocol: str, client: Labels | None) -> Found | None:
@@ -212,7 +209,7 @@ def _targets(service: Service, port: str, protocol: str, client: Labels | None) 
     if not service.headless:
         here = tuple(Target(each.number, "") for each in service.ports if _fits(each, port, protocol))
         return Found(here, tuple(("", each) for each in (service.cluster_ips or {}).values()))
-    selected = [each for family in FAMILIES for each in _selected(service, family, client)]
+    selected = [each for family in FAMILIES for each in select(service, family, client)]
     found = [(each, one) for each in selected for one in each.ports if _fits(one, port, protocol)]
     targets = dict.fromkeys(Target(one.number, each.hostname) for each, one in found)
     return Found(tuple(targets), tuple(dict.fromkeys((each.hostname, each.address) for each, _ in found)))

@@ -1,7 +1,4 @@
-"""The EndpointSlice controller: writes the slices that `plan` returns, in the thread of an event loop.
-
-A burst of pod changes causes only one sync, because the loop reads all queued events before the next sync.
-"""
+"""The EndpointSlice controller: writes the slices that `plan` returns."""
 
 import logging
 import time

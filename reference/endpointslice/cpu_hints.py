@@ -213,7 +213,9 @@ def _fill_up(state: _State, allocation: Allocation) -> None:
     for receiver in needy:
         for _ in range(-spare[receiver]):
             while not any(spare[zone] > 0 for zone in supply):
-                state.open.append(_reopen(state))
+                # There is an unchanged slice left, because the minima do not exceed the number of endpoints.
+                draft = state.standing.pop(0)
+                state.open.append(_Open(draft, [_hinted_zone(each) for each in draft.endpoints]))
                 _offer(state.open[-1], supply)
             giver = min((zone for zone in supply if spare[zone] > 0), key=lambda zone: (-spare[zone], zone))
             spare[giver] -= 1
@@ -227,9 +229,3 @@ def _offer(holder: _Open, supply: dict[str, list[tuple[_Open, int]]]) -> None:
         zone = holder.zones[number]
         if zone is not None:
             supply.setdefault(zone, []).append((holder, number))
-
-
-def _reopen(state: _State) -> _Open:
-    """Open the next unchanged slice. There always is one, because the minima do not exceed the number of endpoints."""
-    draft = state.standing.pop(0)
-    return _Open(draft, [_hinted_zone(each) for each in draft.endpoints])

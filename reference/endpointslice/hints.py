@@ -78,7 +78,9 @@ def mechanism(service: Object, features: Features, heuristics: Collection[str] =
     value = service["spec"].get("trafficDistribution")
     if value is None:
         return NoHints("neither trafficDistribution nor a topology annotation requests hints")
-    if "/" in value and _takes_plugins(features) and value in heuristics:
+    # Released API servers reject the field values of plug-ins.
+    takes_plugins = features.follows == "kep" and features.enabled("ServiceTrafficDistribution")
+    if "/" in value and takes_plugins and value in heuristics:
         return Plugin(value, f"trafficDistribution is {value}, an installed heuristic")
     if not _is_known(value, features):
         reason = f"trafficDistribution {value} is unknown to this controller ({_describe(features)})"
@@ -146,11 +148,6 @@ def _by_annotation(annotation: str, features: Features) -> Mechanism:
     if not features.enabled("TopologyAwareHints"):
         return NoHints(f"annotation {annotation} is Auto, but the TopologyAwareHints gate is disabled")
     return CpuHeuristic(annotation, f"annotation {annotation} is Auto: hints are in proportion to the CPU of the zones")
-
-
-def _takes_plugins(features: Features) -> bool:
-    """Return whether plug-ins are used. Released API servers reject the field values of plug-ins."""
-    return features.follows == "kep" and features.enabled("ServiceTrafficDistribution")
 
 
 def _is_known(value: str, features: Features) -> bool:

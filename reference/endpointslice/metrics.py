@@ -148,12 +148,10 @@ class _CounterAsNamed(str):
     """The type of counters without a suffix in Kubernetes: the library appends `_total` to the type "counter"."""
 
     __slots__ = ()
+    __hash__ = str.__hash__
 
     def __eq__(self, other: object) -> bool:
         return self is other
-
-    def __hash__(self) -> int:
-        return super().__hash__()
 
 
 def _counter(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:

@@ -1,8 +1,8 @@
 """Distributes endpoints over slices with as few writes as possible.
 
 A write to a slice is sent to every node of a cluster, so a slice is rewritten only if its content changes. New
-endpoints are added first to slices that must be rewritten for other reasons, then to a single slice with room for all
-the remaining endpoints, and last to new slices. Slices are never rebalanced. `hinters` sets hints afterwards.
+endpoints are added first to slices that must be rewritten for other reasons, then to a single slice with space for all
+the remaining endpoints, and last to new slices. Slices are never rebalanced. `hints` sets hints afterwards.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,9 @@ def pack(existing: Sequence[Object], group: PortGroup, labels: Mapping[str, str]
         _keep(each, missing, labels, packed)
     rest = [missing[key] for key in sorted(missing)]
     packed.added = len(rest)
-    _fill_rewritten(packed.drafts, rest, max_endpoints)
+    rewritten = [draft for draft in packed.drafts if draft.changed]
+    for draft in sorted(rewritten, key=lambda draft: -len(draft.endpoints)):  # the fullest slice first
+        _move(rest, draft, max_endpoints)
     _place(packed.drafts, rest, group.ports, max_endpoints)
     return packed
 
@@ -111,12 +113,6 @@ def _keep(existing: Object, missing: dict[Identity, Object], labels: Mapping[str
         packed.drafts.append(Draft(existing, ports, present, changed=False))
 
 
-def _fill_rewritten(drafts: Sequence[Draft], rest: list[Object], max_endpoints: int) -> None:
-    """Add endpoints to slices that must be written for other reasons, starting with the fullest slice."""
-    for draft in sorted((draft for draft in drafts if draft.changed), key=lambda draft: -len(draft.endpoints)):
-        _move(rest, draft, max_endpoints)
-
-
 def _place(drafts: list[Draft], rest: list[Object], ports: list[Object], max_endpoints: int) -> None:
     while rest:
         draft = _tightest(drafts, len(rest), max_endpoints) if len(rest) < max_endpoints else None
@@ -130,12 +126,12 @@ def _place(drafts: list[Draft], rest: list[Object], ports: list[Object], max_end
 
 
 def _tightest(drafts: Sequence[Draft], count: int, max_endpoints: int) -> Draft | None:
-    """Return the unchanged slice with the least room that is enough for `count` more endpoints, or None."""
+    """Return the fullest unchanged slice with space for `count` more endpoints, or None."""
     fitting = [draft for draft in drafts if not draft.changed and len(draft.endpoints) + count <= max_endpoints]
     return max(fitting, key=lambda draft: len(draft.endpoints), default=None)
 
 
 def _move(rest: list[Object], draft: Draft, max_endpoints: int) -> None:
-    room = max(0, max_endpoints - len(draft.endpoints))
-    draft.endpoints.extend(rest[:room])
-    del rest[:room]
+    count = max(0, max_endpoints - len(draft.endpoints))
+    draft.endpoints.extend(rest[:count])
+    del rest[:count]

@@ -166,10 +166,8 @@ def _own(service: Object) -> bool:
 
 
 class _Acknowledgements:
-    """The latest resource version that each node has acknowledged."""
-
     def __init__(self) -> None:
-        self._revisions: dict[str, int] = {}
+        self._revisions: dict[str, int] = {}  # the latest resource version that each node has acknowledged
 
     def apply(self, event: Event) -> bool:
         """Read the event of a Lease. Return whether the acknowledged revision changed."""
@@ -184,6 +182,5 @@ class _Acknowledgements:
 
     def missing(self, nodes: Collection[str], revision: int) -> tuple[list[str], list[str]]:
         """Return the `nodes` that acknowledged less than `revision`, and those that never acknowledged a revision."""
-        said = self._revisions
-        behind = [node for node in nodes if said.get(node, revision) < revision]
-        return behind, [node for node in nodes if node not in said]
+        behind = [node for node in nodes if self._revisions.get(node, revision) < revision]
+        return behind, [node for node in nodes if node not in self._revisions]

@@ -5,6 +5,7 @@ seconds, and hardly any update changes a total, so this module stores the totals
 `kube-controller-manager` 1.21 and newer for the nodes that releases count.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
@@ -52,12 +53,6 @@ class _Place:
     milli_cpu: int
 
 
-@dataclass(slots=True)
-class _Zone:
-    nodes: int = 0
-    milli_cpu: int = 0
-
-
 class ZoneTable:
     """Totals by zone of the nodes that count. `version` increases whenever `shares` may have changed."""
 
@@ -66,7 +61,8 @@ class ZoneTable:
         self._counts_nodes = features.follows == "kep"
         self._features = features
         self._places: dict[str, _Place] = {}
-        self._zones: dict[str, _Zone] = {}
+        self._nodes: Counter[str] = Counter()  # by zone
+        self._milli_cpu: Counter[str] = Counter()
         self._without_cpu = 0
         self._shares: ZoneShares | Refusal | None = None
         for name, node in (nodes or {}).items():
@@ -104,24 +100,19 @@ class ZoneTable:
         return _Place(node_zone(node), milli_cpu(str(allocatable.get("cpu", ""))))
 
     def _add(self, place: _Place, count: int) -> None:
-        zone = self._zones.setdefault(place.zone, _Zone())
-        zone.nodes += count
-        zone.milli_cpu += count * place.milli_cpu
+        self._nodes[place.zone] += count
+        self._milli_cpu[place.zone] += count * place.milli_cpu
         self._without_cpu += count * (place.milli_cpu == 0)
-        if not zone.nodes:
-            del self._zones[place.zone]
+        if not self._nodes[place.zone]:
+            del self._nodes[place.zone], self._milli_cpu[place.zone]
 
     def _weigh(self) -> ZoneShares | Refusal:
-        if "" in self._zones or (not self._counts_nodes and (self._without_cpu or len(self._zones) < 2)):
+        if "" in self._nodes or (not self._counts_nodes and (self._without_cpu or len(self._nodes) < 2)):
             message = "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes"
             return Refusal("NodesUnknown", message)
-        if len(self._zones) < 2:
-            return Refusal("OneZone", "Nodes only ready in one zone" if self._zones else "No nodes are ready")
-        by_nodes = bool(self._without_cpu)
-        weights = {
-            name: zone.nodes if by_nodes else zone.milli_cpu
-            for name, zone in sorted(self._zones.items(), key=lambda item: item[0])
-        }
+        if len(self._nodes) < 2:
+            return Refusal("OneZone", "Nodes only ready in one zone" if self._nodes else "No nodes are ready")
+        weights = dict(sorted((self._nodes if self._without_cpu else self._milli_cpu).items()))
         return ZoneShares(weights, sum(weights.values()))
 
 

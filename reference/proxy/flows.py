@@ -136,7 +136,6 @@ class _Layout(NamedTuple):
 
 
 def _layout(address: int) -> _Layout:
-    """Return the layout for addresses with this number of bytes."""
     to, proto = 16 + address, 20 + 2 * address
     length = proto + 24
     original, reply = (

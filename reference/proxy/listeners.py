@@ -17,7 +17,7 @@ from reference.serving import Handler, Response, Serving
 HEALTH_PORT = 10256
 METRICS_PORT = 10249
 
-_SOCKET_FAMILY: dict[Family, int] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
+_SOCKET_FAMILY: dict[Family, socket.AddressFamily] = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
 
 class Listeners:
@@ -58,21 +58,21 @@ class Listeners:
             self._close(port)
 
     def _listen(self, port: int) -> None:
-        made: list[tuple[socket.socket, Handler]] = []
+        opened: list[tuple[socket.socket, Handler]] = []
         try:
             for family, handler in self._wanted[port].items():
                 if family == "IPv4" or socket.has_ipv6:
-                    made.append((_listener(port, family), handler))
+                    opened.append((socket.create_server(("", port), family=_SOCKET_FAMILY[family]), handler))
         except OSError as error:
-            for listener, _ in made:
+            for listener, _ in opened:
                 listener.close()
             if port not in self._refused:
                 self._fail(f"cannot listen on port {port}", error)
             self._refused.add(port)
             return
         self._refused.discard(port)
-        self._open[port] = [listener for listener, _ in made]
-        for listener, handler in made:
+        self._open[port] = [listener for listener, _ in opened]
+        for listener, handler in opened:
             self._serving.listen(listener, handler)
 
     def _close(self, port: int) -> None:
@@ -93,18 +93,3 @@ class Listeners:
             return as_json(code, body, X_Load_Balancing_Endpoint_Weight=str(count))
 
         return answer
-
-
-def _listener(port: int, family: Family) -> socket.socket:
-    """Return a socket that listens on all addresses of an IP family. Raises `OSError`."""
-    made = socket.socket(_SOCKET_FAMILY[family], socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == "IPv6":
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(("", port))
-        made.listen()
-    except OSError:
-        made.close()
-        raise
-    return made

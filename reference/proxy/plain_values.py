@@ -1,7 +1,6 @@
-"""The decisions of the reference about plain values, for `trafficdist check-decisions`.
+"""The decisions of the reference about the values of `conformance/small_scope.py`, for `trafficdist check-decisions`.
 
-`conformance/small_scope.py` describes the values. This module does not import them, because the reference imports no
-other package.
+The types of these values are not imported, because the reference imports no other package.
 """
 
 from collections.abc import Callable

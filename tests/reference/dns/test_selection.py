@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.dns.records import select
+from reference.dns import records
 from reference.objects.topology_keys import Labels
 
 
@@ -23,6 +24,11 @@ def place(name: str) -> Place:
     """Parse text such as `a1r2`: node a1, zone a, rack r2."""
     labels = {"host": name[:2], "zone": name[0], **({"rack": name[2:]} if name[2:] else {})}
     return Place(name, frozenset(labels.items()))
+
+
+def select(keys: Sequence[str], client: Labels | None, places: Sequence[Place]) -> Sequence[Place]:
+    service = records.Service(True, tuple(keys), endpoints={"IPv4": places})  # type: ignore[dict-item]
+    return records.select(service, "IPv4", client)  # type: ignore[return-value]
 
 
 CLIENT = place("a1r1").labels
