@@ -68,7 +68,10 @@ class RemoteClient:
             subscription = _Subscription(self, frozenset(resources), sink)
             self._subscriptions.append(subscription)
             for resource in resources:
-                for obj in self._reflector(resource).known.values():
+                if resource not in self._reflectors:
+                    self._reflectors[resource] = _Reflector(self, resource)
+                    self._reflectors[resource].thread.start()
+                for obj in self._reflectors[resource].known.values():
                     sink(Event("ADDED", resource, obj))
             self._send_if_complete()
         return subscription
@@ -146,12 +149,6 @@ class RemoteClient:
             else:
                 reflector.known[key_of(obj)] = obj
             self.changed(reflector.resource, event, obj)
-
-    def _reflector(self, resource: str) -> "_Reflector":
-        if resource not in self._reflectors:
-            self._reflectors[resource] = _Reflector(self, resource)
-            self._reflectors[resource].thread.start()
-        return self._reflectors[resource]
 
     def _send_if_complete(self) -> None:
         for each in self._subscriptions:

@@ -166,8 +166,6 @@ class Controller:
             return None
         if self._broken_off:
             return min(LONGEST_REST, FIRST_REST * 2.0 ** min(self._broken_off, 20))
-        if any(queue.has_ready for queue in self._queues):
-            return 0.0
         due = [due for queue in self._queues if (due := queue.next_due()) is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 

@@ -35,10 +35,6 @@ class WorkQueue:
         """True if no key is waiting or in progress. Retries of permanent failures are ignored (see `retry`)."""
         return not self._unfinished
 
-    @property
-    def has_ready(self) -> bool:
-        return bool(self._ready)
-
     def add(self, key: Key) -> None:
         """Make `key` due now."""
         self._unfinished.add(key)
@@ -65,7 +61,9 @@ class WorkQueue:
         return key
 
     def next_due(self) -> float | None:
-        """Return the time at which the next delayed key is due; None if there is none."""
+        """Return the time at which the next key is due: 0 if one is due now, None if there is none."""
+        if self._ready:
+            return 0.0
         while self._later and self._due.get(self._later[0][1]) != self._later[0][0]:
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.client import Event, EventType, Key, Object
+from reference.client import Event, Key, Object
+from reference.client.client import EventType
 from reference.endpointslice.index import ClusterIndex
 from tests.reference.endpointslice.objects import make_node, make_pod, make_service
 

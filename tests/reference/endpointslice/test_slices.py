@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reference.client import Event, EventType, Object
+from reference.client import Event, Object
+from reference.client.client import EventType
 from reference.endpointslice.index import SliceIndex
 from tests.reference.endpointslice.objects import make_service, slices_for
 
