@@ -66,6 +66,10 @@ class Hook:
     type: str = "nat"
 
 
+_PREROUTING = uapi.NF_INET_PRE_ROUTING, "prerouting"
+_OUTPUT = uapi.NF_INET_LOCAL_OUT, "output"
+
+
 class Rule(NamedTuple):
     """A rule, as nft text and as expressions."""
 
@@ -122,22 +126,14 @@ def fixed_chains(family: Family) -> tuple[Chain, ...]:
         Chain("drop-chain", (Rule("drop", nft.verdict(Verdict.DROP)),)),
         Chain("reject-chain", _reject(family)),
         Chain("masquerading", _masquerading(family)),
-        Chain(
-            "prerouting",
-            (*_from_external_clients(family), _by_map(family, "services")),
-            Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -100, "dstnat"),
-        ),
-        Chain("output", (_by_map(family, "services"),), Hook(uapi.NF_INET_LOCAL_OUT, "output", -100, "-100")),
-        Chain(
-            "ranges-prerouting",
-            (_by_ranges(family),),
-            Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -110, "dstnat - 10"),
-        ),
-        Chain("ranges-output", (_by_ranges(family),), Hook(uapi.NF_INET_LOCAL_OUT, "output", -110, "-110")),
+        Chain("prerouting", (*_external(family), _by_map(family, "services")), Hook(*_PREROUTING, -100, "dstnat")),
+        Chain("output", (_by_map(family, "services"),), Hook(*_OUTPUT, -100, "-100")),
+        Chain("ranges-prerouting", (_by_ranges(family),), Hook(*_PREROUTING, -110, "dstnat - 10")),
+        Chain("ranges-output", (_by_ranges(family),), Hook(*_OUTPUT, -110, "-110")),
         Chain("postrouting", (to_masquerading,), Hook(uapi.NF_INET_POST_ROUTING, "postrouting", 100, "srcnat")),
         Chain("input", (_tag(family),), Hook(uapi.NF_INET_LOCAL_IN, "input", 100, "100")),
-        Chain("prerouting-udp", _awaited(), Hook(uapi.NF_INET_PRE_ROUTING, "prerouting", -150, "mangle", "filter")),
-        Chain("output-udp", _awaited(), Hook(uapi.NF_INET_LOCAL_OUT, "output", -150, "mangle", "filter")),
+        Chain("prerouting-udp", _awaited(), Hook(*_PREROUTING, -150, "mangle", "filter")),
+        Chain("output-udp", _awaited(), Hook(*_OUTPUT, -150, "mangle", "filter")),
     )
 
 
@@ -198,7 +194,7 @@ def _by_ranges(family: Family) -> Rule:
     )
 
 
-def _from_external_clients(family: Family) -> tuple[Rule, ...]:
+def _external(family: Family) -> tuple[Rule, ...]:
     """Handle external traffic, and traffic from pods on other nodes to this node's addresses (node ports).
 
     By core/v1 ServiceSpec.externalTrafficPolicy, all in-cluster clients get Cluster semantics for external IPs and load

@@ -53,7 +53,11 @@ class Conntrack(NetlinkSocket):
         if not stale or not self.entries():
             return
         now = {service: endpoints(service) for service in {each.service for each in stale}}
-        stale = [each for each in stale if _still(each, now[each.service])]
+        stale = [  # without those whose endpoint is part of the Service again
+            each
+            for each in stale
+            if (now[each.service] is not None if each.untranslated else each.endpoint not in (now[each.service] or ()))
+        ]
         by_filter = family == "IPv4" or not any(each.untranslated for each in stale)
         if self._can_filter and by_filter and len(stale) < (MOST_FILTERS if awaited else MOST_SPARING_FILTERS):
             try:
@@ -76,11 +80,12 @@ class Conntrack(NetlinkSocket):
 
         Returns the remaining connections to these services.
         """
-        packed = {
-            _sent(family, each): _packed(family, each, to)
-            for family, services in allowed.items()
-            for each, to in services.items()
-        }
+        packed: dict[bytes, frozenset[bytes]] = {}
+        for family, services in allowed.items():
+            for service, endpoints in services.items():
+                sent = _sent(family, service)  # connections to a deleted address may be untranslated
+                ends = [sent] if endpoints is None else [end(family, *each) for each in endpoints]
+                packed[sent] = frozenset(ends)
         stay: list[tuple[Family, Flow]] = []
         for family, flow in list(self.flows(list(allowed))):
             # A connection with a tag had a Service, which may have been deleted while no proxy was running.
@@ -131,15 +136,3 @@ class Conntrack(NetlinkSocket):
 
 def _sent(family: Family, service: ServiceAddress) -> bytes:
     return end(family, service.address, service.port)
-
-
-def _packed(family: Family, service: ServiceAddress, allowed: Iterable[Endpoint] | None) -> frozenset[bytes]:
-    """Pack the allowed destinations of connections. Connections to a deleted address may be untranslated."""
-    if allowed is None:
-        return frozenset((_sent(family, service),))
-    return frozenset(end(family, *each) for each in allowed)
-
-
-def _still(stale: Stale, now: frozenset[Endpoint] | None) -> bool:
-    """Return whether a connection still has a wrong endpoint. The endpoint may be part of the Service again."""
-    return now is not None if stale.untranslated else stale.endpoint not in (now or ())

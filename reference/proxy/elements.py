@@ -7,7 +7,7 @@ multiple of 4 bytes. As in nft, addresses and ports are in network byte order, a
 import ipaddress
 import socket
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from reference.proxy import uapi
 from reference.proxy.balancing_chains import chain_name, ranges_name
@@ -121,18 +121,15 @@ def read_elements(dump: Callable[[], Sequence[bytes]]) -> list[Parts]:
     found: list[Parts] = []
     known: set[bytes] = set()
     for _ in range(_MOST_PASSES):
-        parts = [each for body in dump() for each in _elements(body)]
+        lists = (dict(attributes(body[4:])).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, b"") for body in dump())
+        dumped = [element for each in lists for _, element in attributes(each)]
+        parts = [{kind: bytes(value) for kind, value in attributes(each)} for each in dumped]
         keys = {each[uapi.NFTA_SET_ELEM_KEY] for each in parts if uapi.NFTA_SET_ELEM_KEY in each}
         found += parts
         if keys <= known:
             break
         known |= keys
     return found
-
-
-def _elements(body: bytes) -> Iterator[Parts]:
-    for _, element in attributes(dict(attributes(body[4:])).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, b"")):
-        yield {kind: bytes(value) for kind, value in attributes(element)}
 
 
 def read_clients(elements: Iterable[Parts], family: Family) -> list[bytes]:

@@ -80,11 +80,10 @@ class Health:
         return as_json(code, body)
 
 
-def as_json(code: int, body: Object, **headers: str) -> Response:
+def as_json(code: int, body: Object) -> Response:
     """Return a JSON response with the headers that kube-proxy sends."""
-    headers = {each.replace("_", "-"): value for each, value in headers.items()}
-    fixed = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
-    return code, fixed | headers, json.dumps(body).encode()
+    headers = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+    return code, headers, json.dumps(body).encode()
 
 
 def _date(seconds: float) -> str:

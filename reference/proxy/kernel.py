@@ -52,7 +52,11 @@ class Kernel:
         for family, kernel in self._kernel.items():
             begin = time.perf_counter()
             try:
-                self._load(family, kernel) if reload else self._apply(family, kernel)
+                if reload:
+                    self._state.tables[family].forget_changes()
+                    kernel.load(self._state.ruleset(family, self._pods(family)))
+                else:
+                    self._apply(family, kernel)
             except (KernelError, OSError):
                 self._metrics.failures[family] += 1
                 raise
@@ -92,10 +96,6 @@ class Kernel:
                     due[family].append(each)
         for family, stale in due.items():
             self._forget(family, stale, awaited=True)
-
-    def _load(self, family: Family, kernel: KernelTable) -> None:
-        self._state.tables[family].forget_changes()
-        kernel.load(self._state.ruleset(family, self._pods(family)))
 
     def _apply(self, family: Family, kernel: KernelTable) -> None:
         table = self._state.tables[family]

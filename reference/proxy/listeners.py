@@ -89,7 +89,7 @@ class Listeners:
                 "localEndpoints": count,
                 "serviceProxyHealthy": healthy,
             }
-            code = 200 if count and healthy else 503
-            return as_json(code, body, X_Load_Balancing_Endpoint_Weight=str(count))
+            code, headers, content = as_json(200 if count and healthy else 503, body)
+            return code, {**headers, "X-Load-Balancing-Endpoint-Weight": str(count)}, content
 
         return answer

@@ -134,21 +134,17 @@ class NftSocket(NetlinkSocket):
 
     def commit_all(self, messages: Iterable[Message]) -> None:
         """Commit in as few transactions as the send buffer allows, in order. Raises `KernelError`."""
-        for part in self.split(messages):
-            self.commit(part)
-
-    def split(self, messages: Iterable[Message]) -> list[list[Message]]:
-        """Split messages into transactions that fit the send buffer."""
-        parts: list[list[Message]] = [[]]
+        part: list[Message] = []
         used = 0
         for message in messages:
             size = _header.size + len(message.body) + 3
-            if parts[-1] and used + size > self.limit:
-                parts.append([])
-                used = 0
-            parts[-1].append(message)
+            if part and used + size > self.limit:
+                self.commit(part)
+                part, used = [], 0
+            part.append(message)
             used += size
-        return parts if parts[0] else []
+        if part:
+            self.commit(part)
 
     def exists(self, kind: int, body: bytes) -> bool:
         """Return whether an object exists. Raises `KernelError`."""

@@ -56,10 +56,17 @@ class Messages:
         """Delete elements of the set `tags`. The elements must exist."""
         return self._in_messages(uapi.NFT_MSG_DELSETELEM, "tags", [elements.pack_tag(each) for each in tags])
 
-    def replace_table(self) -> list[Message]:
-        """Replace the table, if it exists, with an empty table."""
+    def whole(self, ruleset: Ruleset, clients: Sequence[bytes]) -> Iterator[Message]:
+        """Replace the table, if it exists. `clients` are the elements of the map `affinity` from `read_clients`."""
         create = Message(uapi.NFT_MSG_NEWTABLE, uapi.NLM_F_CREATE, self.table, self._describe("table"))
-        return [create, *self.delete_table(), create]
+        yield from (create, *self.delete_table(), create)
+        yield from self.skeleton(ruleset.pods, ruleset.own)
+        for each in marks(ruleset):
+            yield from self.action(each)
+        for ranges in sorted(set(ruleset.ranges.values())):
+            yield from self.ranges(ranges)
+        yield from self._in_messages(uapi.NFT_MSG_NEWSETELEM, "affinity", clients)
+        yield from self.content(ruleset)
 
     def delete_table(self) -> list[Message]:
         """Delete the table. The table must exist."""
@@ -91,10 +98,6 @@ class Messages:
     def delete(self, unwanted: Iterable[Element]) -> Iterator[Message]:
         """Delete elements. The elements must exist."""
         return self._in_lists(uapi.NFT_MSG_DELSETELEM, unwanted)
-
-    def remembered(self, clients: Sequence[bytes]) -> Iterator[Message]:
-        """Add the elements of the map `affinity` that `read_clients` returned."""
-        return self._in_messages(uapi.NFT_MSG_NEWSETELEM, "affinity", clients)
 
     def content(self, ruleset: Ruleset) -> Iterator[Message]:
         """Add all elements of a ruleset. Service addresses come last, so that the load can be split."""
@@ -192,12 +195,11 @@ class KernelTable:
         sticky = any(isinstance(action, Sticky) for _, _, action in actions(ruleset))
         dump = partial(self._nft.dump, uapi.NFT_MSG_GETSETELEM, self._messages.clients)
         clients = elements.read_clients(elements.read_elements(dump), self.family) if sticky else []
-        parts = self._nft.split(_whole(self._messages, ruleset, clients))
+        messages = list(self._messages.whole(ruleset, clients))
         staged = self._nft.exists(uapi.NFT_MSG_GETTABLE, self._messages.table)
         if staged:
-            self._nft.commit_all(_whole(self._staging, ruleset, clients))
-        for part in parts:
-            self._nft.commit(part)
+            self._nft.commit_all(self._staging.whole(ruleset, clients))
+        self._nft.commit_all(messages)
         if staged:
             self._nft.commit(self._staging.delete_table())
         self._marks, self._ranges = set(marks(ruleset, fixed=True)), set(ruleset.ranges.values())
@@ -230,17 +232,6 @@ class KernelTable:
                 self._nft.commit(build.delete_table())
         self._marks.clear()
         self._ranges.clear()
-
-
-def _whole(build: Messages, ruleset: Ruleset, clients: Sequence[bytes]) -> Iterator[Message]:
-    yield from build.replace_table()
-    yield from build.skeleton(ruleset.pods, ruleset.own)
-    for each in marks(ruleset):
-        yield from build.action(each)
-    for wanted in sorted(set(ruleset.ranges.values())):
-        yield from build.ranges(wanted)
-    yield from build.remembered(clients)
-    yield from build.content(ruleset)
 
 
 def _set_flags(spec: SetSpec) -> int:

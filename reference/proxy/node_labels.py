@@ -70,7 +70,8 @@ class LocatorLabels(NodeLabels):
         labels, addresses = before = self._located.pop(pod, (NONE, ()))
         for each in addresses:
             del self._pods_at[each][pod]
-        after = (NONE, ()) if deleted else _read(locator)
+        read: Object = {} if deleted else locator
+        after = frozenset((read.get("nodeLabels") or {}).items()), tuple(each["ip"] for each in read.get("ips") or ())
         if not deleted:
             self._located[pod] = after
             for each in after[1]:
@@ -86,8 +87,3 @@ class LocatorLabels(NodeLabels):
             pods = self._pods_at.get(endpoint["addresses"][0]) or {}
             return next((self._located[each][0] for each in pods if self._located[each][0]), NONE)
         return self._located[pod][0]
-
-
-def _read(locator: Object) -> tuple[Labels, tuple[str, ...]]:
-    labels = frozenset((locator.get("nodeLabels") or {}).items())
-    return labels, tuple(each["ip"] for each in locator.get("ips") or ())

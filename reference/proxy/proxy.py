@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reference.client import Client, Event, Object, Subscription
+from reference.client import Client, Event, Subscription
 from reference.features import Features
 from reference.proxy.acknowledgement import Acknowledgement
 from reference.proxy.decision import Behaviour, Decision, Family
@@ -215,7 +215,9 @@ class ServiceProxy:
                         self._health.node(obj, deleted=kind == "DELETED")
                     self._state.receive(resource, obj, deleted=kind == "DELETED")
                 except UNREADABLE as error:
-                    self._fail(f"cannot read {_name(resource, obj)}", error)
+                    metadata = obj.get("metadata") or {}
+                    name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+                    self._fail(f"cannot read {resource} {name}", error)
 
     def _write(self) -> bool:
         """Update the kernel, the health and the metrics. Return whether the update succeeded."""
@@ -251,8 +253,3 @@ class ServiceProxy:
     def _fail(self, what: str, error: Exception) -> None:
         self.last_error = error
         _log.error("proxy-%s: %s: %s", self._node_name, what, error)
-
-
-def _name(resource: str, obj: Object) -> str:
-    metadata = obj.get("metadata") or {}
-    return f"{resource} {metadata.get('namespace', '')}/{metadata.get('name', '')}"

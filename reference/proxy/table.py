@@ -56,8 +56,8 @@ class Table:
             if service not in entries.services:
                 self._release(service, owner)
         for service in entries.services:
-            if service not in before.services:
-                self._claim(service, owner)
+            if service not in before.services and self._owner.setdefault(service, owner) != owner:
+                self._refused.setdefault(service, {})[owner] = None
             if self._owner[service] == owner:
                 self._set_actions(service, entries)
         if entries.hairpin != before.hairpin:
@@ -132,10 +132,6 @@ class Table:
             actions[name][service] = action
         hairpin = frozenset(address for address, count in self._hairpin.items() if count)
         return Ruleset(self.family, pods, own, actions["services"], actions["external"], hairpin, dict(self._ranges))
-
-    def _claim(self, service: ServiceAddress, owner: Hashable) -> None:
-        if self._owner.setdefault(service, owner) != owner:
-            self._refused.setdefault(service, {})[owner] = None
 
     def _release(self, service: ServiceAddress, owner: Hashable) -> None:
         waiting = self._refused.get(service, {})
