@@ -44,7 +44,7 @@ def read_service(service: Object, keys: tuple[str, ...], endpoints: dict[Family,
         return Service(True, keys, endpoints=endpoints)
     ports = tuple(Port(each.get("name") or "", each["protocol"].lower(), each["port"]) for each in spec["ports"])
     ips = [each for each in spec.get("clusterIPs") or [spec.get("clusterIP")] if each]
-    return Service(False, (), ports, {_family(each): each for each in ips})
+    return Service(False, (), ports, {"IPv6" if ":" in each else "IPv4": each for each in ips})
 
 
 def read_endpoints(
@@ -69,7 +69,8 @@ def read_endpoints(
             if is_ready(endpoint) and address not in seen:
                 seen.add(address)
                 labels = labels_of(_pod(endpoint, each), address) or frozenset()
-                found.setdefault(each["addressType"], []).append(Endpoint(address, _host(endpoint), ports, labels))
+                host = str(endpoint.get("hostname") or "").lower() or address.replace(".", "-").replace(":", "-")
+                found.setdefault(each["addressType"], []).append(Endpoint(address, host, ports, labels))
     return found
 
 
@@ -84,12 +85,3 @@ def _pod(endpoint: Object, endpoint_slice: Object) -> Key | None:
     if target.get("kind") != "Pod":
         return None
     return target.get("namespace") or endpoint_slice["metadata"].get("namespace") or "", target.get("name") or ""
-
-
-def _host(endpoint: Object) -> str:
-    named = str(endpoint.get("hostname") or "").lower()
-    return named or canonical(endpoint["addresses"][0]).replace(".", "-").replace(":", "-")
-
-
-def _family(address: str) -> Family:
-    return "IPv6" if ":" in address else "IPv4"

@@ -100,7 +100,8 @@ class Resolver:
             case Apex():
                 return _Records([self._soa()] if kind == dns.rdatatype.SOA else [])
             case SchemaVersion():
-                return _Records([self._schema_version(name)] if kind == dns.rdatatype.TXT else [])
+                record = dns.rrset.from_rdata(name, self._ttl, rdata(dns.rdtypes.ANY.TXT.TXT, [SCHEMA_VERSION]))
+                return _Records([record] if kind == dns.rdatatype.TXT else [])
             case Branch():
                 return _Records([]) if self._index.has_namespace(about.namespace) else None
         namespace, service_name = (each.encode("latin-1") for each in about.key)
@@ -113,13 +114,14 @@ class Resolver:
         return _Records(self._answers(name, base, found), self._additional(base, found), ips)
 
     def _answers(self, name: dns.name.Name, base: dns.name.Name, found: Found) -> RRsets:
-        targets = [_srv(each, base) for each in found.records if isinstance(each, Target)]
-        aliases = [
-            rdata(dns.rdtypes.ANY.CNAME.CNAME, dns.name.from_text(each.name))
-            for each in found.records
-            if isinstance(each, Alias)
-        ]
-        return [dns.rrset.from_rdata_list(name, self._ttl, each) for each in (targets, aliases) if each]
+        made: list[dns.rdata.Rdata] = []
+        for each in found.records:
+            if isinstance(each, Target):
+                host = _below(base, each.host)
+                made.append(rdata(dns.rdtypes.IN.SRV.SRV, PRIORITY, WEIGHT, each.port, host))
+            elif isinstance(each, Alias):
+                made.append(rdata(dns.rdtypes.ANY.CNAME.CNAME, dns.name.from_text(each.name)))
+        return [dns.rrset.from_rdata_list(name, self._ttl, made)] if made else []
 
     def _additional(self, base: dns.name.Name, found: Found) -> RRsets:
         by_host: dict[str, list[str]] = {}
@@ -133,13 +135,6 @@ class Resolver:
         server, mailbox = dns.name.from_text("ns.dns", self._zone), dns.name.from_text("hostmaster", self._zone)
         numbers: Sequence[int] = (1, 7200, 1800, 86400, self._ttl)
         return dns.rrset.from_rdata(self._zone, self._ttl, rdata(dns.rdtypes.ANY.SOA.SOA, server, mailbox, *numbers))
-
-    def _schema_version(self, name: dns.name.Name) -> dns.rrset.RRset:
-        return dns.rrset.from_rdata(name, self._ttl, rdata(dns.rdtypes.ANY.TXT.TXT, [SCHEMA_VERSION]))
-
-
-def _srv(target: Target, base: dns.name.Name) -> dns.rdata.Rdata:
-    return rdata(dns.rdtypes.IN.SRV.SRV, PRIORITY, WEIGHT, target.port, _below(base, target.host))
 
 
 def _below(base: dns.name.Name, host: str) -> dns.name.Name:

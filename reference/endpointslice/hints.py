@@ -120,14 +120,14 @@ def hinter(
             view = NodeView(nodes)
             return lambda drafts, _: hint_by_plugin(drafts, value, heuristics, view)
         case SamePlace() | NoHints():
-            return lambda drafts, _: _hint_each(drafts, decided_by)
+
+            def hint_each(drafts: Sequence[Draft], _: Sequence[Object]) -> None:
+                for draft in drafts:
+                    draft.set_hints([endpoint_hints(each, decided_by) for each in draft.endpoints])
+
+            return hint_each
         case _:
             assert_never(decided_by)
-
-
-def _hint_each(drafts: Sequence[Draft], decided_by: SamePlace | NoHints) -> None:
-    for draft in drafts:
-        draft.set_hints([endpoint_hints(each, decided_by) for each in draft.endpoints])
 
 
 def endpoint_hints(endpoint: Object, decided_by: SamePlace | NoHints) -> Object | None:

@@ -40,7 +40,10 @@ class SliceIndex:
 
     def written(self, endpoint_slice: Object) -> None:
         """Record the result of a create or update by this controller."""
-        self._put(endpoint_slice)
+        key = key_of(endpoint_slice)
+        self._drop(key)
+        self._slices[key] = endpoint_slice
+        self._by_service.setdefault(_service(endpoint_slice), {})[key[1]] = endpoint_slice
 
     def deleted(self, endpoint_slice: Object) -> None:
         """Record a delete by this controller."""
@@ -62,7 +65,7 @@ class SliceIndex:
         if old is not None and _is_known(old, new):
             return ()
         if is_managed(new):
-            self._put(new)
+            self.written(new)
         else:
             self._drop(key_of(new))
         return {_service(each) for each in (old, new) if each is not None}
@@ -73,12 +76,6 @@ class SliceIndex:
             return ()
         self._drop(key_of(old))
         return (_service(old),)
-
-    def _put(self, endpoint_slice: Object) -> None:
-        key = key_of(endpoint_slice)
-        self._drop(key)
-        self._slices[key] = endpoint_slice
-        self._by_service.setdefault(_service(endpoint_slice), {})[key[1]] = endpoint_slice
 
     def _drop(self, key: Key) -> None:
         old = self._slices.pop(key, None)

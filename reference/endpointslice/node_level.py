@@ -103,7 +103,8 @@ class NodeHints:
             due = [draft.changed for draft in drafts]
             for draft in drafts:
                 draft.endpoints = _without_node_hints(draft.endpoints)
-            outcome = hint(drafts, [{**each, "endpoints": _without_node_hints(_of(each))} for each in existing])
+            before = [{**each, "endpoints": _without_node_hints(each.get("endpoints") or [])} for each in existing]
+            outcome = hint(drafts, before)
             if self._are_due([endpoint for draft in drafts for endpoint in draft.endpoints]):
                 for draft in drafts:
                     draft.endpoints = [_for_own_node(each) for each in draft.endpoints]
@@ -156,10 +157,6 @@ def _excluded(service: Object, features: Features, config: NodeLevel) -> str:
     return ""
 
 
-def _of(endpoint_slice: Object) -> list[Object]:
-    return endpoint_slice.get("endpoints") or []
-
-
 def _without_node_hints(endpoints: list[Object]) -> list[Object]:
     """Return the endpoints without node hints, or `endpoints` itself if there are none."""
     if not any("forNodes" in (each.get("hints") or ()) for each in endpoints):
@@ -182,6 +179,7 @@ def _with_hints(endpoint: Object, **changes: object) -> Object:
 def _settle(draft: Draft, was_due: bool) -> None:
     """Avoid writing a slice whose endpoints have not changed."""
     if not was_due and draft.base is not None:
-        draft.changed = draft.endpoints != _of(draft.base)
+        stored = draft.base.get("endpoints") or []
+        draft.changed = draft.endpoints != stored
         if not draft.changed:
-            draft.endpoints = _of(draft.base)
+            draft.endpoints = stored

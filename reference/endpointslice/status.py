@@ -59,7 +59,9 @@ class StatusKeeper:
     def synced(self, key: Key, failure: str = "") -> None:
         """Queue a Service whose slices were synced, or whose sync failed permanently."""
         service = self._index.services.get(key)
-        if service is None or not (self._value(service) or _own(service)):
+        present = ((service or {}).get("status") or {}).get("conditions") or ()
+        has_ours = any(each.get("type") in conditions.TYPES for each in present)
+        if service is None or not (self._value(service) or has_ours):
             self._forget(key)
             return
         self._followed.setdefault(key, False)
@@ -158,11 +160,6 @@ class StatusKeeper:
         self._followed.pop(key, None)
         self._failures.pop(key, None)
         self._had_value.pop(key, None)
-
-
-def _own(service: Object) -> bool:
-    present = (service.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") in conditions.TYPES for each in present)
 
 
 class _Acknowledgements:
