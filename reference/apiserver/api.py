@@ -68,13 +68,14 @@ class ApiServer:
         return [each.object for each in reads.page(self.registry, resource, selection, reads.Query()).items]
 
     def create(self, resource: str, namespace: str, obj: Object) -> Object:
-        return writes.create(self.registry, resource, namespace, writes.private(obj), Call()).object
+        return writes.create(self.registry, ObjectRef(resource, namespace, ""), writes.private(obj), Call()).object
 
     def update(self, resource: str, namespace: str, obj: Object) -> Object:
-        return writes.update(self.registry, resource, namespace, writes.private(obj), Call()).object
+        return writes.update(self.registry, ObjectRef(resource, namespace, ""), writes.private(obj), Call()).object
 
     def update_status(self, resource: str, namespace: str, obj: Object) -> Object:
-        return writes.update_status(self.registry, resource, namespace, writes.private(obj), Call()).object
+        target = ObjectRef(resource, namespace, "", "status")
+        return writes.update(self.registry, target, writes.private(obj), Call()).object
 
     def patch(
         self,

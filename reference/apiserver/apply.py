@@ -44,9 +44,7 @@ def apply(registry: Registry, target: ObjectRef, config: Any, call: Call, *, for
                 raise status.not_found(strategy.resource, target.name)
             return Applied(_create(registry, strategy, target, config, call), created=True)
         merged = _merge(strategy, live.copy(), config, call.manager, target.subresource, force=force)
-        write = writes.update_status if target.subresource else writes.update
-        stored = write(registry, target.resource, target.namespace, merged, call, name=target.name)
-        return Applied(stored, created=False)
+        return Applied(writes.update(registry, target, merged, call), created=False)
 
 
 def _checked(config: Any, target: ObjectRef, strategy: Strategy) -> Object:
@@ -75,7 +73,7 @@ def _create(registry: Registry, strategy: Strategy, target: ObjectRef, config: O
     fields = flatten(config, strategy.list_rules())
     owner = managed_fields.new_owner(call.manager, "Apply", "", fields, config)
     config["metadata"]["managedFields"] = managed_fields.write([owner])
-    return writes.create(registry, target.resource, target.namespace, config, call)
+    return writes.create(registry, target, config, call)
 
 
 def _merge(strategy: Strategy, live: Object, config: Object, manager: str, subresource: str, *, force: bool) -> Object:

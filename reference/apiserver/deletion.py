@@ -63,7 +63,7 @@ def delete_collection(
 
 def remove(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
     """Remove an object and free its addresses. Remove its namespace too if only this object delayed its deletion."""
-    registry.release(strategy, obj)
+    registry.pools.release(strategy, obj)
     stored = registry.store.remove(strategy.resource.key, obj)
     if namespace := obj["metadata"].get("namespace"):
         _remove_if_empty(registry, namespace)

@@ -123,16 +123,13 @@ def _list(registry: Registry, request: Request) -> Response:
 
 
 def _create(registry: Registry, request: Request) -> Response:
-    call, route = _call(request), request.route
-    obj = _stored_form(request, request.decoded())
-    return _object(request, 201, writes.create(registry, route.resource, route.namespace, obj, call), call)
+    call, obj = _call(request), _stored_form(request)
+    return _object(request, 201, writes.create(registry, request.route.target, obj, call), call)
 
 
 def _update(registry: Registry, request: Request) -> Response:
-    call, route = _call(request), request.route
-    obj = _stored_form(request, request.decoded())
-    write = writes.update_status if route.subresource else writes.update
-    return _object(request, 200, write(registry, route.resource, route.namespace, obj, call, name=route.name), call)
+    call, obj = _call(request), _stored_form(request)
+    return _object(request, 200, writes.update(registry, request.route.target, obj, call), call)
 
 
 def _patch(registry: Registry, request: Request) -> Response:
@@ -208,7 +205,8 @@ def _object(request: Request, code: int, stored: Stored, call: Call | None = Non
     return Response(code, request.renderer.json(stored), tuple(call.warnings) if call else ())
 
 
-def _stored_form(request: Request, obj: Any) -> Object:
+def _stored_form(request: Request) -> Object:
+    obj = request.decoded()
     if request.route.view is None or not isinstance(obj, dict):
         return obj  # type: ignore[no-any-return]  # a create or update refuses what is no object
     return request.route.view.to_stored(obj)
@@ -220,8 +218,7 @@ def _call(request: Request) -> Call:
     if validation not in {"Ignore", "Warn", "Strict"}:
         raise status.bad_request(f'fieldValidation: Unsupported value: "{validation}"')
     manager = query.get("fieldManager") or request.user_agent.partition("/")[0] or "unknown"
-    view = request.route.view
-    return Call(_dry_run(query.get("dryRun")), manager[:128], validation, view)  # type: ignore[arg-type]  # checked above
+    return Call(_dry_run(query.get("dryRun")), manager[:128], validation)  # type: ignore[arg-type]  # checked above
 
 
 def _delete_options(request: Request) -> tuple[DeleteOptions, Call]:

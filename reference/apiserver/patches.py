@@ -49,11 +49,7 @@ def patch(registry: Registry, target: ObjectRef, content_type: str, value: Any, 
         obj = apply_patch(obj, content_type, value, strategy.list_rules())
         if target.view is not None:
             obj = target.view.to_stored(obj)
-        if target.subresource == "status":
-            return writes.update_status(registry, target.resource, target.namespace, obj, call, name=target.name)
-        if target.subresource:
-            raise status.no_such_path()
-        return writes.update(registry, target.resource, target.namespace, obj, call, name=target.name)
+        return writes.update(registry, target, obj, call)
 
 
 def apply_patch(obj: Object, content_type: str, patch: Any, rules: ListRules) -> Object:

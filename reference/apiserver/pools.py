@@ -7,11 +7,12 @@ of a kind decides which addresses and ports an object needs.
 
 import ipaddress
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from reference.apiserver.kinds import Allocations, FieldError
+from reference.apiserver.kinds import Allocations, FieldError, Strategy
 from reference.client import Object
 from reference.features import Features
 
@@ -94,7 +95,7 @@ class AddressPool:
     def take(self, address: str) -> str:
         """Take this address, or any for "". Raises `ExhaustedError`, or `ValueError` with the message of Kubernetes."""
         if not address:
-            return str(self._address(self._numbers.take_any()))
+            return str(self.network[self._numbers.take_any() - int(self.network.network_address)])
         wanted = ipaddress.ip_address(address)
         if wanted not in self.network or int(wanted) not in self._numbers:
             raise ValueError(
@@ -108,15 +109,9 @@ class AddressPool:
     def give(self, address: str) -> None:
         self._numbers.give(int(ipaddress.ip_address(address)))
 
-    def _address(self, number: int) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-        return self.network.network_address + (number - int(self.network.network_address))
 
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    addresses: frozenset[tuple[str, str]] = frozenset()
-    """Family and address."""
-    ports: frozenset[int] = frozenset()
+_Taken = tuple[str, str | int]
+"""An address with its family, or a node port with ""."""
 
 
 class Pools:
@@ -129,20 +124,19 @@ class Pools:
         reserved = band(LAST_NODE_PORT - FIRST_NODE_PORT + 1, 32, 128) if features.at_least(28) else 0
         self.ports = NumberPool(FIRST_NODE_PORT, LAST_NODE_PORT, start=FIRST_NODE_PORT + reserved)
 
-    def assign(self, new: Object, wanted: Allocations, old: Object | None, held: Allocations) -> "Ledger":
+    def assign(self, strategy: Strategy, new: Object, old: Object | None) -> "Ledger":
         """Write addresses and ports into `new`. Those of `old` are kept. Raises `RefusedError`, `ExhaustedError`."""
-        before = _holdings(old, held) if old is not None else _Held()
-        ledger = Ledger(self, before)
+        ledger = Ledger(self, _held(strategy, old) if old is not None else frozenset())
         try:
-            ledger.assign(new, wanted)
+            ledger.assign(new, strategy.allocations(new))
         except (RefusedError, ExhaustedError):
             ledger.undo()
             raise
         return ledger
 
-    def release(self, old: Object, held: Allocations) -> None:
+    def release(self, strategy: Strategy, old: Object) -> None:
         """Free all addresses and ports of a removed object."""
-        Ledger(self, _holdings(old, held)).commit()
+        Ledger(self, _held(strategy, old)).commit()
 
 
 @dataclass(slots=True)
@@ -150,45 +144,36 @@ class Ledger:
     """The allocations of one write, which can be committed or undone."""
 
     pools: Pools
-    before: _Held
-    _addresses: set[tuple[str, str]] = field(default_factory=set)
-    _ports: set[int] = field(default_factory=set)
-    _port_of: dict[int, int] = field(default_factory=dict)
+    before: frozenset[_Taken]
+    _after: set[_Taken] = field(default_factory=set)
 
     def assign(self, new: Object, wanted: Allocations) -> None:
-        ports = new["spec"].get("ports") or []
-        self._port_of = {each["port"]: each["nodePort"] for each in reversed(ports) if each.get("nodePort")}
         if wanted.ip_families:
-            self._assign_addresses(new["spec"], wanted)
-        for index in wanted.node_ports:
-            self._assign_node_port(new["spec"]["ports"], index)
+            addresses = list(map(self._address, wanted.ip_families, wanted.cluster_ips))
+            new["spec"]["clusterIP"], new["spec"]["clusterIPs"] = addresses[0], addresses
+        if wanted.node_ports:
+            self._assign_node_ports(new["spec"]["ports"], wanted.node_ports)
         if wanted.health_check_node_port:
-            self._assign_health_check_port(new["spec"])
+            asked = new["spec"].get("healthCheckNodePort") or 0
+            why = f"failed to allocate requested HealthCheck NodePort {asked}: "
+            new["spec"]["healthCheckNodePort"] = self._node_port(asked, "spec.healthCheckNodePort", why)
 
     def commit(self) -> None:
-        self._give(self.before.addresses - self._addresses, self.before.ports - self._ports)
+        self._give(self.before - self._after)
 
     def undo(self) -> None:
-        self._give(self._addresses - self.before.addresses, self._ports - self.before.ports)
+        self._give(self._after - self.before)
 
-    def _give(
-        self, addresses: set[tuple[str, str]] | frozenset[tuple[str, str]], ports: set[int] | frozenset[int]
-    ) -> None:
-        for family, address in sorted(addresses):
-            self.pools.addresses[family].give(address)
-        for port in sorted(ports):
-            self.pools.ports.give(port)
-
-    def _assign_addresses(self, spec: dict[str, Any], wanted: Allocations) -> None:
-        addresses = []
-        for index, family in enumerate(wanted.ip_families):
-            asked = wanted.cluster_ips[index] if index < len(wanted.cluster_ips) else ""
-            addresses.append(self._address(family, asked))
-        spec["clusterIP"], spec["clusterIPs"] = addresses[0], addresses
+    def _give(self, taken: AbstractSet[_Taken]) -> None:
+        for family, number in sorted(taken, key=str):
+            if isinstance(number, str):
+                self.pools.addresses[family].give(number)
+            else:
+                self.pools.ports.give(number)
 
     def _address(self, family: str, asked: str) -> str:
-        if (family, asked) in self.before.addresses:
-            self._addresses.add((family, asked))
+        if (family, asked) in self.before:
+            self._after.add((family, asked))
             return asked
         if family not in self.pools.addresses:
             why = f"failed to allocate IP: this cluster has no {family} service addresses"
@@ -197,44 +182,37 @@ class Ledger:
             address = self.pools.addresses[family].take(asked)
         except ValueError as error:
             raise RefusedError(FieldError("Invalid", "spec.clusterIPs", [asked], str(error))) from None
-        self._addresses.add((family, address))
+        self._after.add((family, address))
         return address
 
-    def _assign_node_port(self, ports: list[dict[str, Any]], index: int) -> None:
-        port = ports[index]
-        asked = port.get("nodePort") or self._port_of.get(port["port"])  # TCP and UDP share the node port of a number
+    def _assign_node_ports(self, ports: list[dict[str, Any]], indexes: Sequence[int]) -> None:
+        """Assign node ports. TCP and UDP ports with the same number share a node port."""
+        known = {each["port"]: each["nodePort"] for each in reversed(ports) if each.get("nodePort")}
+        for index in indexes:
+            port = ports[index]
+            asked = port.get("nodePort") or known.get(port["port"]) or 0
+            port["nodePort"] = known[port["port"]] = self._node_port(asked, f"spec.ports[{index}].nodePort")
+
+    def _node_port(self, asked: int, path: str, why: str = "") -> int:
+        """Take this port, or any for 0."""
+        pool = self.pools.ports
         if not asked:
-            asked = self.pools.ports.take_any()
-            self._ports.add(asked)
-        else:
-            self._take_port(asked, f"spec.ports[{index}].nodePort", "")
-        port["nodePort"] = self._port_of[port["port"]] = asked
-
-    def _assign_health_check_port(self, spec: dict[str, Any]) -> None:
-        if asked := spec.get("healthCheckNodePort"):
-            why = f"failed to allocate requested HealthCheck NodePort {asked}: "
-            self._take_port(asked, "spec.healthCheckNodePort", why)
-        else:
-            spec["healthCheckNodePort"] = self.pools.ports.take_any()
-            self._ports.add(spec["healthCheckNodePort"])
-
-    def _take_port(self, port: int, path: str, why: str) -> None:
-        if port in self._ports:  # another protocol on the same number
-            return
-        if port not in self.before.ports:
-            if port not in self.pools.ports:
+            asked = pool.take_any()
+        elif ("", asked) not in self.before | self._after:
+            if asked not in pool:
                 valid = f"{FIRST_NODE_PORT}-{LAST_NODE_PORT}"
                 detail = f"{why}provided port is not in the valid range. The range of valid ports is {valid}"
-                raise RefusedError(FieldError("Invalid", path, port, detail))
-            if not self.pools.ports.take(port):
-                raise RefusedError(FieldError("Invalid", path, port, f"{why}provided port is already allocated"))
-        self._ports.add(port)
+                raise RefusedError(FieldError("Invalid", path, asked, detail))
+            if not pool.take(asked):
+                raise RefusedError(FieldError("Invalid", path, asked, f"{why}provided port is already allocated"))
+        self._after.add(("", asked))
+        return asked
 
 
-def _holdings(obj: Object, held: Allocations) -> _Held:
-    spec = obj.get("spec") or {}
-    addresses = zip(held.ip_families, spec.get("clusterIPs") or (), strict=False)
-    ports = [spec["ports"][index].get("nodePort") or 0 for index in held.node_ports]
+def _held(strategy: Strategy, obj: Object) -> frozenset[_Taken]:
+    held = strategy.allocations(obj)
+    taken: list[_Taken] = [each for each in zip(held.ip_families, held.cluster_ips, strict=True) if each[1]]
+    ports = [obj["spec"]["ports"][index].get("nodePort") for index in held.node_ports]
     if held.health_check_node_port:
-        ports.append(spec.get("healthCheckNodePort") or 0)
-    return _Held(frozenset(addresses), frozenset(each for each in ports if each))
+        ports.append(obj["spec"].get("healthCheckNodePort"))
+    return frozenset([*taken, *(("", each) for each in ports if each)])

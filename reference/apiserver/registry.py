@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from reference.apiserver import status
-from reference.apiserver.kinds import Allocations, Strategy, View
+from reference.apiserver.kinds import Strategy, View
 from reference.apiserver.kinds.custom_resources import strategy_of
 from reference.apiserver.pools import Pools
 from reference.apiserver.store import Change, Store, Stored
-from reference.client import Object
 from reference.features import Features
 
 NAMESPACES = "namespaces"
@@ -28,8 +27,6 @@ class Call:
     """The field manager, for managedFields."""
     validation: Literal["Ignore", "Warn", "Strict"] = "Ignore"
     """The handling of unknown fields: drop them, drop them with a warning, or refuse the write."""
-    view: View | None = None
-    """Set if the request uses a second group and version."""
     applied: bool = False
     """True for a server-side apply, which computes managedFields itself."""
     warnings: list[str] = field(default_factory=list)
@@ -111,12 +108,6 @@ class Registry:
             if strategy.resource.namespaced
             for name in self.store.keys(key)
         )
-
-    def release(self, strategy: Strategy, obj: Object) -> None:
-        """Free all allocations of a removed object."""
-        held = strategy.allocations(obj, None)
-        if held != Allocations():
-            self.pools.release(obj, held)
 
     def _is_ending(self, definition: str) -> bool:
         found = self.store.get(DEFINITIONS, ("", definition))

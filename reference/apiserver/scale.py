@@ -1,5 +1,6 @@
 """The scale subresource of custom resources: an `autoscaling/v1` Scale, whose numbers are fields of the object."""
 
+from dataclasses import replace
 from typing import Any
 
 from reference.apiserver import patches, status, writes
@@ -57,7 +58,7 @@ def write(
             if not isinstance(node, dict):
                 raise status.invalid(resource, target.name, [errors.invalid(where, node, f"{name} is not an object")])
         node[last] = replicas
-        stored = writes.update(registry, target.resource, target.namespace, obj, call, name=target.name)
+        stored = writes.update(registry, replace(target, subresource=""), obj, call)
     return read(stored, scale)
 
 

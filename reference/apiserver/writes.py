@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 
 from reference.apiserver import deletion, managed_fields, status
-from reference.apiserver.kinds import Allocations, FieldError, Strategy
+from reference.apiserver.kinds import FieldError, Strategy
 from reference.apiserver.kinds.shapes import same
 from reference.apiserver.pools import ExhaustedError, Ledger, RefusedError
-from reference.apiserver.registry import NAMESPACES, Call, Registry
+from reference.apiserver.registry import NAMESPACES, Call, ObjectRef, Registry
 from reference.apiserver.store import Stored
 from reference.client import Object, key_of
 from reference.objects.timestamps import timestamp
@@ -40,70 +40,63 @@ def private(obj: Object) -> Object:
     return copy
 
 
-def create(registry: Registry, resource: str, namespace: str, obj: Object, call: Call) -> Stored:
+def create(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> Stored:
     """Store a new object; `obj` must be private to this call. Raises `ApiError`: 400, 403, 404, 409, 422."""
-    strategy = registry.strategy(resource).rules(call.view)
-    meta = _accept(strategy, obj, namespace)
+    strategy = registry.strategy(target.resource).rules(target.view)
+    meta = _accept(strategy, obj, target)
     decode(registry, strategy, obj, call)
     with registry.store.lock:
-        registry.require_namespace(namespace, strategy, meta.get("name") or "")
-        _choose_name(registry, resource, meta, namespace)
+        registry.require_namespace(target.namespace, strategy, meta.get("name") or "")
+        _choose_name(registry, target, meta)
         _identify(strategy, registry, meta, call)
         strategy.default(obj)
         strategy.prepare_for_create(obj, registry.features)
         _refuse(strategy, obj, strategy.validate(obj, registry.features))
         call.warnings += strategy.warnings(obj, registry.features)
-        if registry.store.get(resource, key_of(obj)) is not None:
+        if registry.store.get(target.resource, key_of(obj)) is not None:
             raise status.already_exists(strategy.resource, meta["name"])
         ledger = _allocate(registry, strategy, obj, None)
         if call.dry_run:
-            _undo(ledger)
+            ledger.undo()
             return Stored(obj, 0)
-        return _store(registry, resource, obj, ledger)
+        ledger.commit()
+        return registry.store.put(target.resource, obj)
 
 
-def update(registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = "") -> Stored:
-    """Replace an object; `obj` must be private to this call. Raises `ApiError`: 400, 404, 409, 422."""
-    strategy = registry.strategy(resource).rules(call.view)
-    _accept(strategy, obj, namespace, name=name)
+def update(registry: Registry, target: ObjectRef, obj: Object, call: Call) -> Stored:
+    """Replace an object, or its status and the metadata that the kind allows if the target is its status.
+
+    `obj` must be private to this call. Raises `ApiError`: 400, 404, 409, 422.
+    """
+    strategy, features = registry.strategy(target.resource).rules(target.view), registry.features
+    of_status = target.subresource == "status" and strategy.resource.has_status
+    if target.subresource and not of_status:
+        raise status.no_such_path()
+    _accept(strategy, obj, target)
     decode(registry, strategy, obj, call)
     with registry.store.lock:
-        old = _present(registry, resource, obj)
+        old = _present(registry, strategy, obj)
         _keep_identity(obj["metadata"], old.object["metadata"])
         strategy.default(obj)
-        strategy.prepare_for_update(obj, old.object, registry.features)
+        if of_status:
+            strategy.prepare_for_status_update(obj, old.object)
+        else:
+            strategy.prepare_for_update(obj, old.object, features)
         if not call.applied:
-            managed_fields.track(obj, old.object, call.manager, strategy.list_rules())
-        _refuse(strategy, obj, strategy.validate_update(obj, old.object, registry.features))
-        call.warnings += strategy.warnings(obj, registry.features)
-        if registry.features.at_least(strategy.generation_since) and strategy.spec_changed(obj, old.object):
+            managed_fields.track(obj, old.object, call.manager, strategy.list_rules(), subresource=target.subresource)
+        if of_status:
+            _refuse(strategy, obj, strategy.validate_status_update(obj, old.object, features))
+            return _replace(registry, strategy, obj, old, call)
+        _refuse(strategy, obj, strategy.validate_update(obj, old.object, features))
+        call.warnings += strategy.warnings(obj, features)
+        if features.at_least(strategy.generation_since) and strategy.spec_changed(obj, old.object):
             obj["metadata"]["generation"] = (old.object["metadata"].get("generation") or 0) + 1
         return _replace(registry, strategy, obj, old, call)
 
 
-def update_status(
-    registry: Registry, resource: str, namespace: str, obj: Object, call: Call, *, name: str = ""
-) -> Stored:
-    """Replace an object's status and the metadata that the kind allows. Raises `ApiError`: 400, 404, 409, 422."""
-    strategy = registry.strategy(resource).rules(call.view)
-    if not strategy.resource.has_status:
-        raise status.no_such_path()
-    _accept(strategy, obj, namespace, name=name)
-    decode(registry, strategy, obj, call)
-    with registry.store.lock:
-        old = _present(registry, resource, obj)
-        _keep_identity(obj["metadata"], old.object["metadata"])
-        strategy.default(obj)
-        strategy.prepare_for_status_update(obj, old.object)
-        if not call.applied:
-            managed_fields.track(obj, old.object, call.manager, strategy.list_rules(), subresource="status")
-        _refuse(strategy, obj, strategy.validate_status_update(obj, old.object, registry.features))
-        return _replace(registry, strategy, obj, old, call)
-
-
-def _accept(strategy: Strategy, obj: Any, namespace: str, *, name: str = "") -> dict[str, Any]:
+def _accept(strategy: Strategy, obj: Any, target: ObjectRef) -> dict[str, Any]:
     """Check that the object has the identity that the request names, and return its metadata."""
-    resource = strategy.resource
+    resource, namespace, name = strategy.resource, target.namespace, target.name
     if not isinstance(obj, dict) or not isinstance(obj.setdefault("metadata", {}), dict):
         raise status.bad_request(f"the object provided is not a {resource.kind}")
     for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
@@ -142,13 +135,13 @@ def decode(registry: Registry, strategy: Strategy, obj: Object, call: Call) -> N
         call.warnings += unknown
 
 
-def _choose_name(registry: Registry, resource: str, meta: dict[str, Any], namespace: str) -> None:
+def _choose_name(registry: Registry, target: ObjectRef, meta: dict[str, Any]) -> None:
     prefix = meta.get("generateName")
     if meta.get("name") or not isinstance(prefix, str) or not prefix:
         return
     for _ in range(_ATTEMPTS):
         meta["name"] = prefix[:_MAX_PREFIX] + "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
-        if registry.store.get(resource, (namespace, meta["name"])) is None:
+        if registry.store.get(target.resource, (target.namespace, meta["name"])) is None:
             return
 
 
@@ -165,19 +158,19 @@ def _identify(strategy: Strategy, registry: Registry, meta: dict[str, Any], call
         meta["generation"] = 1
 
 
-def _present(registry: Registry, resource: str, obj: Object) -> Stored:
+def _present(registry: Registry, strategy: Strategy, obj: Object) -> Stored:
     """Return the stored object that `obj` replaces, after checking that `obj` is based on its current version."""
     meta = obj["metadata"]
     if not meta.get("name"):
         raise status.bad_request("name must be provided")
-    old = registry.get(resource, *key_of(obj))
+    old = registry.get(strategy.resource.key, *key_of(obj))
     current = old.object["metadata"]
     if (meta.get("uid") or current["uid"]) != current["uid"]:
         why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {current['uid']}"
-        raise status.conflict(registry.strategy(resource).resource, meta["name"], why)
+        raise status.conflict(strategy.resource, meta["name"], why)
     asked = meta.get("resourceVersion") or ""
     if asked not in {"", "0", current["resourceVersion"]}:
-        raise status.conflict(registry.strategy(resource).resource, meta["name"])
+        raise status.conflict(strategy.resource, meta["name"])
     return old
 
 
@@ -205,13 +198,14 @@ def _replace(registry: Registry, strategy: Strategy, new: Object, old: Stored, c
         return old
     ledger = _allocate(registry, strategy, new, old.object)
     if call.dry_run:
-        _undo(ledger)
+        ledger.undo()
         return Stored(new, old.revision)
     if _has_ended(registry, strategy, new["metadata"]):
-        _undo(ledger)
+        ledger.undo()
         return deletion.remove(registry, strategy, new)
     _share(new, old.object)
-    return _store(registry, strategy.resource.key, new, ledger)
+    ledger.commit()
+    return registry.store.put(strategy.resource.key, new)
 
 
 def _share(new: Object, old: Object) -> None:
@@ -231,25 +225,10 @@ def _has_ended(registry: Registry, strategy: Strategy, meta: dict[str, Any]) -> 
     return strategy.resource.key != NAMESPACES or registry.is_empty(meta["name"])
 
 
-def _store(registry: Registry, resource: str, obj: Object, ledger: Ledger | None) -> Stored:
-    if ledger is not None:
-        ledger.commit()
-    return registry.store.put(resource, obj)
-
-
-def _allocate(registry: Registry, strategy: Strategy, new: Object, old: Object | None) -> Ledger | None:
-    wanted = strategy.allocations(new, old)
-    held = strategy.allocations(old, None) if old is not None else Allocations()
-    if wanted == held == Allocations():
-        return None
+def _allocate(registry: Registry, strategy: Strategy, new: Object, old: Object | None) -> Ledger:
     try:
-        return registry.pools.assign(new, wanted, old, held)
+        return registry.pools.assign(strategy, new, old)
     except RefusedError as refused:
         raise status.invalid(strategy.resource, new["metadata"]["name"], [refused.error]) from None
     except ExhaustedError:
         raise status.internal("failed to allocate a service address or node port: range is full") from None
-
-
-def _undo(ledger: Ledger | None) -> None:
-    if ledger is not None:
-        ledger.undo()

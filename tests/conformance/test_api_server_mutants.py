@@ -16,7 +16,7 @@ import pytest
 
 from mutants import MUTANTS, Mutant
 from reference.apiserver import ApiServer, writes
-from reference.apiserver.registry import Call
+from reference.apiserver.registry import Call, ObjectRef
 from reference.client import ApiError, Object
 from reference.dns import DnsServer
 from reference.features import Features
@@ -222,10 +222,10 @@ def _server(mutant: Mutant, features: Features, *, predecessor: ApiServer | None
 
 def _asked(server: ApiServer, name: str, request: Request) -> list[object]:
     """The response to a request: the objects or the reason for a rejection, and the warnings."""
-    call = Call()
+    call, target = Call(), ObjectRef(request.resource, "default", "")
     obj = {**request.obj, "metadata": {**request.obj["metadata"], "name": _named(name)}}
     try:
-        answers = [writes.create(server.registry, request.resource, "default", writes.private(obj), call).object]
+        answers = [writes.create(server.registry, target, writes.private(obj), call).object]
         if request.change is not None:
             answers.append(server.patch(request.resource, "default", _named(name), request.change))
     except ApiError as error:

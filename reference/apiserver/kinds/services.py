@@ -177,8 +177,8 @@ class Services(Strategy):
     def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
         return _warnings(obj, features)
 
-    def allocations(self, new: Object, old: Object | None) -> Allocations:
-        spec: Spec = new["spec"]
+    def allocations(self, obj: Object) -> Allocations:
+        spec: Spec = obj["spec"]
         families: tuple[str, ...] = ()
         asked: list[str] = []
         if needs_cluster_ip(spec) and not is_headless(spec):

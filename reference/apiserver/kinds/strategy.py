@@ -216,8 +216,8 @@ class Strategy:
         apart = {"metadata", "status"} if self.resource.has_status else {"metadata"}
         return any(new.get(name) != old.get(name) for name in (new.keys() | old.keys()) - apart)
 
-    def allocations(self, new: Object, old: Object | None) -> Allocations:
-        """Return the allocations of the object after this write. All other allocations of `old` are released."""
+    def allocations(self, obj: Object) -> Allocations:
+        """Return the allocations that the object needs. A write releases all other allocations of the old object."""
         return Allocations()
 
 

@@ -55,7 +55,7 @@ def test_accepted_service_can_be_written_back_unchanged(rules, spec):
     obj = {"kind": "Service", "metadata": {"name": "web", "namespace": "default"}, "spec": spec}
     assume(rules.refusals("services", obj) == [])
     stored = rules.create("services", obj)
-    families = Services().allocations(stored, None).ip_families
+    families = Services().allocations(stored).ip_families
     if families:
         stored["spec"]["clusterIPs"] = [GIVEN[each] for each in families]
         stored["spec"]["clusterIP"] = GIVEN[families[0]]
@@ -151,11 +151,11 @@ ALLOCATIONS = [
 
 @pytest.mark.parametrize(("spec", "wanted"), ALLOCATIONS)
 def test_allocations_follow_from_the_spec(rules, service, spec, wanted):
-    found = Services().allocations(rules.create("services", service(**spec)), None)
+    found = Services().allocations(rules.create("services", service(**spec)))
     assert (found.ip_families, found.cluster_ips, found.node_ports, found.health_check_node_port) == wanted
 
 
 def test_explicit_node_port_is_kept_when_allocation_is_disabled(rules, service):
     spec = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False}
     ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81, "nodePort": 30081}]
-    assert Services().allocations(rules.create("services", service(ports=ports, **spec)), None).node_ports == (1,)
+    assert Services().allocations(rules.create("services", service(ports=ports, **spec))).node_ports == (1,)
