@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from harness.variation.axes import AXES
-from reference.apiserver.kinds import conditions, endpointslices, pod_validation, ports, service_fields
+from reference.apiserver.kinds import addresses, conditions, endpointslices, pod_validation, service_fields
 from tests.conformance.cases import SCENARIOS
 
 TRISTATE = ("absent", "false", "true")
@@ -27,7 +27,7 @@ ENUMERATIONS: Mapping[str, tuple[str, ...]] = {
     "RestartPolicy": pod_validation.RESTART_POLICIES,
     "Ready of a pod": (*conditions._STATUSES, "absent"),
     "Ready of a node": conditions._STATUSES,
-    "Protocol": ports.PROTOCOLS,
+    "Protocol": addresses.PROTOCOLS,
     "ServiceType": (*service_fields.TYPES, "headless"),
     "SessionAffinity": ("ClientIP", "None"),
     "IPFamily": service_fields.FAMILIES,

@@ -1,18 +1,19 @@
-"""Validation of IP addresses and CIDRs in API objects."""
+"""Validation of IP addresses, CIDRs and port numbers in API objects."""
 
 import functools
 import ipaddress
+from typing import Any
 
 from reference.apiserver.kinds import errors
 from reference.apiserver.kinds.errors import FieldError
+
+PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _EXAMPLES = "(e.g. 10.9.8.7 or 2001:db8::ffff)"
 _CIDR_EXAMPLES = "(e.g. 10.9.8.0/24 or 2001:db8::/64)"
-
-
-_LONGEST = 64  # characters of an address or prefix; longer texts are not kept in caches
+_LONGEST = 64  # characters of an address or prefix; longer strings are not kept in caches
 
 
 def parse(text: str) -> IP | None:
@@ -68,3 +69,9 @@ def _unreachable(text: str) -> tuple[str, ...]:
         (address in multicast, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"),
     )
     return tuple(said for wrong, said in complaints if wrong)
+
+
+def validate_port(number: Any, path: str) -> list[FieldError]:
+    if isinstance(number, int) and 1 <= number <= 65535:
+        return []
+    return [errors.invalid(path, number, "must be between 1 and 65535, inclusive")]

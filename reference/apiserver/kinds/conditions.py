@@ -5,7 +5,7 @@ do for other kinds (apimachinery's ValidateConditions).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reference.apiserver.kinds import errors, names
@@ -34,43 +34,34 @@ _REASON_RULE = (
 )
 
 
-def validate(conditions: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
-    """Return the errors of a list of conditions; types must be unique."""
-    found: list[FieldError] = []
+def validate(conditions: Sequence[Mapping[str, Any]], path: str) -> Iterator[FieldError]:
+    """Yield the errors of a list of conditions; types must be unique."""
     seen: set[str] = set()
     for index, each in enumerate(conditions):
         at, kind = f"{path}[{index}]", each.get("type") or ""
         if kind in seen:
-            found.append(errors.duplicate(f"{at}.type", kind))
+            yield errors.duplicate(f"{at}.type", kind)
         seen.add(kind)
-        found += [errors.invalid(f"{at}.type", kind, said) for said in names.qualified_name(kind)]
-        found += _validate_value(each, at) + _validate_texts(each, at)
-    return found
+        yield from errors.violations(f"{at}.type", kind, names.qualified_name)
+        yield from _validate_condition(each, at)
 
 
-def _validate_value(condition: Mapping[str, Any], at: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _validate_condition(condition: Mapping[str, Any], at: str) -> Iterator[FieldError]:
     if (status := condition.get("status") or "") not in _STATUSES:
-        found.append(errors.not_supported(f"{at}.status", status, _STATUSES))
+        yield errors.not_supported(f"{at}.status", status, _STATUSES)
     if (generation := condition.get("observedGeneration") or 0) < 0:
-        found.append(errors.invalid(f"{at}.observedGeneration", generation, "must be greater than or equal to zero"))
+        yield errors.invalid(f"{at}.observedGeneration", generation, "must be greater than or equal to zero")
     when, field = condition.get("lastTransitionTime") or "", f"{at}.lastTransitionTime"
     if not when:
-        found.append(errors.required(field, "must be set"))
+        yield errors.required(field, "must be set")
     elif not is_time(when):
-        found.append(errors.invalid(field, when, "must be a time as in RFC 3339"))
-    return found
-
-
-def _validate_texts(condition: Mapping[str, Any], at: str) -> list[FieldError]:
-    found: list[FieldError] = []
+        yield errors.invalid(field, when, "must be an RFC 3339 time")
     reason = condition.get("reason") or ""
     if not reason:
-        found.append(errors.required(f"{at}.reason", "must be set"))
+        yield errors.required(f"{at}.reason", "must be set")
     elif not re.fullmatch(_REASON, reason):
-        found.append(errors.invalid(f"{at}.reason", reason, _REASON_RULE))
+        yield errors.invalid(f"{at}.reason", reason, _REASON_RULE)
     if len(reason) > MAX_REASON:
-        found.append(errors.too_long(f"{at}.reason", MAX_REASON))
+        yield errors.too_long(f"{at}.reason", MAX_REASON)
     if len(condition.get("message") or "") > MAX_MESSAGE:
-        found.append(errors.too_long(f"{at}.message", MAX_MESSAGE))
-    return found
+        yield errors.too_long(f"{at}.message", MAX_MESSAGE)

@@ -162,8 +162,7 @@ def _names(spec: Object) -> Iterator[FieldError]:
         yield errors.required("spec.group")
     elif "." not in group:
         yield errors.invalid("spec.group", group, "should be a domain with at least one dot")
-    for said in names.dns_subdomain(group) if group else ():
-        yield errors.invalid("spec.group", group, said)
+    yield from errors.violations("spec.group", group, names.dns_subdomain) if group else ()
     if spec.get("scope") not in {"Cluster", "Namespaced"}:
         yield errors.not_supported("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced"))
     for name in ("plural", "singular", "kind", "listKind"):
@@ -176,8 +175,7 @@ def _names(spec: Object) -> Iterator[FieldError]:
         yield errors.invalid("spec.names.listKind", given["listKind"], "kind and listKind may not be the same")
     for name in ("shortNames", "categories"):
         for index, each in enumerate(given.get(name) or ()):
-            for said in names.dns_1035_label(each):
-                yield errors.invalid(f"spec.names.{name}[{index}]", each, said)
+            yield from errors.violations(f"spec.names.{name}[{index}]", each, names.dns_1035_label)
 
 
 def _versions(versions: list[Object]) -> Iterator[FieldError]:
@@ -191,8 +189,7 @@ def _versions(versions: list[Object]) -> Iterator[FieldError]:
         yield errors.invalid("spec.versions", listed, "must contain unique version names")
     for index, each in enumerate(versions):
         path = f"spec.versions[{index}]"
-        for said in names.dns_1035_label(each.get("name") or ""):
-            yield errors.invalid(f"{path}.name", each.get("name") or "", said)
+        yield from errors.violations(f"{path}.name", each.get("name") or "", names.dns_1035_label)
         schema = (each.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
             yield errors.required(f"{path}.schema.openAPIV3Schema", "schemas are required")

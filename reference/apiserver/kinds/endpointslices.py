@@ -1,9 +1,9 @@
 """EndpointSlices: the endpoints of a Service and their hints."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reference.apiserver.kinds import addresses, columns, errors, metadata, names, ports
+from reference.apiserver.kinds import addresses, columns, errors, metadata, names
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import (
     BOOLEAN,
@@ -92,12 +92,12 @@ class EndpointSlices(Strategy):
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         kind = obj.get("addressType") or ""
-        found = super().validate(obj, features)
-        if not kind:
-            found.append(errors.required("addressType"))
-        elif kind not in ADDRESS_TYPES:
-            found.append(errors.not_supported("addressType", kind, ADDRESS_TYPES))
-        return found + _validate_endpoints(obj.get("endpoints") or [], kind) + _validate_ports(obj, features)
+        return [
+            *super().validate(obj, features),
+            *errors.choice("addressType", kind, ADDRESS_TYPES),
+            *_validate_endpoints(obj.get("endpoints") or [], kind),
+            *_validate_ports(obj, features),
+        ]
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = super().validate_update(new, old, features)
@@ -138,92 +138,84 @@ def _drop_topology(new: Object, old: Object) -> None:
             endpoint["nodeName"] = node
 
 
-def _validate_endpoints(endpoints: list[Mapping[str, Any]], kind: str) -> list[FieldError]:
+def _validate_endpoints(endpoints: list[Mapping[str, Any]], kind: str) -> Iterator[FieldError]:
     if len(endpoints) > MAX_ENDPOINTS:
-        return [errors.too_many("endpoints", len(endpoints), MAX_ENDPOINTS)]
-    found: list[FieldError] = []
+        yield errors.too_many("endpoints", len(endpoints), MAX_ENDPOINTS)
+        return
     for index, endpoint in enumerate(endpoints):
         path = f"endpoints[{index}]"
-        found += _validate_addresses(endpoint.get("addresses") or [], f"{path}.addresses", kind)
+        yield from _validate_addresses(endpoint.get("addresses") or [], f"{path}.addresses", kind)
         if endpoint.get("nodeName") is not None:
             node = endpoint["nodeName"]
-            found += [errors.invalid(f"{path}.nodeName", node, each) for each in names.dns_subdomain(node)]
+            yield from errors.violations(f"{path}.nodeName", node, names.dns_subdomain)
         if endpoint.get("hostname") is not None:
             name = endpoint["hostname"]
-            found += [errors.invalid(f"{path}.hostname", name, each) for each in names.dns_label(name)]
+            yield from errors.violations(f"{path}.hostname", name, names.dns_label)
         if endpoint.get("deprecatedTopology"):
-            found += _validate_topology(endpoint["deprecatedTopology"], f"{path}.deprecatedTopology")
+            yield from _validate_topology(endpoint["deprecatedTopology"], f"{path}.deprecatedTopology")
         if endpoint.get("hints"):
-            found += _validate_hints(endpoint["hints"], f"{path}.hints")
-    return found
+            yield from _validate_hints(endpoint["hints"], f"{path}.hints")
 
 
-def _validate_addresses(every: list[str], path: str, kind: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _validate_addresses(every: list[str], path: str, kind: str) -> Iterator[FieldError]:
     if not every:
-        found.append(errors.required(path, "must contain at least 1 address"))
+        yield errors.required(path, "must contain at least 1 address")
     elif len(every) > MAX_ADDRESSES:
-        found.append(errors.too_many(path, len(every), MAX_ADDRESSES))
+        yield errors.too_many(path, len(every), MAX_ADDRESSES)
     for index, address in enumerate(every):
         at = f"{path}[{index}]"
         if kind == "FQDN":
-            found += _validate_domain(address, at)
+            yield from _validate_domain(address, at)
         elif kind in ADDRESS_TYPES:
             if addresses.family_of(address) != kind:
-                found.append(errors.invalid(at, address, f"must be a valid {kind} address"))
-            found += addresses.validate_reachable(address, at)
-    return found
+                yield errors.invalid(at, address, f"must be a valid {kind} address")
+            yield from addresses.validate_reachable(address, at)
 
 
 def _validate_domain(name: str, path: str) -> list[FieldError]:
     bare = name.removesuffix(".")
-    found = [errors.invalid(path, bare, each) for each in names.dns_subdomain(bare)]
-    if not found and "." not in bare:
-        found.append(errors.invalid(path, name, "should be a domain with at least two segments separated by dots"))
-    return found
+    found = errors.violations(path, bare, names.dns_subdomain)
+    if found or "." in bare:
+        return found
+    return [errors.invalid(path, name, "should be a domain with at least two segments separated by dots")]
 
 
-def _validate_topology(labels: Mapping[str, str], path: str) -> list[FieldError]:
-    found = metadata.validate_labels(labels, path)
+def _validate_topology(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
+    yield from metadata.validate_labels(labels, path)
     if len(labels) > MAX_TOPOLOGY_LABELS:
-        found.append(errors.too_many(path, len(labels), MAX_TOPOLOGY_LABELS))
+        yield errors.too_many(path, len(labels), MAX_TOPOLOGY_LABELS)
     if ZONE_LABEL in labels:
         said = "reserved key, the zone is in the field `zone`"
-        found.append(errors.invalid(f"{path}[{ZONE_LABEL}]", labels[ZONE_LABEL], said))
-    return found
+        yield errors.invalid(f"{path}[{ZONE_LABEL}]", labels[ZONE_LABEL], said)
 
 
-def _validate_hints(hints: Mapping[str, Any], path: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _validate_hints(hints: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     for field, rule in (("forZones", names.label_value), ("forNodes", names.dns_subdomain)):
         every = [each.get("name", "") for each in hints.get(field) or []]
         if len(every) > MAX_HINTS:
-            found.append(errors.too_many(f"{path}.{field}", len(every), MAX_HINTS))
+            yield errors.too_many(f"{path}.{field}", len(every), MAX_HINTS)
             continue
         for index, name in enumerate(every):
             at = f"{path}.{field}[{index}].name"
             if name in every[:index]:
-                found.append(errors.duplicate(at, name))
-            found += [errors.invalid(at, name, each) for each in rule(name)]
-    return found
+                yield errors.duplicate(at, name)
+            yield from errors.violations(at, name, rule)
 
 
-def _validate_ports(obj: Object, features: Features) -> list[FieldError]:
+def _validate_ports(obj: Object, features: Features) -> Iterator[FieldError]:
     every = obj.get("ports") or []
     limit = 20000 if features.at_least(21) else 100  # kubernetes/kubernetes#99795
     if len(every) > limit:
-        return [errors.too_many("ports", len(every), limit)]
-    found: list[FieldError] = []
+        yield errors.too_many("ports", len(every), limit)
+        return
     seen: set[str] = set()
     for index, port in enumerate(every):
         path, name = f"ports[{index}]", port.get("name") or ""
         if name:
-            found += [errors.invalid(f"{path}.name", name, each) for each in names.dns_label(name)]
+            yield from errors.violations(f"{path}.name", name, names.dns_label)
         if name in seen:
-            found.append(errors.duplicate(f"{path}.name", name))
+            yield errors.duplicate(f"{path}.name", name)
         seen.add(name)
-        found += ports.validate_protocol(port.get("protocol") or "", f"{path}.protocol")
+        yield from errors.choice(f"{path}.protocol", port.get("protocol") or "", addresses.PROTOCOLS)
         if port.get("appProtocol") is not None:
-            said = names.qualified_name(port["appProtocol"])
-            found += [errors.invalid(f"{path}.appProtocol", port["appProtocol"], each) for each in said]
-    return found
+            yield from errors.violations(f"{path}.appProtocol", port["appProtocol"], names.qualified_name)

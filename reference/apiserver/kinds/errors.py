@@ -4,9 +4,11 @@ Clients compare these texts and paths, so both are the same as in apimachinery's
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from reference.apiserver.kinds.names import Rule
 
 ErrorType = Literal[
     "Required", "Invalid", "TypeInvalid", "NotSupported", "Duplicate", "TooMany", "Forbidden", "TooLong"
@@ -65,6 +67,18 @@ def wrong_type(field: str, value: Any, wanted: str, shown: str) -> FieldError:
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
     """Return the error for a value outside a closed list. The message lists `supported` in the given order."""
     return FieldError("NotSupported", field, value, "supported values: " + ", ".join(f'"{each}"' for each in supported))
+
+
+def choice(field: str, value: str, supported: Collection[str]) -> list[FieldError]:
+    """Return an error if a value is missing or outside a closed list."""
+    if not value:
+        return [required(field)]
+    return [] if value in supported else [not_supported(field, value, supported)]
+
+
+def violations(field: str, value: str, rule: Rule) -> list[FieldError]:
+    """Return an error for each way in which a value breaks a rule of `names`."""
+    return [invalid(field, value, each) for each in rule(value)]
 
 
 def duplicate(field: str, value: Any) -> FieldError:

@@ -1,6 +1,6 @@
 """Validation of `metadata`, shared by all kinds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reference.apiserver.kinds import errors, names
@@ -12,12 +12,14 @@ MAX_ANNOTATION_BYTES = 256 * 1024
 
 def validate(obj: Object, *, namespaced: bool, valid_name: names.Rule) -> list[FieldError]:
     meta = obj["metadata"]
-    found = _validate_names(meta, valid_name)
-    found += _validate_namespace(meta, namespaced=namespaced)
-    found += validate_labels(meta.get("labels") or {}, "metadata.labels")
-    found += _validate_annotations(meta.get("annotations") or {})
-    found += _validate_finalizers(meta.get("finalizers") or [])
-    return found + _validate_owners(meta.get("ownerReferences") or [])
+    return [
+        *_validate_names(meta, valid_name),
+        *_validate_namespace(meta, namespaced=namespaced),
+        *validate_labels(meta.get("labels") or {}, "metadata.labels"),
+        *_validate_annotations(meta.get("annotations") or {}),
+        *_validate_finalizers(meta.get("finalizers") or []),
+        *_validate_owners(meta.get("ownerReferences") or []),
+    ]
 
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
@@ -29,25 +31,21 @@ def validate_update(new: Object, old: Object) -> list[FieldError]:
     ]
 
 
-def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def validate_labels(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
     for key, value in labels.items():
-        found += [errors.invalid(path, key, each) for each in names.qualified_name(key)]
-        found += [errors.invalid(path, value, each) for each in names.label_value(value)]
-    return found
+        yield from errors.violations(path, key, names.qualified_name)
+        yield from errors.violations(path, value, names.label_value)
 
 
-def _validate_names(meta: Mapping[str, Any], valid_name: names.Rule) -> list[FieldError]:
-    found: list[FieldError] = []
+def _validate_names(meta: Mapping[str, Any], valid_name: names.Rule) -> Iterator[FieldError]:
     prefix, name = meta.get("generateName") or "", meta.get("name") or ""
-    if prefix:  # a trailing dash is what people write, and random characters follow it
+    if prefix:  # usually with a trailing dash, which random characters follow
         probe = prefix[:-1] + "a" if prefix.endswith("-") and len(prefix) > 1 else prefix
-        found += [errors.invalid("metadata.generateName", prefix, each) for each in valid_name(probe)]
+        yield from (errors.invalid("metadata.generateName", prefix, each) for each in valid_name(probe))
     if not name:
-        found.append(errors.required("metadata.name", "name or generateName is required"))
+        yield errors.required("metadata.name", "name or generateName is required")
     else:
-        found += [errors.invalid("metadata.name", name, each) for each in valid_name(name)]
-    return found
+        yield from errors.violations("metadata.name", name, valid_name)
 
 
 def _validate_namespace(meta: Mapping[str, Any], *, namespaced: bool) -> list[FieldError]:
@@ -56,33 +54,29 @@ def _validate_namespace(meta: Mapping[str, Any], *, namespaced: bool) -> list[Fi
         return [errors.forbidden(path, "not allowed on this type")] if namespace else []
     if not namespace:
         return [errors.required(path)]
-    return [errors.invalid(path, namespace, each) for each in names.dns_label(namespace)]
+    return errors.violations(path, namespace, names.dns_label)
 
 
-def _validate_annotations(annotations: Mapping[str, str]) -> list[FieldError]:
+def _validate_annotations(annotations: Mapping[str, str]) -> Iterator[FieldError]:
     path = "metadata.annotations"
-    found = [errors.invalid(path, key, each) for key in annotations for each in names.qualified_name(key.lower())]
+    for key in annotations:
+        yield from (errors.invalid(path, key, each) for each in names.qualified_name(key.lower()))
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MAX_ANNOTATION_BYTES:
-        found.append(errors.too_long(path, MAX_ANNOTATION_BYTES))
-    return found
+        yield errors.too_long(path, MAX_ANNOTATION_BYTES)
 
 
-def _validate_finalizers(finalizers: list[str]) -> list[FieldError]:
-    path = "metadata.finalizers"
-    return [errors.invalid(path, each, said) for each in finalizers for said in names.qualified_name(each)]
+def _validate_finalizers(finalizers: list[str]) -> Iterator[FieldError]:
+    for each in finalizers:
+        yield from errors.violations("metadata.finalizers", each, names.qualified_name)
 
 
-def _validate_owners(owners: list[Mapping[str, Any]]) -> list[FieldError]:
-    found: list[FieldError] = []
+def _validate_owners(owners: list[Mapping[str, Any]]) -> Iterator[FieldError]:
     for index, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{index}]"
-        found += [
-            errors.invalid(f"{path}.{name}", owner.get(name) or "", "must not be empty")
-            for name in ("apiVersion", "kind", "name", "uid")
-            if not owner.get(name)
-        ]
+        for name in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(name):
+                path = f"metadata.ownerReferences[{index}].{name}"
+                yield errors.invalid(path, owner.get(name) or "", "must not be empty")
     controllers = [owner.get("name") or "" for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         said = 'Only one reference can have Controller set to true. Found "true" in references for {} and {}'
-        found.append(errors.invalid("metadata.ownerReferences", owners, said.format(*controllers)))
-    return found
+        yield errors.invalid("metadata.ownerReferences", owners, said.format(*controllers))

@@ -1,7 +1,7 @@
 """Nodes. A label of each Node contains its zone."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from reference.apiserver.kinds import columns, errors, names
@@ -103,55 +103,45 @@ class Nodes(Strategy):
         """Keep the status that the client sent."""
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
-        spec = obj.get("spec") or {}
-        found = super().validate(obj, features) + _validate_taints(spec.get("taints") or [])
-        return found + _validate_status(obj.get("status") or {})
+        taints, status = (obj.get("spec") or {}).get("taints") or [], obj.get("status") or {}
+        return [*super().validate(obj, features), *_validate_taints(taints), *_validate_status(status)]
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        return super().validate_status_update(new, old, features) + _validate_status(new.get("status") or {})
+        return [*super().validate_status_update(new, old, features), *_validate_status(new.get("status") or {})]
 
 
-def _validate_taints(taints: list[Mapping[str, Any]]) -> list[FieldError]:
-    found: list[FieldError] = []
+def _validate_taints(taints: list[Mapping[str, Any]]) -> Iterator[FieldError]:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         path, key, effect = f"spec.taints[{index}]", taint.get("key") or "", taint.get("effect") or ""
-        found += [errors.invalid(f"{path}.key", key, each) for each in names.qualified_name(key)]
+        yield from errors.violations(f"{path}.key", key, names.qualified_name)
         value = taint.get("value") or ""
-        found += [errors.invalid(f"{path}.value", value, each) for each in names.label_value(value)]
-        if not effect:
-            found.append(errors.required(f"{path}.effect"))
-        elif effect not in _TAINT_EFFECTS:
-            found.append(errors.not_supported(f"{path}.effect", effect, _TAINT_EFFECTS))
+        yield from errors.violations(f"{path}.value", value, names.label_value)
+        yield from errors.choice(f"{path}.effect", effect, _TAINT_EFFECTS)
         if (key, effect) in seen:
-            found.append(errors.duplicate(path, dict(taint)))
+            yield errors.duplicate(path, dict(taint))
         seen.add((key, effect))
-    return found
 
 
-def _validate_status(status: Mapping[str, Any]) -> list[FieldError]:
-    found: list[FieldError] = []
+def _validate_status(status: Mapping[str, Any]) -> Iterator[FieldError]:
     seen: set[tuple[str, str]] = set()
     for index, each in enumerate(status.get("addresses") or []):
         key = (each.get("type", ""), each.get("address", ""))
         if key in seen:
-            found.append(errors.duplicate(f"status.addresses[{index}]", dict(each)))
+            yield errors.duplicate(f"status.addresses[{index}]", dict(each))
         seen.add(key)
     for name in ("capacity", "allocatable"):
-        found += _validate_quantities(status.get(name) or {}, f"status.{name}")
-    return found
+        yield from _validate_quantities(status.get(name) or {}, f"status.{name}")
 
 
 _QUANTITY = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 _SYNTAX = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
-def _validate_quantities(amounts: Mapping[str, Any], path: str) -> list[FieldError]:
-    found: list[FieldError] = []
+def _validate_quantities(amounts: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     for name, amount in amounts.items():
         match = _QUANTITY.fullmatch(str(amount))
         if match is None:
-            found.append(errors.invalid(f"{path}[{name}]", amount, _SYNTAX))
+            yield errors.invalid(f"{path}[{name}]", amount, _SYNTAX)
         elif match[1] == "-" and float(match[2]):
-            found.append(errors.invalid(f"{path}[{name}]", amount, "must be greater than or equal to 0"))
-    return found
+            yield errors.invalid(f"{path}[{name}]", amount, "must be greater than or equal to 0")

@@ -36,7 +36,7 @@ class PodLocators(Strategy):
             found.append(errors.too_many("ips", len(ips), MOST_IPS))
         for index, each in enumerate(ips):
             found += addresses.validate_ip(each.get("ip", ""), f"ips[{index}].ip")
-        found += [errors.invalid("nodeName", node, said) for said in (names.dns_subdomain(node) if node else ())]
+        found += errors.violations("nodeName", node, names.dns_subdomain) if node else []
         for key, value in (obj.get("nodeLabels") or {}).items():
-            found += [errors.invalid(f"nodeLabels[{key}]", value, said) for said in names.label_value(value)]
+            found += errors.violations(f"nodeLabels[{key}]", value, names.label_value)
         return found

@@ -134,18 +134,18 @@ class Pods(Strategy):
         _default_addresses(new["status"])
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
-        return super().validate(obj, features) + pod_validation.validate_spec(obj.get("spec") or {})
+        return [*super().validate(obj, features), *pod_validation.validate_spec(obj.get("spec") or {})]
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         found = metadata.validate_update(new, old) + super().validate(new, features)
         if new["spec"] == old["spec"]:  # found valid when it was stored, by this server with the same features
             return found
-        found += pod_validation.validate_spec(new["spec"])
-        return found + pod_validation.validate_spec_update(new["spec"], old["spec"])
+        update = pod_validation.validate_spec_update(new["spec"], old["spec"])
+        return [*found, *pod_validation.validate_spec(new["spec"]), *update]
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
-        found = super().validate_status_update(new, old, features)
-        return found + pod_validation.validate_status(new.get("status") or {})
+        status = pod_validation.validate_status(new.get("status") or {})
+        return [*super().validate_status_update(new, old, features), *status]
 
 
 _DEFAULTS = {

@@ -3,7 +3,7 @@
 These fields overlap, so most rules check for contradictions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from reference.apiserver.kinds import addresses, errors
 from reference.apiserver.kinds.errors import FieldError
@@ -22,9 +22,8 @@ def validate_families(spec: Spec, cluster: Sequence[str]) -> list[FieldError]:
     """Validate a spec whose families are already set, in a cluster with Service CIDRs of these families."""
     if not needs_cluster_ip(spec):
         return []
-    found = _validate_one_and_many(spec) + _validate_values(spec)
-    bad_addresses = _validate_addresses(spec)
-    found += bad_addresses
+    bad_addresses = list(_validate_addresses(spec))
+    found = [*_validate_one_and_many(spec), *_validate_values(spec), *bad_addresses]
     if not bad_addresses:
         found += _validate_pairing(spec)
     if not found:
@@ -45,48 +44,42 @@ def _validate_one_and_many(spec: Spec) -> list[FieldError]:
     return []
 
 
-def _validate_values(spec: Spec) -> list[FieldError]:
+def _validate_values(spec: Spec) -> Iterator[FieldError]:
     families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy")
-    found: list[FieldError] = []
     seen: set[str] = set()
     for index, family in enumerate(families):
         path = f"spec.ipFamilies[{index}]"
         if family not in FAMILIES:
-            found.append(errors.not_supported(path, family, FAMILIES))
+            yield errors.not_supported(path, family, FAMILIES)
         if family in seen:
-            found.append(errors.duplicate(path, family))
+            yield errors.duplicate(path, family)
         seen.add(family)
     if policy is not None and policy not in POLICIES:
-        found.append(errors.not_supported("spec.ipFamilyPolicy", policy, POLICIES))
-    return found
+        yield errors.not_supported("spec.ipFamilyPolicy", policy, POLICIES)
 
 
-def _validate_addresses(spec: Spec) -> list[FieldError]:
+def _validate_addresses(spec: Spec) -> Iterator[FieldError]:
     many, path = spec.get("clusterIPs") or [], "spec.clusterIPs"
-    found: list[FieldError] = []
     if len(many) > 1 and many[0] == HEADLESS:
-        found.append(errors.invalid(path, many, "'None' must be the first and only value"))
+        yield errors.invalid(path, many, "'None' must be the first and only value")
     for index, address in enumerate(many):
         if index or address != HEADLESS:
-            found += addresses.validate_ip(address, f"{path}[{index}]")
+            yield from addresses.validate_ip(address, f"{path}[{index}]")
     if len(many) > 2:
-        found.append(errors.invalid(path, many, "may only hold up to 2 values"))
-    return found
+        yield errors.invalid(path, many, "may only hold up to 2 values")
 
 
-def _validate_pairing(spec: Spec) -> list[FieldError]:
+def _validate_pairing(spec: Spec) -> Iterator[FieldError]:
     many, path = spec.get("clusterIPs") or [], "spec.clusterIPs"
     if is_headless(spec):
-        return []
-    found: list[FieldError] = []
+        return
     have = [addresses.family_of(each) for each in many]
     if len(have) > len(set(have)):
-        found.append(errors.invalid(path, many, "may specify no more than one IP for each IP family"))
+        yield errors.invalid(path, many, "may specify no more than one IP for each IP family")
     for index, (family, wanted) in enumerate(zip(have, spec.get("ipFamilies") or [], strict=False)):
         if wanted in FAMILIES and family != wanted:
             said = f"expected an {wanted} value as indicated by `ipFamilies[{index}]`"
-            found.append(errors.invalid(f"{path}[{index}]", many[index], said))
-    return found
+            yield errors.invalid(f"{path}[{index}]", many[index], said)
 
 
 def _validate_policy(spec: Spec) -> list[FieldError]:
@@ -104,17 +97,15 @@ def _validate_policy(spec: Spec) -> list[FieldError]:
     ]
 
 
-def _validate_cluster(spec: Spec, cluster: Sequence[str]) -> list[FieldError]:
-    found: list[FieldError] = []
+def _validate_cluster(spec: Spec, cluster: Sequence[str]) -> Iterator[FieldError]:
     if spec.get("ipFamilyPolicy") == "RequireDualStack" and len(cluster) < 2:
         said = "this cluster is not configured for dual-stack services"
-        found.append(errors.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], said))
+        yield errors.invalid("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], said)
     for index, family in enumerate(spec.get("ipFamilies") or []):
         if family not in cluster:
-            found.append(errors.invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
+            yield errors.invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
     for index, address in enumerate(spec.get("clusterIPs") or []):
         family_here = addresses.family_of(address)
         if family_here is not None and family_here not in cluster:
             said = f"{family_here} is not configured on this cluster"
-            found.append(errors.invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], said))
-    return found
+            yield errors.invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], said)

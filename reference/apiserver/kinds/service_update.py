@@ -5,7 +5,7 @@ cannot have. So allocated values that a client omits are kept while the type nee
 unchanged are cleared when the type no longer needs them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reference.apiserver.kinds import errors
@@ -64,17 +64,15 @@ def drop_second_family(new: Spec, old: Spec) -> None:
                 new[name] = new[name][:1]
 
 
-def validate(new: Spec, old: Spec) -> list[FieldError]:
+def validate(new: Spec, old: Spec) -> Iterator[FieldError]:
     """Return an error for each forbidden change, for example of the first address or family."""
-    found: list[FieldError] = []
     if needs_cluster_ip(new) and needs_cluster_ip(old) and not (is_headless(new) and is_headless(old)):
-        found += _validate_list(new, old, "clusterIPs", "clusterIP")
-        found += _validate_list(new, old, "ipFamilies", "ipFamily")
+        yield from _validate_list(new, old, "clusterIPs", "clusterIP")
+        yield from _validate_list(new, old, "ipFamilies", "ipFamily")
     if new.get("type") == old.get("type") == "LoadBalancer" and not _same(new, old, "loadBalancerClass"):
-        found.append(errors.invalid("spec.loadBalancerClass", new.get("loadBalancerClass"), _UNCHANGED))
+        yield errors.invalid("spec.loadBalancerClass", new.get("loadBalancerClass"), _UNCHANGED)
     if needs_health_check(new) and needs_health_check(old) and not _same(new, old, "healthCheckNodePort"):
-        found.append(errors.forbidden("spec.healthCheckNodePort", "field is immutable"))
-    return found
+        yield errors.forbidden("spec.healthCheckNodePort", "field is immutable")
 
 
 def _keep_cluster_ips(new: Spec, old: Spec) -> None:
@@ -98,21 +96,17 @@ def _keep_node_ports(new: Spec, old: Spec) -> None:
             taken.add(kept)
 
 
-def _validate_list(new: Spec, old: Spec, name: str, word: str) -> list[FieldError]:
+def _validate_list(new: Spec, old: Spec, name: str, word: str) -> Iterator[FieldError]:
     now, was = new.get(name) or [], old.get(name) or []
     path = f"spec.{name}"
-    found: list[FieldError] = []
     if was and not now:
-        found.append(errors.invalid(f"{path}[0]", now, f"primary {word} can not be unset"))
-    found += [
-        errors.invalid(f"{path}[{index}]", now, _UNCHANGED)
-        for index, (one, other) in enumerate(zip(now, was, strict=False))
-        if one != other and (index == 0 or len(now) == len(was))
-    ]
+        yield errors.invalid(f"{path}[0]", now, f"primary {word} can not be unset")
+    for index, (one, other) in enumerate(zip(now, was, strict=False)):
+        if one != other and (index == 0 or len(now) == len(was)):
+            yield errors.invalid(f"{path}[{index}]", now, _UNCHANGED)
     if len(now) == 1 and len(was) == 2 and new.get("ipFamilyPolicy") != "SingleStack":
         said = f"must be set to 'SingleStack' when releasing the secondary {word}"
-        found.append(errors.invalid("spec.ipFamilyPolicy", new.get("ipFamilyPolicy"), said))
-    return found
+        yield errors.invalid("spec.ipFamilyPolicy", new.get("ipFamilyPolicy"), said)
 
 
 def _node_ports(spec: Spec) -> set[int]:

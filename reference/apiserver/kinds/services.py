@@ -168,7 +168,7 @@ class Services(Strategy):
 
     def validate_update(self, new: Object, old: Object, features: Features) -> list[errors.FieldError]:
         changed = service_update.validate(new["spec"], old["spec"])
-        found = metadata.validate_update(new, old) + changed + self.validate(new, features)
+        found = [*metadata.validate_update(new, old), *changed, *self.validate(new, features)]
         return [each for each in found if each.field != _DISTRIBUTION] if _keeps_value(new, old, features) else found
 
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[errors.FieldError]:

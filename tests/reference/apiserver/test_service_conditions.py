@@ -101,7 +101,7 @@ def test_malformed_condition_is_refused(api: ApiServer, wrong: dict[str, Any], s
 
 
 def test_time_of_unbounded_length_is_refused(api: ApiServer) -> None:
-    said = "must be a time as in RFC 3339"
+    said = "must be an RFC 3339 time"
     test_malformed_condition_is_refused(api, {"lastTransitionTime": f"2026-01-01T00:00:00.{'0' * 64}Z"}, said)
 
 
