@@ -12,7 +12,7 @@ import errno
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from weakref import WeakSet
 
@@ -80,20 +80,22 @@ class ListeningPort:
 
     async def hang_up(self) -> None:
         """Close all accepted connections that are still open, in any state. All their sockets are closed on return."""
-        for each in self._open():
-            with contextlib.suppress(OSError):  # the client was quicker
-                each.shutdown(socket.SHUT_RDWR)
-        for _ in range(_TURNS):
-            if not self._open():
-                return
-            await asyncio.sleep(0)
+        await hang_up(self._accepted)
 
     def close(self) -> None:
         """Close the socket and free the port. Call `rest` first."""
         self._socket.close()
 
-    def _open(self) -> list[socket.socket]:
-        return [each for each in self._accepted if each.fileno() >= 0]
+
+async def hang_up(sockets: Iterable[socket.socket]) -> None:
+    """Shut down sockets that belong to transports of this event loop, and wait until the transports close them."""
+    for each in sockets:
+        with contextlib.suppress(OSError):  # the socket is closed, or the other side was faster
+            each.shutdown(socket.SHUT_RDWR)
+    for _ in range(_TURNS):
+        if all(each.fileno() < 0 for each in sockets):
+            return
+        await asyncio.sleep(0)
 
 
 def free_loopback() -> socket.socket:

@@ -1,4 +1,4 @@
-"""The subresources `log`, `exec` and `portforward` of pods, forwarded to the kubelet of the pod's node.
+"""The `log`, `exec` and `portforward` subresources of pods, forwarded to the kubelet of the pod's node.
 
 Logs are plain HTTP. `exec` and `portforward` upgrade the connection. The server does not interpret the stream, and
 copies bytes in both directions until one side closes it.
@@ -10,18 +10,24 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
-from weakref import WeakSet
 
 import aiohttp
 from aiohttp import web
 from yarl import URL
 
 from reference.apiserver import status
-from reference.apiserver.pod_access.pod_location import DIAL_SECONDS, NO_WAY, OpenSocket, Wanted, unreached
+from reference.apiserver.kinds.shapes import is_time
+from reference.apiserver.pod_access.pod_location import (
+    DIAL_SECONDS,
+    NO_WAY,
+    Forwarder,
+    Location,
+    OpenSocket,
+    Wanted,
+    unreached,
+)
 from reference.apiserver.registry import Registry
 from reference.client import ApiError, Object
 
@@ -29,56 +35,33 @@ _PORT = 10250
 _CHUNK = 1 << 16
 _GOODBYE = 1.0  # seconds that a client has to end the connection after the kubelet did
 _HEAD_BYTES = 1 << 16  # of a kubelet's answer
-_TURNS = 100  # of the event loop, at most, until connections that were ended are closed
 _TRUE = frozenset({"true", "1"})
 _UPGRADES = ("Upgrade", "X-Stream-Protocol-Version")
 _REASONS = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound"}
 
 
-@dataclass(frozen=True, slots=True)
-class Kubelet:
-    """The address of a node's kubelet, and the path and query for the request to it."""
-
-    address: str
-    port: int
-    path: str
-    query: str
-
-    @property
-    def host(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
-
-    @property
-    def target(self) -> str:
-        return f"{self.path}?{self.query}" if self.query else self.path
-
-
-class Kubelets:
-    """Forwards requests to kubelets. It belongs to one event loop. `open_socket` and `tls` may be set later."""
+class Kubelets(Forwarder):
+    """Forwards requests to kubelets."""
 
     def __init__(self, registry: Registry, open_socket: OpenSocket | None, tls: ssl.SSLContext | None) -> None:
-        self.open_socket = open_socket
-        self.tls = tls
-        self._registry = registry
-        self._session: aiohttp.ClientSession | None = None
+        super().__init__(registry, open_socket)
+        self._tls = tls
         self._running: set[asyncio.Task[Any]] = set()
-        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def pass_on(self, request: web.BaseRequest, asked: Wanted) -> web.StreamResponse:
         """Serve one request completely. Raises `ApiError`: 400, 404, 405, 422, 500, 503."""
         methods = {"GET"} if asked.subresource == "log" else {"GET", "POST"}
         if request.method not in methods:
             raise status.method_not_allowed(request.method)
-        kubelet = self._locate(request, asked)
-        if kubelet is None:  # a log of a pod that is on no node yet
+        if (located := self._locate(request, asked)) is None:  # a log of a pod that is not on a node yet
             return web.Response(status=204)
-        if self.open_socket is None or self.tls is None:
+        if self.open_socket is None or self._tls is None:
             raise unreached(NO_WAY)
         task = asyncio.current_task()
         assert task is not None
         self._running.add(task)
         try:
-            return await (self._log if asked.subresource == "log" else self._upgrade)(request, kubelet)
+            return await (self._log if asked.subresource == "log" else self._upgrade)(request, *located)
         finally:
             self._running.discard(task)
 
@@ -87,17 +70,10 @@ class Kubelets:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        if self._session is not None:
-            await self._session.close()
-        for each in self._sockets:
-            with contextlib.suppress(OSError):  # it is closed, or the kubelet was faster
-                each.shutdown(socket.SHUT_RDWR)
-        for _ in range(_TURNS):
-            if all(each.fileno() < 0 for each in self._sockets):
-                return
-            await asyncio.sleep(0)
+        await super().close()
 
-    def _locate(self, request: web.BaseRequest, asked: Wanted) -> Kubelet | None:
+    def _locate(self, request: web.BaseRequest, asked: Wanted) -> tuple[Location, str] | None:
+        """Return the kubelet and the path and query of the request to it. Raises `ApiError`: 400, 404, 422, 500."""
         pod = self._registry.get("pods", asked.namespace, asked.identifier).object
         place = f"{asked.namespace}/{asked.identifier}"
         match asked.subresource:
@@ -111,12 +87,14 @@ class Kubelets:
             if asked.subresource == "log":
                 return None
             raise status.bad_request(f"pod {asked.identifier} does not have a host assigned")
-        return Kubelet(*_listens(self._registry.get("nodes", "", node).object), path, urlencode(query))
+        target = f"{path}?{urlencode(query)}" if query else path
+        return _listens(self._registry.get("nodes", "", node).object), target
 
-    async def _log(self, request: web.BaseRequest, kubelet: Kubelet) -> web.StreamResponse:
-        url = URL(f"https://{kubelet.host}{kubelet.target}", encoded=True)
+    async def _log(self, request: web.BaseRequest, kubelet: Location, target: str) -> web.StreamResponse:
+        assert self._tls is not None
+        url = URL(f"https://{kubelet.host}{target}", encoded=True)
         try:
-            async with await self._connected().get(url) as answer:
+            async with await self._connected(self._tls).get(url) as answer:
                 if answer.status >= 300:
                     reason = _REASONS.get(answer.status, "InternalError")
                     raise status.failure(answer.status, reason, (await answer.text()).strip())
@@ -132,22 +110,7 @@ class Kubelets:
         except (aiohttp.ClientConnectorError, TimeoutError) as error:
             raise _internal_error(f'Get "{url}": dial tcp {kubelet.host}: {_said(error)}') from error
 
-    def _connected(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            assert self.tls is not None
-            connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=self.tls, socket_factory=self._socket)
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS)
-            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout)
-        return self._session
-
-    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
-        assert self.open_socket is not None
-        made = self.open_socket(address[0], address[1])
-        made.setblocking(False)
-        self._sockets.add(made)
-        return made
-
-    async def _upgrade(self, request: web.BaseRequest, kubelet: Kubelet) -> web.StreamResponse:
+    async def _upgrade(self, request: web.BaseRequest, kubelet: Location, target: str) -> web.StreamResponse:
         if "upgrade" not in request.headers.get("Connection", "").lower():
             raise status.bad_request("Upgrade request required")
         try:
@@ -155,7 +118,7 @@ class Kubelets:
         except (OSError, TimeoutError) as error:
             raise _internal_error(f"error dialing backend: dial tcp {kubelet.host}: {_said(error)}") from error
         try:
-            writer.write(_head(request, kubelet))
+            writer.write(_head(request, kubelet.host, target))
             code, headers = _parsed(await reader.readuntil(b"\r\n\r\n"))
             if code != 101:
                 text = (await reader.read(int(headers.get("content-length", "0")))).decode(errors="replace")
@@ -166,13 +129,13 @@ class Kubelets:
         finally:
             writer.transport.abort()
 
-    async def _dial(self, kubelet: Kubelet) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _dial(self, kubelet: Location) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         made = self._socket((socket.AF_INET6 if ":" in kubelet.address else socket.AF_INET, socket.SOCK_STREAM))
         try:
             async with asyncio.timeout(DIAL_SECONDS):
                 await asyncio.get_running_loop().sock_connect(made, (kubelet.address, kubelet.port))
                 return await asyncio.open_connection(
-                    sock=made, ssl=self.tls, server_hostname=kubelet.address, limit=_HEAD_BYTES
+                    sock=made, ssl=self._tls, server_hostname=kubelet.address, limit=_HEAD_BYTES
                 )
         except BaseException:
             made.close()
@@ -243,13 +206,13 @@ class _Feeder:
         self._reader.feed_eof()
 
 
-def _head(request: web.BaseRequest, kubelet: Kubelet) -> bytes:
+def _head(request: web.BaseRequest, host: str, target: str) -> bytes:
     """Return the head of the request for a kubelet: the client's request without the client's credentials."""
     names = [name for name in request.headers if name in _UPGRADES or name.lower().startswith("sec-websocket-")]
-    fields = [("Host", kubelet.host), ("Connection", "Upgrade"), ("Content-Length", "0")]
+    fields = [("Host", host), ("Connection", "Upgrade"), ("Content-Length", "0")]
     fields += [(name, value) for name in dict.fromkeys(names) for value in request.headers.getall(name)]
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields)
-    return f"{request.method} {kubelet.target} HTTP/1.1\r\n{lines}\r\n".encode()
+    return f"{request.method} {target} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
 def _parsed(head: bytes) -> tuple[int, dict[str, str]]:
@@ -263,14 +226,12 @@ def _container(request: web.BaseRequest, pod: Object) -> str:
     names = [str(each["name"]) for each in pod["spec"]["containers"]]
     others = [str(each["name"]) for each in pod["spec"].get("initContainers") or ()]
     name, of = request.query.get("container", ""), pod["metadata"]["name"]
-    if name:
-        if name not in names + others:
-            raise status.bad_request(f"container {name} is not valid for pod {of}")
-        return name
-    if len(names) > 1:
+    if name and name not in names + others:
+        raise status.bad_request(f"container {name} is not valid for pod {of}")
+    if not name and len(names) > 1:
         known = " ".join(others + names)
         raise status.bad_request(f"a container name must be specified for pod {of}, choose one of: [{known}]")
-    return names[0]
+    return name or names[0]
 
 
 def _exec_query(request: web.BaseRequest) -> list[tuple[str, str]]:
@@ -294,48 +255,40 @@ def _log_query(query: Mapping[str, str], asked: Wanted) -> list[tuple[str, str]]
         "timestamps": query.get("timestamps", ""),
     }
     numbers = {
-        "tailLines": (query.get("tailLines", ""), 0),
-        "sinceSeconds": (query.get("sinceSeconds", ""), 1),
-        "limitBytes": (query.get("limitBytes", ""), 1),
+        "tailLines": query.get("tailLines", ""),
+        "sinceSeconds": query.get("sinceSeconds", ""),
+        "limitBytes": query.get("limitBytes", ""),
     }
     since = query.get("sinceTime", "")
-    wrong = [each for name, (text, least) in numbers.items() if text and (each := _too_small(name, text, least))]
-    if since and numbers["sinceSeconds"][0]:
+    wrong = [each for name, text in numbers.items() if text and (each := _too_small(name, text))]
+    if since and numbers["sinceSeconds"]:
         wrong.append("sinceSeconds: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified")
     if wrong:
         shown = wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"
         raise status.failure(422, "Invalid", f'PodLogOptions "{asked.identifier}" is invalid: {shown}')
-    if since:
-        _require_time(since)
+    if since and not is_time(since):
+        raise status.bad_request(f'parsing time "{since}" as "2006-01-02T15:04:05Z07:00"')
     found = [(name, "true") for name, value in truths.items() if value.lower() in _TRUE]
-    found += [(name, text) for name, (text, _) in numbers.items() if text]
-    return [*found, ("sinceTime", since)] if since else found
+    return found + [(name, text) for name, text in {**numbers, "sinceTime": since}.items() if text]
 
 
-def _too_small(name: str, text: str, least: int) -> str:
+def _too_small(name: str, text: str) -> str:
     """Return the error message for an invalid number, or "" if the number is valid. Raises `ApiError` (400)."""
     try:
         number = int(text)
     except ValueError as error:
         raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
-    said = "must be greater than or equal to 0" if least == 0 else "must be greater than 0"
-    return f"{name}: Invalid value: {number}: {said}" if number < least else ""
+    least, said = (0, "greater than or equal to 0") if name == "tailLines" else (1, "greater than 0")
+    return f"{name}: Invalid value: {number}: must be {said}" if number < least else ""
 
 
-def _require_time(text: str) -> None:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError as error:
-        raise status.bad_request(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00"') from error
-
-
-def _listens(node: Object) -> tuple[str, int]:
+def _listens(node: Object) -> Location:
     reported = node.get("status") or {}
     inside = (str(each["address"]) for each in reported.get("addresses") or () if each["type"] == "InternalIP")
     if (address := next(inside, None)) is None:
         raise _internal_error(f"no preferred addresses found; known addresses: {reported.get('addresses') or []}")
     port = ((reported.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or _PORT
-    return address, int(port)
+    return Location("https", address, int(port))
 
 
 def _internal_error(why: str) -> ApiError:

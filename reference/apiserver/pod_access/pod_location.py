@@ -1,4 +1,4 @@
-"""The pod that a request is forwarded to, and its address for the subresource `proxy`.
+"""The pod that a request is forwarded to, its address for the `proxy` subresource, and connections to it.
 
 Pods are in a different network from the API server, so the caller passes a function that creates sockets in that
 network. Rules and error messages are the same as in Kubernetes' registry of pods.
@@ -7,10 +7,16 @@ network. Rules and error messages are the same as in Kubernetes' registry of pod
 import ipaddress
 import re
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+import aiohttp
 
 from reference.apiserver import status
+from reference.apiserver.listening_port import hang_up
 from reference.apiserver.registry import Registry
 from reference.client import ApiError, Object
 
@@ -41,6 +47,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Location:
+    """Where a server in a pod or a kubelet listens."""
+
     scheme: str
     address: str
     port: int
@@ -78,9 +86,37 @@ def unreached(why: str) -> ApiError:
 
 
 DIAL_SECONDS = 30.0  # as kube-apiserver
-
-
 NO_WAY = "this API server has no access to the pod network"
+
+
+class Forwarder:
+    """Connections into the cluster's network, in one event loop. `open_socket` may be set later."""
+
+    def __init__(self, registry: Registry, open_socket: OpenSocket | None) -> None:
+        self.open_socket = open_socket
+        self._registry = registry
+        self._session: aiohttp.ClientSession | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+        await hang_up(self._sockets)
+
+    def _connected(self, tls: ssl.SSLContext | bool, **options: Any) -> aiohttp.ClientSession:
+        """Return the session for HTTP requests, which opens a connection for each request."""
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls, socket_factory=self._socket)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS)
+            self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, **options)
+        return self._session
+
+    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
+        assert self.open_socket is not None
+        made = self.open_socket(address[0], address[1])
+        made.setblocking(False)
+        self._sockets.add(made)
+        return made
 
 
 def _allowed(address: str) -> bool:

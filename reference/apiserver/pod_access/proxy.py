@@ -1,4 +1,4 @@
-"""The subresource `proxy` of pods: requests that are forwarded to a server in a pod.
+"""The `proxy` subresource of pods: requests that are forwarded to a server in a pod.
 
 Method, query, body and headers are forwarded, and the response is streamed back. Rewriting links in HTML and upgrades
 are not implemented. Each request uses its own connection. Pods and their addresses change, and a connection that is
@@ -6,8 +6,6 @@ kept open does not show that its pod has been deleted.
 """
 
 import os
-import socket
-from typing import Any
 from urllib.parse import quote
 
 import aiohttp
@@ -17,8 +15,7 @@ from yarl import URL
 
 from reference.apiserver import status
 from reference.apiserver.pod_access import pod_location
-from reference.apiserver.pod_access.pod_location import DIAL_SECONDS, NO_WAY, Location, OpenSocket, Wanted, unreached
-from reference.apiserver.registry import Registry
+from reference.apiserver.pod_access.pod_location import NO_WAY, Forwarder, Location, Wanted, unreached
 from reference.client import ApiError
 
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
@@ -33,13 +30,8 @@ _ADDED_UNASKED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 _UNESCAPED = "/~!$&'()*+,;=:@"
 
 
-class PodProxy:
-    """Forwards requests to pods. It belongs to one event loop. `open_socket` may be set later."""
-
-    def __init__(self, registry: Registry, open_socket: OpenSocket | None) -> None:
-        self.open_socket = open_socket
-        self._registry = registry
-        self._session: aiohttp.ClientSession | None = None
+class PodProxy(Forwarder):
+    """Forwards requests to pods."""
 
     async def pass_on(self, request: web.BaseRequest, asked: Wanted) -> web.StreamResponse:
         """Return the response of the server in the pod. Raises `ApiError`: 400, 404, 405, 503."""
@@ -53,40 +45,24 @@ class PodProxy:
         async with await self._ask(request, location, asked.path) as answer:
             return await _send_back(request, answer)
 
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-
     async def _ask(self, request: web.BaseRequest, location: Location, path: str) -> aiohttp.ClientResponse:
         url = URL(f"{location.scheme}://{location.host}{quote(path or '/', safe=_UNESCAPED)}", encoded=True)
         if request.query_string:
             url = URL(f"{url}?{request.rel_url.raw_query_string}", encoded=True)
         body = request.content if request.body_exists else None
+        session = self._connected(
+            False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=_ADDED_UNASKED,
+            auto_decompress=False,
+        )
+        session._retry_connection = False  # no second attempt, or probes would count double
         try:
-            return await self._connected().request(
-                request.method, url, headers=_there(request), data=body, allow_redirects=False
+            return await session.request(
+                request.method, url, headers=_headers(request), data=body, allow_redirects=False
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _refusal(error, location) from None
-
-    def _connected(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=False, socket_factory=self._socket)
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS),
-                skip_auto_headers=_ADDED_UNASKED,
-                auto_decompress=False,
-            )
-            self._session._retry_connection = False  # no second attempt, or probes would count double
-        return self._session
-
-    def _socket(self, address: tuple[Any, ...]) -> socket.socket:
-        assert self.open_socket is not None
-        made = self.open_socket(address[0], address[1])
-        made.setblocking(False)
-        return made
 
 
 async def _send_back(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
@@ -111,7 +87,7 @@ def _with_slash(request: web.BaseRequest) -> web.StreamResponse:
     return web.Response(status=301, headers={"Location": f"{request.rel_url.raw_path}/{query}"})
 
 
-def _there(request: web.BaseRequest) -> CIMultiDict[str]:
+def _headers(request: web.BaseRequest) -> CIMultiDict[str]:
     headers = _end_to_end(request.headers, _NOT_FOR_PODS)
     if request.remote:
         headers.add("X-Forwarded-For", request.remote)
