@@ -7,8 +7,7 @@ request, because the import takes about half a second.
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -16,11 +15,11 @@ from typing import Any
 import orjson
 
 from reference.apiserver import media, patches, status
-from reference.apiserver.kinds import Resource, Strategy, versioned_fields
+from reference.apiserver.kinds import Strategy, versioned_fields
 from reference.apiserver.kinds.custom_resources import CustomResources
 from reference.apiserver.kinds.schemas import EMBEDDED, Schema
 from reference.apiserver.merge_rules import ListRule, list_rules
-from reference.apiserver.operations import Operation, of_resource, of_server, type_of
+from reference.apiserver.operations import Operation, Served, of_resource, of_server, type_of
 from reference.apiserver.registry import Registry
 from reference.client import Object
 from reference.features import Version
@@ -34,6 +33,7 @@ _PLAIN: dict[str, Object] = {
     "object": {},
 }
 _GVK = "x-kubernetes-group-version-kind"
+_PRESERVES = "x-kubernetes-preserve-unknown-fields"
 _LIST = re.compile(r"list\[(.*)\]", re.IGNORECASE)
 _MAP = re.compile(r"dict[(\[]str, (.*)[)\]]", re.IGNORECASE)
 _ACTIONS = frozenset({"patch", "put", "post"})  # methods that are their own action
@@ -60,30 +60,10 @@ _LOST: Mapping[str, Mapping[tuple[str, ...], Object]] = {
 """Fields of `versioned_fields` that the models no longer contain, by kind and path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A kind under one of its groups and versions."""
-
-    resource: Resource
-    group: str
-    version: str
-    scales: bool = False
-    schema: Schema | None = None
-    """The schema of a custom resource, whose definition may change: schemas are compared by identity."""
-
-    @property
-    def gvk(self) -> Object:
-        return {"group": self.group, "kind": self.resource.kind, "version": self.version}
-
-    @property
-    def prefix(self) -> str:
-        return f"apis/{self.group}/{self.version}" if self.group else f"api/{self.version}"
-
-
 def document(registry: Registry, path: str) -> bytes:
-    """Return the JSON at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. Too slow for the event loop at first.
+    """Return the JSON at /openapi/v2, /openapi/v3 or /openapi/v3/PREFIX. The first call takes about half a second.
 
-    Version 2 has the definitions only, and is not served as protobuf: kubectl reads it only if it is older than 1.27.
+    Version 2 contains only the definitions, and is not served as protobuf. Only kubectl before 1.27 reads it.
     """
     served = tuple(_served(registry.strategies.values()))
     release = registry.features.version, registry.features.asked_for
@@ -100,8 +80,7 @@ def document(registry: Registry, path: str) -> bytes:
     raise status.no_such_path()
 
 
-def _served(strategies: Any) -> Iterator[Served]:
-    strategy: Strategy
+def _served(strategies: Iterable[Strategy]) -> Iterator[Served]:
     for strategy in strategies:
         for place, rules in strategy.places:
             schema = rules.schema if isinstance(rules, CustomResources) else None
@@ -119,72 +98,55 @@ def _v2(served: tuple[Served, ...], release: Release) -> bytes:
 def _v3(served: tuple[Served, ...], key: str, release: Release) -> bytes:
     models = _Models(tuple(each for each in served if each.prefix == key), release)
     paths = {
-        path: {each.operation.method: _operation(each, models) for each in described}
-        for path, described in _paths(served)[key].items()
+        path: {each.method: _operation(each, models) for each in operations}
+        for path, operations in _paths(served)[key].items()
     }
-    document = {
-        "openapi": "3.0.0",
-        "info": _info(release),
-        "paths": paths,
-        "components": {"schemas": models.definitions},
-    }
-    return orjson.dumps(document)
+    components = {"schemas": models.definitions}
+    return orjson.dumps({"openapi": "3.0.0", "info": _info(release), "paths": paths, "components": components})
 
 
 def _info(release: Release) -> Object:
     return {"title": "Kubernetes", "version": "v{}.{}.0".format(*release[0])}
 
 
-@dataclass(frozen=True, slots=True)
-class _Described:
-    """An operation and its kind. An operation of the server itself has the kind None."""
-
-    operation: Operation
-    of: Served | None = None
-
-
 @lru_cache(maxsize=8)
-def _paths(served: tuple[Served, ...]) -> Mapping[str, Mapping[str, list[_Described]]]:
+def _paths(served: tuple[Served, ...]) -> Mapping[str, Mapping[str, list[Operation]]]:
     """Return the operations by OpenAPI 3 document and path."""
     prefixes = dict.fromkeys(each.prefix for each in served)
-    found: dict[str, dict[str, list[_Described]]] = {each: {} for each in prefixes}
-    everything = [
-        _Described(each, of) for of in served for each in of_resource(f"/{of.prefix}", of.resource, of.scales)
-    ]
-    everything += [_Described(each) for each in of_server([f"/{each}" for each in prefixes])]
-    for each in everything:
-        parts = each.operation.path.strip("/").split("/")
+    found: dict[str, dict[str, list[Operation]]] = {each: {} for each in prefixes}
+    of_kinds = (each for of in served for each in of_resource(of))
+    for each in (*of_kinds, *of_server([f"/{each}" for each in prefixes])):
+        parts = each.path.strip("/").split("/")
         key = "/".join(parts[: _LONGEST_KEY.get(parts[0], 1)])
-        found.setdefault(key, {}).setdefault(each.operation.path, []).append(each)
+        found.setdefault(key, {}).setdefault(each.path, []).append(each)
     return found
 
 
-def _operation(described: _Described, models: "_Models") -> Object:
-    operation, schema = described.operation, models.body(described)
+def _operation(operation: Operation, models: "_Models") -> Object:
+    schema = models.body(operation)
     places = [(name, "path") for name in operation.in_path] + [(name, "query") for name in operation.query]
     parameters = [
         {"name": name, "in": place, "schema": {"type": type_of(name)}} | ({"required": True} if place == "path" else {})
         for name, place in places
     ]
-    answer = models.of_kind(described.of) if described.of and operation.returns_object else None
+    answer = models.of_kind(operation.of) if operation.of and operation.returns_object else None
     content = {"content": {media.JSON: {"schema": answer}}} if answer else {}
     made = {
-        **_identity(described),
+        **_identity(operation),
         "parameters": parameters,
         "responses": {str(operation.code): {"description": "OK", **content}},
     }
     if schema is not None:
         # A JSON patch is a list of operations. All other patches are objects.
         several: Object = {"type": "array", "items": {"type": "object"}}
-        bodies = {each: {"schema": several if each == patches.JSON else schema} for each in _media_of(described)}
-        made["requestBody"] = {"content": bodies, "required": _needs_body(operation)}
+        bodies = {each: {"schema": several if each == patches.JSON else schema} for each in _media_of(operation)}
+        made["requestBody"] = {"content": bodies, "required": operation.body not in {"DeleteOptions", "any"}}
     return made
 
 
-def _identity(described: _Described) -> Object:
+def _identity(operation: Operation) -> Object:
     """Return the description, the id and the kind of an operation."""
-    operation, of = described.operation, described.of
-    if of is None:
+    if (of := operation.of) is None:
         called = "".join(part.strip("{}").title() for part in re.split(r"[/.]", operation.path))
         return {"description": f"{operation.action} {operation.path}", "operationId": f"{operation.action}{called}"}
     scope = "Namespaced" if "namespace" in operation.in_path else ""
@@ -200,18 +162,10 @@ def _identity(described: _Described) -> Object:
     }
 
 
-def _needs_body(operation: Operation) -> bool:
-    return operation.body not in {"DeleteOptions", "any"}
-
-
-def _media_of(described: _Described) -> list[str]:
-    match described.operation.body:
-        case "patch":
-            return list(patches.types_of(described.of.resource) if described.of else patches.PATCH_TYPES)
-        case "any":
-            return ["*/*"]
-        case _:
-            return [media.JSON]
+def _media_of(operation: Operation) -> tuple[str, ...]:
+    if operation.body == "patch" and operation.of is not None:
+        return patches.types_of(operation.of.resource)
+    return ("*/*",) if operation.body == "any" else (media.JSON,)
 
 
 class _Models:
@@ -234,8 +188,8 @@ class _Models:
         model = None if of.schema is not None else _model_name(self._models, of)
         return {"$ref": self._definitions + (_unknown(of) if model is None else _name(model))}
 
-    def body(self, described: _Described) -> Object | None:
-        match described.operation.body:
+    def body(self, operation: Operation) -> Object | None:
+        match operation.body:
             case "":
                 return None
             case "any":
@@ -243,8 +197,8 @@ class _Models:
             case "patch":
                 return {"type": "object"}
             case "object":
-                assert described.of is not None
-                return self.of_kind(described.of)
+                assert operation.of is not None
+                return self.of_kind(operation.of)
             case kind:
                 self._add(f"V1{kind}")
                 return {"$ref": self._definitions + _name(f"V1{kind}")}
@@ -254,29 +208,25 @@ class _Models:
             self._add_custom(served, served.schema)
             return
         model = _model_name(self._models, served)
-        if model is None:  # a kind that the package does not know: anything goes
-            self.definitions[_unknown(served)] = {
-                _GVK: [served.gvk],
-                "type": "object",
-                "x-kubernetes-preserve-unknown-fields": True,
-            }
+        if model is None:  # a kind that the package does not know, so any fields are allowed
+            self.definitions[_unknown(served)] = {_GVK: [served.gvk], "type": "object", _PRESERVES: True}
             return
         self._add(model)
         self.definitions[_name(model)][_GVK] = [served.gvk]
         for path, rule in list_rules(served.resource.kind).items():
-            if path[-1] in (properties := self._beside(model, path)):
+            if path[-1] in (properties := self._properties_around(model, path)):
                 properties[path[-1]] |= _extensions(rule)
         for path, schema in _LOST.get(served.resource.kind, {}).items():
-            self._beside(model, path)[path[-1]] = schema
+            self._properties_around(model, path)[path[-1]] = schema
         for path in versioned_fields.absent(served.resource.kind, *self._release):
-            self._beside(model, path).pop(path[-1], None)
+            self._properties_around(model, path).pop(path[-1], None)
 
     def _add_custom(self, served: Served, schema: Schema) -> None:
         """Add the schema of a custom resource. OpenAPI 2, which has fewer keywords, only shows that it exists."""
         self._add("V1ObjectMeta")
         metadata = {"$ref": self._definitions + _name("V1ObjectMeta")}
         identity = {each: metadata if each == "metadata" else {"type": "string"} for each in EMBEDDED}
-        described: Object = {"x-kubernetes-preserve-unknown-fields": True}
+        described: Object = {_PRESERVES: True}
         if self._complete:
             described = {**schema.document, "properties": {**schema.document.get("properties", {}), **identity}}
         self.definitions[_unknown(served)] = {"type": "object", **described, _GVK: [served.gvk]}
@@ -294,7 +244,7 @@ class _Models:
         }
 
     def _described(self, schema: Object, description: str) -> Object:
-        """Return a schema with a description. In OpenAPI 3, nothing stands beside a reference, so `allOf` wraps it."""
+        """Return a schema with a description. In OpenAPI 3, `$ref` must be the only key, so `allOf` wraps it."""
         if self._complete and "$ref" in schema:
             schema = {"allOf": [schema]}
         return {**schema, "description": description}
@@ -309,7 +259,7 @@ class _Models:
             return {"$ref": self._definitions + _name(written)}
         return dict(_PLAIN.get(written, {}))
 
-    def _beside(self, model: str, path: tuple[str, ...]) -> Object:
+    def _properties_around(self, model: str, path: tuple[str, ...]) -> Object:
         """Return the properties that contain the last field of `path`; empty if the path has unknown fields."""
         for field in path[:-1]:
             inner = re.search(r"V\d\w+", self._type_of(model, field))
@@ -339,13 +289,9 @@ def _model_name(models: Any, served: Served) -> str | None:
     version = served.version.title()
     group = served.group.partition(".")[0].title()
     prefixes = {"": "Core", "events.k8s.io": "Events"}
-    for name in (
-        f"{version}{served.resource.kind}",
-        f"{prefixes.get(served.group, group)}{version}{served.resource.kind}",
-    ):
-        if hasattr(models, name):
-            return name
-    return None
+    name = f"{version}{served.resource.kind}"
+    known = (name, prefixes.get(served.group, group) + name)
+    return next((each for each in known if hasattr(models, each)), None)
 
 
 def _unknown(served: Served) -> str:
@@ -360,8 +306,6 @@ def _description(type_: Any, attribute: str) -> str:
     fields = getattr(type_, "model_fields", None)  # models of client 35 and newer
     if fields is not None:
         return getattr(fields.get(attribute), "description", None) or ""
-    written = (
-        getattr(getattr(type_, attribute), "__doc__", None) or ""
-    )  # "Gets the X of this Y.\n\n  description\n\n :return:"
-    parts = re.split(r"\n\s*\n", written)
+    # "Gets the X of this Y.\n\n  description\n\n :return:"
+    parts = re.split(r"\n\s*\n", getattr(type_, attribute).__doc__ or "")
     return re.sub(r"\s*# noqa.*", "", parts[1]).strip() if len(parts) > 1 else ""

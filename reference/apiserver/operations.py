@@ -9,6 +9,8 @@ from typing import Literal
 
 from reference.apiserver import access
 from reference.apiserver.kinds import Resource
+from reference.apiserver.kinds.schemas import Schema
+from reference.client import Object
 
 Body = Literal["", "object", "patch", "DeleteOptions", "Eviction", "any"] | access.Review
 
@@ -41,6 +43,26 @@ _POD_METHODS = ("get", "post", "put", "patch", "delete", "head", "options")
 
 
 @dataclass(frozen=True, slots=True)
+class Served:
+    """A kind under one of its groups and versions."""
+
+    resource: Resource
+    group: str
+    version: str
+    scales: bool = False
+    schema: Schema | None = None
+    """The schema of a custom resource, whose definition may change: schemas are compared by identity."""
+
+    @property
+    def gvk(self) -> Object:
+        return {"group": self.group, "kind": self.resource.kind, "version": self.version}
+
+    @property
+    def prefix(self) -> str:
+        return f"apis/{self.group}/{self.version}" if self.group else f"api/{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """One method at one path, which may contain `{namespace}`, `{name}` and `{path}`."""
 
@@ -53,6 +75,9 @@ class Operation:
     returns_object: bool = False
     """True if the response is an object of the kind."""
 
+    of: Served | None = None
+    """The kind; None for an operation of the server itself."""
+
     @property
     def in_path(self) -> list[str]:
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
@@ -62,8 +87,12 @@ def type_of(parameter: str) -> str:
     return _TYPES.get(parameter, STRINGS)
 
 
-def of_resource(prefix: str, resource: Resource, scales: bool = False) -> Iterator[Operation]:
-    """Yield the operations of a kind under a prefix like `/api/v1`."""
+def of_resource(of: Served) -> Iterator[Operation]:
+    """Yield the operations of a kind."""
+    yield from (replace(each, of=of) for each in _of_resource(of.resource, f"/{of.prefix}", scales=of.scales))
+
+
+def _of_resource(resource: Resource, prefix: str, *, scales: bool) -> Iterator[Operation]:
     scope = "/namespaces/{namespace}" if resource.namespaced else ""
     many = f"{prefix}{scope}/{resource.plural}"
     one = f"{many}/{{name}}"
