@@ -50,7 +50,7 @@ class Dispatcher:
             answer = failure(error, asked)
         self.record(asked, answer.code)
         if asked.body and answer.code < 300:
-            agent = asked.headers.get("user-agent", "")[:100]
+            agent = asked.user_agent[:100]
             known = agent in self._written or len(self._written) < MOST_AGENTS
             self._written[agent if known else "others"] += len(asked.body)
         return answer
@@ -69,31 +69,21 @@ class Dispatcher:
         return stored is not None and len(stored.json) > LONG_BODY_BYTES
 
     def record(self, asked: HttpRequest, code: int = 0) -> None:
-        agent = asked.headers.get("user-agent", "")
-        self._log.append(
-            RequestRecord(asked.method, asked.path, asked.raw_query, asked.accept, agent, code, time.monotonic())
-        )
+        sent = asked.method, asked.path, asked.raw_query, asked.accept, asked.user_agent
+        self._log.append(RequestRecord(*sent, code, time.monotonic()))
 
     def authenticate(self, asked: HttpRequest) -> Object:
         """Return the user of a request. Health checks need no token. Raises `ApiError` (401)."""
         return ADMIN if asked.path in HEALTH else self._access.authenticate(asked.headers.get("authorization", ""))
 
     def resource_request(self, asked: HttpRequest, user: Object) -> Request:
-        """Return the request for a resource in the form that the handlers need. Raises `ApiError`: 403, 404, 406."""
+        """Return the request with its route and the form of its response. Raises `ApiError`: 403, 404, 406."""
         route = self._routes.find(asked.path)
         self._access.check(user, asked, route)
         answer = media.negotiate(asked.accept)
         if answer is None:
             raise status.not_acceptable((media.JSON,))
-        return Request(
-            method=asked.method,
-            route=route,
-            query=asked.query,
-            answer=answer,
-            content_type=asked.content_type,
-            user_agent=asked.headers.get("user-agent", ""),
-            body=asked.body,
-        )
+        return Request(asked, route, answer)
 
     def _answer(self, asked: HttpRequest) -> Response:
         user = self.authenticate(asked)

@@ -13,6 +13,7 @@ import orjson
 
 from reference.apiserver import apply, deletion, media, patches, reads, scale, status, writes
 from reference.apiserver.deletion import DeleteOptions
+from reference.apiserver.http_request import HttpRequest
 from reference.apiserver.kinds import Scale, shapes
 from reference.apiserver.media import Answer
 from reference.apiserver.registry import Call, Registry
@@ -38,27 +39,23 @@ _RETURN_DELETED = frozenset({"pods", "services"})  # the other kinds answer with
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The parts of an HTTP request that the handlers need."""
+    """An HTTP request for a resource, and the form of its response."""
 
-    method: str
+    http: HttpRequest
     route: Route
-    query: Mapping[str, str]
     answer: Answer
-    content_type: str
-    user_agent: str
-    body: bytes
 
     @property
     def renderer(self) -> Renderer:
-        return Renderer(self.route, self.answer, self.query.get("includeObject", ""))
+        return Renderer(self.route, self.answer, self.http.query.get("includeObject", ""))
 
     def decoded(self) -> Any:
-        return media.decode(self.body, self.content_type)
+        return media.decode(self.http.body, self.http.content_type)
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response: a status code, a body in a form that the client accepts, and texts for `Warning` headers."""
+    """A response: a status code, a body in a form that the client accepts, and messages for `Warning` headers."""
 
     code: int
     body: bytes
@@ -78,7 +75,7 @@ class Response:
 
 def handle(registry: Registry, request: Request) -> Response:
     """Answer any request except a watch. Raises `ApiError`."""
-    if request.method == "POST" and request.route.subresource == "eviction":
+    if request.http.method == "POST" and request.route.subresource == "eviction":
         return _evict(registry, request)
     route, resource = request.route, request.route.strategy.resource
     if route.subresource == "scale" and route.name and route.strategy.scale is not None:
@@ -88,9 +85,9 @@ def handle(registry: Registry, request: Request) -> Response:
     by_method = _ON_OBJECT if route.name else _ON_COLLECTION
     if route.subresource or (resource.namespaced and not route.namespace):
         by_method = {method: verb for method, verb in by_method.items() if method not in {"DELETE", "POST"}}
-    verb = by_method.get(request.method)
+    verb = by_method.get(request.http.method)
     if verb is None:
-        raise status.method_not_allowed(request.method)
+        raise status.method_not_allowed(request.http.method)
     if request.answer.form == "table":
         _ = request.renderer  # one that cannot be made is refused before anything is stored
     return verb(registry, request)
@@ -98,7 +95,7 @@ def handle(registry: Registry, request: Request) -> Response:
 
 def selection(request: Request) -> Selection:
     """Return the selection of a list or watch. It is a single object when the path contains a name."""
-    route, query = request.route, request.query
+    route, query = request.route, request.http.query
     fields = query.get("fieldSelector", "")
     if route.name:
         fields = ",".join(filter(None, (fields, f"metadata.name={route.name}")))
@@ -111,7 +108,7 @@ def _get(registry: Registry, request: Request) -> Response:
 
 
 def _list(registry: Registry, request: Request) -> Response:
-    query = request.query
+    query = request.http.query
     asked = reads.Query(
         limit=integer(query, "limit") or 0,
         continue_token=query.get("continue", ""),
@@ -134,18 +131,18 @@ def _update(registry: Registry, request: Request) -> Response:
 
 def _patch(registry: Registry, request: Request) -> Response:
     call, target = _call(request), request.route.target
-    content_type = media.parse(request.content_type)[0]
+    content_type = media.parse(request.http.content_type)[0]
     known = patches.types_of(request.route.strategy.resource)
     if content_type not in known:
         raise status.unsupported_media(content_type, known)
     value = request.decoded()
     if content_type != patches.APPLY:
         return _object(request, 200, patches.patch(registry, target, content_type, value, call), call)
-    if not request.query.get("fieldManager"):
+    if not request.http.query.get("fieldManager"):
         raise status.bad_request(
             'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
         )
-    force = request.query.get("force", "").lower() in {"true", "1"}
+    force = request.http.query.get("force", "").lower() in {"true", "1"}
     applied = apply.apply(registry, target, value, call, force=force)
     return _object(request, 201 if applied.created else 200, applied.stored, call)
 
@@ -184,16 +181,16 @@ def _evict(registry: Registry, request: Request) -> Response:
 
 def _scale(registry: Registry, request: Request, fields: Scale) -> Response:
     target, call = request.route.target, _call(request)
-    match request.method:
+    match request.http.method:
         case "GET":
             found = scale.read(registry.get(target.resource, target.namespace, target.name), fields)
         case "PUT":
             found = scale.write(registry, target, fields, request.decoded(), call)
         case "PATCH":
-            kind = media.parse(request.content_type)[0]
+            kind = media.parse(request.http.content_type)[0]
             found = scale.write(registry, target, fields, request.decoded(), call, patch_type=kind)
         case _:
-            raise status.method_not_allowed(request.method)
+            raise status.method_not_allowed(request.http.method)
     return Response(200, orjson.dumps(found), tuple(call.warnings))
 
 
@@ -208,21 +205,21 @@ def _object(request: Request, code: int, stored: Stored, call: Call | None = Non
 def _stored_form(request: Request) -> Object:
     obj = request.decoded()
     if request.route.view is None or not isinstance(obj, dict):
-        return obj  # type: ignore[no-any-return]  # a create or update refuses what is no object
+        return obj  # type: ignore[no-any-return]  # a write refuses anything else
     return request.route.view.to_stored(obj)
 
 
 def _call(request: Request) -> Call:
-    query = request.query
+    query = request.http.query
     validation = query.get("fieldValidation") or "Warn"
     if validation not in {"Ignore", "Warn", "Strict"}:
         raise status.bad_request(f'fieldValidation: Unsupported value: "{validation}"')
-    manager = query.get("fieldManager") or request.user_agent.partition("/")[0] or "unknown"
+    manager = query.get("fieldManager") or request.http.user_agent.partition("/")[0] or "unknown"
     return Call(_dry_run(query.get("dryRun")), manager[:128], validation)  # type: ignore[arg-type]  # checked above
 
 
 def _delete_options(request: Request) -> tuple[DeleteOptions, Call]:
-    return _read_options(request, request.decoded() if request.body else {})
+    return _read_options(request, request.decoded() if request.http.body else {})
 
 
 def _read_options(request: Request, body: Any) -> tuple[DeleteOptions, Call]:
@@ -235,11 +232,11 @@ def _read_options(request: Request, body: Any) -> tuple[DeleteOptions, Call]:
     preconditions = body.get("preconditions") or {}
     grace = body.get("gracePeriodSeconds")
     options = DeleteOptions(
-        grace=integer(request.query, "gracePeriodSeconds") if grace is None else grace,
+        grace=integer(request.http.query, "gracePeriodSeconds") if grace is None else grace,
         uid=preconditions.get("uid") or "",
         resource_version=preconditions.get("resourceVersion") or "",
     )
-    asked = (body.get("dryRun") or [None])[0] or request.query.get("dryRun")
+    asked = (body.get("dryRun") or [None])[0] or request.http.query.get("dryRun")
     return options, Call(dry_run=_dry_run(asked))
 
 

@@ -5,6 +5,7 @@ its router and middlewares, because all paths of this API have the same few form
 """
 
 import asyncio
+import math
 import ssl
 import time
 from collections import deque
@@ -70,7 +71,7 @@ class HttpFrontend:
             logger=bounded_log.log,
             keepalive_timeout=silence_seconds,
             auto_decompress=False,
-            handler_cancellation=True,  # a watch ends when its client is gone, not at its next event
+            handler_cancellation=True,  # a watch ends when its client disconnects, not at its next event
         )
 
     def reach_pods(self, open_socket: OpenSocket) -> None:
@@ -158,7 +159,7 @@ class HttpFrontend:
         return await self._watch(request, self.dispatcher.resource_request(asked, user))
 
     async def _watch(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
-        seconds = handlers.integer(asked.query, "timeoutSeconds") or 0
+        seconds = handlers.integer(asked.http.query, "timeoutSeconds") or 0
         selection, query = handlers.selection(asked), _watch_query(asked)
         if request.transport is None:
             raise ConnectionResetError("the client has disconnected")
@@ -177,17 +178,24 @@ class HttpFrontend:
         return response
 
     async def _stream(self, response: web.StreamResponse, watcher: Watcher, seconds: float, *, bookmarks: bool) -> None:
-        timers = _Timers(self._loop, self.hub, watcher, self._bookmark_seconds if bookmarks else 0)
-        timers.start(seconds)
+        """Send what the client misses, and bookmarks at intervals and at the end, until the watch or its time ends."""
+        now, every = self._loop.time, self._bookmark_seconds if bookmarks else math.inf
+        end, next_bookmark = now() + (seconds if seconds > 0 else math.inf), now() + every
         try:
             while not watcher.ended:
                 while (missed := self.hub.missed(watcher)) is not None:
                     await self._send(response, watcher, missed)
-                await watcher.called()
+                try:
+                    async with asyncio.timeout_at(min(end, next_bookmark)):
+                        await watcher.called()
+                except TimeoutError:
+                    next_bookmark = now() + every
+                    if bookmarks:
+                        self.hub.bookmark(watcher)
+                    if now() >= end:
+                        watcher.end()
         except ApiError as error:  # 410: too slow
             await self._send(response, watcher, watch.error_line(error))
-        finally:
-            timers.stop()
 
     async def _send(self, response: web.StreamResponse, watcher: Watcher, lines: bytes) -> None:
         """Send lines, as fast as the client reads. Raises `TimeoutError` if it reads nothing."""
@@ -197,35 +205,8 @@ class HttpFrontend:
                 await response.write(lines)
 
 
-class _Timers:
-    """Sends bookmarks every `every` seconds (0: none) and at the end. Ends a watch when its timeout expires."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, hub: Hub, watcher: Watcher, every: float) -> None:
-        self._loop, self._hub, self._watcher, self._every = loop, hub, watcher, every
-        self._running: dict[str, asyncio.TimerHandle] = {}
-
-    def start(self, seconds: float) -> None:
-        if seconds > 0:
-            self._running["end"] = self._loop.call_later(seconds, self._end)
-        if self._every:
-            self._running["bookmark"] = self._loop.call_later(self._every, self._bookmark)
-
-    def stop(self) -> None:
-        for each in self._running.values():
-            each.cancel()
-
-    def _bookmark(self) -> None:
-        self._hub.bookmark(self._watcher)
-        self._running["bookmark"] = self._loop.call_later(self._every, self._bookmark)
-
-    def _end(self) -> None:
-        if self._every:
-            self._hub.bookmark(self._watcher)
-        self._watcher.end()
-
-
 def _watch_query(asked: Request) -> WatchQuery:
-    query = asked.query
+    query = asked.http.query
     initial = query.get("sendInitialEvents")
     return WatchQuery(
         resource_version=query.get("resourceVersion", ""),

@@ -24,6 +24,10 @@ class HttpRequest:
         return self.headers.get("content-type", "")
 
     @property
+    def user_agent(self) -> str:
+        return self.headers.get("user-agent", "")
+
+    @property
     def streams(self) -> bool:
         return self.method == "GET" and self.query.get("watch") in {"true", "1"}
 
