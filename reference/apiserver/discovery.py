@@ -13,13 +13,13 @@ from reference.client import Object
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _STATUS_VERBS = ["get", "patch", "update"]
-_INTO_PODS = (
-    ("exec", "PodExecOptions", ["create", "get"]),
-    ("log", "Pod", ["get"]),
-    ("portforward", "PodPortForwardOptions", ["create", "get"]),
-    ("proxy", "PodProxyOptions", ["create", "delete", "get", "patch", "update"]),
+_OF_PODS = (
+    ("eviction", {"group": "policy", "version": "v1", "kind": "Eviction"}, ["create"]),
+    ("exec", {"kind": "PodExecOptions"}, ["create", "get"]),
+    ("log", {"kind": "Pod"}, ["get"]),
+    ("portforward", {"kind": "PodPortForwardOptions"}, ["create", "get"]),
+    ("proxy", {"kind": "PodProxyOptions"}, ["create", "delete", "get", "patch", "update"]),
 )
-_EVICTION = {"group": "policy", "version": "v1", "kind": "Eviction"}  # what `kubectl drain` looks for beside pods
 
 
 class Discovery:
@@ -113,13 +113,9 @@ def _entries(strategy: Strategy) -> Iterator[Object]:
     if resource.categories:
         entry["categories"] = list(resource.categories)
     yield entry
-    if resource.has_status:
-        named = {"name": f"{resource.plural}/status", "singularName": "", "namespaced": resource.namespaced}
-        yield {**named, "kind": resource.kind, "verbs": _STATUS_VERBS}
+    subresources = [("status", {"kind": resource.kind}, _STATUS_VERBS)] if resource.has_status else []
     if strategy.scale is not None:
-        named = {"name": f"{resource.plural}/scale", "singularName": "", "namespaced": resource.namespaced}
-        yield {**named, "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": _STATUS_VERBS}
-    if resource.key == "pods":
-        yield {"name": "pods/eviction", "singularName": "", "namespaced": True, **_EVICTION, "verbs": ["create"]}
-        for name, kind, verbs in _INTO_PODS:
-            yield {"name": f"pods/{name}", "singularName": "", "namespaced": True, "kind": kind, "verbs": verbs}
+        subresources.append(("scale", {"group": "autoscaling", "version": "v1", "kind": "Scale"}, _STATUS_VERBS))
+    for name, kind, verbs in (*subresources, *(_OF_PODS if resource.key == "pods" else ())):
+        common = {"singularName": "", "namespaced": resource.namespaced}
+        yield {"name": f"{resource.plural}/{name}", **common, **kind, "verbs": verbs}

@@ -13,6 +13,7 @@ from reference.apiserver.routes import Route
 from reference.apiserver.store import Stored
 from reference.client import Object
 
+_DEFINED = ("name", "type", "format", "description", "priority")
 _INCLUDED = frozenset({"", "None", "Object", "Metadata"})
 
 
@@ -98,16 +99,7 @@ class Renderer:
         return {
             **self._meta_type("Table"),
             "metadata": metadata,
-            "columnDefinitions": [
-                {
-                    "name": each.name,
-                    "type": each.type,
-                    "format": each.format,
-                    "description": each.description,
-                    "priority": each.priority,
-                }
-                for each in columns
-            ],
+            "columnDefinitions": [{field: getattr(each, field) for field in _DEFINED} for each in columns],
             "rows": [{"cells": [column.cell(obj) for column in columns], **include(obj)} for obj in objects],
         }
 

@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 
-from reference.apiserver.kinds.config_maps import ConfigMaps
+from reference.apiserver.kinds.config_maps import ConfigMaps, Secrets
 from reference.apiserver.kinds.custom_resource_definitions import CustomResourceDefinitions
 from reference.apiserver.kinds.endpointslices import EndpointSlices
+from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.events import Events
 from reference.apiserver.kinds.leases import Leases
 from reference.apiserver.kinds.namespaces import Namespaces
 from reference.apiserver.kinds.nodes import Nodes
 from reference.apiserver.kinds.pod_locators import PodLocators
 from reference.apiserver.kinds.pods import Pods
-from reference.apiserver.kinds.secrets import Secrets
 from reference.apiserver.kinds.service_cidrs import ServiceCIDRs
 from reference.apiserver.kinds.services import Services
-from reference.apiserver.kinds.strategy import Allocations, Column, FieldError, Resource, Scale, Strategy, View
+from reference.apiserver.kinds.strategy import Allocations, Resource, Scale, Strategy, View
 
-__all__ = ["Allocations", "Column", "FieldError", "Resource", "Scale", "Strategy", "View", "strategies"]
+__all__ = ["Allocations", "FieldError", "Resource", "Scale", "Strategy", "View", "strategies"]
 
 
 def strategies(*, service_families: Sequence[str] = ("IPv4", "IPv6")) -> tuple[Strategy, ...]:

@@ -4,7 +4,7 @@ kubectl prints the Table that the server returns. Columns, order and wording mat
 (pkg/printers/internalversion).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -35,22 +35,14 @@ def text(name: str, description: str, cell: Cell, *, wide: bool = False) -> Colu
     return Column(name, "string", "", description, int(wide), cell)
 
 
-def number(name: str, description: str, cell: Cell) -> Column:
-    return Column(name, "integer", "", description, 0, cell)
-
-
 def listed(items: Iterable[str], *, limit: int | None = None) -> str:
-    """Join items with commas. Beyond `limit`, append the number of further items. Return `<none>` for an empty list."""
+    """Join items with commas, and count those beyond `limit`: `a,b + 3 more...`. Return `<none>` for no items."""
     every = list(items)
     if not every:
         return NONE
     shown = every if limit is None else every[:limit]
     more = len(every) - len(shown)
     return ",".join(shown) + (f" + {more} more..." if more else "")
-
-
-def labels(pairs: Mapping[str, str]) -> str:
-    return listed(f"{key}={pairs[key]}" for key in sorted(pairs))
 
 
 def age(timestamp: str | None, *, now: datetime | None = None) -> str:

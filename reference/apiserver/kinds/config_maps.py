@@ -1,12 +1,14 @@
-"""ConfigMaps."""
+"""ConfigMaps and Secrets. Anyone who may read the API reads Secrets, as in a cluster without encryption at rest."""
 
+import base64
 import re
 from collections.abc import Sequence
+from typing import ClassVar
 
 from reference.apiserver.kinds import columns, errors
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
-from reference.apiserver.kinds.shapes import BOOLEAN, STRING_MAP, of_object
+from reference.apiserver.kinds.shapes import BOOLEAN, STRING, STRING_MAP, of_object
 from reference.apiserver.kinds.strategy import Resource, Strategy
 from reference.client import Object
 from reference.features import Features
@@ -20,9 +22,11 @@ _KEY_RULE = (
 )
 
 
-ENTRIES = columns.number(
-    "Data", "Number of entries.", lambda obj: len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
-)
+def _entries(obj: Object) -> int:
+    return len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
+
+
+_ENTRIES = Column("Data", "integer", "", "Number of entries.", 0, _entries)
 
 
 class ConfigMaps(Strategy):
@@ -30,7 +34,7 @@ class ConfigMaps(Strategy):
 
     resource = Resource("", "v1", "ConfigMap", "configmaps", "configmap", ("cm",))
     shape = of_object(data=STRING_MAP, binaryData=STRING_MAP, immutable=BOOLEAN)
-    table: Sequence[Column] = (columns.NAME, ENTRIES, columns.AGE)
+    table: Sequence[Column] = (columns.NAME, _ENTRIES, columns.AGE)
 
     def validate(self, obj: Object, features: Features) -> list[FieldError]:
         found, size = super().validate(obj, features), 0
@@ -49,4 +53,37 @@ class ConfigMaps(Strategy):
             said = "field is immutable when `immutable` is set"
             changed = [name for name in ("immutable", "data", "binaryData") if new.get(name) != old.get(name)]
             found += [errors.forbidden(name, said) for name in changed]
+        return found
+
+
+def _type(secret: Object) -> str:
+    return str(secret.get("type", ""))
+
+
+class Secrets(ConfigMaps):
+    """Secrets, whose keys and size have the same limits as those of ConfigMaps."""
+
+    resource = Resource("", "v1", "Secret", "secrets", "secret")
+    shape = of_object(data=STRING_MAP, stringData=STRING_MAP, immutable=BOOLEAN, type=STRING)
+    selectable_fields: ClassVar = {"type": _type}
+    table = (columns.NAME, columns.text("Type", "Type of the secret.", _type), _ENTRIES, columns.AGE)
+
+    def default(self, obj: Object) -> None:
+        obj.setdefault("type", "Opaque")
+        for key, text in (obj.pop("stringData", None) or {}).items():
+            obj.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
+
+    def validate(self, obj: Object, features: Features) -> list[FieldError]:
+        found = super().validate(obj, features)
+        for key, value in (obj.get("data") or {}).items():
+            try:
+                base64.b64decode(value, validate=True)
+            except ValueError:
+                found.append(errors.invalid(f"data[{key}]", "", "must be base64"))
+        return found
+
+    def validate_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
+        found = super().validate_update(new, old, features)
+        if new.get("type") != old.get("type"):
+            found.append(errors.invalid("type", new.get("type"), "field is immutable"))
         return found

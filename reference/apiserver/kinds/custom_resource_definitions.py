@@ -10,7 +10,7 @@ from typing import Any
 from reference.apiserver.kinds import columns, errors, json_paths, names, schema_rules
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import ANY, BOOLEAN, CONDITION, INTEGER, OTHERS, STRING, Shape, of_object
-from reference.apiserver.kinds.strategy import ALL_BUT_STATUS, NEWEST, Resource, Strategy
+from reference.apiserver.kinds.strategy import ALL_BUT_STATUS, Resource, Strategy
 from reference.client import Object
 from reference.features import Features
 from reference.objects.timestamps import timestamp
@@ -124,7 +124,7 @@ class CustomResourceDefinitions(Strategy):
                 found.append(errors.invalid(".".join(("spec", *path)), now, "field is immutable"))
         return found
 
-    def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
+    def warnings(self, obj: Object, features: Features) -> list[str]:
         return [
             f"spec.versions[{index}].schema: this server does not evaluate the rules in x-kubernetes-validations"
             for index, each in enumerate(obj["spec"]["versions"])

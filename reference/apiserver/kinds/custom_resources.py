@@ -15,7 +15,7 @@ from reference.apiserver.kinds import columns, json_paths, metadata, shapes
 from reference.apiserver.kinds.columns import Column
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.schemas import Schema
-from reference.apiserver.kinds.strategy import NEWEST, Resource, Scale, Strategy, View, api_version, version_rank
+from reference.apiserver.kinds.strategy import Resource, Scale, Strategy, View, api_version, version_rank
 from reference.client import Object
 from reference.features import Features
 
@@ -99,7 +99,7 @@ class CustomResources(Strategy):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[FieldError]:
         return metadata.validate_update(new, old) + self.validate(new, features)
 
-    def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
+    def warnings(self, obj: Object, features: Features) -> list[str]:
         if not self.version.get("deprecated"):
             return []
         kind = f"{api_version(self.resource.group, self.version['name'])} {self.resource.kind}"

@@ -14,7 +14,7 @@ from reference.apiserver.kinds.shapes import (
     Shape,
     of_object,
 )
-from reference.apiserver.kinds.strategy import NEWEST, Resource, Strategy
+from reference.apiserver.kinds.strategy import Resource, Strategy
 from reference.apiserver.kinds.versioned_fields import NODE_HINTS
 from reference.client import Object
 from reference.features import Features
@@ -105,7 +105,7 @@ class EndpointSlices(Strategy):
             found.append(errors.invalid("addressType", new.get("addressType"), "field is immutable"))
         return found
 
-    def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
+    def warnings(self, obj: Object, features: Features) -> list[str]:
         deprecated = features.at_least(27) and obj.get("addressType") == "FQDN"
         return ["spec.addressType: FQDN endpoints are deprecated"] if deprecated else []
 

@@ -4,9 +4,10 @@ This server includes no scheduler and no kubelet. The client that creates a pod 
 runs the pod writes its status. Only the container fields that Services use are validated.
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from reference.apiserver.kinds import metadata, pod_table, pod_validation
+from reference.apiserver.kinds import columns, metadata, pod_validation
 from reference.apiserver.kinds.errors import FieldError
 from reference.apiserver.kinds.shapes import (
     ANY,
@@ -90,6 +91,89 @@ _STATUS: Shape = {
     OTHERS: ANY,
 }
 
+_FINAL = {"Succeeded", "Failed"}
+
+
+def _shown_ready(pod: Object) -> str:
+    count = sum(bool(each.get("ready")) for each in _statuses(pod))
+    return f"{count}/{len(pod['spec'].get('containers') or [])}"
+
+
+def _shown_status(pod: Object) -> str:
+    """Return the phase, the reason why a container is waiting or has ended, or "Terminating"."""
+    state = pod.get("status", {})
+    word = state.get("reason") or state.get("phase") or ""
+    for each in reversed(_statuses(pod)):
+        word = _why(each.get("state") or {}) or word
+    if word == "Completed" and any("running" in (each.get("state") or {}) for each in _statuses(pod)):
+        word = "Running" if _is_ready(state) else "NotReady"
+    if pod["metadata"].get("deletionTimestamp") and state.get("phase") not in _FINAL:
+        return "Unknown" if state.get("reason") == "NodeLost" else "Terminating"
+    return str(word)
+
+
+def _shown_restarts(pod: Object) -> str:
+    """Return the number of restarts and the age of the last restart: `2 (5m ago)`."""
+    every = _statuses(pod)
+    count = sum(int(each.get("restartCount", 0)) for each in every)
+    ends = [((each.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for each in every]
+    last = max((each for each in ends if each), default=None)
+    return f"{count} ({columns.age(last)} ago)" if count and last else str(count)
+
+
+def _statuses(pod: Object) -> list[Mapping[str, Any]]:
+    return pod.get("status", {}).get("containerStatuses") or []
+
+
+def _why(state: Mapping[str, Any]) -> str:
+    waiting, ended = state.get("waiting"), state.get("terminated")
+    if waiting and waiting.get("reason"):
+        return str(waiting["reason"])
+    if not ended:
+        return ""
+    if ended.get("reason"):
+        return str(ended["reason"])
+    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
+
+
+def _is_ready(state: Mapping[str, Any]) -> bool:
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in state.get("conditions") or [])
+
+
+def _address(pod: Object) -> str:
+    every = pod.get("status", {}).get("podIPs") or [{}]
+    return str(every[0].get("ip") or pod.get("status", {}).get("podIP") or columns.NONE)
+
+
+def _gates(pod: Object) -> str:
+    gates = pod["spec"].get("readinessGates") or []
+    if not gates:
+        return columns.NONE
+    conditions = {each.get("type"): each.get("status") for each in pod.get("status", {}).get("conditions") or []}
+    return f"{sum(conditions.get(gate.get('conditionType')) == 'True' for gate in gates)}/{len(gates)}"
+
+
+_TABLE = (
+    columns.NAME,
+    columns.text("Ready", "Number of ready containers and number of containers.", _shown_ready),
+    columns.text("Status", "State of the pod.", _shown_status),
+    columns.text("Restarts", "Number of container restarts.", _shown_restarts),
+    columns.AGE,
+    columns.text("IP", "Address of the pod.", _address, wide=True),
+    columns.text(
+        "Node", "Node that the pod runs on.", lambda pod: pod["spec"].get("nodeName") or columns.NONE, wide=True
+    ),
+    columns.text(
+        "Nominated Node",
+        "Node on which other pods are evicted for this pod.",
+        lambda pod: pod.get("status", {}).get("nominatedNodeName") or columns.NONE,
+        wide=True,
+    ),
+    columns.text(
+        "Readiness Gates", "Number of readiness gates that are met, and number of readiness gates.", _gates, wide=True
+    ),
+)
+
 
 def _field(part: str, name: str, missing: str = "") -> Any:
     return lambda obj: str(obj.get(part, {}).get(name) or missing)
@@ -103,7 +187,7 @@ class Pods(Strategy):
     kept_by_status = (("spec",), ("metadata", "ownerReferences"))
     grace_seconds = DEFAULT_GRACE_SECONDS
     generation_since = 33  # KEP-5067
-    table = pod_table.TABLE
+    table = _TABLE
     selectable_fields: ClassVar = {
         "spec.nodeName": _field("spec", "nodeName"),
         "spec.restartPolicy": _field("spec", "restartPolicy"),

@@ -7,7 +7,7 @@ Kubernetes, other schemas are refused, and so are keywords that cannot be enforc
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reference.apiserver.kinds import errors, schemas, shapes
+from reference.apiserver.kinds import errors, schemas
 from reference.apiserver.kinds.errors import FieldError
 
 MAX_NODES = 20_000
@@ -19,7 +19,7 @@ MAX_INSTRUCTIONS = 20_000
 MAX_PATTERN_LETTERS = 4096
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
-_ANY: tuple[type, ...] = (object, bool)
+_ANY = (dict, list, str, bool, int, float)
 _KEYWORDS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("type", "format", "description", "title", "pattern", "$ref", "$schema", "id"), (str,)),
     **dict.fromkeys(("x-kubernetes-list-type", "x-kubernetes-map-type"), (str,)),
@@ -64,7 +64,7 @@ def conform(document: Any, path: str) -> list[str]:
             wanted = _KEYWORDS.get(name)
             if wanted is None:
                 unknown.append(f"{place}.{name}")
-            elif value is not None and not shapes.is_of(value, wanted):
+            elif value is not None and type(value) not in wanted:
                 raise ValueError(f"json: cannot unmarshal into Go struct field {place}.{name} of type JSONSchemaProps")
             if wanted is None or value is None:
                 del schema[name]

@@ -33,7 +33,7 @@ from reference.apiserver.kinds.shapes import (
     Shape,
     of_object,
 )
-from reference.apiserver.kinds.strategy import NEWEST, Allocations, Resource, Strategy
+from reference.apiserver.kinds.strategy import Allocations, Resource, Strategy
 from reference.client import Object
 from reference.features import Features
 
@@ -117,7 +117,7 @@ _TABLE = (
     columns.text(
         "Selector",
         "Labels of the pods that the service selects.",
-        lambda service: columns.labels(service["spec"].get("selector") or {}),
+        lambda service: columns.listed(map("=".join, sorted((service["spec"].get("selector") or {}).items()))),
         wide=True,
     ),
 )
@@ -174,7 +174,7 @@ class Services(Strategy):
     def validate_status_update(self, new: Object, old: Object, features: Features) -> list[errors.FieldError]:
         return super().validate_status_update(new, old, features) + service_validation.validate_status(new)
 
-    def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
+    def warnings(self, obj: Object, features: Features) -> list[str]:
         return _warnings(obj, features)
 
     def allocations(self, obj: Object) -> Allocations:

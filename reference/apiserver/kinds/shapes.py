@@ -91,18 +91,10 @@ CONDITION: Shape = {
     OTHERS: ANY,
 }
 
-_PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "int32": (int,),
-    "bool": (bool,),
-    "int or string": (int, str),
-}
-
-
 _NESTED = (dict, list)
 ITEM_WEIGHT = 4
 MAX_WEIGHT = 200_000
-"""The maximum weight of the items of an object: 50,000 objects in lists, 100,000 entries of maps, or 200,000 texts.
+"""The maximum weight of the items of an object: 50,000 objects in lists, 100,000 map entries, or 200,000 strings.
 
 An EndpointSlice with as many endpoints, addresses and hints as are valid weighs 170,000.
 """
@@ -118,11 +110,6 @@ def of_object(**fields: Shape) -> Mapping[str, Shape]:
 def same(one: Any, other: Any) -> bool:
     """Return whether two values are equal as JSON. Python alone would treat 1, 1.0 and True as equal."""
     return bool(one == other) and orjson.dumps(one) == orjson.dumps(other)
-
-
-def is_of(value: Any, types: tuple[type, ...]) -> bool:
-    """Return whether a value is of one of these types. Python alone would treat a boolean as a number."""
-    return isinstance(value, types) and (bool in types or not isinstance(value, bool))
 
 
 def conform(obj: dict[str, Any], shape: Shape) -> list[str]:
@@ -147,7 +134,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", r
 
 
 def is_time(text: str) -> bool:
-    """Return whether a text is a valid RFC 3339 time."""
+    """Return whether a string is a valid RFC 3339 time."""
     return len(text) < 64 and _is_time(text)
 
 
@@ -162,21 +149,24 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def _is_quantity(value: Any) -> bool:
-    return type(value) in {str, int, float}
-
-
 def _is_tree(value: Any) -> bool:
     return type(value) is dict and all(map(_is_tree, value.values()))
 
 
+def _is_exactly(type_: type, value: Any) -> bool:
+    """Return whether a value has this type. For `isinstance`, a boolean would be a number."""
+    return type(value) is type_
+
+
 _MAPS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "map[string]string": ("string", lambda value: type(value) is str),
-    "map[string]Quantity": ("Quantity", _is_quantity),
+    "map[string]Quantity": ("Quantity", lambda value: type(value) in {str, int, float}),
 }
 """Map shapes, each with the type name of its items and a test for an item."""
 
-_OTHER_TESTS: Mapping[str, Callable[[Any], bool]] = {
+_TESTS: Mapping[str, Callable[[Any], bool]] = {
+    **{name: functools.partial(_is_exactly, type_) for name, type_ in _EXACT.items()},
+    "int or string": lambda value: type(value) in {int, str},
     "Time": lambda value: type(value) is str and is_time(value),
     "FieldsV1": _is_tree,
     "any": lambda _: True,
@@ -245,10 +235,7 @@ def _check_leaf(value: Any, leaf: str, path: Path) -> None:
             if not item_fits(each):
                 path.append(key)
                 raise _WrongTypeError(each, wanted_item)
-    elif leaf in _PYTHON_TYPES:
-        if not is_of(value, _PYTHON_TYPES[leaf]):
-            raise _WrongTypeError(value, leaf)
-    elif not _OTHER_TESTS[leaf](value):
+    elif not _TESTS[leaf](value):
         raise _WrongTypeError(value, leaf)
 
 

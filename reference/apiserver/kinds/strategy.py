@@ -21,19 +21,6 @@ from reference.apiserver.merge_rules import ListRules
 from reference.client import Object
 from reference.features import Features, Version
 
-__all__ = [
-    "Allocations",
-    "Column",
-    "FieldError",
-    "Resource",
-    "Scale",
-    "Strategy",
-    "View",
-    "api_version",
-    "version_rank",
-]
-
-NEWEST = Features()
 ALL_BUT_STATUS = (
     ("spec",),
     *(("metadata", each) for each in ("labels", "annotations", "finalizers", "ownerReferences")),
@@ -207,8 +194,8 @@ class Strategy:
         found = metadata.validate_update(new, old)
         return found + metadata.validate(new, namespaced=self.resource.namespaced, valid_name=self.valid_name)
 
-    def warnings(self, obj: Object, features: Features = NEWEST) -> list[str]:
-        """Return the texts for `Warning` headers in this version."""
+    def warnings(self, obj: Object, features: Features) -> list[str]:
+        """Return the messages for `Warning` headers in this version."""
         return []
 
     def spec_changed(self, new: Object, old: Object) -> bool:

@@ -7,6 +7,7 @@ import copy
 import pytest
 
 from reference.apiserver.kinds.endpointslices import EndpointSlices
+from reference.features import Features
 
 ZONES = [{"name": "zone-a"}]
 NODES = [{"name": "a1"}]
@@ -230,7 +231,7 @@ def test_generation_counts_endpoints_ports_and_labels(slice_of, endpoint, change
 
 
 def test_names_as_addresses_cause_a_warning(slice_of):
-    assert EndpointSlices().warnings(slice_of(addressType="FQDN")) == [
+    assert EndpointSlices().warnings(slice_of(addressType="FQDN"), Features()) == [
         "spec.addressType: FQDN endpoints are deprecated"
     ]
-    assert EndpointSlices().warnings(slice_of()) == []
+    assert EndpointSlices().warnings(slice_of(), Features()) == []

@@ -254,4 +254,4 @@ def test_fields_are_deprecated_from_their_release_on(rules, service, fields, sin
 
 @pytest.mark.parametrize(("fields", "said"), WARNINGS)
 def test_deprecated_and_ignored_fields_cause_warnings(rules, service, fields, said):
-    assert Services().warnings(rules.create("services", service(**fields))) == said
+    assert Services().warnings(rules.create("services", service(**fields)), Features()) == said
